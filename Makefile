@@ -1,0 +1,53 @@
+# The only set-up a fresh machine needs is python3.11 to 3.13 and make. With `uv` on the PATH, uv is used.
+PYTHON ?= $(shell for p in python3.12 python3.11 python3.13 python3; do \
+	$$p -c 'import sys; sys.exit(not (3,11) <= sys.version_info[:2] <= (3,13))' 2>/dev/null && echo $$p && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+AREA ?= all
+
+ifneq ($(shell command -v uv 2>/dev/null),)
+INSTALL := uv pip install --python $(BIN)/python --quiet
+else
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+endif
+
+.PHONY: demo test check bench screenshots clean
+.DEFAULT_GOAL := help
+
+help: ## Show this list
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+$(VENV)/.made:
+	@test -n "$(PYTHON)" || { echo "make: no python3.11, 3.12 or 3.13 found; install one or set PYTHON=" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	@touch $@
+
+$(VENV)/.demo: $(VENV)/.made pyproject.toml
+	$(INSTALL) --editable '.[demo]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.made pyproject.toml
+	$(INSTALL) --editable '.[all]' --group dev
+	@touch $@ $(VENV)/.demo
+
+demo: $(VENV)/.demo ## Three nodes, one command: durable data on real Cyclone DDS
+	$(BIN)/ospltool demo
+
+check: $(VENV)/.dev ## Style, types and the layers of the house
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: check ## Everything that must be green, in under 15 minutes
+	$(BIN)/python -m pytest
+
+bench: $(VENV)/.dev ## Figures, side by side in one run (AREA=start|capture|deliver|trace|store|align)
+	$(BIN)/python -m benchmarks --area $(AREA)
+
+screenshots: $(VENV)/.dev ## The pictures of the README, from the running demo
+	$(BIN)/python -m samples.screenshots
+
+clean: ## Remove what make made
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -1,0 +1,1 @@
+"""The durability service for Eclipse Cyclone DDS: one process per node."""

@@ -1,0 +1,95 @@
+"""Name expressions: matching, and the exact intersection of two expressions.
+
+Partitions, topics, name-spaces and roles are all matched by the same small language: `*` stands for any
+sequence of characters, also the empty one and also dots; `?` stands for exactly one character; everything
+else stands for itself. Matching is case-sensitive and covers the whole string (DDS 1.4, 2.2.3.13 PARTITION;
+deployment guide, 5.2.1 Role and scope, 5.2.2 Name-spaces).
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+
+
+@functools.lru_cache(maxsize=4096)
+def compiled(expression: str) -> re.Pattern[str]:
+    """The regular expression that accepts exactly what `expression` accepts."""
+    parts = [
+        ".*" if char == "*" else "." if char == "?" else re.escape(char)
+        for char in re.sub(r"\*+", "*", expression)
+    ]
+    return re.compile("".join(parts), re.DOTALL)
+
+
+def matches(expression: str, name: str) -> bool:
+    """Whether `name` as a whole is accepted by `expression`."""
+    return expression in ("*", name) or compiled(expression).fullmatch(name) is not None
+
+
+def is_literal(expression: str) -> bool:
+    """Whether `expression` accepts one name only."""
+    return "*" not in expression and "?" not in expression
+
+
+@functools.lru_cache(maxsize=4096)
+def intersection(left: str, right: str) -> str | None:
+    """A shortest name that both expressions accept, or None when there is none.
+
+    The answer is exact: None means that the two sets of names are disjoint. The witness is what a person
+    is shown, so wildcards that meet wildcards are filled with as little as possible.
+    """
+    # Breadth first over the product of both expressions seen as automata: a state is a pair of positions,
+    # a `*` may be left for nothing, and every step that consumes a character is recorded to spell the name.
+    start = (0, 0)
+    came_from: dict[tuple[int, int], tuple[tuple[int, int], str] | None] = {start: None}
+    layer = [start]
+    while layer:
+        following: list[tuple[int, int]] = []
+        index = 0
+        while index < len(layer):  # leaving a `*` costs no character and stays in this layer
+            state = layer[index]
+            index += 1
+            if state == (len(left), len(right)):
+                return _spell(came_from, state)
+            for successor, char in _steps(left, right, state):
+                if successor not in came_from:
+                    came_from[successor] = (state, char)
+                    (following if char else layer).append(successor)
+        layer = following
+    return None
+
+
+def _steps(left: str, right: str, state: tuple[int, int]) -> list[tuple[tuple[int, int], str]]:
+    """The states reachable from `state`, each with the character it consumes ("" for none)."""
+    i, j = state
+    steps: list[tuple[tuple[int, int], str]] = []
+    if i < len(left) and left[i] == "*":
+        steps.append(((i + 1, j), ""))
+    if j < len(right) and right[j] == "*":
+        steps.append(((i, j + 1), ""))
+    if i < len(left) and j < len(right):
+        a, b = left[i], right[j]
+        if a in "*?" or b in "*?" or a == b:
+            char = _common_character(a, b)
+            steps.append(((i + (a != "*"), j + (b != "*")), char))
+    return steps
+
+
+def _common_character(a: str, b: str) -> str:
+    """A character that both single positions accept."""
+    if a not in "*?":
+        return a
+    return b if b not in "*?" else "x"
+
+
+def _spell(
+    came_from: dict[tuple[int, int], tuple[tuple[int, int], str] | None], state: tuple[int, int]
+) -> str:
+    """The characters consumed on the way to `state`."""
+    chars: list[str] = []
+    step = came_from[state]
+    while step is not None:
+        chars.append(step[1])
+        step = came_from[step[0]]
+    return "".join(reversed(chars))

@@ -1,0 +1,1 @@
+"""What a durable data set is: sample, instance, history, ordering and digest."""

@@ -1,0 +1,174 @@
+"""Groups of samples with an incremental digest, and the one place where a sample changes a set."""
+
+from __future__ import annotations
+
+import bisect
+import enum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from engine.dataset.history import retained
+from engine.dataset.sample import DATA
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.core.namespaces import Group
+    from engine.dataset.sample import Sample
+
+_MODULUS_MASK: Final = (1 << 128) - 1
+
+
+class Outcome(enum.Enum):
+    """What became of a sample that was applied."""
+
+    STORED = "stored"
+    DUPLICATE = "duplicate"
+    OLDER = "older than what the history depth keeps"
+
+
+class Summary(NamedTuple):
+    """A set in one line: two sets are equal exactly when their summaries' count and digest are.
+
+    `digest` is the sum modulo 2**128 of the samples' digests; `newest_ns` is the newest source timestamp,
+    0 when there is none.
+    """
+
+    count: int
+    digest: int
+    newest_ns: int
+
+    def same_content(self, other: Summary) -> bool:
+        """Whether both sets hold the same samples."""
+        return self.count == other.count and self.digest == other.digest
+
+
+EMPTY: Final = Summary(0, 0, 0)
+
+
+class GroupSet:
+    """The samples of one group, by instance.
+
+    Attributes:
+        depth: samples kept per instance (see `engine.dataset.history`).
+        lost: samples that arrived too old to be kept, and samples that newer ones pushed out are not
+            counted here: that is what a history depth is for.
+    """
+
+    __slots__ = ("_digest", "_instances", "_newest_ns", "count", "depth", "lost", "payload_bytes")
+
+    def __init__(self, depth: int) -> None:
+        self.depth = depth
+        self.count = 0
+        self.payload_bytes = 0
+        self.lost = 0
+        self._digest = 0
+        self._newest_ns = 0
+        self._instances: dict[bytes, list[Sample]] = {}
+
+    def apply(self, sample: Sample) -> tuple[Outcome, list[Sample]]:
+        """Put one sample into the set; returns the outcome and the samples it pushed out."""
+        history = self._instances.get(sample.key)
+        if history is None:
+            self._instances[sample.key] = [sample]
+            self._count_in(sample)
+            return Outcome.STORED, []
+        if len(history) == 1 and self.depth == 1:  # nearly every sample of a KEEP_LAST 1 topic
+            known = history[0]
+            if known.status & sample.status & DATA and sample > known:
+                history[0] = sample
+                self._count_out(known)
+                self._count_in(sample)
+                return Outcome.STORED, [known]
+        return self._insert(history, sample)
+
+    def _insert(self, history: list[Sample], sample: Sample) -> tuple[Outcome, list[Sample]]:
+        position = bisect.bisect_left(history, sample)
+        if position < len(history) and history[position].digest == sample.digest:
+            return Outcome.DUPLICATE, []
+        candidate = [*history[:position], sample, *history[position:]]
+        kept = retained(candidate, self.depth)
+        kept_digests = {item.digest for item in kept}
+        if sample.digest not in kept_digests:
+            self.lost += 1
+            return Outcome.OLDER, []
+        evicted = [item for item in history if item.digest not in kept_digests]
+        history[:] = kept
+        for item in evicted:
+            self._count_out(item)
+        self._count_in(sample)
+        return Outcome.STORED, evicted
+
+    def remove_instance(self, key: bytes) -> list[Sample]:
+        """Forget an instance; returns what was kept of it."""
+        removed = self._instances.pop(key, [])
+        for sample in removed:
+            self._count_out(sample)
+        return removed
+
+    def _count_in(self, sample: Sample) -> None:
+        self.count += 1
+        self.payload_bytes += len(sample.payload)
+        self._digest = (self._digest + int.from_bytes(sample.digest)) & _MODULUS_MASK
+        self._newest_ns = max(self._newest_ns, sample.source_time_ns)
+
+    def _count_out(self, sample: Sample) -> None:
+        self.count -= 1
+        self.payload_bytes -= len(sample.payload)
+        self._digest = (self._digest - int.from_bytes(sample.digest)) & _MODULUS_MASK
+
+    def summary(self) -> Summary:
+        """Count, digest and newest source timestamp, without looking at the samples."""
+        return Summary(self.count, self._digest, self._newest_ns)
+
+    def instance(self, key: bytes) -> tuple[Sample, ...]:
+        """The samples kept of one instance, oldest first."""
+        return tuple(self._instances.get(key, ()))
+
+    def keys(self) -> list[bytes]:
+        """The instances, in key order."""
+        return sorted(self._instances)
+
+    @property
+    def instance_count(self) -> int:
+        """How many instances have at least one sample."""
+        return len(self._instances)
+
+    def samples(self) -> Iterator[Sample]:
+        """All samples: instances in the order in which they were first seen, each oldest first."""
+        for history in self._instances.values():
+            yield from history
+
+
+class DataSet:
+    """The samples of one name-space, by group."""
+
+    __slots__ = ("groups",)
+
+    def __init__(self) -> None:
+        self.groups: dict[Group, GroupSet] = {}
+
+    def open_group(self, group: Group, depth: int) -> GroupSet:
+        """The set of a group, made empty when it is not there."""
+        existing = self.groups.get(group)
+        if existing is None:
+            existing = self.groups[group] = GroupSet(depth)
+        return existing
+
+    def summary(self) -> Summary:
+        """The roll-up of all groups; an empty group and an absent one are the same."""
+        count = digest = newest = 0
+        for group_set in self.groups.values():
+            part = group_set.summary()
+            count += part.count
+            digest = (digest + part.digest) & _MODULUS_MASK
+            newest = max(newest, part.newest_ns)
+        return Summary(count, digest, newest)
+
+    def join(self, other: DataSet) -> int:
+        """MERGE: take every sample of `other` too; returns how many were new."""
+        stored = 0
+        for group, theirs in other.groups.items():
+            ours = self.open_group(group, theirs.depth)
+            for sample in theirs.samples():
+                stored += ours.apply(sample)[0] is Outcome.STORED
+        return stored

@@ -1,0 +1,78 @@
+"""What a node must know of a group besides its samples: type, and the QoS that shapes its history."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import hashlib
+from typing import Final
+
+from engine.core.namespaces import Group
+
+KEEP_ALL: Final = 0
+"""History depth that stands for KEEP_ALL."""
+
+
+class DurabilityKind(enum.IntEnum):
+    """DURABILITY QoS kinds in the order in which an offer satisfies a request (DDS 1.4, 2.2.3.4)."""
+
+    VOLATILE = 0
+    TRANSIENT_LOCAL = 1
+    TRANSIENT = 2
+    PERSISTENT = 3
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TypeDescription:
+    """A type as Cyclone DDS describes it, enough to re-create the topic with no writer alive.
+
+    Attributes:
+        name: the type name on the wire.
+        information: the XTypes TypeInformation, serialized.
+        mapping: the XTypes TypeMapping (the types themselves), serialized.
+        keyed: whether the type has key fields.
+    """
+
+    name: str
+    information: bytes
+    mapping: bytes
+    keyed: bool
+
+    @property
+    def type_id(self) -> str:
+        """A short name of exactly this type, for `Group.type_id`."""
+        return hashlib.sha256(self.information).hexdigest()[:12]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GroupQos:
+    """The QoS of a group, from the topic or, where topic discovery is silent, from the first writer.
+
+    Attributes:
+        durability: TRANSIENT or PERSISTENT.
+        history_depth: samples kept per instance, from DURABILITY_SERVICE; `KEEP_ALL` (0) for all.
+        cleanup_delay_ns: service_cleanup_delay; -1 for infinite.
+        by_source_timestamp: DESTINATION_ORDER is BY_SOURCE_TIMESTAMP.
+        exclusive: OWNERSHIP is EXCLUSIVE.
+        max_samples: DURABILITY_SERVICE limit for the group, -1 for none; likewise the next two.
+        representations: offered data representations, as in DATA_REPRESENTATION (0 XCDR1, 2 XCDR2).
+    """
+
+    durability: DurabilityKind
+    history_depth: int = 1
+    cleanup_delay_ns: int = 0
+    by_source_timestamp: bool = False
+    exclusive: bool = False
+    max_samples: int = -1
+    max_instances: int = -1
+    max_samples_per_instance: int = -1
+    representations: tuple[int, ...] = (0, 2)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """A group with its type and QoS; this is what fellows tell each other about new groups."""
+
+    group: Group
+    type: TypeDescription
+    qos: GroupQos

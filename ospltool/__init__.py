@@ -1,0 +1,1 @@
+"""The operations console and forensic tools around the durability service."""

@@ -1,0 +1,1 @@
+"""Runnable samples: deployments, publishers, subscribers and recordings."""

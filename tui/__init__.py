@@ -1,0 +1,1 @@
+"""The Textual console: screens, widgets and a pure view model."""
