@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import bisect
+import dataclasses
 import enum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from engine.dataset.history import retained
 from engine.dataset.sample import DATA
@@ -26,7 +27,8 @@ class Outcome(enum.Enum):
     OLDER = "older than what the history depth keeps"
 
 
-class Summary(NamedTuple):
+@dataclasses.dataclass(frozen=True, slots=True)
+class Summary:
     """A set in one line: two sets are equal exactly when their summaries' count and digest are.
 
     `digest` is the sum modulo 2**128 of the samples' digests; `newest_ns` is the newest source timestamp,
