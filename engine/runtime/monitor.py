@@ -1,0 +1,214 @@
+"""What a node shows of itself: a snapshot of its state and its events, as JSON on the monitor topics.
+
+A console anywhere in the domain, a recording and a simulation all feed on these values; nothing else of a
+node is visible from outside. Times are integer nanoseconds since 1970 UTC, ids and digests are strings.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import types
+import typing
+from typing import Any, Final
+
+FORMAT_VERSION: Final = 1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FellowView:
+    """One fellow as this node sees it.
+
+    `communication` is "approved", "waiting" (not matched both ways yet), "incompatible" (with `problem`
+    naming both definitions) or "lost".
+    """
+
+    id: str
+    name: str
+    role: str
+    state: str
+    communication: str
+    last_heartbeat_ns: int
+    skew_ns: int = 0
+    problem: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AlignmentView:
+    """One running alignment: `direction` is "from" (we are the alignee) or "to" (we are the aligner)."""
+
+    direction: str
+    fellow: str
+    samples: int
+    expected: int
+    bytes: int
+    started_ns: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NameSpaceView:
+    """One name-space on this node.
+
+    `phase` is the name-space's own life-cycle state; `why` says in words which rule chose the master, from
+    which candidates; `epoch` and `merge_id` are shown as "counter/id".
+    """
+
+    name: str
+    elements: tuple[str, ...]
+    aligner: bool
+    alignee: str
+    durability: str
+    master_priority: int
+    merges: tuple[str, ...]
+    phase: str
+    complete: bool
+    master: str
+    confirmed: bool
+    epoch: str
+    why: str
+    merge_id: str
+    quality_ns: int
+    count: int
+    digest: str
+    groups: int
+    alignments: tuple[AlignmentView, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GroupView:
+    """One group on this node; `stored` is how many of its samples are known to be on disk."""
+
+    name_space: str
+    partition: str
+    topic: str
+    type_name: str
+    durability: str
+    samples: int
+    instances: int
+    bytes: int
+    digest: str
+    newest_ns: int
+    stored: int
+    lost: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DeliveryView:
+    """One late joiner that this node serves or served: `state` is "waiting", "running", "done", "failed"."""
+
+    participant: str
+    topic: str
+    partition: str
+    state: str
+    samples: int
+    started_ns: int
+    finished_ns: int
+    problem: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class StoreView:
+    """Where sets live: `kind` is "memory" or "sqlite"; `problem` is set while the store is degraded."""
+
+    kind: str
+    path: str
+    problem: str = ""
+    findings: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NodeSnapshot:
+    """One node at one moment.
+
+    `groups_left_out` counts the groups that did not fit into `groups`; `counters` are totals since start.
+    """
+
+    id: str
+    name: str
+    role: str
+    host: str
+    pid: int
+    domain_id: int
+    incarnation: int
+    configuration: str
+    version: str
+    time_ns: int
+    started_ns: int
+    state: str
+    update_period_ns: int
+    store: StoreView
+    fellows: tuple[FellowView, ...] = ()
+    name_spaces: tuple[NameSpaceView, ...] = ()
+    groups: tuple[GroupView, ...] = ()
+    groups_left_out: int = 0
+    deliveries: tuple[DeliveryView, ...] = ()
+    counters: dict[str, int] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NodeEvent:
+    """One event of a node, as in its trace: `event` is the catalogue id, `text` the rendered message."""
+
+    node: str
+    node_name: str
+    number: int
+    time_ns: int
+    state: str
+    thread: str
+    level: str
+    event: str
+    text: str
+
+
+Message = NodeSnapshot | NodeEvent
+_KINDS: Final[dict[str, type[Message]]] = {"node": NodeSnapshot, "event": NodeEvent}
+
+
+class MonitorFault(ValueError):
+    """A monitor message that is not one of ours, or of a newer format."""
+
+
+def encode(message: Message) -> bytes:
+    """The message as JSON bytes, ready for a monitor topic or a line of a recording."""
+    kind = "node" if isinstance(message, NodeSnapshot) else "event"
+    data = {"format_version": FORMAT_VERSION, "kind": kind, "data": dataclasses.asdict(message)}
+    return json.dumps(data, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def decode(data: bytes) -> Message:
+    """The message in `data`. Fields that a newer minor version added are ignored.
+
+    Raises:
+        MonitorFault: not JSON, another format version, or a field with a wrong type.
+    """
+    try:
+        document = json.loads(data)
+        if document["format_version"] != FORMAT_VERSION:
+            raise MonitorFault(f"monitor format {document['format_version']!r} is not {FORMAT_VERSION}")
+        value = _build(_KINDS[document["kind"]], document["data"])
+    except MonitorFault:
+        raise
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise MonitorFault(f"not a monitor message: {error!r}") from error
+    assert isinstance(value, NodeSnapshot | NodeEvent)
+    return value
+
+
+def _build(wanted: Any, value: Any) -> Any:
+    """`value`, checked against the annotation `wanted` and with nested dataclasses made."""
+    if dataclasses.is_dataclass(wanted):
+        hints = typing.get_type_hints(wanted)
+        fields = {field.name for field in dataclasses.fields(wanted)}
+        arguments = {name: _build(hints[name], item) for name, item in value.items() if name in fields}
+        return typing.cast("Any", wanted)(**arguments)
+    origin = typing.get_origin(wanted)
+    if origin is tuple:
+        inner = typing.get_args(wanted)[0]
+        return tuple(_build(inner, item) for item in value)
+    if origin is dict:
+        inner = typing.get_args(wanted)[1]
+        return {str(key): _build(inner, item) for key, item in value.items()}
+    assert isinstance(wanted, type) and not isinstance(wanted, types.GenericAlias)
+    if type(value) is not wanted:
+        raise MonitorFault(f"{value!r} is not {wanted.__name__}")
+    return value
