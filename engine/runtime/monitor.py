@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import types
-import typing
-from typing import Any, Final
+from typing import Final
+
+from engine.core import plain
 
 FORMAT_VERSION: Final = 1
 
@@ -171,8 +171,8 @@ class MonitorFault(ValueError):
 def encode(message: Message) -> bytes:
     """The message as JSON bytes, ready for a monitor topic or a line of a recording."""
     kind = "node" if isinstance(message, NodeSnapshot) else "event"
-    data = {"format_version": FORMAT_VERSION, "kind": kind, "data": dataclasses.asdict(message)}
-    return json.dumps(data, separators=(",", ":"), ensure_ascii=False).encode()
+    document = {"format_version": FORMAT_VERSION, "kind": kind, "data": plain.to_plain(message)}
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def decode(data: bytes) -> Message:
@@ -185,30 +185,9 @@ def decode(data: bytes) -> Message:
         document = json.loads(data)
         if document["format_version"] != FORMAT_VERSION:
             raise MonitorFault(f"monitor format {document['format_version']!r} is not {FORMAT_VERSION}")
-        value = _build(_KINDS[document["kind"]], document["data"])
+        message: Message = plain.from_plain(_KINDS[document["kind"]], document["data"])
     except MonitorFault:
         raise
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise MonitorFault(f"not a monitor message: {error!r}") from error
-    assert isinstance(value, NodeSnapshot | NodeEvent)
-    return value
-
-
-def _build(wanted: Any, value: Any) -> Any:
-    """`value`, checked against the annotation `wanted` and with nested dataclasses made."""
-    if dataclasses.is_dataclass(wanted):
-        hints = typing.get_type_hints(wanted)
-        fields = {field.name for field in dataclasses.fields(wanted)}
-        arguments = {name: _build(hints[name], item) for name, item in value.items() if name in fields}
-        return typing.cast("Any", wanted)(**arguments)
-    origin = typing.get_origin(wanted)
-    if origin is tuple:
-        inner = typing.get_args(wanted)[0]
-        return tuple(_build(inner, item) for item in value)
-    if origin is dict:
-        inner = typing.get_args(wanted)[1]
-        return {str(key): _build(inner, item) for key, item in value.items()}
-    assert isinstance(wanted, type) and not isinstance(wanted, types.GenericAlias)
-    if type(value) is not wanted:
-        raise MonitorFault(f"{value!r} is not {wanted.__name__}")
-    return value
+    return message

@@ -1,0 +1,108 @@
+"""Frozen values to plain JSON values and back, checked against their annotations.
+
+One converter serves the protocol messages and the monitor messages. Reading is strict about types and
+lenient about fields: a field that a newer version added is ignored, so that a newer fellow is survived.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import enum
+import functools
+import types
+import typing
+from typing import Any
+
+
+class PlainFault(ValueError):
+    """A plain value that does not fit the type it should become."""
+
+
+def to_plain(value: Any) -> Any:
+    """JSON values for dataclasses, named tuples, enums, tuples, dicts, bytes and scalars."""
+    if isinstance(value, enum.Enum):
+        return value.value
+    if dataclasses.is_dataclass(value):
+        return {name: to_plain(getattr(value, name)) for name in _hints(type(value))}
+    if isinstance(value, tuple | list):
+        return [to_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {key: to_plain(item) for key, item in value.items()}
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return value
+
+
+def from_plain(wanted: Any, value: Any) -> Any:
+    """A value of type `wanted` from its plain form.
+
+    Raises:
+        PlainFault: a missing field, or a value that does not fit its annotation.
+    """
+    try:
+        return _build(wanted, value)
+    except PlainFault:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise PlainFault(f"does not fit {getattr(wanted, '__name__', wanted)}: {error!r}") from error
+
+
+@functools.cache
+def _hints(wanted: type) -> dict[str, Any]:
+    names = [field.name for field in dataclasses.fields(wanted)]
+    hints = typing.get_type_hints(wanted)
+    return {name: hints[name] for name in names}
+
+
+@functools.cache
+def _tuple_hints(wanted: type) -> tuple[Any, ...]:
+    hints = typing.get_type_hints(wanted)
+    return tuple(hints[name] for name in wanted._fields)  # type: ignore[attr-defined]  # a named tuple
+
+
+def _build(wanted: Any, value: Any) -> Any:
+    if dataclasses.is_dataclass(wanted):
+        cls = typing.cast("type", wanted)
+        return cls(**{k: _build(hint, value[k]) for k, hint in _hints(cls).items() if k in value})
+    origin = typing.get_origin(wanted)
+    if origin in (types.UnionType, typing.Union):
+        return _build_optional(typing.get_args(wanted), value)
+    if origin is tuple:
+        inner = typing.get_args(wanted)[0]
+        return tuple([_build(inner, item) for item in _listed(value)])
+    if origin is dict:
+        inner = typing.get_args(wanted)[1]
+        return {str(key): _build(inner, item) for key, item in value.items()}
+    return _build_simple(wanted, value)
+
+
+def _build_simple(wanted: type, value: Any) -> Any:
+    if issubclass(wanted, enum.Enum):
+        return wanted(value)
+    if issubclass(wanted, tuple):
+        hints = _tuple_hints(wanted)
+        items = _listed(value)
+        if len(items) != len(hints):
+            raise PlainFault(f"{wanted.__name__} has {len(hints)} parts, not {len(items)}")
+        return wanted(*(_build(hint, item) for hint, item in zip(hints, items, strict=True)))
+    if wanted is bytes:
+        return base64.b64decode(value, validate=True)
+    if wanted is float and type(value) is int:
+        return float(value)
+    if type(value) is not wanted:
+        raise PlainFault(f"{value!r} is not {wanted.__name__}")
+    return value
+
+
+def _build_optional(choices: tuple[Any, ...], value: Any) -> Any:
+    if value is None and type(None) in choices:
+        return None
+    (inner,) = [choice for choice in choices if choice is not type(None)]
+    return _build(inner, value)
+
+
+def _listed(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise PlainFault(f"{value!r} is not a list")
+    return value
