@@ -1,0 +1,129 @@
+"""How a record is written: as a line of an OpenSplice trace, or as a line of JSON; and a line read back."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import enum
+import json
+import re
+from typing import TYPE_CHECKING, Final
+
+from engine.tracing.record import field_text, json_value, seconds_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.tracing.record import Record
+
+JSON_FORMAT_VERSION: Final = 1
+_SECOND_NS: Final = 1_000_000_000
+_SETTING_WIDTH: Final = 46
+_HEADER: Final = re.compile(
+    r"(?:(?P<local>\S+) (?P<sign>-?)(?P<seconds>\d+)\.(?P<nanoseconds>\d{9}) )?"
+    r"(?P<state>\S+) \((?P<thread>[^()\s]+)\) -> (?P<text>.*)"
+)
+
+
+class Timestamps(enum.Enum):
+    """//OpenSplice/DurabilityService/Tracing/Timestamps and its attribute `absolute`."""
+
+    ABSOLUTE = "wall clock"
+    RELATIVE = "since the start of the service"
+    OFF = "none"
+
+
+class TextFormat:
+    """Writes `<local time> <seconds>.<nanoseconds> <STATE> (<thread>) -> <message>`.
+
+    Args:
+        timestamps: what stands in the two time columns.
+        start_ns: wall clock at the start of the service, for relative times. As in OpenSplice, the first
+            column then shows the offset as if it were a time in 1970.
+        zone: time zone of the first column; the local one when not given. A simulation gives UTC, so that
+            its traces do not depend on the machine.
+    """
+
+    def __init__(
+        self,
+        timestamps: Timestamps = Timestamps.ABSOLUTE,
+        start_ns: int = 0,
+        zone: datetime.tzinfo | None = None,
+    ) -> None:
+        self._timestamps = timestamps
+        self._origin_ns = start_ns if timestamps is Timestamps.RELATIVE else 0
+        self._zone = zone
+        self._second = -1
+        self._local = self._local_time(-1)
+
+    def __call__(self, record: Record) -> str:
+        """The record as text: one line, more when it has continuation lines; no line end at the end."""
+        line = f"{record.state} ({record.event.thread}) -> {record.text}"
+        if self._timestamps is not Timestamps.OFF:
+            time_ns = record.time_ns - self._origin_ns
+            second = time_ns // _SECOND_NS
+            if second != self._second:  # a second has thousands of lines
+                self._local = self._local_time(second)
+                self._second = second
+            line = f"{self._local} {seconds_text(time_ns)} {line}"
+        return "\n".join((line, *record.lines)) if record.lines else line
+
+    def _local_time(self, second: int) -> str:
+        moment = datetime.datetime.fromtimestamp(second, datetime.UTC)
+        return moment.astimezone(self._zone).strftime("%Y-%m-%dT%H:%M:%S%z")
+
+
+def json_format(record: Record) -> str:
+    """The record as one line of JSON, with the same fields as the catalogue has.
+
+    A receiver sees every value as it was: nothing is escaped but what JSON itself escapes.
+    """
+    data = {
+        "sequence": record.sequence,
+        "time_ns": record.time_ns,
+        "event": record.event.id,
+        "level": record.event.level.name,
+        "state": record.state,
+        "thread": record.event.thread,
+        "text": record.text,
+        "fields": {name: json_value(name, value) for name, value in record.fields.items()},
+    }
+    if record.lines:
+        data["lines"] = list(record.lines)
+    return json.dumps(
+        {"format_version": JSON_FORMAT_VERSION, "kind": "trace-event", "data": data},
+        separators=(",", ":"),
+        allow_nan=False,
+    )
+
+
+if TYPE_CHECKING:
+    Format = Callable[[Record], str]
+
+
+def setting_line(name: str, value: object, indent: int = 0) -> str:
+    """A line of the settings below `lifecycle.configuration`, such as `- Role      : DefaultRole`."""
+    head = f"{'  ' * indent}- {name}"
+    return f"{head:<{_SETTING_WIDTH}}: {field_text(name, value)}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Line:
+    """A line of a trace, read back. `time_ns` is None in a trace without timestamps."""
+
+    time_ns: int | None
+    state: str
+    thread: str
+    text: str
+
+
+def read_line(line: str) -> Line | None:
+    """The parts of a line that `TextFormat` wrote; None for a continuation line."""
+    found = _HEADER.fullmatch(line)
+    if found is None:
+        return None
+    time_ns = None
+    if found["seconds"] is not None:
+        time_ns = int(found["seconds"]) * _SECOND_NS + int(found["nanoseconds"])
+        time_ns = -time_ns if found["sign"] else time_ns
+    return Line(time_ns, found["state"], found["thread"], found["text"])

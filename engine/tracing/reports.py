@@ -1,0 +1,225 @@
+"""Records of ospl-info.log and ospl-error.log, in the shape that tools for OpenSplice read.
+
+Up to WARNING a record goes to the information log, the others to the error log. Where the logs are and how
+much goes into them is decided by //OpenSplice/Domain/Report, OSPL_LOGPATH, OSPL_INFOFILE, OSPL_ERRORFILE,
+OSPL_VERBOSITY and OSPL_LOGAPPEND; the configuration wins over the environment.
+"""
+
+from __future__ import annotations
+
+import datetime
+import inspect
+import os
+import pathlib
+import re
+import socket
+import threading
+from typing import TYPE_CHECKING, Final
+
+from engine.tracing.escaping import escape
+from engine.tracing.levels import Level, ReportType
+from engine.tracing.record import fill_in, seconds_text
+from engine.tracing.sinks import DescriptorSink, open_sink
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from engine.tracing.catalogue import EventType
+    from engine.tracing.record import Record
+    from engine.tracing.tracer import Tracer
+
+RULE: Final = "=" * 88
+CONTINUATION: Final = " " * 14
+_SOCKET: Final = re.compile(r"[^/\\]+:\d+")
+
+
+class ReportTargetError(ValueError):
+    """A log can not be where the environment says it is; the message names the variable."""
+
+
+class Reporter:
+    """Writes the reports of one process.
+
+    Args:
+        process: the process name of the Process line.
+        version: the product version in the Internals line.
+        environ: the environment variables.
+        clock: wall clock, nanoseconds since 1970 UTC.
+        directory: what a relative OSPL_LOGPATH starts from; it is also the default.
+        domain_id: the domain id of the Internals line.
+        append: Domain/Report's `append`; None when not configured.
+        verbosity: Domain/Report's `verbosity`; None when not configured.
+        node: the host name of the Node line.
+
+    Raises:
+        ReportTargetError: a variable has a value that can not be used.
+    """
+
+    def __init__(
+        self,
+        process: str,
+        version: str,
+        environ: Mapping[str, str],
+        clock: Callable[[], int],
+        *,
+        directory: pathlib.Path | None = None,
+        domain_id: int = 0,
+        append: bool | None = None,
+        verbosity: ReportType | None = None,
+        node: str | None = None,
+    ) -> None:
+        self._process = f"{process} <{os.getpid()}>"
+        self._version = version
+        self._clock = clock
+        self._domain_id = domain_id
+        self._node = socket.gethostname() if node is None else node
+        self._verbosity = _environment_verbosity(environ) if verbosity is None else verbosity
+        self._append = _environment_append(environ) if append is None else append
+        start = pathlib.Path() if directory is None else directory
+        log_path = environ.get("OSPL_LOGPATH", "").strip()
+        self._info = _LogFile(_target(environ, "OSPL_INFOFILE", "ospl-info.log", log_path), start)
+        self._error = _LogFile(_target(environ, "OSPL_ERRORFILE", "ospl-error.log", log_path), start)
+        self._lock = threading.Lock()
+        self.lost = 0
+        """Records that could not be written."""
+
+    def report(
+        self,
+        kind: ReportType,
+        description: str,
+        *,
+        context: str = "DurabilityService",
+        code: int = 0,
+        thread: str | None = None,
+        source: str | None = None,
+    ) -> None:
+        """Write one record.
+
+        Args:
+            kind: the type; records below the verbosity are left out.
+            description: what happened; its lines are kept as lines, everything else that does not print is
+                escaped.
+            context: the part of the product that speaks.
+            code: a number for programs, 0 for none.
+            thread: the name in the Thread line, the calling thread's when not given.
+            source: `<file>/<line>` for the Internals line, the caller's when not given.
+        """
+        if kind < self._verbosity or kind is ReportType.NONE:
+            return
+        if source is None:
+            source = _caller()
+        name = threading.current_thread().name if thread is None else thread
+        text = self._record(kind, description, f"{name} {threading.get_ident():x}", context, source, code)
+        log = self._info if kind <= ReportType.WARNING else self._error
+        with self._lock:
+            try:
+                log.write(text, append=self._append)
+            except OSError:
+                self.lost += 1
+
+    def attach(self, tracer: Tracer) -> None:
+        """From now on write a record for every traced event that has one."""
+        tracer.subscribe(self._report_event, _has_report)
+
+    def close(self) -> None:
+        """Close both logs."""
+        with self._lock:
+            self._info.close()
+            self._error.close()
+
+    def _report_event(self, record: Record) -> None:
+        event = record.event
+        if event.report is None or event.report < self._verbosity:
+            return
+        self.report(
+            event.report,
+            fill_in(event.report_text, record.fields).strip("\n"),
+            thread=event.thread,
+            source=f"{event.id}/0",
+            code=int(event.level is Level.SEVERE),
+        )
+
+    def _record(
+        self, kind: ReportType, description: str, thread: str, context: str, source: str, code: int
+    ) -> str:
+        time_ns = self._clock()
+        moment = datetime.datetime.fromtimestamp(time_ns // 1_000_000_000, datetime.UTC).astimezone()
+        lines = f"\n{CONTINUATION}".join(escape(line) for line in description.split("\n"))
+        internals = (
+            f"{self._version}///{escape(context)}/{escape(source)}/{code}/"
+            f"{seconds_text(time_ns)}/{self._domain_id}"
+        )
+        return (
+            f"{RULE}\n"
+            f"Report      : {kind.name}\n"
+            f"Date        : {moment.strftime('%Y-%m-%dT%H:%M:%S%z')}\n"
+            f"Description : {lines}\n"
+            f"Node        : {escape(self._node)}\n"
+            f"Process     : {escape(self._process)}\n"
+            f"Thread      : {escape(thread)}\n"
+            f"Internals   : {internals}"
+        )
+
+
+class _LogFile:
+    """A log that is opened with its first record: a run without errors leaves no error log."""
+
+    def __init__(self, target: str, directory: pathlib.Path) -> None:
+        self._target = target
+        self._directory = directory
+        self._sink: DescriptorSink | None = None
+
+    def write(self, text: str, *, append: bool) -> None:
+        if self._sink is None:
+            if not append and self._target not in ("stdout", "stderr"):
+                (self._directory / self._target).write_bytes(b"")
+            self._sink = open_sink(self._target, self._directory)
+        self._sink.write(text)
+
+    def close(self) -> None:
+        if self._sink is not None:
+            self._sink.close()
+            self._sink = None
+
+
+def _has_report(event: EventType) -> bool:
+    return event.report is not None
+
+
+def _caller() -> str:
+    frame = inspect.currentframe()
+    for _ in range(2):  # this function, then `report`
+        frame = frame.f_back if frame is not None else None
+    if frame is None:
+        return "unknown/0"
+    return f"{pathlib.Path(frame.f_code.co_filename).name}/{frame.f_lineno}"
+
+
+def _target(environ: Mapping[str, str], variable: str, default: str, log_path: str) -> str:
+    name = environ.get(variable, "").strip() or default
+    if name in ("<stdout>", "<stderr>"):
+        return name.strip("<>")
+    if log_path in ("<stdout>", "<stderr>"):
+        return log_path.strip("<>")
+    if _SOCKET.fullmatch(name):
+        raise ReportTargetError(f"{variable}={name}: a log can be a file, <stdout> or <stderr>, not a socket")
+    return str(pathlib.Path(log_path) / name)
+
+
+def _environment_verbosity(environ: Mapping[str, str]) -> ReportType:
+    value = environ.get("OSPL_VERBOSITY", "").strip()
+    if not value:
+        return ReportType.INFO
+    if value.isdecimal() and int(value) <= ReportType.NONE:
+        return ReportType(int(value))
+    try:
+        return ReportType.named(value)
+    except ValueError as error:
+        raise ReportTargetError(f"OSPL_VERBOSITY={value}: {error}") from None
+
+
+def _environment_append(environ: Mapping[str, str]) -> bool:
+    value = environ.get("OSPL_LOGAPPEND", "").strip().lower()
+    if value not in ("", "true", "false", "yes", "no", "1", "0"):
+        raise ReportTargetError(f"OSPL_LOGAPPEND={value}: neither true nor false")
+    return value not in ("false", "no", "0")

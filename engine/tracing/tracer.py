@@ -1,0 +1,222 @@
+"""Takes events from every part of a node and hands them to whoever wants them.
+
+An event that nobody wants costs one dictionary lookup. Tracing never stops a node: a line that can not be
+written is counted and reported in the same trace when it can be written again.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import threading
+from typing import TYPE_CHECKING, Final
+
+from engine.tracing.catalogue import catalogue
+from engine.tracing.escaping import escape
+from engine.tracing.formats import TextFormat
+from engine.tracing.levels import Level
+from engine.tracing.record import Record, message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from engine.tracing.catalogue import EventType
+    from engine.tracing.formats import Format
+    from engine.tracing.sinks import Sink
+
+    Subscriber = Callable[[Record], None]
+
+INITIAL_STATE: Final = "INIT"
+RECENT_RECORDS: Final = 2000
+"""How many of the last records a tracer keeps in memory when it is not told otherwise."""
+
+
+@dataclasses.dataclass(slots=True)
+class Output:
+    """A sink with the format and the verbosity of what goes into it.
+
+    Attributes:
+        lost: lines that could not be written since the last one that could.
+        lost_total: lines that could not be written, ever.
+        cause: why the last of them could not.
+    """
+
+    sink: Sink
+    verbosity: Level = Level.INFO
+    format: Format = dataclasses.field(default_factory=TextFormat)
+    lost: int = 0
+    lost_total: int = 0
+    cause: str = ""
+
+
+class Tracer:
+    """The trace of one node.
+
+    Safe to call from any thread. Outputs and the memory of recent records see all events in one order;
+    subscribers are called on the thread that traced, outside the lock, and must not block: two threads may
+    reach them in another order, `Record.sequence` has the true one.
+
+    Args:
+        clock: wall clock, nanoseconds since 1970 UTC.
+        outputs: where lines go.
+        recent_level: records of this level and above are kept in memory, whatever the outputs want.
+        recent_limit: how many are kept; the oldest go first.
+        state: the service state before the first change.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], int],
+        outputs: Iterable[Output] = (),
+        *,
+        recent_level: Level = Level.FINE,
+        recent_limit: int = RECENT_RECORDS,
+        state: str = INITIAL_STATE,
+    ) -> None:
+        self._clock = clock
+        self._outputs = tuple(outputs)
+        self._recent_level = recent_level
+        self._recent: collections.deque[Record] = collections.deque(maxlen=recent_limit)
+        self._state = state
+        self._sequence = 0
+        self._lock = threading.RLock()
+        self._subscribers: dict[object, tuple[Subscriber, Callable[[EventType], bool]]] = {}
+        self._catalogue = catalogue()
+        self._wanted: dict[str, EventType] = {}
+        self._closed = False
+        self._refresh_wanted()
+
+    @property
+    def state(self) -> str:
+        """The service state in the STATE column."""
+        return self._state
+
+    def enter(self, state: str) -> None:
+        """Change the service state; both sides of the change are traced, as in OpenSplice."""
+        with self._lock:
+            if state == self._state:
+                return
+            # Two blank lines set the states apart in OpenSplice's traces, and its readers expect them.
+            self.event_with_lines("lifecycle.leaving-state", ("", ""))
+            self._state = state
+            self.event("lifecycle.entering-state")
+
+    def event(self, event_id: str, /, **fields: object) -> None:
+        """Trace an event of the catalogue with the values of its fields.
+
+        Raises:
+            UnknownEventError: the catalogue has no such event.
+            EventFieldsError: the fields are not those of the event (only found when somebody wants it; a
+                test of the whole source finds it always).
+        """
+        kind = self._wanted.get(event_id)
+        if kind is not None:
+            self._publish(kind, fields, ())
+        elif event_id not in self._catalogue:
+            self._catalogue[event_id]
+
+    def event_with_lines(self, event_id: str, lines: Iterable[str], /, **fields: object) -> None:
+        """Trace an event that has continuation lines below it, as the configuration at the start."""
+        kind = self._wanted.get(event_id)
+        if kind is not None:
+            self._publish(kind, fields, tuple(map(escape, lines)))
+        elif event_id not in self._catalogue:
+            self._catalogue[event_id]
+
+    def wants(self, event_id: str) -> bool:
+        """Whether anybody wants this event now; for callers whose fields are costly to compute."""
+        return event_id in self._wanted
+
+    def subscribe(
+        self, callback: Subscriber, wanted: Level | Callable[[EventType], bool] = Level.INFO
+    ) -> Callable[[], None]:
+        """Have `callback` called with every record of a level and above, or of chosen events.
+
+        A callback that raises is removed, and that is traced. Returns the call that ends the subscription.
+        """
+        token = object()
+        with self._lock:
+            self._subscribers[token] = (callback, _at_least(wanted) if isinstance(wanted, Level) else wanted)
+            self._refresh_wanted()
+        return lambda: self._unsubscribe(token)
+
+    def recent(self) -> tuple[Record, ...]:
+        """The last records, oldest first."""
+        with self._lock:
+            return tuple(self._recent)
+
+    @property
+    def lost_lines(self) -> int:
+        """Lines that could not be written, over all outputs."""
+        return sum(output.lost_total for output in self._outputs)
+
+    def close(self) -> None:
+        """Close the outputs; events that come later are kept in memory only. May be called again."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            self._refresh_wanted()
+            for output in self._outputs:
+                try:
+                    output.sink.close()
+                except OSError as error:
+                    output.cause = str(error)
+
+    def _unsubscribe(self, token: object) -> None:
+        with self._lock:
+            self._subscribers.pop(token, None)
+            self._refresh_wanted()
+
+    def _refresh_wanted(self) -> None:
+        outputs = () if self._closed else self._outputs
+        lowest = min((self._recent_level, *(output.verbosity for output in outputs)))
+        choices = [choice for _, choice in self._subscribers.values()]
+        self._wanted = {
+            kind.id: kind
+            for kind in self._catalogue
+            if kind.level >= lowest or any(choice(kind) for choice in choices)
+        }
+
+    def _publish(self, kind: EventType, fields: dict[str, object], lines: tuple[str, ...]) -> None:
+        text = message(kind, fields)
+        with self._lock:
+            self._sequence += 1
+            record = Record(self._sequence, self._clock(), self._state, kind, fields, text, lines)
+            if kind.level >= self._recent_level:
+                self._recent.append(record)
+            if not self._closed:
+                for output in self._outputs:
+                    if kind.level >= output.verbosity:
+                        self._write(output, record)
+            subscribers = tuple(self._subscribers.items()) if self._subscribers else ()
+        for token, (callback, choice) in subscribers:
+            if choice(kind):
+                self._call(token, callback, record)
+
+    def _call(self, token: object, callback: Subscriber, record: Record) -> None:
+        try:
+            callback(record)
+        except Exception as error:  # one listener's fault must not end the node it listens to
+            self._unsubscribe(token)
+            self.event("trace.subscriber-failed", cause=f"{type(error).__name__}: {error}")
+
+    def _write(self, output: Output, record: Record) -> None:
+        try:
+            if output.lost:
+                output.sink.write(output.format(self._loss_record(output, record)))
+                output.lost = 0
+            output.sink.write(output.format(record))
+        except OSError as error:
+            output.lost += 1
+            output.lost_total += 1
+            output.cause = str(error)
+
+    def _loss_record(self, output: Output, before: Record) -> Record:
+        kind = self._catalogue["trace.lost"]
+        fields = {"count": output.lost, "cause": output.cause}
+        return dataclasses.replace(before, event=kind, fields=fields, text=message(kind, fields), lines=())
+
+
+def _at_least(level: Level) -> Callable[[EventType], bool]:
+    return lambda kind: kind.level >= level
