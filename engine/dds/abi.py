@@ -1,0 +1,334 @@
+"""The C functions and memory layouts of Cyclone DDS that this package uses, and no others.
+
+Calls through `ctypes.CDLL` release the interpreter lock, so a blocking call stops only the thread that made
+it. The calls of the wheel's own extension module hold the lock while they block; the only one used is
+`ddspy_topic_create`, which releases it.
+
+The layouts below are of the wheel 11.0.1 on 64-bit little-endian machines. `engine.dds.selfcheck` proves them
+before a node relies on them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.metadata
+import struct
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+
+from engine.dds.errors import UnsupportedCyclone
+
+SUPPORTED_VERSION: Final = "11.0.1"
+
+INFINITE_NS: Final = 0x7FFFFFFFFFFFFFFF
+"""DDS_INFINITY as duration and DDS_NEVER as time."""
+
+BUILTIN_PARTICIPANT: Final = 0x7FFF0001
+BUILTIN_TOPIC: Final = 0x7FFF0002
+BUILTIN_PUBLICATION: Final = 0x7FFF0003
+BUILTIN_SUBSCRIPTION: Final = 0x7FFF0004
+
+ALIVE: Final = 16
+"""DDS_ALIVE_INSTANCE_STATE; every other instance state is one of absence."""
+
+OFFERED_INCOMPATIBLE_QOS: Final = 1 << 3
+DATA_AVAILABLE: Final = 1 << 8
+PUBLICATION_MATCHED: Final = 1 << 11
+SUBSCRIPTION_MATCHED: Final = 1 << 12
+"""DDS statuses as masks."""
+
+FIND_GLOBAL: Final = 0
+"""DDS_FIND_SCOPE_GLOBAL: types are also asked from remote participants."""
+
+
+def _load() -> ctypes.CDLL:
+    """Open the library of the wheel, as a handle of our own.
+
+    A handle of our own keeps our argument types apart from those that the wheel sets on its handle.
+    """
+    try:
+        version = importlib.metadata.version("cyclonedds")
+    except importlib.metadata.PackageNotFoundError:
+        raise UnsupportedCyclone(
+            f"the package cyclonedds is not installed; install cyclonedds=={SUPPORTED_VERSION}"
+        ) from None
+    if version != SUPPORTED_VERSION:
+        raise UnsupportedCyclone(
+            f"cyclonedds {version} is installed, but the memory layouts of {SUPPORTED_VERSION} are needed;"
+            f" install cyclonedds=={SUPPORTED_VERSION}"
+        )
+    if sys.byteorder != "little" or struct.calcsize("P") != 8:
+        raise UnsupportedCyclone("the memory layouts of Cyclone DDS are known for 64-bit little-endian only")
+    from cyclonedds.internal import DDS
+
+    return ctypes.CDLL(DDS._dll_handle._name)
+
+
+_library = _load()
+
+_entity = ctypes.c_int32
+_code = ctypes.c_int32
+_pointer = ctypes.c_void_p
+_duration = ctypes.c_int64
+_text = ctypes.c_char_p
+_flag = ctypes.c_bool
+
+
+def _function(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
+    function = getattr(_library, name, None)
+    if function is None:
+        raise UnsupportedCyclone(f"the library of cyclonedds {SUPPORTED_VERSION} has no function {name}")
+    function.restype = result
+    function.argtypes = list(arguments)
+    return function  # type: ignore[no-any-return]  # a ctypes function pointer, typed by the lines above
+
+
+def address_of(function: Callable[..., Any]) -> int:
+    """The machine address of one of the functions of this module."""
+    return ctypes.cast(function, _pointer).value or 0  # type: ignore[arg-type]  # it is a ctypes function
+
+
+class SampleInfo(ctypes.Structure):
+    """dds_sample_info_t."""
+
+    _fields_ = [
+        ("sample_state", ctypes.c_uint),
+        ("view_state", ctypes.c_uint),
+        ("instance_state", ctypes.c_uint),
+        ("valid_data", ctypes.c_bool),
+        ("source_timestamp", ctypes.c_int64),
+        ("instance_handle", ctypes.c_uint64),
+        ("publication_handle", ctypes.c_uint64),
+        ("disposed_generation_count", ctypes.c_uint32),
+        ("no_writers_generation_count", ctypes.c_uint32),
+        ("sample_rank", ctypes.c_uint32),
+        ("generation_rank", ctypes.c_uint32),
+        ("absolute_generation_rank", ctypes.c_uint32),
+    ]
+
+
+class BuiltinParticipant(ctypes.Structure):
+    """dds_builtintopic_participant_t."""
+
+    _fields_ = [("key", ctypes.c_uint8 * 16), ("qos", _pointer)]
+
+
+class BuiltinEndpoint(ctypes.Structure):
+    """dds_builtintopic_endpoint_t."""
+
+    _fields_ = [
+        ("key", ctypes.c_uint8 * 16),
+        ("participant_key", ctypes.c_uint8 * 16),
+        ("participant_handle", ctypes.c_uint64),
+        ("topic_name", _text),
+        ("type_name", _text),
+        ("qos", _pointer),
+    ]
+
+
+class Blob(ctypes.Structure):
+    """struct dds_type_meta_ser: serialized type information or mapping."""
+
+    _fields_ = [("data", _pointer), ("size", ctypes.c_uint32)]
+
+
+class TopicDescriptor(ctypes.Structure):
+    """dds_topic_descriptor_t."""
+
+    _fields_ = [
+        ("size", ctypes.c_uint32),
+        ("align", ctypes.c_uint32),
+        ("flagset", ctypes.c_uint32),
+        ("nkeys", ctypes.c_uint32),
+        ("typename", _text),
+        ("keys", _pointer),
+        ("nops", ctypes.c_uint32),
+        ("ops", _pointer),
+        ("meta", _text),
+        ("type_information", Blob),
+        ("type_mapping", Blob),
+        ("restrict_data_representation", ctypes.c_uint32),
+    ]
+
+
+class SampleBytes(ctypes.Structure):
+    """ddspy_sample_container_t: what a writer of the wheel's own type support takes as its sample."""
+
+    _fields_ = [("buffer", _text), ("length", ctypes.c_size_t)]
+
+
+class IncompatibleQosStatus(ctypes.Structure):
+    """dds_offered_incompatible_qos_status_t."""
+
+    _fields_ = [
+        ("total_count", ctypes.c_uint32),
+        ("total_count_change", ctypes.c_int32),
+        ("last_policy_id", ctypes.c_uint32),
+    ]
+
+
+# struct ddsi_writer_info: what a reader cache learns about the writer of a sample. The GUID is in host order.
+WRITER_INFO_GUID_BYTES: Final = 16
+WRITER_INFO = struct.Struct("<16s?")
+
+# ddspy_serdata: kind at 16 (1 key only, 2 data), source time at 32, status at 40, then two (address, size)
+# pairs: the CDR with its header at 64, the XCDR2 key bytes at 80.
+SERDATA_BYTES: Final = 96
+SERDATA: Final = struct.Struct("<16xi12xqI20xQQQQ")
+
+StoreFunction = ctypes.CFUNCTYPE(ctypes.c_bool, _pointer, _pointer, _pointer, _pointer)
+UnregisterWriterFunction = ctypes.CFUNCTYPE(None, _pointer, _pointer)
+RelinquishFunction = ctypes.CFUNCTYPE(None, _pointer, ctypes.c_uint64)
+FreeFunction = ctypes.CFUNCTYPE(None, _pointer)
+ReadFunction = ctypes.CFUNCTYPE(
+    _code, _pointer, ctypes.c_int32, ctypes.c_uint32, ctypes.c_uint64, _pointer, _pointer, _pointer
+)
+AddConditionFunction = ctypes.CFUNCTYPE(_flag, _pointer, _pointer)
+RemoveConditionFunction = ctypes.CFUNCTYPE(None, _pointer, _pointer)
+AssociateFunction = ctypes.CFUNCTYPE(_code, _pointer, _pointer)
+
+
+class ReaderCacheOps(ctypes.Structure):
+    """struct dds_rhc_ops: the functions of a reader history cache."""
+
+    _fields_ = [
+        ("store", _pointer),
+        ("unregister_writer", _pointer),
+        ("relinquish", _pointer),
+        ("free", _pointer),
+        ("peek", _pointer),
+        ("read", _pointer),
+        ("take", _pointer),
+        ("add_condition", _pointer),
+        ("remove_condition", _pointer),
+        ("associate", _pointer),
+    ]
+
+
+class ReaderCache(ctypes.Structure):
+    """struct dds_rhc: begins with the pointer to its functions."""
+
+    _fields_ = [("ops", ctypes.POINTER(ReaderCacheOps))]
+
+
+create_domain = _function("dds_create_domain", _entity, ctypes.c_uint32, _text)
+create_participant = _function("dds_create_participant", _entity, ctypes.c_uint32, _pointer, _pointer)
+create_subscriber = _function("dds_create_subscriber", _entity, _entity, _pointer, _pointer)
+create_publisher = _function("dds_create_publisher", _entity, _entity, _pointer, _pointer)
+create_reader = _function("dds_create_reader", _entity, _entity, _entity, _pointer, _pointer)
+create_reader_with_cache = _function(
+    "dds_create_reader_rhc", _entity, _entity, _entity, _pointer, _pointer, _pointer
+)
+create_writer = _function("dds_create_writer", _entity, _entity, _entity, _pointer, _pointer)
+delete = _function("dds_delete", _code, _entity)
+get_guid = _function("dds_get_guid", _code, _entity, _pointer)
+
+create_waitset = _function("dds_create_waitset", _entity, _entity)
+create_guard = _function("dds_create_guardcondition", _entity, _entity)
+waitset_attach = _function("dds_waitset_attach", _code, _entity, _entity, ctypes.c_ssize_t)
+waitset_detach = _function("dds_waitset_detach", _code, _entity, _entity)
+waitset_wait = _function("dds_waitset_wait", _code, _entity, _pointer, ctypes.c_size_t, _duration)
+set_guard = _function("dds_set_guardcondition", _code, _entity, _flag)
+take_status = _function("dds_take_status", _code, _entity, _pointer, ctypes.c_uint32)
+take_guard = _function("dds_take_guardcondition", _code, _entity, _pointer)
+set_status_mask = _function("dds_set_status_mask", _code, _entity, ctypes.c_uint32)
+
+take = _function("dds_take", _code, _entity, _pointer, _pointer, ctypes.c_size_t, ctypes.c_uint32)
+return_loan = _function("dds_return_loan", _code, _entity, _pointer, ctypes.c_int32)
+
+write_at = _function("dds_write_ts", _code, _entity, _pointer, ctypes.c_int64)
+dispose_at = _function("dds_dispose_ts", _code, _entity, _pointer, ctypes.c_int64)
+writedispose_at = _function("dds_writedispose_ts", _code, _entity, _pointer, ctypes.c_int64)
+unregister_at = _function("dds_unregister_instance_ts", _code, _entity, _pointer, ctypes.c_int64)
+write_flush = _function("dds_write_flush", _code, _entity)
+wait_for_acks = _function("dds_wait_for_acks", _code, _entity, _duration)
+matched_subscriptions = _function("dds_get_matched_subscriptions", _code, _entity, _pointer, ctypes.c_size_t)
+matched_publications = _function("dds_get_matched_publications", _code, _entity, _pointer, ctypes.c_size_t)
+matched_subscription_data = _function("dds_get_matched_subscription_data", _pointer, _entity, ctypes.c_uint64)
+matched_publication_data = _function("dds_get_matched_publication_data", _pointer, _entity, ctypes.c_uint64)
+free_endpoint = _function("dds_builtintopic_free_endpoint", None, _pointer)
+offered_incompatible = _function(
+    "dds_get_offered_incompatible_qos_status", _code, _entity, ctypes.POINTER(IncompatibleQosStatus)
+)
+
+endpoint_type = _function(
+    "dds_builtintopic_get_endpoint_type_info", _code, _pointer, ctypes.POINTER(_pointer)
+)
+duplicate_type = _function("ddsi_typeinfo_dup", _pointer, _pointer)
+free_type = _function("dds_free_typeinfo", _code, _pointer)
+type_identifier = _function("ddsi_typeinfo_typeid", _pointer, _pointer, ctypes.c_int)
+type_identifier_hash = _function("ddsi_typeid_get_equivalence_hash", None, _pointer, _pointer)
+type_identifier_fini = _function("ddsi_typeid_fini", None, _pointer)
+create_descriptor = _function(
+    "dds_create_topic_descriptor", _code, ctypes.c_int, _entity, _pointer, _duration, ctypes.POINTER(_pointer)
+)
+delete_descriptor = _function("dds_delete_topic_descriptor", None, _pointer)
+
+serdata_ref = _function("ddsi_serdata_ref", _pointer, _pointer)
+serdata_unref = _function("ddsi_serdata_unref", None, _pointer)
+
+release = _function("dds_free", None, _pointer)
+create_qos = _function("dds_create_qos", _pointer)
+delete_qos = _function("dds_delete_qos", None, _pointer)
+
+_int = ctypes.c_int
+_int32 = ctypes.c_int32
+_out = ctypes.c_void_p  # the address of a variable to fill
+
+qset_userdata = _function("dds_qset_userdata", None, _pointer, _text, ctypes.c_size_t)
+qset_entity_name = _function("dds_qset_entity_name", None, _pointer, _text)
+qset_durability = _function("dds_qset_durability", None, _pointer, _int)
+qset_history = _function("dds_qset_history", None, _pointer, _int, _int32)
+qset_resource_limits = _function("dds_qset_resource_limits", None, _pointer, _int32, _int32, _int32)
+qset_presentation = _function("dds_qset_presentation", None, _pointer, _int, _flag, _flag)
+qset_deadline = _function("dds_qset_deadline", None, _pointer, _duration)
+qset_ownership = _function("dds_qset_ownership", None, _pointer, _int)
+qset_ownership_strength = _function("dds_qset_ownership_strength", None, _pointer, _int32)
+qset_liveliness = _function("dds_qset_liveliness", None, _pointer, _int, _duration)
+qset_partition = _function("dds_qset_partition", None, _pointer, ctypes.c_uint32, _pointer)
+qset_reliability = _function("dds_qset_reliability", None, _pointer, _int, _duration)
+qset_destination_order = _function("dds_qset_destination_order", None, _pointer, _int)
+qset_writer_lifecycle = _function("dds_qset_writer_data_lifecycle", None, _pointer, _flag)
+qset_ignore_local = _function("dds_qset_ignorelocal", None, _pointer, _int)
+qset_representation = _function("dds_qset_data_representation", None, _pointer, ctypes.c_uint32, _pointer)
+qset_durability_service = _function(
+    "dds_qset_durability_service", None, _pointer, _duration, _int, _int32, _int32, _int32, _int32
+)
+
+qget_userdata = _function("dds_qget_userdata", _flag, _pointer, _out, _out)
+qget_entity_name = _function("dds_qget_entity_name", _flag, _pointer, _out)
+qget_property = _function("dds_qget_prop", _flag, _pointer, _text, _out)
+qget_durability = _function("dds_qget_durability", _flag, _pointer, _out)
+qget_history = _function("dds_qget_history", _flag, _pointer, _out, _out)
+qget_presentation = _function("dds_qget_presentation", _flag, _pointer, _out, _out, _out)
+qget_deadline = _function("dds_qget_deadline", _flag, _pointer, _out)
+qget_latency_budget = _function("dds_qget_latency_budget", _flag, _pointer, _out)
+qget_lifespan = _function("dds_qget_lifespan", _flag, _pointer, _out)
+qget_ownership = _function("dds_qget_ownership", _flag, _pointer, _out)
+qget_ownership_strength = _function("dds_qget_ownership_strength", _flag, _pointer, _out)
+qget_liveliness = _function("dds_qget_liveliness", _flag, _pointer, _out, _out)
+qget_partition = _function("dds_qget_partition", _flag, _pointer, _out, _out)
+qget_reliability = _function("dds_qget_reliability", _flag, _pointer, _out, _out)
+qget_destination_order = _function("dds_qget_destination_order", _flag, _pointer, _out)
+qget_writer_lifecycle = _function("dds_qget_writer_data_lifecycle", _flag, _pointer, _out)
+qget_representation = _function("dds_qget_data_representation", _flag, _pointer, _out, _out)
+qget_durability_service = _function(
+    "dds_qget_durability_service", _flag, _pointer, _out, _out, _out, _out, _out, _out
+)
+
+
+def guid_of(entity: int) -> bytes:
+    """The GUID of a local entity, 16 bytes in network order; empty when the entity is gone."""
+    guid = (ctypes.c_uint8 * 16)()
+    return bytes(guid) if get_guid(entity, guid) == 0 else b""
+
+
+def take_c_string(pointer: ctypes.c_void_p) -> str:
+    """Copy a string that C allocated for us, and give its memory back."""
+    if not pointer.value:
+        return ""
+    try:
+        return ctypes.string_at(pointer.value).decode("utf-8", "replace")
+    finally:
+        release(pointer)

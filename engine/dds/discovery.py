@@ -1,0 +1,303 @@
+"""Who is there: participants, readers and writers, from the built-in topics of Cyclone DDS."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from engine.dataset.groups import DurabilityKind, GroupQos
+from engine.dds import abi
+from engine.dds.errors import check
+from engine.dds.participant import NodeParticipant, Tag, TagRole
+from engine.dds.qos import EndpointQos, read_endpoint_qos
+from engine.dds.typeinfo import TypeRef
+from engine.dds.waiting import Signal
+
+_BATCH: Final = 256
+_MAX_BATCHES: Final = 64
+_MAX_USER_DATA_BYTES: Final = 4096
+_BUILTIN_TYPES: Final = "org::eclipse::cyclonedds::builtin::"
+_LOCATOR: Final = re.compile(r"(?P<kind>\w+)/(?P<address>[^@,\s]+)")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ParticipantSeen:
+    """A participant is there, or is there again after it was lost.
+
+    Attributes:
+        guid: 16 bytes, network order.
+        tag: its tag, None for a participant that is not of this product.
+        address: its metatraffic locator as `host:port`, None where it did not tell one (and for our own).
+        hostname: as announced by Cyclone DDS, empty for others.
+        pid: process id as announced, 0 for none.
+        name: entity name.
+        is_own: it is the participant that looks.
+    """
+
+    guid: bytes
+    tag: Tag | None
+    address: str | None
+    hostname: str
+    pid: int
+    name: str
+    is_own: bool
+
+    @property
+    def tag_node_id(self) -> bytes | None:
+        """The node id of a node or a deliverer of a node."""
+        return self.tag.node_id if self.tag and self.tag.role is not TagRole.CLIENT else None
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether its endpoints carry no application's data: a node of the product, or its deliverer."""
+        return self.tag_node_id is not None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ParticipantGone:
+    """A participant left or its lease ran out. Its endpoints were reported gone before."""
+
+    guid: bytes
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class EndpointSeen:
+    """A reader or writer is there, or is there again, or has changed its QoS.
+
+    Attributes:
+        guid: 16 bytes, network order.
+        participant: the participant's GUID; it was reported before.
+        is_writer: writer or reader.
+        topic: topic name.
+        type_name: type name.
+        type: what `resolve_type` needs; None when the endpoint announces no type information (other
+            vendors, old versions): it cannot be captured.
+        endpoint_qos: every policy.
+    """
+
+    guid: bytes
+    participant: bytes
+    is_writer: bool
+    topic: str
+    type_name: str
+    type: TypeRef | None
+    endpoint_qos: EndpointQos
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        """Partition names; empty for the default partition."""
+        return self.endpoint_qos.partitions
+
+    @property
+    def durability(self) -> DurabilityKind:
+        """Offered or requested durability."""
+        return self.endpoint_qos.durability
+
+    @property
+    def reliable(self) -> bool:
+        """Offered or requested reliability."""
+        return self.endpoint_qos.reliable
+
+    @property
+    def qos(self) -> GroupQos:
+        """What a group takes over from this endpoint."""
+        return self.endpoint_qos.of_group()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class EndpointGone:
+    """A reader or writer was deleted or its participant was lost."""
+
+    guid: bytes
+
+
+Change = ParticipantSeen | ParticipantGone | EndpointSeen | EndpointGone
+
+
+class Discovery:
+    """The changes among participants and endpoints since the last look.
+
+    A GUID that goes and comes back, even between two looks, is reported as gone and then as seen.
+
+    Args:
+        participant: whose view it is.
+        signal: set when there is something to take.
+    """
+
+    def __init__(self, participant: NodeParticipant, signal: Signal | None = None) -> None:
+        self._participant = participant
+        self._signal = signal
+        self._participants: dict[bytes, int] = {}
+        self._endpoints: dict[bytes, tuple[bytes, int]] = {}
+        self._readers: dict[int, int] = {}
+        for topic in (abi.BUILTIN_PUBLICATION, abi.BUILTIN_SUBSCRIPTION, abi.BUILTIN_PARTICIPANT):
+            reader = check(
+                abi.create_reader(participant.entity, topic, None, None),
+                "create a reader of a built-in topic",
+            )
+            self._readers[topic] = reader
+            if signal is not None:
+                signal.attach(reader)
+        self._closed = False
+        participant.adopt(self._readers[abi.BUILTIN_PARTICIPANT], self)
+
+    def take(self) -> list[Change]:
+        """What changed, in this order: participants seen, endpoints, participants gone.
+
+        At most 16384 samples of each built-in topic are looked at in one call; the rest comes next time.
+        """
+        # Endpoints are taken before participants: Cyclone DDS announces a participant before its endpoints,
+        # so the participant of each endpoint taken here is known when the changes are put in order.
+        endpoints = list(self._take_endpoints(abi.BUILTIN_PUBLICATION))
+        endpoints += self._take_endpoints(abi.BUILTIN_SUBSCRIPTION)
+        first: list[Change] = []
+        last: list[Change] = []
+        lost: list[bytes] = []
+        for guid, generation, seen in self._take_participants():
+            known = self._participants.get(guid)
+            if seen is None:
+                if known is not None:
+                    lost.append(guid)
+                continue
+            if known is not None and known != generation:
+                first += self._forget_endpoints_of(guid)
+                first.append(ParticipantGone(guid))
+            self._participants[guid] = generation
+            if guid in lost:
+                lost.remove(guid)
+                first += self._forget_endpoints_of(guid)
+                first.append(ParticipantGone(guid))
+            first.append(seen)
+        middle: list[Change] = []
+        for guid, generation, endpoint in endpoints:
+            middle += self._endpoint_change(guid, generation, endpoint)
+        for guid in lost:
+            del self._participants[guid]
+            last += self._forget_endpoints_of(guid)
+            last.append(ParticipantGone(guid))
+        return first + middle + last
+
+    def _endpoint_change(self, guid: bytes, generation: int, seen: EndpointSeen | None) -> Iterator[Change]:
+        known = self._endpoints.get(guid)
+        if known is not None and (seen is None or known[1] != generation):
+            del self._endpoints[guid]
+            yield EndpointGone(guid)
+        if seen is not None:
+            self._endpoints[guid] = (seen.participant, generation)
+            yield seen
+
+    def _forget_endpoints_of(self, participant: bytes) -> list[EndpointGone]:
+        gone = [guid for guid, known in self._endpoints.items() if known[0] == participant]
+        for guid in gone:
+            del self._endpoints[guid]
+        return [EndpointGone(guid) for guid in gone]
+
+    def _take_participants(self) -> Iterator[tuple[bytes, int, ParticipantSeen | None]]:
+        for address, info in self._take_raw(self._readers[abi.BUILTIN_PARTICIPANT]):
+            sample = abi.BuiltinParticipant.from_address(address)
+            guid = bytes(sample.key)
+            present = info.valid_data and info.instance_state == abi.ALIVE
+            yield guid, _generation(info), self._participant_seen(guid, sample.qos) if present else None
+
+    def _take_endpoints(self, topic: int) -> Iterator[tuple[bytes, int, EndpointSeen | None]]:
+        is_writer = topic == abi.BUILTIN_PUBLICATION
+        for address, info in self._take_raw(self._readers[topic]):
+            sample = abi.BuiltinEndpoint.from_address(address)
+            guid = bytes(sample.key)
+            if not info.valid_data or info.instance_state != abi.ALIVE:
+                yield guid, _generation(info), None
+                continue
+            type_name = sample.type_name.decode("utf-8", "replace")
+            if type_name.startswith(_BUILTIN_TYPES):
+                continue  # the readers of built-in topics in our own participant
+            yield (
+                guid,
+                _generation(info),
+                EndpointSeen(
+                    guid=guid,
+                    participant=bytes(sample.participant_key),
+                    is_writer=is_writer,
+                    topic=sample.topic_name.decode("utf-8", "replace"),
+                    type_name=type_name,
+                    type=TypeRef.of_endpoint(address),
+                    endpoint_qos=read_endpoint_qos(sample.qos),
+                ),
+            )
+
+    def _take_raw(self, reader: int) -> Iterator[tuple[int, abi.SampleInfo]]:
+        """Addresses of built-in samples, valid until the next one is asked for."""
+        buffers = (ctypes.c_void_p * _BATCH)()
+        infos = (abi.SampleInfo * _BATCH)()
+        for _ in range(_MAX_BATCHES):
+            buffers[0] = None
+            count = check(abi.take(reader, buffers, infos, _BATCH, _BATCH), "take from a built-in topic")
+            if count == 0:
+                return
+            try:
+                for index in range(count):
+                    address = buffers[index]
+                    if address is not None:
+                        yield address, infos[index]
+            finally:
+                abi.return_loan(reader, buffers, count)
+
+    def _participant_seen(self, guid: bytes, qos: int) -> ParticipantSeen:
+        pid = _property(qos, b"__Pid")
+        return ParticipantSeen(
+            guid=guid,
+            tag=Tag.decode(_user_data(qos)),
+            address=_address(_property(qos, b"__NetworkAddresses")),
+            hostname=_property(qos, b"__Hostname"),
+            pid=int(pid) if pid.isdecimal() else 0,
+            name=_entity_name(qos),
+            is_own=guid == self._participant.guid,
+        )
+
+    def close(self) -> None:
+        """Delete the readers. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        for reader in self._readers.values():
+            if self._signal is not None:
+                self._signal.detach(reader)
+            abi.delete(reader)
+        self._participant.disown(self._readers[abi.BUILTIN_PARTICIPANT])
+
+
+def _generation(info: abi.SampleInfo) -> int:
+    """Counts the lives of one GUID while its sample waits to be taken."""
+    return int(info.disposed_generation_count + info.no_writers_generation_count)
+
+
+def _property(qos: int, name: bytes) -> str:
+    value = ctypes.c_void_p()
+    abi.qget_property(qos, name, ctypes.byref(value))
+    return abi.take_c_string(value)
+
+
+def _entity_name(qos: int) -> str:
+    value = ctypes.c_void_p()
+    abi.qget_entity_name(qos, ctypes.byref(value))
+    return abi.take_c_string(value)
+
+
+def _user_data(qos: int) -> bytes:
+    value, size = ctypes.c_void_p(), ctypes.c_size_t()
+    abi.qget_userdata(qos, ctypes.byref(value), ctypes.byref(size))
+    if not value.value:
+        return b""
+    data = ctypes.string_at(value.value, min(size.value, _MAX_USER_DATA_BYTES))
+    abi.release(value)
+    return data
+
+
+def _address(locators: str) -> str | None:
+    """`host:port` of the first UDP locator in Cyclone's list, e.g. of `udp/10.0.0.1:7410@2`."""
+    for found in _LOCATOR.finditer(locators):
+        if found["kind"].startswith("udp"):
+            return found["address"]
+    return None

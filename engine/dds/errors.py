@@ -1,0 +1,62 @@
+"""What can go wrong between us and Cyclone DDS."""
+
+from __future__ import annotations
+
+from typing import Final
+
+OK: Final = 0
+BAD_PARAMETER: Final = -3
+PRECONDITION_NOT_MET: Final = -4
+OUT_OF_RESOURCES: Final = -5
+ALREADY_DELETED: Final = -9
+TIMEOUT: Final = -10
+
+_NAMES: Final = {
+    -1: "ERROR",
+    -2: "UNSUPPORTED",
+    BAD_PARAMETER: "BAD_PARAMETER",
+    PRECONDITION_NOT_MET: "PRECONDITION_NOT_MET",
+    OUT_OF_RESOURCES: "OUT_OF_RESOURCES",
+    -6: "NOT_ENABLED",
+    -7: "IMMUTABLE_POLICY",
+    -8: "INCONSISTENT_POLICY",
+    ALREADY_DELETED: "ALREADY_DELETED",
+    TIMEOUT: "TIMEOUT",
+    -11: "NO_DATA",
+    -12: "ILLEGAL_OPERATION",
+    -13: "NOT_ALLOWED_BY_SECURITY",
+}
+
+
+class UnsupportedCyclone(Exception):
+    """The installed Cyclone DDS is not the one whose private memory layouts this package reads."""
+
+
+class DdsError(Exception):
+    """A call into Cyclone DDS failed.
+
+    Attributes:
+        code: the DDS return code, negative.
+        action: what was being done, as a phrase ("create the topic 'Radar'").
+    """
+
+    def __init__(self, code: int, action: str) -> None:
+        self.code = code
+        self.action = action
+        super().__init__(f"cannot {action}: Cyclone DDS answers {_NAMES.get(code, str(code))}")
+
+
+class DdsTimeout(DdsError):
+    """The call did not finish in its time; the entity is intact and the call may be repeated."""
+
+
+def check(code: int, action: str) -> int:
+    """Pass a DDS return code through, or raise.
+
+    Raises:
+        DdsTimeout: the code is TIMEOUT.
+        DdsError: the code is any other error.
+    """
+    if code >= 0:
+        return code
+    raise (DdsTimeout if code == TIMEOUT else DdsError)(code, action)

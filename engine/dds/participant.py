@@ -1,0 +1,186 @@
+"""Our participants: tagged, so that nodes know each other's and leave their endpoints alone."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import enum
+import re
+import threading
+import weakref
+from typing import Final, NamedTuple, Protocol, Self
+
+from engine.dds import abi
+from engine.dds.errors import PRECONDITION_NOT_MET, DdsError, check
+from engine.dds.qos import EndpointQos, group_qos, new_qos
+
+NODE_ID_BYTES: Final = 16
+TAG_VERSION: Final = 1
+_TAG: Final = re.compile(rb"ospltool-(node|deliverer|client)/(\d{1,4}):([0-9a-f]{32})")
+
+
+class Closable(Protocol):
+    """Something that a participant closes before itself."""
+
+    def close(self) -> None:
+        """Idempotent."""
+
+
+class TagRole(enum.StrEnum):
+    """What a participant of this product is."""
+
+    NODE = "node"
+    DELIVERER = "deliverer"
+    CLIENT = "client"
+
+
+class Tag(NamedTuple):
+    """The user data of a participant of this product.
+
+    `node_id` is the node's (for a deliverer, of the node it works for), 16 bytes; a client has a random one.
+    """
+
+    role: TagRole
+    node_id: bytes
+    version: int = TAG_VERSION
+
+    def encode(self) -> bytes:
+        """The text that travels as USER_DATA."""
+        if len(self.node_id) != NODE_ID_BYTES:
+            raise ValueError(f"a node id has {NODE_ID_BYTES} bytes, not {len(self.node_id)}")
+        return f"ospltool-{self.role}/{self.version}:{self.node_id.hex()}".encode()
+
+    @classmethod
+    def decode(cls, user_data: bytes) -> Tag | None:
+        """The tag in someone's user data; None for a participant that is not of this product."""
+        found = _TAG.fullmatch(user_data)
+        if found is None:
+            return None
+        return cls(TagRole(found[1].decode()), bytes.fromhex(found[3].decode()), int(found[2]))
+
+
+class _Domains:
+    """The Cyclone domains of this process: created with the first participant, deleted with the last."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[int, list[int]] = {}
+
+    def acquire(self, domain_id: int, uri: str) -> None:
+        with self._lock:
+            known = self._known.get(domain_id)
+            if known is not None:
+                known[1] += 1
+                return
+            entity = abi.create_domain(domain_id, uri.encode())
+            if entity == PRECONDITION_NOT_MET:
+                raise DdsError(entity, f"create domain {domain_id}; this process already has it")
+            check(entity, f"create domain {domain_id} with these settings: {uri}")
+            self._known[domain_id] = [entity, 1]
+
+    def release(self, domain_id: int) -> None:
+        with self._lock:
+            known = self._known[domain_id]
+            known[1] -= 1
+            if known[1] == 0:
+                del self._known[domain_id]
+                abi.delete(known[0])
+
+
+_domains = _Domains()
+_open: weakref.WeakSet[NodeParticipant] = weakref.WeakSet()
+
+
+class NodeParticipant:
+    """A participant of this product, in a domain of this process.
+
+    The first participant of a domain creates it with its `uri`; a later one in the same process shares it.
+
+    Args:
+        domain_id: the domain id in this process, 0 to 230.
+        uri: settings as XML, see `engine.dds.uri`.
+        name: the entity name that others see.
+        node_tag: the node id, 16 bytes.
+        role: what the participant is.
+
+    Raises:
+        DdsError: the domain or the participant cannot be created, for example because the interface does
+            not exist or every participant index is taken.
+    """
+
+    def __init__(
+        self, domain_id: int, uri: str, name: str, node_tag: bytes, role: TagRole = TagRole.NODE
+    ) -> None:
+        self.domain_id = domain_id
+        self.name = name
+        self.tag = Tag(role, node_tag)
+        self._lock = threading.Lock()
+        self._children: dict[int, Closable] = {}
+        self._closed = False
+        user_data = self.tag.encode()
+        _domains.acquire(domain_id, uri)
+        try:
+            with new_qos() as qos:
+                abi.qset_userdata(qos, user_data, len(user_data))
+                abi.qset_entity_name(qos, name.encode())
+                self.entity: int = check(
+                    abi.create_participant(domain_id, qos, None),
+                    f"create a participant in domain {domain_id}",
+                )
+        except DdsError:
+            _domains.release(domain_id)
+            raise
+        self.guid = abi.guid_of(self.entity)
+        _open.add(self)
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
+    def create_subscriber(self, qos: EndpointQos) -> int:
+        """A subscriber for the partitions of `qos`; the caller deletes it."""
+        with group_qos(qos) as c_qos:
+            return check(abi.create_subscriber(self.entity, c_qos, None), "create a subscriber")
+
+    def create_publisher(self, qos: EndpointQos) -> int:
+        """A publisher for the partitions of `qos`; the caller deletes it."""
+        with group_qos(qos) as c_qos:
+            return check(abi.create_publisher(self.entity, c_qos, None), "create a publisher")
+
+    def adopt(self, entity: int, child: Closable) -> None:
+        """Let `close` close the child first; C holds pointers into some of them."""
+        with self._lock:
+            self._children[entity] = child
+
+    def disown(self, entity: int) -> None:
+        """The child has been closed."""
+        with self._lock:
+            self._children.pop(entity, None)
+
+    def close(self) -> None:
+        """Close what was opened in this participant, newest first, then the participant. Idempotent."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            children = list(self._children.values())
+        for child in reversed(children):
+            child.close()
+        abi.delete(self.entity)
+        _domains.release(self.domain_id)
+        _open.discard(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+@atexit.register
+def _close_all() -> None:
+    """Before the interpreter goes: a receive thread must not call into what is no longer there."""
+    for participant in list(_open):
+        with contextlib.suppress(DdsError):
+            participant.close()

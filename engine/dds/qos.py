@@ -1,0 +1,265 @@
+"""Quality of service as values: what we ask of our own endpoints, what others announce, what fits what."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import dataclasses
+from collections.abc import Iterator
+from typing import Final
+
+from engine.dataset.groups import KEEP_ALL, DurabilityKind, GroupQos
+from engine.dds import abi
+
+XCDR1: Final = 0
+XCDR2: Final = 2
+BOTH_REPRESENTATIONS: Final = (XCDR1, XCDR2)
+
+_LIVELINESS: Final = ("AUTOMATIC", "MANUAL_BY_PARTICIPANT", "MANUAL_BY_TOPIC")
+_SCOPES: Final = ("INSTANCE", "TOPIC", "GROUP")
+_MAX_PARTITIONS: Final = 4096
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class EndpointQos:
+    """The policies of one reader or writer, as we create it or as another announces it.
+
+    Durations are nanoseconds, `abi.INFINITE_NS` for infinite. `history_depth` is `KEEP_ALL` (0) for all.
+    The `service_...` fields are DURABILITY_SERVICE and mean something on writers only.
+    """
+
+    reliable: bool = True
+    blocking_ns: int = 100_000_000
+    durability: DurabilityKind = DurabilityKind.VOLATILE
+    history_depth: int = 1
+    by_source_timestamp: bool = False
+    exclusive: bool = False
+    strength: int = 0
+    deadline_ns: int = abi.INFINITE_NS
+    latency_budget_ns: int = 0
+    lifespan_ns: int = abi.INFINITE_NS
+    liveliness: int = 0
+    liveliness_lease_ns: int = abi.INFINITE_NS
+    presentation: int = 0
+    coherent: bool = False
+    ordered: bool = False
+    autodispose: bool = True
+    partitions: tuple[str, ...] = ()
+    representations: tuple[int, ...] = ()
+    service_cleanup_delay_ns: int = 0
+    service_history_depth: int = 1
+    service_max_samples: int = -1
+    service_max_instances: int = -1
+    service_max_samples_per_instance: int = -1
+
+    def of_group(self) -> GroupQos:
+        """What a group takes over from its first writer, where topic discovery is silent."""
+        cleanup = self.service_cleanup_delay_ns
+        return GroupQos(
+            durability=self.durability,
+            history_depth=self.service_history_depth,
+            cleanup_delay_ns=-1 if cleanup == abi.INFINITE_NS else cleanup,
+            by_source_timestamp=self.by_source_timestamp,
+            exclusive=self.exclusive,
+            max_samples=self.service_max_samples,
+            max_instances=self.service_max_instances,
+            max_samples_per_instance=self.service_max_samples_per_instance,
+            representations=self.representations or BOTH_REPRESENTATIONS,
+        )
+
+
+def incompatibilities(offered: EndpointQos, requested: EndpointQos) -> tuple[str, ...]:
+    """The policies because of which a writer and a reader do not match (DDS 1.4, 2.2.3), with both values.
+
+    Partitions and types are not policies in this sense and are not looked at.
+    """
+    found = []
+
+    def refuse(policy: str, offer: object, request: object) -> None:
+        found.append(f"{policy}: offered {offer}, requested {request}")
+
+    if requested.reliable and not offered.reliable:
+        refuse("RELIABILITY", "BEST_EFFORT", "RELIABLE")
+    if offered.durability < requested.durability:
+        refuse("DURABILITY", offered.durability.name, requested.durability.name)
+    if offered.exclusive != requested.exclusive:
+        kinds = ("SHARED", "EXCLUSIVE")
+        refuse("OWNERSHIP", kinds[offered.exclusive], kinds[requested.exclusive])
+    if requested.by_source_timestamp and not offered.by_source_timestamp:
+        refuse("DESTINATION_ORDER", "BY_RECEPTION_TIMESTAMP", "BY_SOURCE_TIMESTAMP")
+    if offered.deadline_ns > requested.deadline_ns:
+        refuse("DEADLINE", _duration(offered.deadline_ns), _duration(requested.deadline_ns))
+    if offered.latency_budget_ns > requested.latency_budget_ns:
+        refuse("LATENCY_BUDGET", _duration(offered.latency_budget_ns), _duration(requested.latency_budget_ns))
+    if (
+        offered.liveliness < requested.liveliness
+        or offered.liveliness_lease_ns > requested.liveliness_lease_ns
+    ):
+        refuse("LIVELINESS", _liveliness(offered), _liveliness(requested))
+    if (
+        offered.presentation < requested.presentation
+        or requested.coherent > offered.coherent
+        or requested.ordered > offered.ordered
+    ):
+        refuse("PRESENTATION", _presentation(offered), _presentation(requested))
+    if not set(offered.representations[:1] or (XCDR1,)) & set(requested.representations or (XCDR1,)):
+        refuse("DATA_REPRESENTATION", _representations(offered), _representations(requested))
+    return tuple(found)
+
+
+def _duration(value_ns: int) -> str:
+    return "infinite" if value_ns == abi.INFINITE_NS else f"{value_ns} ns"
+
+
+def _liveliness(qos: EndpointQos) -> str:
+    return f"{_LIVELINESS[qos.liveliness]} lease {_duration(qos.liveliness_lease_ns)}"
+
+
+def _presentation(qos: EndpointQos) -> str:
+    extra = (" coherent" if qos.coherent else "") + (" ordered" if qos.ordered else "")
+    return _SCOPES[qos.presentation] + extra
+
+
+def _representations(qos: EndpointQos) -> str:
+    names = {XCDR1: "XCDR1", 1: "XML", XCDR2: "XCDR2"}
+    return "+".join(names.get(one, str(one)) for one in qos.representations) or "XCDR1"
+
+
+@contextlib.contextmanager
+def new_qos() -> Iterator[int]:
+    """An empty C QoS object that lives as long as the block."""
+    qos = abi.create_qos()
+    try:
+        yield qos
+    finally:
+        abi.delete_qos(qos)
+
+
+@contextlib.contextmanager
+def endpoint_qos(values: EndpointQos) -> Iterator[int]:
+    """The values as a C QoS object for a reader or a writer; its partitions belong on the group entity."""
+    with new_qos() as qos:
+        keep_all = values.history_depth == KEEP_ALL
+        abi.qset_reliability(qos, int(values.reliable), values.blocking_ns)
+        abi.qset_durability(qos, int(values.durability))
+        abi.qset_history(qos, int(keep_all), 0 if keep_all else values.history_depth)
+        abi.qset_resource_limits(qos, -1, -1, -1)
+        abi.qset_destination_order(qos, int(values.by_source_timestamp))
+        abi.qset_ownership(qos, int(values.exclusive))
+        abi.qset_ownership_strength(qos, values.strength)
+        abi.qset_writer_lifecycle(qos, values.autodispose)
+        if values.deadline_ns != abi.INFINITE_NS:
+            abi.qset_deadline(qos, values.deadline_ns)
+        if values.liveliness or values.liveliness_lease_ns != abi.INFINITE_NS:
+            abi.qset_liveliness(qos, values.liveliness, values.liveliness_lease_ns)
+        if values.representations:
+            array = (ctypes.c_int16 * len(values.representations))(*values.representations)
+            abi.qset_representation(qos, len(array), array)
+        service_keep_all = values.service_history_depth == KEEP_ALL
+        abi.qset_durability_service(
+            qos,
+            values.service_cleanup_delay_ns,
+            int(service_keep_all),
+            0 if service_keep_all else values.service_history_depth,
+            values.service_max_samples,
+            values.service_max_instances,
+            values.service_max_samples_per_instance,
+        )
+        yield qos
+
+
+@contextlib.contextmanager
+def group_qos(values: EndpointQos) -> Iterator[int]:
+    """The part of the values that belongs on a publisher or a subscriber: partitions and presentation."""
+    with new_qos() as qos:
+        if values.partitions:
+            names = [name.encode() for name in values.partitions]
+            abi.qset_partition(qos, len(names), (ctypes.c_char_p * len(names))(*names))
+        if values.presentation or values.coherent or values.ordered:
+            abi.qset_presentation(qos, values.presentation, values.coherent, values.ordered)
+        yield qos
+
+
+def read_endpoint_qos(qos: int) -> EndpointQos:
+    """The policies of a discovered endpoint."""
+    reliability, blocking = ctypes.c_int(), ctypes.c_int64()
+    durability, order, ownership = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
+    strength = ctypes.c_int32()
+    deadline, latency = ctypes.c_int64(abi.INFINITE_NS), ctypes.c_int64()
+    lifespan, lease = ctypes.c_int64(abi.INFINITE_NS), ctypes.c_int64(abi.INFINITE_NS)
+    liveliness, scope = ctypes.c_int(), ctypes.c_int()
+    coherent, ordered, autodispose = ctypes.c_bool(), ctypes.c_bool(), ctypes.c_bool(True)
+    out = ctypes.byref
+    abi.qget_reliability(qos, out(reliability), out(blocking))
+    abi.qget_durability(qos, out(durability))
+    abi.qget_destination_order(qos, out(order))
+    abi.qget_ownership(qos, out(ownership))
+    abi.qget_ownership_strength(qos, out(strength))
+    abi.qget_deadline(qos, out(deadline))
+    abi.qget_latency_budget(qos, out(latency))
+    abi.qget_lifespan(qos, out(lifespan))
+    abi.qget_liveliness(qos, out(liveliness), out(lease))
+    abi.qget_presentation(qos, out(scope), out(coherent), out(ordered))
+    abi.qget_writer_lifecycle(qos, out(autodispose))
+    history = _history(qos)
+    cleanup, service_depth, limits = _durability_service(qos)
+    return EndpointQos(
+        reliable=bool(reliability.value),
+        blocking_ns=blocking.value,
+        durability=DurabilityKind(durability.value),
+        history_depth=history,
+        by_source_timestamp=bool(order.value),
+        exclusive=bool(ownership.value),
+        strength=strength.value,
+        deadline_ns=deadline.value,
+        latency_budget_ns=latency.value,
+        lifespan_ns=lifespan.value,
+        liveliness=liveliness.value,
+        liveliness_lease_ns=lease.value,
+        presentation=scope.value,
+        coherent=coherent.value,
+        ordered=ordered.value,
+        autodispose=autodispose.value,
+        partitions=_partitions(qos),
+        representations=_read_representations(qos),
+        service_cleanup_delay_ns=cleanup,
+        service_history_depth=service_depth,
+        service_max_samples=limits[0],
+        service_max_instances=limits[1],
+        service_max_samples_per_instance=limits[2],
+    )
+
+
+def _history(qos: int) -> int:
+    kind, depth = ctypes.c_int(), ctypes.c_int32(1)
+    abi.qget_history(qos, ctypes.byref(kind), ctypes.byref(depth))
+    return KEEP_ALL if kind.value else max(1, depth.value)
+
+
+def _durability_service(qos: int) -> tuple[int, int, tuple[int, int, int]]:
+    cleanup, kind, depth = ctypes.c_int64(), ctypes.c_int(), ctypes.c_int32(1)
+    samples, instances, each = ctypes.c_int32(-1), ctypes.c_int32(-1), ctypes.c_int32(-1)
+    abi.qget_durability_service(qos, *map(ctypes.byref, (cleanup, kind, depth, samples, instances, each)))
+    history = KEEP_ALL if kind.value else max(1, depth.value)
+    return cleanup.value, history, (samples.value, instances.value, each.value)
+
+
+def _partitions(qos: int) -> tuple[str, ...]:
+    """The partition names; empty for the default partition."""
+    count, array = ctypes.c_uint32(), ctypes.c_void_p()
+    if not abi.qget_partition(qos, ctypes.byref(count), ctypes.byref(array)) or not array.value:
+        return ()
+    pointers = (ctypes.c_void_p * count.value).from_address(array.value)
+    names = tuple(abi.take_c_string(ctypes.c_void_p(pointer)) for pointer in pointers)
+    abi.release(array)
+    names = names[:_MAX_PARTITIONS]
+    return () if names == ("",) else names
+
+
+def _read_representations(qos: int) -> tuple[int, ...]:
+    count, array = ctypes.c_uint32(), ctypes.c_void_p()
+    if not abi.qget_representation(qos, ctypes.byref(count), ctypes.byref(array)) or not array.value:
+        return ()
+    values = tuple((ctypes.c_int16 * count.value).from_address(array.value))
+    abi.release(array)
+    return values

@@ -1,0 +1,131 @@
+"""Types of discovered endpoints: from what an endpoint announces to a type that can be stored."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import time
+from typing import Final
+
+from engine.dataset.groups import TypeDescription
+from engine.dds import abi
+from engine.dds.errors import DdsError
+from engine.dds.participant import NodeParticipant
+
+_MINIMAL: Final = 0
+_COMPLETE: Final = 1
+_HASH_BYTES: Final = 14
+MAX_DESCRIPTION_BYTES: Final = 4 << 20
+"""A type description above this size is refused; the largest seen in practice are a few kilobytes."""
+
+
+class TypeRef:
+    """The TypeInformation of an endpoint, copied out of the discovery data.
+
+    Attributes:
+        identity: the equivalence hashes of the complete and the minimal type; equal for equal types, so
+            that one resolution serves all endpoints of a type.
+    """
+
+    __slots__ = ("_pointer", "identity")
+
+    def __init__(self, pointer: int) -> None:
+        self._pointer = pointer
+        self.identity = _hash(pointer, _COMPLETE) + _hash(pointer, _MINIMAL)
+
+    @classmethod
+    def of_endpoint(cls, builtin_endpoint: int) -> TypeRef | None:
+        """From the address of a built-in sample; None when the endpoint announces no type."""
+        borrowed = ctypes.c_void_p()
+        code = abi.endpoint_type(builtin_endpoint, ctypes.byref(borrowed))
+        if code != 0 or not borrowed.value:
+            return None
+        copy = abi.duplicate_type(borrowed)
+        return cls(copy) if copy else None
+
+    @property
+    def pointer(self) -> int:
+        """The C object; valid while this reference lives."""
+        return self._pointer
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TypeRef) and other.identity == self.identity
+
+    def __hash__(self) -> int:
+        return hash(self.identity)
+
+    def __repr__(self) -> str:
+        return f"TypeRef({self.identity.hex()[:12]})"
+
+    def __del__(self) -> None:
+        abi.free_type(self._pointer)
+
+
+def _hash(type_information: int, kind: int) -> bytes:
+    identifier = abi.type_identifier(type_information, kind)
+    if not identifier:
+        return bytes(_HASH_BYTES)
+    buffer = (ctypes.c_uint8 * _HASH_BYTES)()
+    abi.type_identifier_hash(identifier, buffer)
+    abi.type_identifier_fini(identifier)
+    abi.release(identifier)
+    return bytes(buffer)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Resolution:
+    """The outcome of `resolve_type`: a type, or the reason why there is none."""
+
+    type: TypeDescription | None
+    reason: str = ""
+
+
+def resolve_type(
+    participant: NodeParticipant,
+    reference: TypeRef,
+    *,
+    attempts: int = 3,
+    attempt_timeout_s: float = 2.0,
+    pause_s: float = 0.2,
+) -> Resolution:
+    """Ask the network for a type. Blocks; call it in a worker thread.
+
+    An owner that dies or does not answer is tried again up to `attempts` times; another participant that
+    uses the type may answer instead.
+    """
+    error: DdsError | None = None
+    for attempt in range(attempts):
+        if attempt:
+            time.sleep(pause_s)
+        if participant.closed:
+            return Resolution(None, "the participant was closed")
+        descriptor = ctypes.c_void_p()
+        code = abi.create_descriptor(
+            abi.FIND_GLOBAL,
+            participant.entity,
+            reference.pointer,
+            round(attempt_timeout_s * 1e9),
+            ctypes.byref(descriptor),
+        )
+        if code == 0 and descriptor.value:
+            try:
+                return _describe(abi.TopicDescriptor.from_address(descriptor.value))
+            finally:
+                abi.delete_descriptor(descriptor)
+        error = DdsError(code, "look up the type")
+    return Resolution(None, f"{error} ({attempts} attempts)")
+
+
+def _describe(descriptor: abi.TopicDescriptor) -> Resolution:
+    information, mapping = descriptor.type_information, descriptor.type_mapping
+    size = information.size + mapping.size
+    if size > MAX_DESCRIPTION_BYTES:
+        return Resolution(None, f"the type description has {size} bytes, more than {MAX_DESCRIPTION_BYTES}")
+    return Resolution(
+        TypeDescription(
+            name=descriptor.typename.decode("utf-8", "replace"),
+            information=ctypes.string_at(information.data, information.size),
+            mapping=ctypes.string_at(mapping.data, mapping.size),
+            keyed=descriptor.nkeys > 0,
+        )
+    )

@@ -1,0 +1,172 @@
+"""Writers of serialized samples with given source timestamps; the calls release the interpreter lock."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
+from engine.dds import abi
+from engine.dds.errors import TIMEOUT, check
+from engine.dds.participant import NodeParticipant
+from engine.dds.qos import EndpointQos, endpoint_qos
+from engine.dds.topics import Topic
+from engine.dds.waiting import Signal
+
+KEY_HEADER: Final = b"\x00\x07\x00\x00"
+"""Encapsulation header of a key-only payload: PLAIN_CDR2, little-endian (RTPS 2.5, 10.2)."""
+
+_MAX_MATCHES: Final = 1024
+
+
+def key_payload(key: bytes) -> bytes:
+    """The payload of a dispose or unregister, from the XCDR2 key bytes of an instance.
+
+    A captured dispose has its payload already. This is for an instance whose own dispose we never saw: the
+    key bytes are the key fields serialized as XCDR2, so the header says XCDR2 whatever representation the
+    samples of the instance have.
+    """
+    return KEY_HEADER + key
+
+
+class RawWriter:
+    """Writes CDR bytes, header included, as they are.
+
+    A writer may be used from several threads; samples of one thread keep their order. The writer of a
+    reliable KEEP_ALL topic blocks while its readers are behind, up to `qos.blocking_ns`.
+
+    Args:
+        participant: where the writer lives.
+        topic: from `open_topic`.
+        qos: its policies; partitions included.
+    """
+
+    def __init__(self, participant: NodeParticipant, topic: Topic, qos: EndpointQos) -> None:
+        self._participant = participant
+        self.topic = topic
+        self.qos = qos
+        self._publisher = participant.create_publisher(qos)
+        self._lock = threading.Lock()
+        self._closed = False
+        self._action = f"write to topic '{topic.name}'"
+        with endpoint_qos(qos) as c_qos:
+            code = abi.create_writer(self._publisher, topic.entity, c_qos, None)
+        if code < 0:
+            abi.delete(self._publisher)
+        self.entity: int = check(code, f"create a writer of topic '{topic.name}'")
+        self.guid = abi.guid_of(self.entity)
+        participant.adopt(self.entity, self)
+
+    def write(self, payload: bytes, source_time_ns: int) -> None:
+        """Write a whole sample.
+
+        Raises:
+            DdsTimeout: readers were behind for longer than `qos.blocking_ns`; the sample was not written.
+            DdsError: the payload is not of the topic's type (BAD_PARAMETER), or the writer is closed.
+        """
+        sample = abi.SampleBytes(payload, len(payload))
+        check(abi.write_at(self.entity, ctypes.byref(sample), source_time_ns), self._action)
+
+    def dispose(self, payload: bytes, source_time_ns: int) -> None:
+        """Dispose the instance whose key-only payload is given; errors as for `write`."""
+        sample = abi.SampleBytes(payload, len(payload))
+        check(abi.dispose_at(self.entity, ctypes.byref(sample), source_time_ns), self._action)
+
+    def writedispose(self, payload: bytes, source_time_ns: int) -> None:
+        """Write a whole sample and dispose its instance in one; errors as for `write`."""
+        sample = abi.SampleBytes(payload, len(payload))
+        check(abi.writedispose_at(self.entity, ctypes.byref(sample), source_time_ns), self._action)
+
+    def unregister(self, payload: bytes, source_time_ns: int) -> None:
+        """Unregister the instance whose key-only payload is given; errors as for `write`."""
+        sample = abi.SampleBytes(payload, len(payload))
+        check(abi.unregister_at(self.entity, ctypes.byref(sample), source_time_ns), self._action)
+
+    def put(self, status: int, key: bytes, payload: bytes, source_time_ns: int) -> None:
+        """Write what was captured: `status` as in `engine.dataset.sample`; errors as for `write`.
+
+        A dispose without data is written from `key` where there is one, because a payload may come from a
+        writer of another representation. A sample that is both a dispose and an unregister is
+        written as a dispose followed by an unregister.
+        """
+        if status & DATA:
+            (self.writedispose if status & DISPOSE else self.write)(payload, source_time_ns)
+        elif status & DISPOSE:
+            self.dispose(payload, source_time_ns)
+        if status & UNREGISTER:
+            self.unregister(key_payload(key) if status & DATA else payload, source_time_ns)
+
+    def flush(self) -> None:
+        """Send what is still collected for one network message."""
+        abi.write_flush(self.entity)
+
+    def wait_for_acks(self, timeout_s: float) -> bool:
+        """Wait until every matched reliable reader has acknowledged everything written; False if not in time.
+
+        Raises:
+            DdsError: the writer is closed.
+        """
+        code = abi.wait_for_acks(self.entity, round(max(0.0, timeout_s) * 1e9))
+        return _reached(code, f"wait for acknowledgements of topic '{self.topic.name}'")
+
+    def matched(self) -> set[int]:
+        """Instance handles of the readers that match now, at most 1024."""
+        handles = (ctypes.c_uint64 * _MAX_MATCHES)()
+        count = check(abi.matched_subscriptions(self.entity, handles, _MAX_MATCHES), self._action)
+        return set(handles[: min(count, _MAX_MATCHES)])
+
+    def matched_guids(self) -> set[bytes]:
+        """GUIDs of the readers that match now, network order."""
+        return set(self.matched_readers())
+
+    def matched_readers(self) -> dict[bytes, bytes]:
+        """Reader GUID to participant GUID of the readers that match now, network order."""
+        found = {}
+        for handle in self.matched():
+            data = abi.matched_subscription_data(self.entity, handle)
+            if data:
+                endpoint = abi.BuiltinEndpoint.from_address(data)
+                found[bytes(endpoint.key)] = bytes(endpoint.participant_key)
+                abi.free_endpoint(data)
+        return found
+
+    def wait_matched(self, count: int, timeout_s: float) -> bool:
+        """Wait until at least `count` readers match; False if not in time."""
+        return self.wait_until(lambda: len(self.matched()) >= count, timeout_s)
+
+    def wait_until(self, condition: Callable[[], bool], timeout_s: float) -> bool:
+        """Wait until the condition holds, asked again whenever a reader comes, goes or is refused."""
+        statuses = abi.PUBLICATION_MATCHED | abi.OFFERED_INCOMPATIBLE_QOS
+        taken = ctypes.c_uint32()
+
+        def check_again() -> bool:
+            abi.take_status(self.entity, ctypes.byref(taken), statuses)
+            return condition()
+
+        with Signal(self._participant) as signal:
+            signal.attach(self.entity, statuses)
+            return signal.wait_until(check_again, timeout_s)
+
+    def incompatible_policy(self) -> tuple[int, int]:
+        """How many readers were refused for their QoS, and the id of the last policy that refused one."""
+        status = abi.IncompatibleQosStatus()
+        check(abi.offered_incompatible(self.entity, ctypes.byref(status)), self._action)
+        return status.total_count, status.last_policy_id
+
+    def close(self) -> None:
+        """Delete the writer. Readers then see its instances without a writer. Idempotent."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        abi.delete(self._publisher)
+        self._participant.disown(self.entity)
+
+
+def _reached(code: int, action: str) -> bool:
+    if code == TIMEOUT:
+        return False
+    check(code, action)
+    return True
