@@ -24,7 +24,8 @@ def to_plain(value: Any) -> Any:
     if isinstance(value, enum.Enum):
         return value.value
     if dataclasses.is_dataclass(value):
-        return {name: to_plain(getattr(value, name)) for name in _hints(type(value))}
+        cls: type = type(value)
+        return {name: to_plain(getattr(value, name)) for name in _hints(cls)}
     if isinstance(value, tuple | list):
         return [to_plain(item) for item in value]
     if isinstance(value, dict):

@@ -1,0 +1,108 @@
+"""Getting the whole set of a name-space: collecting as master, aligning as slave (guide, 5.4.6)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.core.events import AbandonSet, Completed, ExpectSet
+from engine.core.messages import Epoch, SampleRequest
+from engine.core.namespace import Outstanding
+from engine.core.states import Phase, Trigger
+
+if TYPE_CHECKING:
+    from engine.core.context import Context
+    from engine.core.namespace import NameSpaceState
+
+
+def request(context: Context, state: NameSpaceState, aligner: str, purpose: str, now: float) -> None:
+    """Ask a fellow for its set."""
+    number = context.next_request()
+    deadline = now + context.settings.request_patience_s
+    state.outstanding[number] = Outstanding(number, aligner, purpose, deadline)
+    context.send(SampleRequest(number, state.name, purpose), aligner)
+    context.emit(ExpectSet(state.name, number, aligner, purpose))
+    context.note("align.request", group=state.name, fellow=context.name_of(aligner), source=number)
+
+
+def advance(context: Context, state: NameSpaceState, now: float) -> None:
+    """Take the next step towards a complete set, where there is one to take."""
+    if state.phase is Phase.WAIT and state.aligner:
+        report = context.aligner_report(state)
+        if report is not None and report.complete and report.aligner:
+            state.move(Trigger.REQUESTED)
+            request(context, state, state.aligner, "initial", now)
+            context.changed = True
+    elif state.phase is Phase.COLLECT and not state.outstanding:
+        complete(context, state, _first_lineage(state))
+
+
+def start_collecting(context: Context, state: NameSpaceState, now: float) -> None:
+    """The stored set is loaded: ask those who captured something before there was a master (5.2.3.7)."""
+    state.move(Trigger.INJECTED)
+    context.changed = True
+    sources = [
+        fellow
+        for fellow, report in context.role_fellows(state)
+        if not report.holder and (roll_up := fellow.roll_up(state.name)) is not None and roll_up.count
+    ]
+    if sources:
+        context.note("conflict.combine", namespace=state.name, count=len(sources))
+    for fellow in sources:
+        request(context, state, fellow.node, "collect", now)
+    advance(context, state, now)
+
+
+def _first_lineage(state: NameSpaceState) -> Epoch:
+    assert state.following is not None
+    return state.following
+
+
+def complete(context: Context, state: NameSpaceState, lineage: Epoch) -> None:
+    """The set is whole from here on."""
+    state.move(Trigger.COLLECTED if state.phase is Phase.COLLECT else Trigger.ALIGNED)
+    state.holder = True
+    state.lineage = lineage
+    context.changed = True
+    context.emit(Completed(state.name, lineage))
+    context.note("store.complete", namespace=state.name, samples=state.roll_up.count)
+
+
+def received(context: Context, state: NameSpaceState, number: int, lineage: Epoch, now: float) -> str:
+    """A set that was asked for is here, whole and verified; returns the purpose of the request."""
+    outstanding = state.outstanding.pop(number, None)
+    if outstanding is None:
+        return ""
+    if state.phase is Phase.ALIGN:
+        complete(context, state, lineage)
+    elif state.phase is Phase.COLLECT:
+        advance(context, state, now)
+    return outstanding.purpose
+
+
+def give_up(context: Context, state: NameSpaceState, number: int, now: float) -> None:
+    """A request will not be answered by this aligner; what follows depends on what it was for."""
+    if state.outstanding.pop(number, None) is None:
+        return
+    context.changed = True
+    if state.phase is Phase.ALIGN:
+        state.move(Trigger.FAILED)
+        context.emit(AbandonSet(state.name))
+    elif state.phase is Phase.COLLECT:
+        advance(context, state, now)
+    elif state.phase is Phase.MERGE and not state.outstanding:
+        state.merging = ()
+        state.move(Trigger.FAILED)
+
+
+def check_deadlines(context: Context, state: NameSpaceState, now: float) -> None:
+    """Give up the requests whose aligner has been silent for too long; they are made again."""
+    for item in [item for item in state.outstanding.values() if now >= item.deadline_s]:
+        context.note(
+            "align.timed-out",
+            fellow=context.name_of(item.aligner),
+            group=state.name,
+            source=item.request,
+            waited_ns=int(context.settings.request_patience_s * 1e9),
+            attempt=item.attempts,
+        )
+        give_up(context, state, item.request, now)

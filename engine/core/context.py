@@ -1,0 +1,72 @@
+"""What the parts of the core share: settings, fellows, name-spaces, and the way out."""
+
+from __future__ import annotations
+
+import collections
+from typing import TYPE_CHECKING, Final
+
+from engine.core.events import Event, Note
+from engine.core.fellows import Fellow, FellowTable
+from engine.core.messages import Outgoing
+
+if TYPE_CHECKING:
+    from engine.core.messages import Message, NameSpaceReport
+    from engine.core.namespace import NameSpaceState
+    from engine.core.settings import CoreSettings
+
+MAX_QUEUED: Final = 100_000
+"""Messages or events that may wait for the runtime; more than that means that nobody takes them."""
+
+
+class Context:
+    """The shared state of one node's core."""
+
+    def __init__(self, settings: CoreSettings) -> None:
+        self.settings = settings
+        self.node = settings.node
+        self.fellows = FellowTable(settings.node)
+        self.states: dict[str, NameSpaceState] = {}
+        self.outbox: collections.deque[Outgoing] = collections.deque()
+        self.events: collections.deque[Event] = collections.deque()
+        self.changed = True
+        self._requests = 0
+
+    def send(self, message: Message, *to: str) -> None:
+        """Queue a message for the named fellows, or for all."""
+        assert len(self.outbox) < MAX_QUEUED, "nobody sends the messages of the core"
+        self.outbox.append(Outgoing(message, to))
+
+    def emit(self, event: Event) -> None:
+        """Queue an event for the runtime."""
+        assert len(self.events) < MAX_QUEUED, "nobody takes the events of the core"
+        self.events.append(event)
+
+    def note(self, event: str, **fields: object) -> None:
+        """Queue a trace line."""
+        self.emit(Note(event, fields))
+
+    def next_request(self) -> int:
+        """A request number that is new in this incarnation."""
+        self._requests += 1
+        return self._requests
+
+    def name_of(self, node: str) -> str:
+        """A node's human name where it is known."""
+        if node == self.node:
+            return self.settings.name
+        fellow = self.fellows.get(node)
+        return fellow.name if fellow else node[:8]
+
+    def role_fellows(self, state: NameSpaceState) -> list[tuple[Fellow, NameSpaceReport]]:
+        """The fellows of our role that we talk to and that have the name-space, with their reports."""
+        found: list[tuple[Fellow, NameSpaceReport]] = []
+        for fellow in self.fellows.approved():
+            report = fellow.report(state.name)
+            if report is not None and fellow.role == self.settings.role:
+                found.append((fellow, report))
+        return found
+
+    def aligner_report(self, state: NameSpaceState) -> NameSpaceReport | None:
+        """What the node to ask for the set says of the name-space; None when it is not to be asked."""
+        fellow = self.fellows.get(state.aligner)
+        return fellow.report(state.name) if fellow and fellow.approved else None

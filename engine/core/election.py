@@ -1,0 +1,193 @@
+"""Who is master: pure functions from what is known to a decision and its basis (deployment guide, 5.4.3).
+
+The order of candidates is total: a node that holds the set goes before one that does not (so that data which
+has been injected is never replaced by another injection), then the highest masterPriority, then the best
+quality while nobody holds the set, then the highest id. 255 is the legacy value: where all have it, quality
+and id decide, which is what the same order says.
+
+A master exists by its own word only: a node becomes master when every elector it can talk to has voted for
+it in one epoch counter, and others follow once they hear it say so. Nobody therefore waits for a master that
+does not know that it is one, and two masters in one epoch are impossible since the epoch carries the
+master's id.
+
+- A confirmed master that is heard is followed. Of two, the higher masterPriority, then the higher id; it
+  takes a new epoch, the other one steps down: that is the end of a split brain.
+- A holder with a strictly higher masterPriority than its master is voted for by all, the master included:
+  a planned hand-over. Equal or lower ones never disturb.
+- A master that is not heard here but heard by a fellow is followed through that fellow: in a partly
+  connected system everybody has a master.
+- Otherwise all vote. Electors are the holders, or everybody while there is none.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from engine.core.messages import Epoch, Vote
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Stand:
+    """What one node of a role says about one name-space.
+
+    `may_be_master` is false for non-aligners and for masterPriority 0; `discovering` nodes have not voted
+    yet; `heard` are the ids this node hears.
+    """
+
+    node: str
+    name: str
+    may_be_master: bool
+    priority: int
+    quality_ns: int
+    holder: bool
+    discovering: bool
+    vote: Vote | None
+    following: Epoch | None
+    heard: frozenset[str] = frozenset()
+
+    @property
+    def is_master(self) -> bool:
+        """Whether it says of itself that it is master."""
+        return self.following is not None and self.following.node == self.node
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Decision:
+    """What a node should do about the master of a name-space.
+
+    Attributes:
+        following: the epoch to follow now; None while nobody is confirmed.
+        vote: the proposal to make; None for none.
+        via: the fellow through which a master out of hearing is followed; empty otherwise.
+        rule: the rule that decided, in words.
+        candidates: those that were compared, best first.
+    """
+
+    following: Epoch | None
+    vote: Vote | None
+    via: str
+    rule: str
+    candidates: tuple[Stand, ...]
+
+    def basis(self) -> str:
+        """The candidates with what counted, for trace, console and `why`."""
+        return ", ".join(
+            f"{c.name or c.node[:8]} (priority {c.priority}, quality {c.quality_ns}, id {c.node[:8]}"
+            f"{', holds the set' if c.holder else ''})"
+            for c in self.candidates
+        )
+
+
+def decide(own: Stand, peers: Sequence[Stand], gone: frozenset[str] = frozenset()) -> Decision:
+    """The decision of node `own`, which hears `peers` and lost the nodes in `gone` a short while ago."""
+    stands = {stand.node: stand for stand in (own, *peers)}
+    claims = [stand for stand in stands.values() if stand.is_master]
+    if claims:
+        return _with_masters(own, stands, claims)
+    out_of_hearing = _master_out_of_hearing(own, peers, gone)
+    if out_of_hearing:
+        epoch, via = out_of_hearing
+        return Decision(epoch, None, via, "the master is out of hearing; a fellow hears it", ())
+    return _election(own, stands)
+
+
+def _with_masters(own: Stand, stands: dict[str, Stand], claims: list[Stand]) -> Decision:
+    ranked = tuple(sorted(claims, key=lambda stand: (stand.priority, stand.node), reverse=True))
+    best = ranked[0]
+    assert best.following is not None
+    epoch = best.following
+    rule = "the only confirmed master" if len(ranked) == 1 else _difference(ranked, use_quality=False)
+    if best.node == own.node:
+        rivals = [stand.following.counter for stand in ranked[1:] if stand.following]
+        if rivals and max(rivals) >= epoch.counter:
+            epoch = Epoch(max(rivals) + 1, own.node)
+    vote = _hand_over(stands, best, epoch)
+    if vote and vote.choice == own.node and _agreed(vote, own, stands):
+        rule = f"hand-over: priority {own.priority} is higher than {best.priority} of {best.name}"
+        return Decision(Epoch(vote.counter, own.node), None, "", rule, (own, best))
+    return Decision(epoch, vote, "", rule, ranked)
+
+
+def _hand_over(stands: dict[str, Stand], master: Stand, epoch: Epoch) -> Vote | None:
+    """The vote for a holder that should take over from `master`, or None."""
+    better = [
+        stand
+        for stand in stands.values()
+        if stand.holder
+        and stand.may_be_master
+        and not stand.is_master
+        and stand.priority > master.priority
+        and master.holder
+    ]
+    if not better:
+        return None
+    challenger = max(better, key=lambda stand: (stand.priority, stand.node))
+    return Vote(epoch.counter + 1, challenger.node)
+
+
+def _agreed(vote: Vote, own: Stand, stands: dict[str, Stand]) -> bool:
+    """Whether all other holders have made the same proposal."""
+    return all(stand.vote == vote for stand in stands.values() if stand.node != own.node and stand.holder)
+
+
+def _master_out_of_hearing(
+    own: Stand, peers: Sequence[Stand], gone: frozenset[str]
+) -> tuple[Epoch, str] | None:
+    """The newest epoch that some fellow follows and hears first hand, and the best such fellow."""
+    known = [
+        (peer.following, peer.holder, peer.node)
+        for peer in peers
+        if peer.following
+        and peer.following.node in peer.heard
+        and peer.following.node != own.node
+        and peer.following.node not in gone
+    ]
+    if not known:
+        return None
+    epoch, _, via = max(known)
+    return epoch, via
+
+
+def _election(own: Stand, stands: dict[str, Stand]) -> Decision:
+    everybody = list(stands.values())
+    holders = [stand for stand in everybody if stand.holder]
+    electors = holders or everybody
+    candidates = [stand for stand in electors if stand.may_be_master]
+    if not candidates:  # holders that may not be master do not keep others from it
+        candidates = [stand for stand in everybody if stand.may_be_master]
+    use_quality = not holders
+    ranked = tuple(sorted(candidates, key=lambda stand: rank(stand, use_quality=use_quality), reverse=True))
+    if not ranked:
+        rule = "nobody may be master: all are non-aligners or have masterPriority 0"
+        return Decision(None, None, "", rule, ())
+    counters = [stand.vote.counter for stand in everybody if stand.vote]
+    counters += [stand.following.counter + 1 for stand in everybody if stand.following]
+    vote = Vote(max(counters, default=1), ranked[0].node)
+    rule = _difference(ranked, use_quality=use_quality)
+    agreed = all(stand.vote == vote and not stand.discovering for stand in electors if stand.node != own.node)
+    if vote.choice == own.node and agreed:
+        return Decision(Epoch(vote.counter, own.node), None, "", rule, ranked)
+    return Decision(None, vote, "", rule, ranked)
+
+
+def rank(stand: Stand, *, use_quality: bool) -> tuple[bool, int, int, str]:
+    """The place of a candidate in the order: greater is better."""
+    return (stand.holder, stand.priority, stand.quality_ns if use_quality else 0, stand.node)
+
+
+def _difference(ranked: tuple[Stand, ...], *, use_quality: bool) -> str:
+    """The rule that put the first candidate before the second, in words."""
+    if len(ranked) == 1:
+        return "the only candidate"
+    first, second = ranked[0], ranked[1]
+    if first.holder != second.holder:
+        return "holds the set of this run"
+    if first.priority != second.priority:
+        return f"highest masterPriority ({first.priority} before {second.priority})"
+    if use_quality and first.quality_ns != second.quality_ns:
+        return f"equal masterPriority {first.priority}; newest stored data"
+    return f"equal masterPriority {first.priority}; highest id"

@@ -1,0 +1,134 @@
+"""What the core tells its runtime: work to do, and things to know.
+
+Work items name sets and fellows, never bytes: the runtime moves the data between store and wire and reports
+back by a command of the core's face.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from engine.core.messages import Epoch, ReaderKey
+    from engine.core.namespaces import Group, NameSpace, Policy
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LoadStored:
+    """Load the stored set of a name-space for injection; answer with `DurabilityNode.injected`."""
+
+    name_space: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AbandonSet:
+    """Forget the set that was being loaded, collected or received; the stored one stays."""
+
+    name_space: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Target:
+    """An alignee and its request."""
+
+    node: str
+    request: int
+    purpose: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SendSet:
+    """Send the set of a name-space, as it is now, to all targets at once."""
+
+    name_space: str
+    lineage: Epoch
+    targets: tuple[Target, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ExpectSet:
+    """A request went out: a stream with this request number will come from `aligner`."""
+
+    name_space: str
+    request: int
+    aligner: str
+    purpose: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Completed:
+    """The set is whole: switch to it and keep it, marked with its lineage."""
+
+    name_space: str
+    lineage: Epoch
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LineageAdopted:
+    """The set is unchanged but belongs to another lineage now."""
+
+    name_space: str
+    lineage: Epoch
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DeleteSet:
+    """Merge policy Delete: dispose and delete everything in the name-space."""
+
+    name_space: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NameSpaceLearned:
+    """A fellow's name-space that a policy of ours matches is ours too from now on (5.2.3.6)."""
+
+    name_space: NameSpace
+    policy: Policy
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GroupAnnounced:
+    """A fellow knows a group that was not known here."""
+
+    group: Group
+    description: bytes
+    fellow: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Deliver:
+    """Give the complete set to this late joiner; answer with `DurabilityNode.delivered`."""
+
+    reader: ReaderKey
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FellowsKnown:
+    """The fellows to remember for the next start: (id, name, role)."""
+
+    fellows: tuple[tuple[str, str, str], ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Note:
+    """Something worth a trace line: an event of the catalogue with its fields."""
+
+    event: str
+    fields: dict[str, object]
+
+
+Event = (
+    LoadStored
+    | AbandonSet
+    | SendSet
+    | ExpectSet
+    | Completed
+    | LineageAdopted
+    | DeleteSet
+    | NameSpaceLearned
+    | GroupAnnounced
+    | Deliver
+    | FellowsKnown
+    | Note
+)

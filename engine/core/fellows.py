@@ -1,0 +1,173 @@
+"""The fellows of this node: who they are, whether they are alive, and whether we talk to them.
+
+Deployment guide 5.4.1 (connectivity) and 5.4.2 (compatibility). A fellow is *approved* when its endpoints
+are matched both ways (wait-for-attachment), its three state messages are here, it hears us too, and its
+name-spaces do not conflict with ours. A fellow that falls silent or whose endpoints go away without notice
+is lost; when it comes back with the same incarnation that is a reconnection, however short the gap was.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Final
+
+from engine.core.messages import Deliveries, NameSpaces, Status
+from engine.core.states import ServiceState
+
+if TYPE_CHECKING:
+    from engine.core.messages import NameSpaceReport, RollUp
+    from engine.core.namespaces import Conflict
+
+MAX_REMEMBERED: Final = 1024
+"""Lost fellows remembered for telling a reconnection; the oldest are forgotten first."""
+
+_LEAVING: Final = (ServiceState.TERMINATING, ServiceState.TERMINATED)
+
+
+@dataclasses.dataclass(slots=True)
+class Fellow:
+    """What is known of one fellow in its present incarnation."""
+
+    node: str
+    incarnation: int
+    attached: bool = False
+    status: Status | None = None
+    name_spaces: NameSpaces | None = None
+    deliveries: Deliveries | None = None
+    last_heard_s: float = 0.0
+    skew_ns: int = 0
+    conflict: Conflict | None = None
+    approved: bool = False
+    reconnected: bool = False
+
+    @property
+    def name(self) -> str:
+        """The human name, or the beginning of the id while it is not known."""
+        return self.status.name if self.status else self.node[:8]
+
+    @property
+    def role(self) -> str:
+        """The role, empty while it is not known."""
+        return self.status.role if self.status else ""
+
+    @property
+    def leaving(self) -> bool:
+        """Whether it said that it is terminating."""
+        return self.status is not None and self.status.state in _LEAVING
+
+    @property
+    def answered(self) -> bool:
+        """Whether all three state messages are here."""
+        return None not in (self.status, self.name_spaces, self.deliveries)
+
+    def hears(self, node: str) -> bool:
+        """Whether its heartbeats say that it hears `node`."""
+        return self.status is not None and node in self.status.heard
+
+    def report(self, name_space: str) -> NameSpaceReport | None:
+        """Its report on a name-space, None when it does not have it."""
+        reports = self.name_spaces.reports if self.name_spaces else ()
+        return next((report for report in reports if report.name == name_space), None)
+
+    def roll_up(self, name_space: str) -> RollUp | None:
+        """Its newest roll-up of a name-space's set."""
+        roll_ups = self.status.roll_ups if self.status else ()
+        return next((roll for roll in roll_ups if roll.name_space == name_space), None)
+
+
+class FellowTable:
+    """All fellows, by id, and a bounded memory of the lost ones."""
+
+    def __init__(self, node: str) -> None:
+        self._node = node
+        self._fellows: dict[str, Fellow] = {}
+        self._attached: set[str] = set()
+        self._lost: dict[str, tuple[int, float]] = {}
+
+    def all(self) -> list[Fellow]:
+        """Every fellow present, by id."""
+        return [self._fellows[node] for node in sorted(self._fellows)]
+
+    def approved(self) -> list[Fellow]:
+        """The fellows we talk to, by id."""
+        return [fellow for fellow in self.all() if fellow.approved]
+
+    def get(self, node: str) -> Fellow | None:
+        """The fellow with this id, if present."""
+        return self._fellows.get(node)
+
+    def recently_lost(self, now: float, within_s: float) -> frozenset[str]:
+        """Ids lost within the last `within_s` seconds and not back."""
+        return frozenset(
+            node
+            for node, (_, when) in self._lost.items()
+            if now - when <= within_s and node not in self._fellows
+        )
+
+    def receive(
+        self, message: Status | NameSpaces | Deliveries, sender: str, now: float
+    ) -> tuple[Fellow, bool] | None:
+        """Take a state message; returns the fellow and whether it is new, None for a stale message."""
+        fellow = self._fellows.get(sender)
+        new = fellow is None or fellow.incarnation < message.incarnation
+        if fellow is None or new:
+            fellow = self._admit(sender, message.incarnation)
+        if message.incarnation < fellow.incarnation:
+            return None
+        known = (
+            fellow.status
+            if isinstance(message, Status)
+            else fellow.name_spaces
+            if isinstance(message, NameSpaces)
+            else fellow.deliveries
+        )
+        if known is not None and known.serial >= message.serial:
+            return None
+        if isinstance(message, Status):
+            fellow.status = message
+            fellow.last_heard_s = now
+        elif isinstance(message, NameSpaces):
+            fellow.name_spaces = message
+        else:
+            fellow.deliveries = message
+        if new:
+            fellow.last_heard_s = now
+        return fellow, new
+
+    def _admit(self, node: str, incarnation: int) -> Fellow:
+        lost = self._lost.get(node)
+        fellow = Fellow(node, incarnation, attached=node in self._attached)
+        fellow.reconnected = lost is not None and lost[0] == incarnation
+        self._fellows[node] = fellow
+        return fellow
+
+    def attach(self, node: str) -> None:
+        """The fellow's endpoints are matched both ways."""
+        self._attached.add(node)
+        fellow = self._fellows.get(node)
+        if fellow:
+            fellow.attached = True
+
+    def detach(self, node: str, now: float) -> Fellow | None:
+        """The fellow's endpoints went away; returns the fellow when it was present."""
+        self._attached.discard(node)
+        return self.remove(node, now)
+
+    def remove(self, node: str, now: float) -> Fellow | None:
+        """Forget a fellow that left or was lost, but remember its incarnation."""
+        fellow = self._fellows.pop(node, None)
+        if fellow:
+            self._lost.pop(node, None)
+            self._lost[node] = (fellow.incarnation, now)
+            while len(self._lost) > MAX_REMEMBERED:
+                del self._lost[next(iter(self._lost))]
+        return fellow
+
+    def silent(self, now: float) -> list[Fellow]:
+        """The fellows whose heartbeat is overdue."""
+        return [fellow for fellow in self.all() if now >= self.expires_at(fellow)]
+
+    @staticmethod
+    def expires_at(fellow: Fellow) -> float:
+        """When the fellow counts as lost unless it is heard before; it says itself how long to wait."""
+        return fellow.last_heard_s + (fellow.status.expiry_s if fellow.status else 10.0)

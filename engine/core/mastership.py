@@ -1,0 +1,109 @@
+"""Carrying out the election's decision for one name-space (deployment guide, 5.4.3)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.core import election
+from engine.core.events import AbandonSet, LoadStored
+from engine.core.messages import Vote
+from engine.core.namespace import stand_of
+from engine.core.states import Phase, Trigger
+
+if TYPE_CHECKING:
+    from engine.core.context import Context
+    from engine.core.election import Decision
+    from engine.core.namespace import NameSpaceState
+
+_BEFORE_COMPLETE = (Phase.INJECT, Phase.COLLECT, Phase.ALIGN)
+
+
+def elect(context: Context, state: NameSpaceState, now: float) -> None:
+    """Decide about the master of a name-space whose discovery is over, and act on a change."""
+    decision = _decide(context, state, now)
+    previous_master = state.following.node if state.following else ""
+    previous_aligner, previous_vote = state.aligner, state.vote
+    before, why = state.following, state.why
+    if decision.following is None and before is not None:
+        decision = _after_loss(context, state, now, before.counter)
+    state.follow(decision, context.node)
+    if state.vote != previous_vote:
+        _note_vote(context, state)
+    if state.following != before or state.vote != previous_vote:
+        context.changed = True
+    if decision.following is None:
+        if previous_master:
+            context.note("election.needed", namespace=state.name)
+        if not decision.candidates and decision.rule != why:
+            context.note("election.no-master", namespace=state.name, reason=decision.rule)
+    _move(context, state, before is not None, previous_master, previous_aligner)
+    if state.following and state.following != before:
+        _note_master(context, state, decision)
+
+
+def _decide(context: Context, state: NameSpaceState, now: float) -> Decision:
+    own = stand_of(state.report(), context.node, context.settings.name, frozenset())
+    peers = [
+        stand_of(report, fellow.node, fellow.name, frozenset(fellow.status.heard if fellow.status else ()))
+        for fellow, report in context.role_fellows(state)
+    ]
+    gone = context.fellows.recently_lost(now, within_s=2 * context.settings.heartbeat_expiry_s)
+    return election.decide(own, peers, gone)
+
+
+def _after_loss(context: Context, state: NameSpaceState, now: float, counter: int) -> Decision:
+    """The next epoch must be newer than that of the master that was lost, whatever fellows propose."""
+    state.following = None
+    state.vote = Vote(max(counter + 1, state.vote.counter if state.vote else 0), "")
+    return _decide(context, state, now)
+
+
+def _move(
+    context: Context, state: NameSpaceState, had_master: bool, previous_master: str, previous_aligner: str
+) -> None:
+    """Take the phase along when the master changed."""
+    master = state.following.node if state.following else ""
+    if master == previous_master and state.aligner == previous_aligner:
+        return
+    if state.outstanding or state.phase in _BEFORE_COMPLETE:
+        state.outstanding.clear()
+        state.merging = ()
+        if not state.holder:
+            context.emit(AbandonSet(state.name))
+    if not master:
+        if had_master:
+            state.move(Trigger.MASTER_LOST)
+    elif master == context.node:
+        if master != previous_master:
+            state.move(Trigger.MASTER_IS_SELF)
+            if state.phase is Phase.INJECT:
+                context.emit(LoadStored(state.name))
+    else:
+        state.move(Trigger.MASTER_IS_FELLOW)
+
+
+def _note_vote(context: Context, state: NameSpaceState) -> None:
+    if state.vote and state.vote.choice:
+        context.note(
+            "election.proposing",
+            master=context.name_of(state.vote.choice),
+            namespace=state.name,
+            role=context.settings.role,
+            epoch=state.vote.counter,
+        )
+
+
+def _note_master(context: Context, state: NameSpaceState, decision: Decision) -> None:
+    assert state.following is not None
+    context.note(
+        "election.basis",
+        namespace=state.name,
+        role=context.settings.role,
+        candidates=decision.basis(),
+        rule=decision.rule,
+    )
+    if state.following.node == context.node:
+        context.note("election.confirmed-self", namespace=state.name)
+    else:
+        master = context.name_of(state.following.node)
+        context.note("election.confirmed-fellow", namespace=state.name, fellow=master)

@@ -1,0 +1,197 @@
+"""Merging sets that evolved apart, after every reconnection (deployment guide, 5.2.3.4 and 5.4.8).
+
+The joined system has one master. The master goes first: where its policy says Merge it takes in what the
+others have, and then it begins a lineage that names all lineages it decided about. Everybody else finds its
+own lineage in that list and carries out its own policy against the master's set. A node whose set is equal to
+the master's moves no data (equality is known from the heartbeats).
+
+A difference that stays while nothing is written is a sample that somebody missed: it is repaired the same
+way, and reported.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from engine.core import alignment
+from engine.core.events import DeleteSet, LineageAdopted
+from engine.core.namespaces import MergeType
+from engine.core.states import Phase, Trigger
+
+if TYPE_CHECKING:
+    from engine.core.context import Context
+    from engine.core.fellows import Fellow
+    from engine.core.messages import Epoch, NameSpaceReport
+    from engine.core.namespace import NameSpaceState
+
+MAX_REPAIR_PAUSE_S: Final = 300.0
+"""The pause between repairs that did not help grows up to this."""
+
+
+def advance(context: Context, state: NameSpaceState, now: float) -> None:
+    """Start, continue or finish merging where sets evolved apart."""
+    if state.phase is Phase.MERGE and not state.outstanding:
+        _finish(context, state)
+    if state.phase is not Phase.COMPLETE or state.following is None:
+        return
+    if state.is_master(context.node):
+        _as_master(context, state, now)
+    else:
+        _as_slave(context, state, now)
+
+
+def _as_master(context: Context, state: NameSpaceState, now: float) -> None:
+    foreign = [
+        (fellow, report)
+        for fellow, report in context.role_fellows(state)
+        if report.complete and (_is_foreign(state, report) or fellow.node in state.rejoined)
+    ]
+    if not foreign:
+        return
+    lineages = tuple(sorted({report.lineage for _, report in foreign}))
+    policy = policy_for(context, state, context.settings.role)
+    sources = _sources(state, foreign) if policy is MergeType.MERGE else []
+    for fellow in sources:
+        context.note(
+            "merge.started",
+            fellow=fellow.name,
+            namespace=state.name,
+            conflict=state.lineage,
+            policy=policy,
+            role=fellow.role,
+        )
+    state.rejoined -= {fellow.node for fellow, _ in foreign}
+    context.changed = True
+    if not sources:
+        _decide(context, state, lineages, with_data=False)
+        return
+    state.move(Trigger.DIVERGED)
+    state.merging = lineages
+    for fellow in sources:
+        alignment.request(context, state, fellow.node, "collect", now)
+
+
+def _is_foreign(state: NameSpaceState, report: NameSpaceReport) -> bool:
+    return report.lineage not in (state.lineage, *state.parents, *state.merged)
+
+
+def _sources(state: NameSpaceState, foreign: list[tuple[Fellow, NameSpaceReport]]) -> list[Fellow]:
+    """One source for each foreign lineage, the node that began it if it is there; none for equal sets."""
+    by_lineage: dict[tuple[Epoch, str], list[Fellow]] = {}
+    for fellow, report in foreign:
+        own = report.lineage == state.lineage  # came back without noticing: stands for itself
+        by_lineage.setdefault((report.lineage, fellow.node if own else ""), []).append(fellow)
+    sources = [
+        next((f for f in fellows if f.node == lineage.node), fellows[-1])
+        for (lineage, _), fellows in sorted(by_lineage.items())
+    ]
+    return [
+        f for f in sources if (roll := f.roll_up(state.name)) is None or not roll.same_content(state.roll_up)
+    ]
+
+
+def _decide(context: Context, state: NameSpaceState, lineages: tuple[Epoch, ...], *, with_data: bool) -> None:
+    others = tuple(lineage for lineage in lineages if lineage != state.lineage)
+    # A fellow that came back with our own lineage must act on its policy, so that lineage is decided, too.
+    state.decide_about(others, with_data=with_data or len(others) < len(lineages), node=context.node)
+    context.changed = True
+    context.emit(LineageAdopted(state.name, state.lineage))
+
+
+def _as_slave(context: Context, state: NameSpaceState, now: float) -> None:
+    report = context.aligner_report(state)
+    if report is None or not report.complete:
+        return
+    if state.lineage in report.parents:
+        _adopt(context, state, report.lineage)
+    elif state.lineage in report.merged:
+        _carry_out_policy(context, state, report, now)
+
+
+def _adopt(context: Context, state: NameSpaceState, lineage: Epoch) -> None:
+    state.adopt(lineage)
+    context.changed = True
+    context.emit(LineageAdopted(state.name, lineage))
+
+
+def _carry_out_policy(context: Context, state: NameSpaceState, report: NameSpaceReport, now: float) -> None:
+    fellow = context.fellows.get(state.aligner)
+    roll_up = fellow.roll_up(state.name) if fellow else None
+    policy = policy_for(context, state, context.settings.role)
+    if policy is MergeType.DELETE:
+        context.emit(DeleteSet(state.name))
+        _adopt(context, state, report.lineage)
+    elif policy is MergeType.IGNORE or (roll_up and roll_up.same_content(state.roll_up)):
+        if policy is not MergeType.IGNORE:
+            context.note("merge.equal", group=state.name)
+        _adopt(context, state, report.lineage)
+    else:
+        state.move(Trigger.DIVERGED)
+        context.changed = True
+        context.note(
+            "merge.started",
+            fellow=context.name_of(state.aligner),
+            namespace=state.name,
+            conflict=report.lineage,
+            policy=policy,
+            role=context.settings.role,
+        )
+        alignment.request(context, state, state.aligner, policy.value.lower(), now)
+
+
+def policy_for(context: Context, state: NameSpaceState, role: str) -> MergeType:
+    """The merge type for a role; no matching scope is Ignore, said once for each merge."""
+    policy = state.policy.merge_type(role)
+    if policy is None:
+        context.note("merge.no-scope", namespace=state.name, role=role, fellow=role)
+        return MergeType.IGNORE
+    return policy
+
+
+def received(context: Context, state: NameSpaceState, lineage: Epoch) -> None:
+    """A set that was asked for while merging is here."""
+    context.changed = True
+    if state.is_master(context.node):
+        if not state.outstanding:
+            _finish(context, state)
+    elif state.phase is Phase.MERGE:
+        state.move(Trigger.MERGED)
+        _adopt(context, state, lineage)
+
+
+def _finish(context: Context, state: NameSpaceState) -> None:
+    """The master has everything it asked for."""
+    lineages, state.merging = state.merging, ()
+    state.move(Trigger.MERGED)
+    if lineages:
+        _decide(context, state, lineages, with_data=True)
+
+
+def watch_difference(context: Context, state: NameSpaceState, now: float) -> None:
+    """With each heartbeat of the aligner: one lineage but two sets that stay as they are need a repair."""
+    fellow = context.fellows.get(state.aligner)
+    report = context.aligner_report(state)
+    if not state.complete or state.is_master(context.node) or not report or report.lineage != state.lineage:
+        return
+    theirs = fellow.roll_up(state.name) if fellow else None
+    if theirs is None or not theirs.complete or theirs.same_content(state.roll_up):
+        state.differs_since = None
+        if theirs is not None and theirs.complete:
+            state.repairs = 0
+        return
+    pair = (state.roll_up, theirs)
+    unchanged, state.differs_since = pair == state.differs_since, pair
+    if unchanged and now >= state.repair_not_before_s:
+        period = context.settings.heartbeat_period_s
+        state.repair_not_before_s = now + min(MAX_REPAIR_PAUSE_S, 4 * period * 2**state.repairs)
+        state.repairs = min(state.repairs + 1, 16)
+        state.differs_since = None
+        state.diverge(context.node)
+        context.changed = True
+        context.note(
+            "align.reconciling",
+            group=state.name,
+            fellow=context.name_of(state.aligner),
+            samples=state.roll_up.count,
+            other_samples=theirs.count,
+        )

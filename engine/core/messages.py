@@ -1,0 +1,191 @@
+"""What nodes say to each other. Every message is a frozen value; how it is written is the codec's business.
+
+Three kinds describe a sender as it is now, replace their predecessor, and reach late joiners:
+
+1. `Status`: the heartbeat (deployment guide 5.4.1), with whom the sender hears and a roll-up of its sets.
+2. `NameSpaces`: definitions, vote, master, lineage (5.4.2, 5.4.3).
+3. `Deliveries`: which late-joining readers have been or are being served (5.4.7).
+
+A fellow is talked to once all three are known. The others are sent once, to the named fellows:
+`SampleRequest` (alignee to aligner), answered by a stream of data or by `Refusal`; `NewGroup` to all.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+from engine.core.namespaces import Durability, Element, Group
+from engine.core.states import Phase, ServiceState
+
+CAPABILITIES = ("batched-alignment", "digest-roll-up", "delivery-announcement")
+"""What this version can do; sent in every status, unknown names are ignored (5.5.20)."""
+
+
+class Epoch(NamedTuple):
+    """A term of one master, or the lineage of a set: a counter and the node that began it.
+
+    The node is part of the epoch, so two masters can never hold the same one.
+    """
+
+    counter: int
+    node: str
+
+    def __str__(self) -> str:
+        return f"{self.counter}/{self.node[:8]}" if self.node else "none"
+
+
+NO_EPOCH = Epoch(0, "")
+
+
+class Vote(NamedTuple):
+    """A proposal: `choice` should be master from epoch counter `counter` on."""
+
+    counter: int
+    choice: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RollUp:
+    """A name-space's set in one line; equal count and digest mean equal sets."""
+
+    name_space: str
+    complete: bool
+    count: int
+    digest: int
+
+    def same_content(self, other: RollUp) -> bool:
+        """Whether both describe the same samples."""
+        return self.count == other.count and self.digest == other.digest
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Status:
+    """The heartbeat (d_status).
+
+    `expiry_s` is how long a receiver may wait for the next one before the sender counts as lost;
+    `heard` are the fellows whose heartbeats arrive here, which shows one-sided links; `host` is the
+    address under which this node is reached.
+    """
+
+    incarnation: int
+    serial: int
+    name: str
+    role: str
+    host: str
+    state: ServiceState
+    period_s: float
+    expiry_s: float
+    wall_ns: int
+    heard: tuple[str, ...] = ()
+    roll_ups: tuple[RollUp, ...] = ()
+    capabilities: tuple[str, ...] = CAPABILITIES
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NameSpaceReport:
+    """One name-space as its sender has it.
+
+    Attributes:
+        quality_ns: newest source timestamp of the verified stored set, 0 for none (5.4.4).
+        holder: the sender has held the whole set at some time in this run.
+        vote: its proposal while no master is confirmed, or for a planned hand-over.
+        following: the epoch of the confirmed master that it follows; a master follows itself.
+        lineage: which history its set belongs to; sets of one lineage have not evolved apart.
+        parents: lineages that became `lineage` without new data; their holders just adopt the new one.
+        merged: lineages whose data has been decided about; their holders apply their merge policy.
+    """
+
+    name: str
+    elements: tuple[Element, ...]
+    aligner: bool
+    master_priority: int
+    durability: Durability
+    quality_ns: int
+    phase: Phase
+    complete: bool
+    holder: bool
+    vote: Vote | None
+    following: Epoch | None
+    lineage: Epoch
+    parents: tuple[Epoch, ...] = ()
+    merged: tuple[Epoch, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NameSpaces:
+    """All name-spaces of the sender (d_nameSpaces)."""
+
+    incarnation: int
+    serial: int
+    reports: tuple[NameSpaceReport, ...]
+
+
+class ReaderKey(NamedTuple):
+    """What is served once: a process, a topic, its partitions, in one name-space."""
+
+    participant: str
+    topic: str
+    partitions: tuple[str, ...]
+    name_space: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Delivery:
+    """A claim on a late joiner: `done` once the whole set was acknowledged by its process."""
+
+    reader: ReaderKey
+    node: str
+    done: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Deliveries:
+    """All late joiners alive that the sender knows to be served, by whomever."""
+
+    incarnation: int
+    serial: int
+    deliveries: tuple[Delivery, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SampleRequest:
+    """Asks for the set of a name-space (d_sampleRequest).
+
+    `purpose` is "initial" (give me the complete set), "collect" (give me what you have) or "merge".
+    `request` is unique for the sender's incarnation.
+    """
+
+    request: int
+    name_space: str
+    purpose: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Refusal:
+    """The aligner will not answer a request; the alignee chooses again."""
+
+    request: int
+    name_space: str
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NewGroup:
+    """The sender knows this group (d_newGroup); `description` is opaque to the protocol (type and QoS)."""
+
+    group: Group
+    description: bytes
+
+
+Message = Status | NameSpaces | Deliveries | SampleRequest | Refusal | NewGroup
+STATE_MESSAGES = (Status, NameSpaces, Deliveries)
+"""Messages that describe the sender as it is now and replace their predecessor."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A message to send; no addressee means every fellow."""
+
+    message: Message
+    to: tuple[str, ...] = ()

@@ -1,0 +1,164 @@
+"""One name-space on one node: its phase, its master, and the lineage of its set.
+
+**Lineage.** Sets of one lineage have not evolved apart, so nothing has to be merged between their holders.
+A master gives its set a lineage when it completes. When a holder becomes master after the loss of another,
+it begins a new lineage with the old one among its *parents*: those who were together with it just adopt
+it, while those who were cut off come back with another lineage and are merged. A node that sees a fellow
+come back without a restart cannot know what it missed, and starts a lineage of its own, too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Final
+
+from engine.core.election import Stand
+from engine.core.messages import NO_EPOCH, Epoch, NameSpaceReport, RollUp
+from engine.core.states import Phase, Trigger, is_complete, next_phase
+
+if TYPE_CHECKING:
+    from engine.core.election import Decision
+    from engine.core.messages import Vote
+    from engine.core.namespaces import NameSpace, Policy
+
+MAX_MERGED: Final = 64
+"""Lineages remembered as decided about; a holder of an older one is merged once more."""
+MAX_HISTORY: Final = 32
+"""Masters remembered for the console."""
+
+
+@dataclasses.dataclass(slots=True)
+class Outstanding:
+    """A request of ours that has not been answered in full."""
+
+    request: int
+    aligner: str
+    purpose: str
+    deadline_s: float
+    attempts: int = 1
+
+
+@dataclasses.dataclass(slots=True)
+class NameSpaceState:
+    """Everything the core keeps of one name-space."""
+
+    name_space: NameSpace
+    policy: Policy
+    quality_ns: int = 0
+    phase: Phase = Phase.DISCOVER
+    holder: bool = False
+    vote: Vote | None = None
+    following: Epoch | None = None
+    via: str = ""
+    why: str = ""
+    lineage: Epoch = NO_EPOCH
+    parents: tuple[Epoch, ...] = ()
+    merged: tuple[Epoch, ...] = ()
+    rejoined: set[str] = dataclasses.field(default_factory=set)
+    outstanding: dict[int, Outstanding] = dataclasses.field(default_factory=dict)
+    merging: tuple[Epoch, ...] = ()
+    history: list[tuple[Epoch, str]] = dataclasses.field(default_factory=list)
+    roll_up: RollUp = dataclasses.field(init=False)
+    differs_since: tuple[RollUp, RollUp] | None = None
+    repairs: int = 0
+    repair_not_before_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        """An empty set is a set."""
+        self.roll_up = RollUp(self.name, complete=False, count=0, digest=0)
+
+    @property
+    def name(self) -> str:
+        """The name-space's name."""
+        return self.name_space.name
+
+    @property
+    def complete(self) -> bool:
+        """Whether the set is whole and may be given away."""
+        return is_complete(self.phase)
+
+    @property
+    def aligner(self) -> str:
+        """The node to ask for the set: the master, or the fellow through which it is followed."""
+        return self.via or (self.following.node if self.following else "")
+
+    def is_master(self, node: str) -> bool:
+        """Whether `node` is the confirmed master as followed here."""
+        return self.following is not None and self.following.node == node
+
+    def move(self, trigger: Trigger) -> None:
+        """Take the transition of the table."""
+        self.phase = next_phase(self.phase, trigger)
+
+    def follow(self, decision: Decision, node: str) -> None:
+        """Take over a decision about the master; `node` is this node."""
+        previous, self.following = self.following, decision.following
+        self.vote, self.via, self.why = decision.vote, decision.via, decision.rule
+        if self.following is None or self.following == previous:
+            return
+        self.history.append((self.following, decision.rule))
+        del self.history[:-MAX_HISTORY]
+        took_over = self.following.node == node and (previous is None or previous.node != node)
+        if took_over and self.holder:
+            self.parents = (*self.parents, self.lineage)[-MAX_MERGED:]
+            self.lineage = self.following
+
+    def decide_about(self, lineages: tuple[Epoch, ...], *, with_data: bool, node: str) -> None:
+        """After a merge round of the master: a new lineage, in which `lineages` have been decided about.
+
+        Holders of the old lineage just adopt the new one when no data was taken in; otherwise they align.
+        """
+        old = self.lineage
+        counters = [epoch.counter for epoch in (old, *lineages)]
+        if self.following:
+            counters.append(self.following.counter)
+        decided = [*self.merged, *lineages]
+        parents = (*self.parents, old)
+        if with_data:
+            decided += parents
+        self.lineage = Epoch(max(counters) + 1, node)
+        self.parents = () if with_data else parents[-MAX_MERGED:]
+        self.merged = tuple(dict.fromkeys(epoch for epoch in decided if epoch.node))[-MAX_MERGED:]
+
+    def diverge(self, node: str) -> None:
+        """Something may have been missed: begin a lineage of our own, which the master will merge."""
+        self.adopt(Epoch(self.lineage.counter + 1, node))
+
+    def adopt(self, lineage: Epoch) -> None:
+        """The set belongs to `lineage` now, begun by somebody else or, after a gap, by nobody else."""
+        self.lineage, self.parents, self.merged = lineage, (), ()
+
+    def report(self) -> NameSpaceReport:
+        """What fellows are told."""
+        return NameSpaceReport(
+            name=self.name,
+            elements=self.name_space.elements,
+            aligner=self.policy.aligner,
+            master_priority=self.policy.master_priority,
+            durability=self.policy.durability,
+            quality_ns=self.quality_ns,
+            phase=self.phase,
+            complete=self.complete,
+            holder=self.holder,
+            vote=self.vote,
+            following=self.following,
+            lineage=self.lineage,
+            parents=self.parents,
+            merged=self.merged,
+        )
+
+
+def stand_of(report: NameSpaceReport, node: str, name: str, heard: frozenset[str]) -> Stand:
+    """A report as the election sees it."""
+    return Stand(
+        node=node,
+        name=name,
+        may_be_master=report.aligner and report.master_priority > 0,
+        priority=report.master_priority,
+        quality_ns=report.quality_ns,
+        holder=report.holder,
+        discovering=report.phase is Phase.DISCOVER,
+        vote=report.vote,
+        following=report.following,
+        heard=heard,
+    )

@@ -1,0 +1,104 @@
+"""Late-joining readers: exactly one node serves each of them, and all know which.
+
+Deployment guide 5.4.7. The one that serves is a complete node on the reader's own host if there is one, else
+any complete node; among those the master goes first, then the order of election. Claims are announced, kept
+by everybody while the reader lives, and handed to nodes that join later, so that nobody is served twice. A
+claim of a node that is lost before it was done is open again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from engine.core.messages import Deliveries, Delivery
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.core.messages import ReaderKey
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Server:
+    """A node that holds the complete set of the reader's name-space."""
+
+    node: str
+    host: str
+    is_master: bool
+    priority: int
+
+
+def choose_server(servers: list[Server], reader_host: str) -> str | None:
+    """The node that should serve a reader on `reader_host`; None while nobody is complete."""
+    local = [server for server in servers if server.host == reader_host]
+    pool = local or servers
+    best = max(pool, key=lambda server: (server.is_master, server.priority, server.node), default=None)
+    return best.node if best else None
+
+
+class ReaderTable:
+    """The durable readers that are alive, and who serves them."""
+
+    def __init__(self, node: str) -> None:
+        self._node = node
+        self._hosts: dict[ReaderKey, str] = {}
+        self._claims: dict[ReaderKey, Delivery] = {}
+        self._serial = 0
+
+    def seen(self, reader: ReaderKey, host: str) -> bool:
+        """A reader appeared; False when its process is known to have one just like it."""
+        known = reader in self._hosts
+        self._hosts[reader] = host
+        return not known
+
+    def gone(self, reader: ReaderKey) -> None:
+        """The last such reader of the process went away."""
+        self._hosts.pop(reader, None)
+        self._claims.pop(reader, None)
+
+    def take_claims(self, deliveries: Deliveries) -> bool:
+        """Learn what a fellow knows of claims; True when that changed what we know.
+
+        Done beats running, and of two running claims the higher node id stands, on every node alike.
+        """
+        changed = False
+        for claim in deliveries.deliveries:
+            known = self._claims.get(claim.reader)
+            if known is None or (claim.done, claim.node) > (known.done, known.node):
+                self._claims[claim.reader] = claim
+                changed = True
+        return changed
+
+    def lost(self, node: str) -> None:
+        """A node is gone: what it had not finished is open again."""
+        for reader in [r for r, claim in self._claims.items() if claim.node == node and not claim.done]:
+            del self._claims[reader]
+
+    def open(self, server_for: Callable[[ReaderKey, str], str | None]) -> list[ReaderKey]:
+        """The readers that this node should serve now; they are claimed by this call."""
+        ours = [
+            reader
+            for reader, host in sorted(self._hosts.items())
+            if reader not in self._claims and server_for(reader, host) == self._node
+        ]
+        for reader in ours:
+            self._claims[reader] = Delivery(reader, self._node, done=False)
+        return ours
+
+    def done(self, reader: ReaderKey) -> None:
+        """The reader's process acknowledged the whole set."""
+        if reader in self._hosts:
+            self._claims[reader] = Delivery(reader, self._node, done=True)
+
+    def failed(self, reader: ReaderKey) -> None:
+        """Our attempt came to nothing; the claim is open again."""
+        claim = self._claims.get(reader)
+        if claim and claim.node == self._node and not claim.done:
+            del self._claims[reader]
+
+    def message(self, incarnation: int) -> Deliveries:
+        """All claims on readers alive, for the fellows."""
+        self._serial += 1
+        claims = tuple(self._claims[reader] for reader in sorted(self._claims))
+        return Deliveries(incarnation, self._serial, claims)

@@ -1,0 +1,65 @@
+"""The aligner's side of alignment: requests wait a little, so that many are answered at once.
+
+Deployment guide 5.3.4 Parallel alignment, 5.5.7 sampleRequestHandler, 5.5.17 d_sampleRequest.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Final
+
+from engine.core.events import Target
+
+MAX_WAITING: Final = 4096
+"""Requests that may wait; one more is refused."""
+
+
+@dataclasses.dataclass(slots=True)
+class _Batch:
+    """The requests for one name-space that will be answered together."""
+
+    due_s: float
+    targets: dict[str, Target] = dataclasses.field(default_factory=dict)
+
+
+class RequestQueue:
+    """Requests of fellows, by name-space, each batch with the end of its RequestCombinePeriod."""
+
+    def __init__(self) -> None:
+        self._batches: dict[str, _Batch] = {}
+        self._waiting = 0
+
+    def add(self, name_space: str, target: Target, now: float, combine_s: float) -> bool:
+        """Let a request wait; False when the queue is full. A newer request of a node replaces its older."""
+        batch = self._batches.get(name_space)
+        if batch is None:
+            batch = self._batches[name_space] = _Batch(now + combine_s)
+        if target.node not in batch.targets:
+            if self._waiting >= MAX_WAITING:
+                return False
+            self._waiting += 1
+        batch.targets[target.node] = target
+        return True
+
+    def drop(self, node: str) -> None:
+        """Forget the requests of a fellow that is gone."""
+        for name_space in sorted(self._batches):
+            batch = self._batches[name_space]
+            if batch.targets.pop(node, None):
+                self._waiting -= 1
+            if not batch.targets:
+                del self._batches[name_space]
+
+    def due(self, now: float, ready: frozenset[str]) -> list[tuple[str, tuple[Target, ...]]]:
+        """The batches to answer now: the period is over and the name-space is `ready` to be given away."""
+        due = [name for name in sorted(self._batches) if name in ready and now >= self._batches[name].due_s]
+        answers: list[tuple[str, tuple[Target, ...]]] = []
+        for name in due:
+            batch = self._batches.pop(name)
+            self._waiting -= len(batch.targets)
+            answers.append((name, tuple(batch.targets[node] for node in sorted(batch.targets))))
+        return answers
+
+    def next_due(self, ready: frozenset[str]) -> float | None:
+        """When the next batch that could be answered is due."""
+        return min((batch.due_s for name, batch in self._batches.items() if name in ready), default=None)

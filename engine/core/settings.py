@@ -1,0 +1,51 @@
+"""What the core must be told before it starts."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from engine.core.messages import Epoch
+    from engine.core.namespaces import NameSpace, Policy
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class StoredSet:
+    """What the store says of a name-space's last complete set: quality 0 for none or a damaged one."""
+
+    quality_ns: int
+    lineage: Epoch
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CoreSettings:
+    """One node's identity, configuration and memory.
+
+    Attributes:
+        node: 128-bit id, 32 hexadecimal digits, the "system id" of the specification.
+        incarnation: grows by one at each start.
+        host: the address under which processes and fellows reach this node.
+        heartbeat_expiry_s, heartbeat_period_s: Network/Heartbeat/ExpiryTime and its update_factor.
+        initial_discovery_s: Network/InitialDiscoveryPeriod.
+        combine_initial_s, combine_operational_s: RequestCombinePeriod before and after COMPLETE.
+        request_patience_s: silence of an aligner after which a request is made again.
+        remembered: ids of the fellows of the last run; discovery ends early when all have answered.
+        stored: what the store holds, by name-space.
+    """
+
+    node: str
+    incarnation: int
+    name: str
+    role: str
+    host: str
+    name_spaces: tuple[NameSpace, ...]
+    policies: tuple[Policy, ...]
+    heartbeat_expiry_s: float = 4.0
+    heartbeat_period_s: float = 1.0
+    initial_discovery_s: float = 3.0
+    combine_initial_s: float = 0.5
+    combine_operational_s: float = 0.01
+    request_patience_s: float = 10.0
+    remembered: frozenset[str] = frozenset()
+    stored: dict[str, StoredSet] = dataclasses.field(default_factory=dict)

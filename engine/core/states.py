@@ -1,0 +1,160 @@
+"""The two life cycles of the protocol, as literal transition tables.
+
+The *service* passes through the states of the deployment guide, section 5.4, under OpenSplice's names. It
+only ever moves forward: a merge later on makes name-spaces incomplete for a while, not the service.
+
+Each *name-space* has a life cycle of its own, so that name-spaces that do not need each other do not wait
+for each other:
+
+- DISCOVER: who is there? (5.4.1, 5.4.2)
+- ELECT: fellows are known; proposals are exchanged until all agree on a master (5.4.3).
+- INJECT: this node is master and loads its stored set (5.4.4). An empty set is a set.
+- COLLECT: this node is master and gathers what fellows captured before there was a master (5.2.3.7).
+- WAIT: a fellow is master and not complete yet, or there is no master at all.
+- ALIGN: the master is complete and has been asked for its set (5.4.6).
+- COMPLETE: the set is whole; it is given to late joiners and to fellows (5.4.7).
+- MERGE: the set evolved apart from the master's, or from a fellow's, and is being merged (5.4.8).
+
+Everything that affects a transition is in these tables; documentation diagrams and the exhaustive test are
+made from them. A pair that is not listed is a mistake of ours and raises `LocalFault`.
+"""
+
+from __future__ import annotations
+
+import enum
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class LocalFault(Exception):
+    """This node broke its own rules."""
+
+
+class ServiceState(enum.StrEnum):
+    """State of the durability service, as sent in d_status and written in every trace line."""
+
+    INIT = "INIT"
+    DISCOVER_FELLOWS_GROUPS = "DISCOVER_FELLOWS_GROUPS"
+    DISCOVER_PERSISTENT_SOURCE = "DISCOVER_PERSISTENT_SOURCE"
+    INJECT_PERSISTENT = "INJECT_PERSISTENT"
+    DISCOVER_LOCAL_GROUPS = "DISCOVER_LOCAL_GROUPS"
+    FETCH_INITIAL = "FETCH_INITIAL"
+    COMPLETE = "COMPLETE"
+    TERMINATING = "TERMINATING"
+    TERMINATED = "TERMINATED"
+
+
+class Phase(enum.StrEnum):
+    """Where a name-space is in its life cycle on this node."""
+
+    DISCOVER = "discover"
+    ELECT = "elect"
+    INJECT = "inject"
+    COLLECT = "collect"
+    WAIT = "wait"
+    ALIGN = "align"
+    COMPLETE = "complete"
+    MERGE = "merge"
+
+
+class Trigger(enum.StrEnum):
+    """What moves a name-space from phase to phase."""
+
+    DISCOVERED = "fellows are known"
+    MASTER_IS_SELF = "this node is the confirmed master"
+    MASTER_IS_FELLOW = "a fellow is the confirmed master"
+    MASTER_LOST = "there is no master any more"
+    INJECTED = "the stored set is loaded"
+    COLLECTED = "fellows' data is gathered"
+    REQUESTED = "the master was asked for its set"
+    ALIGNED = "the master's set is here, whole"
+    FAILED = "the aligner was lost, refused or fell silent"
+    DIVERGED = "sets evolved apart"
+    MERGED = "the merge policy has been carried out"
+
+
+PHASES: Mapping[Phase, Mapping[Trigger, Phase]] = MappingProxyType(
+    {
+        Phase.DISCOVER: {Trigger.DISCOVERED: Phase.ELECT},
+        Phase.ELECT: {
+            Trigger.MASTER_IS_SELF: Phase.INJECT,
+            Trigger.MASTER_IS_FELLOW: Phase.WAIT,
+        },
+        Phase.INJECT: {
+            Trigger.INJECTED: Phase.COLLECT,
+            Trigger.MASTER_IS_FELLOW: Phase.WAIT,
+            Trigger.MASTER_LOST: Phase.ELECT,
+        },
+        Phase.COLLECT: {
+            Trigger.COLLECTED: Phase.COMPLETE,
+            Trigger.MASTER_IS_FELLOW: Phase.WAIT,
+            Trigger.MASTER_LOST: Phase.ELECT,
+        },
+        Phase.WAIT: {
+            Trigger.REQUESTED: Phase.ALIGN,
+            Trigger.MASTER_IS_SELF: Phase.INJECT,
+            Trigger.MASTER_IS_FELLOW: Phase.WAIT,
+            Trigger.MASTER_LOST: Phase.ELECT,
+        },
+        Phase.ALIGN: {
+            Trigger.ALIGNED: Phase.COMPLETE,
+            Trigger.FAILED: Phase.WAIT,
+            Trigger.MASTER_IS_SELF: Phase.INJECT,
+            Trigger.MASTER_IS_FELLOW: Phase.WAIT,
+            Trigger.MASTER_LOST: Phase.ELECT,
+        },
+        Phase.COMPLETE: {
+            Trigger.MASTER_IS_SELF: Phase.COMPLETE,
+            Trigger.MASTER_IS_FELLOW: Phase.COMPLETE,
+            Trigger.MASTER_LOST: Phase.COMPLETE,
+            Trigger.DIVERGED: Phase.MERGE,
+        },
+        Phase.MERGE: {
+            Trigger.MERGED: Phase.COMPLETE,
+            Trigger.FAILED: Phase.COMPLETE,
+            Trigger.MASTER_IS_SELF: Phase.COMPLETE,
+            Trigger.MASTER_IS_FELLOW: Phase.COMPLETE,
+            Trigger.MASTER_LOST: Phase.COMPLETE,
+        },
+    }
+)
+
+SERVICE_ORDER = tuple(ServiceState)
+"""The service states in the order in which they are passed; some are passed without a stop."""
+
+
+def next_phase(phase: Phase, trigger: Trigger) -> Phase:
+    """The phase after `trigger` in `phase`.
+
+    Raises:
+        LocalFault: the pair is not in the table.
+    """
+    try:
+        return PHASES[phase][trigger]
+    except KeyError:
+        raise LocalFault(f"{trigger!r} cannot happen in phase {phase}") from None
+
+
+def is_complete(phase: Phase) -> bool:
+    """Whether the set may be announced and given away as a whole."""
+    return phase is Phase.COMPLETE
+
+
+def service_state(phases: list[Phase]) -> ServiceState:
+    """The service's state while it runs, from the phases of all its name-spaces.
+
+    A name-space that is merging has been complete before, so the service stays COMPLETE.
+    """
+    reached = set(phases)
+    if Phase.DISCOVER in reached:
+        return ServiceState.DISCOVER_FELLOWS_GROUPS
+    if Phase.ELECT in reached:
+        return ServiceState.DISCOVER_PERSISTENT_SOURCE
+    if Phase.INJECT in reached:
+        return ServiceState.INJECT_PERSISTENT
+    if reached & {Phase.COLLECT, Phase.WAIT, Phase.ALIGN}:
+        return ServiceState.FETCH_INITIAL
+    return ServiceState.COMPLETE
