@@ -66,6 +66,17 @@ class Topic:
         self.type = type_
         participant.adopt(entity, self)
 
+    @classmethod
+    def of_class(cls, participant: NodeParticipant, topic_name: str, class_: type) -> Topic:
+        """A topic of one of our own IDL classes."""
+        class_.__idl__.populate()  # type: ignore[attr-defined]  # every IDL class has it
+        class_.__idl__.fill_type_data()  # type: ignore[attr-defined]
+        idl = class_.__idl__  # type: ignore[attr-defined]
+        information, mapping = idl._xt_bytedata
+        keyed = bool(idl.data_type_props & _KEYED)
+        description = TypeDescription(idl.idl_transformed_typename, information, mapping, keyed)
+        return open_topic(participant, topic_name, description)
+
     def close(self) -> None:
         """Delete the topic; close its readers and writers before. Idempotent."""
         abi.delete(self.entity)

@@ -77,6 +77,22 @@ def directed_uri(address: str, interface: str, wire_domain: int, spdp_interval_m
     )
 
 
+def private_uri() -> str:
+    """Settings of a domain that talks to nobody: it stays in this process.
+
+    The wire domain id is one that no application can use by a plain id of 0 to 230.
+    """
+    return _document(
+        interfaces=("lo",),
+        multicast="false",
+        discovery=(
+            "<ParticipantIndex>none</ParticipantIndex><ExternalDomainId>231</ExternalDomainId>"
+            '<Peers AddLocalhost="false"/>'
+        ),
+        receive_buffer_bytes=1 << 16,
+    )
+
+
 def _document(*, interfaces: Iterable[str], multicast: str, discovery: str, receive_buffer_bytes: int) -> str:
     """The parts that every participant of ours shares.
 

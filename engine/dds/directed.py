@@ -1,0 +1,268 @@
+"""Delivery to one process only: what a late joiner gets must not reach those that have it already.
+
+A second Cyclone domain in this process announces itself to a single address: the target's. Its writers match
+the target's readers and nobody else's. The granularity is the process: all its readers of a topic and
+partition get what is delivered.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import threading
+import time
+from collections.abc import Iterable
+from typing import Final, Self
+
+from engine.core import expressions
+from engine.dataset.groups import KEEP_ALL, DurabilityKind, GroupQos, TypeDescription
+from engine.dataset.sample import Sample
+from engine.dds.discovery import Discovery, EndpointGone, EndpointSeen, ParticipantSeen
+from engine.dds.domains import free_domain_id
+from engine.dds.errors import DdsError, DdsTimeout
+from engine.dds.participant import NodeParticipant, TagRole
+from engine.dds.qos import EndpointQos, incompatibilities
+from engine.dds.topics import Topic, open_topic
+from engine.dds.uri import directed_uri
+from engine.dds.waiting import Signal
+from engine.dds.writer import RawWriter
+
+MAX_SESSIONS: Final = 64
+"""Directed domains that may be open in one process at the same time; each has five threads."""
+
+_sessions = threading.BoundedSemaphore(MAX_SESSIONS)
+_ACK_EVERY: Final = 2000
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DeliveryReport:
+    """What became of one group's samples.
+
+    Attributes:
+        sent: samples handed to Cyclone DDS.
+        acked: samples acknowledged by every matched reader; `sent`, or 0 when that did not happen in time.
+        readers: GUIDs of the target's readers that got them.
+        seconds: from the call to the end.
+        problem: why not everything was delivered, for a report; empty when it was.
+        refused: readers that are incompatible, one text each, with both values of each policy.
+    """
+
+    sent: int
+    acked: int
+    readers: frozenset[bytes]
+    seconds: float
+    problem: str = ""
+    refused: tuple[str, ...] = ()
+
+
+class DirectedSession:
+    """A connection to one participant of another process, over which many groups can be delivered.
+
+    The session blocks; use it in a worker thread, and from one thread at a time. Its writers stay until
+    `close`: deleting them turns the instances that no other writer has to NOT_ALIVE_NO_WRITERS.
+
+    Args:
+        address: the target's metatraffic locator (`ParticipantSeen.address`).
+        interface: name or address of the network interface that reaches it.
+        wire_domain: the domain id of the target.
+        node_id: our node's id; the target's side sees a deliverer of it.
+        target: GUID of the target, where it is known: others at the address are then not served.
+
+    Raises:
+        DdsError: too many sessions are open, or the domain cannot be made.
+    """
+
+    def __init__(
+        self, address: str, interface: str, wire_domain: int, node_id: bytes, target: bytes | None = None
+    ) -> None:
+        if not _sessions.acquire(blocking=False):
+            raise DdsError(-5, f"open a delivery to {address}; {MAX_SESSIONS} are open already")
+        self.address = address
+        self.target = target
+        self._readers: dict[bytes, EndpointSeen] = {}
+        self._arrived = False
+        self._writers: list[RawWriter] = []
+        self._topics: dict[tuple[str, TypeDescription], Topic] = {}
+        self._stack = contextlib.ExitStack()
+        self._stack.callback(_sessions.release)
+        try:
+            domain_id = self._stack.enter_context(free_domain_id())
+            uri = directed_uri(address, interface, wire_domain)
+            self._participant = self._stack.enter_context(
+                NodeParticipant(domain_id, uri, "deliverer", node_id, TagRole.DELIVERER)
+            )
+            self._signal = Signal(self._participant)
+            self._discovery = Discovery(self._participant, self._signal)
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def deliver(
+        self,
+        topic: str,
+        description: TypeDescription,
+        qos: GroupQos,
+        partition: str,
+        samples: Iterable[Sample],
+        timeout_s: float,
+    ) -> DeliveryReport:
+        """Write samples, in the order given, to the target's readers of a topic and partition.
+
+        Waits for a match before the first write (nothing is kept for readers that come later) and for
+        the acknowledgements after the last. It never raises for what the target does or is.
+
+        Args:
+            topic: topic name.
+            description: its type.
+            qos: the group's; the writer offers it, and PERSISTENT.
+            partition: the group's partition; empty for the default one.
+            samples: per instance in order of source time, disposes and unregisters included.
+            timeout_s: for all of it; a report says how far it came.
+        """
+        started = time.monotonic()
+        deadline = started + timeout_s
+        sent = acked = 0
+        readers: frozenset[bytes] = frozenset()
+        problem = ""
+        refused: tuple[str, ...] = ()
+        try:
+            found = self._await_readers(topic, description.name, partition, deadline)
+            offer = _offer(qos, partition, found)
+            refused = tuple(_refusals(offer, found))
+            if not found:
+                problem = self._nobody(topic, partition)
+            elif len(refused) == len(found):
+                problem = "every reader of the target refuses the offered QoS: " + "; ".join(refused)
+            else:
+                writer = RawWriter(self._participant, self._topic(topic, description), offer)
+                self._writers.append(writer)
+                expected = {one.guid for one in found if not incompatibilities(offer, one.endpoint_qos)}
+                left = deadline - time.monotonic()
+                if not writer.wait_until(lambda: expected <= writer.matched_guids(), left):
+                    problem = _unmatched(writer, expected)
+                readers = frozenset(writer.matched_guids())
+                if readers:
+                    sent, trouble = _write_all(writer, samples, deadline)
+                    problem = problem or trouble
+                    if writer.wait_for_acks(deadline - time.monotonic()):
+                        acked = sent
+                    else:
+                        problem = problem or "the target did not acknowledge everything in time"
+        except DdsError as error:
+            problem = str(error)
+        return DeliveryReport(sent, acked, readers, time.monotonic() - started, problem, refused)
+
+    def _await_readers(
+        self, topic: str, type_name: str, partition: str, deadline: float
+    ) -> list[EndpointSeen]:
+        """The target's readers of the topic, once discovery has named one."""
+        found: list[EndpointSeen] = []
+
+        def look() -> bool:
+            for change in self._discovery.take():
+                if isinstance(change, ParticipantSeen) and change.guid == self.target:
+                    self._arrived = True
+                elif isinstance(change, EndpointSeen) and not change.is_writer:
+                    if self.target in (None, change.participant):
+                        self._readers[change.guid] = change
+                elif isinstance(change, EndpointGone):
+                    self._readers.pop(change.guid, None)
+            found[:] = (
+                reader
+                for reader in self._readers.values()
+                if reader.topic == topic
+                and reader.type_name == type_name
+                and _partition_matches(reader.partitions, partition)
+            )
+            return bool(found)
+
+        self._signal.wait_until(look, deadline - time.monotonic())
+        return found
+
+    def _nobody(self, topic: str, partition: str) -> str:
+        if self.target is not None and not self._arrived:
+            return f"the target at {self.address} did not answer"
+        return f"the target at {self.address} has no reader of topic '{topic}' in partition '{partition}'"
+
+    def _topic(self, name: str, description: TypeDescription) -> Topic:
+        key = (name, description)
+        if key not in self._topics:
+            self._topics[key] = open_topic(self._participant, name, description)
+        return self._topics[key]
+
+    def close(self) -> None:
+        """Delete the writers and the domain. Idempotent."""
+        self._stack.close()
+
+
+def _offer(qos: GroupQos, partition: str, readers: list[EndpointSeen]) -> EndpointQos:
+    """The QoS of the delivering writer.
+
+    What the group's QoS tells is offered as it is. What it does not tell (deadline, liveliness,
+    presentation) is a promise of the original writer about its own future; for history it means nothing, so
+    the writer offers whatever the target's readers ask.
+    """
+    asked = [reader.endpoint_qos for reader in readers]
+    default = EndpointQos()
+    return EndpointQos(
+        reliable=True,
+        blocking_ns=1_000_000_000,
+        durability=DurabilityKind.PERSISTENT,
+        history_depth=KEEP_ALL,
+        by_source_timestamp=qos.by_source_timestamp,
+        exclusive=qos.exclusive,
+        autodispose=False,
+        partitions=(partition,) if partition else (),
+        representations=qos.representations,
+        deadline_ns=min((one.deadline_ns for one in asked), default=default.deadline_ns),
+        liveliness=max((one.liveliness for one in asked), default=default.liveliness),
+        liveliness_lease_ns=min(
+            (one.liveliness_lease_ns for one in asked), default=default.liveliness_lease_ns
+        ),
+        presentation=max((one.presentation for one in asked), default=default.presentation),
+        coherent=any(one.coherent for one in asked),
+        ordered=any(one.ordered for one in asked),
+    )
+
+
+def _refusals(offer: EndpointQos, readers: list[EndpointSeen]) -> Iterable[str]:
+    for reader in readers:
+        policies = incompatibilities(offer, reader.endpoint_qos)
+        if policies:
+            yield f"reader {reader.guid.hex()}: {', '.join(policies)}"
+
+
+def _unmatched(writer: RawWriter, expected: set[bytes]) -> str:
+    missing = ", ".join(sorted(guid.hex() for guid in expected - writer.matched_guids()))
+    count, policy = writer.incompatible_policy()
+    reason = f"; Cyclone DDS refused {count} for policy {policy}" if count else ""
+    return f"no match in time with reader {missing}{reason}"
+
+
+def _write_all(writer: RawWriter, samples: Iterable[Sample], deadline: float) -> tuple[int, str]:
+    """Write in order until the end or the deadline; how many, and what went wrong."""
+    sent = 0
+    for sample in samples:
+        while True:
+            try:
+                writer.put(sample.status, sample.key, sample.payload, sample.source_time_ns)
+            except DdsTimeout:
+                if time.monotonic() >= deadline:
+                    return sent, f"the target was behind for too long after {sent} samples"
+            except DdsError as error:
+                return sent, f"{error} (sample {sent + 1}, source time {sample.source_time_ns} ns)"
+            else:
+                sent += 1
+                break
+    return sent, ""
+
+
+def _partition_matches(patterns: tuple[str, ...], partition: str) -> bool:
+    """Whether a reader's partitions take in the group's; none, and an empty name, are the default one."""
+    return any(expressions.matches(pattern, partition) for pattern in patterns or ("",))
