@@ -256,6 +256,7 @@ endpoint_type = _function(
     "dds_builtintopic_get_endpoint_type_info", _code, _pointer, ctypes.POINTER(_pointer)
 )
 duplicate_type = _function("ddsi_typeinfo_dup", _pointer, _pointer)
+read_type = _function("ddsi_typeinfo_deser", _pointer, _text, ctypes.c_uint32)
 free_type = _function("dds_free_typeinfo", _code, _pointer)
 type_identifier = _function("ddsi_typeinfo_typeid", _pointer, _pointer, ctypes.c_int)
 type_identifier_hash = _function("ddsi_typeid_get_equivalence_hash", None, _pointer, _pointer)

@@ -23,6 +23,7 @@ from engine.dds.errors import DdsError, DdsTimeout
 from engine.dds.participant import NodeParticipant, TagRole
 from engine.dds.qos import EndpointQos, incompatibilities
 from engine.dds.topics import Topic, open_topic
+from engine.dds.typeinfo import TypeRef
 from engine.dds.uri import directed_uri
 from engine.dds.waiting import Signal
 from engine.dds.writer import RawWriter
@@ -30,8 +31,11 @@ from engine.dds.writer import RawWriter
 MAX_SESSIONS: Final = 64
 """Directed domains that may be open in one process at the same time; each has five threads."""
 
+MATCH_TIMEOUT_S: Final = 5.0
+"""How long a delivery waits for the target's readers to be discovered, and then to match."""
+
+
 _sessions = threading.BoundedSemaphore(MAX_SESSIONS)
-_ACK_EVERY: Final = 2000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -132,20 +136,19 @@ class DirectedSession:
         problem = ""
         refused: tuple[str, ...] = ()
         try:
-            found = self._await_readers(topic, description.name, partition, deadline)
+            found = self._await_readers(topic, partition, min(deadline, started + MATCH_TIMEOUT_S))
             offer = _offer(qos, partition, found)
-            refused = tuple(_refusals(offer, found))
+            willing, refused = _sort_out(offer, TypeRef.of_description(description), found)
             if not found:
                 problem = self._nobody(topic, partition)
-            elif len(refused) == len(found):
-                problem = "every reader of the target refuses the offered QoS: " + "; ".join(refused)
+            elif not willing:
+                problem = "every reader of the target refuses what is offered: " + "; ".join(refused)
             else:
                 writer = RawWriter(self._participant, self._topic(topic, description), offer)
                 self._writers.append(writer)
-                expected = {one.guid for one in found if not incompatibilities(offer, one.endpoint_qos)}
-                left = deadline - time.monotonic()
-                if not writer.wait_until(lambda: expected <= writer.matched_guids(), left):
-                    problem = _unmatched(writer, expected)
+                left = min(deadline, time.monotonic() + MATCH_TIMEOUT_S) - time.monotonic()
+                if not writer.wait_until(lambda: willing <= writer.matched_guids(), left):
+                    problem = _unmatched(writer, willing)
                 readers = frozenset(writer.matched_guids())
                 if readers:
                     sent, trouble = _write_all(writer, samples, deadline)
@@ -158,9 +161,7 @@ class DirectedSession:
             problem = str(error)
         return DeliveryReport(sent, acked, readers, time.monotonic() - started, problem, refused)
 
-    def _await_readers(
-        self, topic: str, type_name: str, partition: str, deadline: float
-    ) -> list[EndpointSeen]:
+    def _await_readers(self, topic: str, partition: str, deadline: float) -> list[EndpointSeen]:
         """The target's readers of the topic, once discovery has named one."""
         found: list[EndpointSeen] = []
 
@@ -176,9 +177,7 @@ class DirectedSession:
             found[:] = (
                 reader
                 for reader in self._readers.values()
-                if reader.topic == topic
-                and reader.type_name == type_name
-                and _partition_matches(reader.partitions, partition)
+                if reader.topic == topic and _partition_matches(reader.partitions, partition)
             )
             return bool(found)
 
@@ -231,11 +230,21 @@ def _offer(qos: GroupQos, partition: str, readers: list[EndpointSeen]) -> Endpoi
     )
 
 
-def _refusals(offer: EndpointQos, readers: list[EndpointSeen]) -> Iterable[str]:
+def _sort_out(
+    offer: EndpointQos, type_: TypeRef | None, readers: list[EndpointSeen]
+) -> tuple[set[bytes], tuple[str, ...]]:
+    """The readers that will match, and for each of the others a text with the reason."""
+    willing: set[bytes] = set()
+    refused: list[str] = []
     for reader in readers:
         policies = incompatibilities(offer, reader.endpoint_qos)
+        if reader.type is not None and reader.type != type_:
+            policies += (f"TYPE_CONSISTENCY: another type, '{reader.type_name}'",)
         if policies:
-            yield f"reader {reader.guid.hex()}: {', '.join(policies)}"
+            refused.append(f"reader {reader.guid.hex()}: {', '.join(policies)}")
+        else:
+            willing.add(reader.guid)
+    return willing, tuple(refused)
 
 
 def _unmatched(writer: RawWriter, expected: set[bytes]) -> str:
@@ -264,5 +273,14 @@ def _write_all(writer: RawWriter, samples: Iterable[Sample], deadline: float) ->
 
 
 def _partition_matches(patterns: tuple[str, ...], partition: str) -> bool:
-    """Whether a reader's partitions take in the group's; none, and an empty name, are the default one."""
-    return any(expressions.matches(pattern, partition) for pattern in patterns or ("",))
+    """Whether a reader's partitions take in the group's (DDS 1.4, 2.2.3.13).
+
+    No partition, and an empty name, are the default one. Two expressions never match each other.
+    """
+    literal = expressions.is_literal(partition)
+    return any(
+        expressions.matches(pattern, partition)
+        if literal
+        else expressions.is_literal(pattern) and expressions.matches(partition, pattern)
+        for pattern in patterns or ("",)
+    )

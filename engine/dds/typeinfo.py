@@ -43,6 +43,13 @@ class TypeRef:
         copy = abi.duplicate_type(borrowed)
         return cls(copy) if copy else None
 
+    @classmethod
+    def of_description(cls, description: TypeDescription) -> TypeRef | None:
+        """Of a type that was resolved before; None when the description is damaged."""
+        information = description.information
+        pointer = abi.read_type(information, len(information))
+        return cls(pointer) if pointer else None
+
     @property
     def pointer(self) -> int:
         """The C object; valid while this reference lives."""
