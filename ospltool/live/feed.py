@@ -1,0 +1,196 @@
+"""The feed: what every console, recorder and status command reads, wherever it comes from.
+
+A feed is polled and never blocks. It keeps the newest snapshot of each node and a bounded number of events
+between two polls; what did not fit is counted in `Update.dropped`, so a reader can show it.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import enum
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol, TypeVar
+
+from engine.runtime.monitor import NodeEvent, NodeSnapshot
+
+MAX_PENDING_EVENTS: Final = 5_000
+"""Events kept between two polls; the oldest are dropped and counted."""
+
+MAX_PENDING_NODES: Final = 1_000
+"""Nodes with a snapshot waiting; a further node's snapshots are dropped and counted."""
+
+MAX_PENDING_NOTICES: Final = 200
+
+T = TypeVar("T")
+
+
+class NoticeKind(enum.StrEnum):
+    """What the feed itself has to say."""
+
+    NODE_LOST = "node lost"
+    NODE_FOUND = "node found"
+    DOMAIN_LOST = "domain lost"
+    DOMAIN_FOUND = "domain found"
+    FAULT = "fault"
+    END = "end"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Notice:
+    """One remark of the feed: `node` is the node's id where the remark is about one."""
+
+    kind: NoticeKind
+    time_ns: int
+    text: str
+    node: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Heard:
+    """A snapshot and when it reached us, by the clock of the feed (not of the node)."""
+
+    snapshot: NodeSnapshot
+    heard_ns: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Update:
+    """What is new since the last poll.
+
+    `caption` is a sentence for the reader, None when it did not change; `dropped` is a total since the feed
+    was opened. `restart` means that this does not follow on from what came before: a recording was wound to
+    another place, and everything known must be forgotten first.
+    """
+
+    snapshots: tuple[Heard, ...] = ()
+    events: tuple[NodeEvent, ...] = ()
+    notices: tuple[Notice, ...] = ()
+    caption: str | None = None
+    dropped: int = 0
+    restart: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.restart or self.snapshots or self.events or self.notices or self.caption is not None)
+
+
+class Feed(Protocol):
+    """A source of updates. Reading it never changes what it shows."""
+
+    @property
+    def title(self) -> str:
+        """What is being watched, for a header: "domain 7", "recording night.jsonl"."""
+        ...
+
+    @property
+    def mode(self) -> str:
+        """One of "live", "recorded", "simulated"."""
+        ...
+
+    def now_ns(self) -> int:
+        """The moment that ages are counted from, in nanoseconds since 1970 UTC."""
+        ...
+
+    def poll(self) -> Update:
+        """What came since the last call; at once, empty when nothing did."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what the feed holds. A second call does nothing."""
+        ...
+
+
+class Inbox:
+    """The bounded memory between a feed's source and its reader. Not locked: the feed locks where it must.
+
+    Snapshots coalesce per node, since only the newest matters; events are kept in order.
+    """
+
+    def __init__(self, max_events: int = MAX_PENDING_EVENTS, max_nodes: int = MAX_PENDING_NODES) -> None:
+        self._snapshots: dict[str, Heard] = {}
+        self._events: collections.deque[NodeEvent] = collections.deque()
+        self._notices: collections.deque[Notice] = collections.deque()
+        self._caption: str | None = None
+        self._max_events = max_events
+        self._max_nodes = max_nodes
+        self.dropped = 0
+
+    def put(self, item: Heard | NodeEvent | Notice) -> None:
+        """Add one item; at a bound something is dropped and counted."""
+        if isinstance(item, Heard):
+            node = item.snapshot.id
+            if node in self._snapshots or len(self._snapshots) < self._max_nodes:
+                self._snapshots[node] = item
+            else:
+                self.dropped += 1
+        elif isinstance(item, Notice):
+            self._append(self._notices, item, MAX_PENDING_NOTICES)
+        else:
+            self._append(self._events, item, self._max_events)
+
+    def say(self, caption: str) -> None:
+        """Set the sentence for the reader; an empty one takes it away."""
+        self._caption = caption
+
+    def drain(self) -> Update:
+        """Everything that waits, and forget it."""
+        update = Update(
+            snapshots=tuple(self._snapshots.values()),
+            events=tuple(self._events),
+            notices=tuple(self._notices),
+            caption=self._caption,
+            dropped=self.dropped,
+        )
+        self._snapshots.clear()
+        self._events.clear()
+        self._notices.clear()
+        self._caption = None
+        return update
+
+    def _append(self, queue: collections.deque[T], item: T, bound: int) -> None:
+        queue.append(item)
+        if len(queue) > bound:
+            queue.popleft()
+            self.dropped += 1
+
+
+class ScriptedFeed:
+    """A feed whose updates and clock are given: for tests, and for pictures that must not change.
+
+    `steps` pairs a moment with the update that belongs to it; `poll` returns one step per call and the clock
+    then stands at its moment. After the last step the clock stays, unless `clock` is given.
+    """
+
+    def __init__(
+        self,
+        steps: Iterable[tuple[int, Update]],
+        *,
+        title: str = "script",
+        mode: str = "live",
+        clock: Callable[[], int] | None = None,
+    ) -> None:
+        self._steps = collections.deque(steps)
+        self._now_ns = self._steps[0][0] if self._steps else 0
+        self._clock = clock
+        self.title = title
+        self.mode = mode
+        self.closed = False
+
+    def now_ns(self) -> int:
+        """The moment of the step that was returned last, or the given clock."""
+        return self._clock() if self._clock else self._now_ns
+
+    def poll(self) -> Update:
+        """The next step; empty after the last."""
+        if not self._steps:
+            return Update()
+        self._now_ns, update = self._steps.popleft()
+        return update
+
+    def add(self, time_ns: int, update: Update) -> None:
+        """Append a step."""
+        self._steps.append((time_ns, update))
+
+    def close(self) -> None:
+        """Remember that the reader let go."""
+        self.closed = True

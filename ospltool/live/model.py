@@ -1,0 +1,232 @@
+"""The system as the snapshots and events so far describe it. Pure: time comes in with the updates."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from engine.runtime.monitor import NameSpaceView, NodeEvent, NodeSnapshot
+from ospltool.live.feed import Heard, Notice, NoticeKind, Update
+from ospltool.live.progress import Progress, Tracker
+
+MAX_NODES: Final = 1_000
+MAX_EVENTS: Final = 10_000
+MAX_NOTICES: Final = 500
+MAX_MASTERSHIPS: Final = 50
+"""Former masters kept for each name-space and role; the oldest are forgotten."""
+
+MIN_STALE_NS: Final = 2_000_000_000
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Node:
+    """The newest snapshot of one node, when it was heard, and since when it is gone (0: it is there).
+
+    `digests` maps a name-space to its digest and since when that digest is unchanged.
+    """
+
+    snapshot: NodeSnapshot
+    heard_ns: int
+    gone_ns: int = 0
+    name_spaces: Mapping[str, NameSpaceView] = dataclasses.field(default_factory=dict)
+    digests: Mapping[str, tuple[str, int]] = dataclasses.field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        """The node's 128-bit id as text."""
+        return self.snapshot.id
+
+    @property
+    def stale_after_ns(self) -> int:
+        """How long without a snapshot is still normal: two update periods, two seconds at least."""
+        return max(2 * self.snapshot.update_period_ns, MIN_STALE_NS)
+
+    def age_ns(self, now_ns: int) -> int:
+        """Time since the node was heard."""
+        return max(0, now_ns - self.heard_ns)
+
+    def is_stale(self, now_ns: int) -> bool:
+        """What is shown of the node may be out of date."""
+        return self.gone_ns > 0 or self.age_ns(now_ns) > self.stale_after_ns
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Mastership:
+    """From when on a node was master of a name-space for a role, and why, in the words of a node."""
+
+    since_ns: int
+    name_space: str
+    role: str
+    master: str
+    confirmed: bool
+    epoch: str
+    why: str
+
+
+class SystemModel:
+    """What is known of all nodes. Every collection in it is bounded; `left_out` counts what was not kept."""
+
+    def __init__(self) -> None:
+        self.revision = 0
+        self._forget()
+
+    def _forget(self) -> None:
+        """Begin again, but keep counting revisions, so that nobody takes the new state for the old."""
+        self.nodes: dict[str, Node] = {}
+        self.events: collections.deque[NodeEvent] = collections.deque(maxlen=MAX_EVENTS)
+        self.notices: collections.deque[Notice] = collections.deque(maxlen=MAX_NOTICES)
+        self.masterships: dict[tuple[str, str], collections.deque[Mastership]] = {}
+        self.caption = ""
+        self.domain_lost_ns = 0
+        self.ended_ns = 0
+        self.dropped = 0
+        self.nodes_left_out = 0
+        self.events_seen = 0
+        self._heartbeats: dict[str, dict[str, int]] = {}
+        self._trackers: dict[tuple[str, str, str, str], Tracker] = {}
+
+    @property
+    def events_left_out(self) -> int:
+        """Events that were seen and are no longer kept."""
+        return self.events_seen - len(self.events)
+
+    def apply(self, update: Update, now_ns: int) -> None:
+        """Take in what a feed returned at `now_ns`."""
+        if update.restart:
+            self._forget()
+        for heard in update.snapshots:
+            self._apply_snapshot(heard)
+        for notice in update.notices:
+            self._apply_notice(notice, now_ns)
+        self.events.extend(update.events)
+        self.events_seen += len(update.events)
+        if update.caption is not None:
+            self.caption = update.caption
+        self.dropped = max(self.dropped, update.dropped)
+        if update:
+            self.revision += 1
+
+    def name_of(self, node_id: str) -> str:
+        """The name people know the node by; the beginning of the id when it was never heard."""
+        if not node_id:
+            return "nobody"
+        node = self.nodes.get(node_id)
+        return node.snapshot.name if node else node_id[:8]
+
+    def ordered_nodes(self) -> list[Node]:
+        """All nodes by name, then id: an order that does not jump."""
+        return sorted(self.nodes.values(), key=lambda node: (node.snapshot.name, node.id))
+
+    def name_space_names(self) -> list[str]:
+        """The name-spaces that any node has, sorted."""
+        names: set[str] = set()
+        for node in self.nodes.values():
+            names.update(node.name_spaces)
+        return sorted(names)
+
+    def holders(self, name_space: str) -> list[Node]:
+        """The nodes that have the name-space, in the order of `ordered_nodes`."""
+        return [node for node in self.ordered_nodes() if name_space in node.name_spaces]
+
+    def progress(self, node: Node) -> Iterator[tuple[NameSpaceView, Progress]]:
+        """The alignments that `node` reports, each with its rate."""
+        for view in node.snapshot.name_spaces:
+            for alignment in view.alignments:
+                key = (node.id, view.name, alignment.fellow, alignment.direction)
+                yield view, self._trackers[key].progress()
+
+    def heartbeat_ns(self, node: Node) -> int:
+        """When a fellow last had a heartbeat of `node`, by the feed's clock.
+
+        Without a fellow that tells it is when we heard of the node. Clock differences between hosts cancel
+        out: the fellow's own clock tells how old the heartbeat was when the fellow reported it.
+        """
+        told = [
+            heartbeat_ns
+            for teller, heartbeat_ns in self._heartbeats.get(node.id, {}).items()
+            if teller in self.nodes and not self.nodes[teller].gone_ns
+        ]
+        return max(told) if told else node.heard_ns
+
+    def history(self, node_id: str, name_space: str, fellow: str, direction: str) -> list[tuple[int, int]]:
+        """(time in ns, samples) points of a running alignment; empty when there is none."""
+        tracker = self._trackers.get((node_id, name_space, fellow, direction))
+        return tracker.history() if tracker else []
+
+    def differs_since(self, node: Node, name_space: str, now_ns: int) -> int:
+        """Since when the node's set is settled and still another than its master's; 0 when it is not.
+
+        Snapshots of two nodes are never taken at the same instant, so sets that are being written always
+        seem to differ. Only sets that both stand still for longer than snapshots take can be compared.
+        """
+        view = node.name_spaces[name_space]
+        master = self.nodes.get(view.master)
+        theirs = master.name_spaces.get(name_space) if master else None
+        if master is None or theirs is None or master.id == node.id:
+            return 0
+        if not (view.complete and theirs.complete) or view.digest == theirs.digest:
+            return 0
+        since_ns = max(node.digests[name_space][1], master.digests[name_space][1])
+        patience_ns = max(node.stale_after_ns, master.stale_after_ns)
+        return since_ns if now_ns - since_ns > patience_ns else 0
+
+    def _apply_snapshot(self, heard: Heard) -> None:
+        snapshot = heard.snapshot
+        before = self.nodes.get(snapshot.id)
+        if before is None and len(self.nodes) >= MAX_NODES:
+            self.nodes_left_out += 1
+            return
+        old = before.digests if before else {}
+        digests = {}
+        for view in snapshot.name_spaces:
+            known = old.get(view.name)
+            same = known is not None and known[0] == view.digest
+            digests[view.name] = known if same and known else (view.digest, heard.heard_ns)
+            self._note_master(snapshot, view, heard.heard_ns)
+        name_spaces = {view.name: view for view in snapshot.name_spaces}
+        self.nodes[snapshot.id] = Node(snapshot, heard.heard_ns, 0, name_spaces, digests)
+        for fellow in snapshot.fellows:
+            if fellow.last_heartbeat_ns:
+                age_ns = max(0, snapshot.time_ns - fellow.last_heartbeat_ns)
+                self._heartbeats.setdefault(fellow.id, {})[snapshot.id] = heard.heard_ns - age_ns
+        self._track(heard)
+
+    def _track(self, heard: Heard) -> None:
+        node = heard.snapshot.id
+        running = set()
+        for view in heard.snapshot.name_spaces:
+            for alignment in view.alignments:
+                key = (node, view.name, alignment.fellow, alignment.direction)
+                running.add(key)
+                self._trackers.setdefault(key, Tracker()).add(alignment, heard.heard_ns)
+        over = [key for key in self._trackers if key[0] == node and key not in running]
+        for key in over:
+            del self._trackers[key]
+
+    def _note_master(self, snapshot: NodeSnapshot, view: NameSpaceView, heard_ns: int) -> None:
+        if not view.confirmed:
+            return
+        history = self.masterships.setdefault(
+            (view.name, snapshot.role), collections.deque(maxlen=MAX_MASTERSHIPS)
+        )
+        if any((known.master, known.epoch) == (view.master, view.epoch) for known in history):
+            return
+        history.append(
+            Mastership(heard_ns, view.name, snapshot.role, view.master, True, view.epoch, view.why)
+        )
+
+    def _apply_notice(self, notice: Notice, now_ns: int) -> None:
+        self.notices.append(notice)
+        node = self.nodes.get(notice.node)
+        if notice.kind is NoticeKind.NODE_LOST and node is not None:
+            self.nodes[node.id] = dataclasses.replace(node, gone_ns=notice.time_ns)
+        elif notice.kind is NoticeKind.NODE_FOUND and node is not None:
+            self.nodes[node.id] = dataclasses.replace(node, gone_ns=0)
+        elif notice.kind is NoticeKind.DOMAIN_LOST:
+            self.domain_lost_ns = notice.time_ns
+        elif notice.kind is NoticeKind.DOMAIN_FOUND:
+            self.domain_lost_ns = 0
+        elif notice.kind is NoticeKind.END:
+            self.ended_ns = now_ns

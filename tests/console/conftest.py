@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import asyncio
+import difflib
+import os
+import re
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from ospltool.live.feed import Feed
+from tui.app import ConsoleApp
+
+Scenario = Callable[[ConsoleApp, Pilot[int]], Awaitable[None]]
+
+SNAPSHOTS = Path(__file__).parent / "snapshots"
+
+
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the terminal of the developer says must not change what the tests see."""
+    for name in ("NO_COLOR", "TEXTUAL_THEME", "COLORTERM", "TEXTUAL_ANIMATIONS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+
+
+@pytest.fixture
+def play() -> Callable[..., None]:
+    """Run a console over a feed without a terminal and without a clock, and a scenario on it."""
+
+    def run(
+        feed: Feed, scenario: Scenario, *, size: tuple[int, int] = (80, 24), ticks: int = 1, **options: Any
+    ) -> None:
+        async def session() -> None:
+            app = ConsoleApp(feed, title="ospltool", timer=False, **options)
+            async with app.run_test(size=size) as pilot:
+                await pilot.pause()
+                for _ in range(ticks):
+                    app.tick()
+                await pilot.pause()
+                await scenario(app, pilot)
+
+        asyncio.run(session())
+
+    return run
+
+
+def screen_text(app: ConsoleApp) -> list[str]:
+    """The screen as lines of text, as a person would read it."""
+    width, height = app.size
+    strips = app.screen._compositor.render_strips(app.size)
+    assert len(strips) == height
+    return ["".join(segment.text for segment in strip)[:width].rstrip() for strip in strips]
+
+
+@pytest.fixture
+def read_screen() -> Callable[[ConsoleApp], list[str]]:
+    return screen_text
+
+
+def _readable(svg: str) -> list[str]:
+    """The text of a picture, for a message that tells what changed."""
+    texts = re.findall(r"<text[^>]*>([^<]*)</text>", svg)
+    return [text.replace("&#160;", " ") for text in texts]
+
+
+@pytest.fixture
+def check_picture() -> Callable[[ConsoleApp, str], None]:
+    """Compare the screen with the kept picture; with OSPLTOOL_SNAPSHOTS=write keep it instead."""
+
+    def check(app: ConsoleApp, name: str) -> None:
+        svg = app.export_screenshot(title=name)
+        path = SNAPSHOTS / f"{name}.svg"
+        if os.environ.get("OSPLTOOL_SNAPSHOTS") == "write":
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(svg, encoding="utf-8")
+            return
+        assert path.exists(), f"no picture {path.name}; look at one made with OSPLTOOL_SNAPSHOTS=write"
+        kept = path.read_text(encoding="utf-8")
+        if svg != kept:
+            failed = path.with_suffix(".failed.svg")
+            failed.write_text(svg, encoding="utf-8")
+            difference = "\n".join(difflib.unified_diff(_readable(kept), _readable(svg), "kept", "now", n=1))
+            pytest.fail(f"{path.name} differs; now in {failed.name}:\n{difference or 'colours only'}")
+
+    return check

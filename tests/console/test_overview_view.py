@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from engine.runtime.monitor import AlignmentView, NodeSnapshot
+from ospltool.live import fake
+from ospltool.live.fake import SECOND_NS, START_NS, node_id
+from ospltool.live.feed import Heard, Notice, NoticeKind, Update
+from ospltool.live.model import SystemModel
+from tui.cells import Tone, fit_line, plain
+from tui.filters import Filter
+from tui.glyphs import ASCII, UNICODE
+from tui.viewmodel.base import View
+from tui.viewmodel.overview import FIELDS, Overview, detail, nothing_shown
+
+S = SECOND_NS
+
+
+def aligning(samples: int, expected: int) -> AlignmentView:
+    return AlignmentView("from", node_id(1), samples, expected, 0, START_NS)
+
+
+def view_of(*snapshots: NodeSnapshot, after_s: float = 0, text: str = "", lost: int = 0) -> View:
+    model = SystemModel()
+    model.apply(Update(snapshots=tuple(Heard(s, START_NS) for s in snapshots)), START_NS)
+    if lost:
+        notice = Notice(NoticeKind.NODE_LOST, START_NS, "", node_id(lost))
+        model.apply(Update(notices=(notice,)), START_NS)
+    return View(model, START_NS + int(after_s * S), UNICODE, Filter.parse(text, FIELDS))
+
+
+def table(view: View, width: int) -> list[str]:
+    """The matrix as text, cells cut to their columns and joined by a bar."""
+    overview = Overview(view, width)
+    rows = []
+    for row in range(len(overview.keys)):
+        cells = [
+            plain(fit_line(overview.cell(row, i), column.width, right=column.right))
+            for i, column in enumerate(overview.columns)
+        ]
+        rows.append("|".join(cells))
+    return rows
+
+
+def check_table(view: View, expected: list[str], width: int = 80) -> None:
+    assert table(view, width) == expected
+
+
+THREE = (
+    fake.snapshot(1, fake.name_space("Orders", 1, count=12345), fake.name_space("Ticks", 2)),
+    fake.snapshot(2, fake.name_space("Orders", 1, count=12345), fake.name_space("Ticks", 2, confirmed=False)),
+    fake.snapshot(
+        3,
+        fake.name_space("Orders", 1, complete=False, alignments=(aligning(412, 1000),)),
+        state="FETCH_INITIAL",
+    ),
+)
+
+
+def test_a_quiet_system() -> None:
+    check_table(
+        view_of(*THREE),
+        [
+            "●|n1    |complete        |   now|★  ━━━━━━━━   12,345|   ━━━━━━━━    1,000",
+            "●|n2    |complete        |   now|   ━━━━━━━━   12,345|☆  ━━━━━━━━    1,000",
+            "◐|n3    |fetch initial   |   now| ◐ ━━━╌╌╌╌╌     41 %|·                   ",
+        ],
+    )
+
+
+def test_it_fits_on_a_small_screen_with_eight_nodes_and_six_name_spaces() -> None:
+    spaces = [fake.name_space(f"space-{i}", 1) for i in range(6)]
+    overview = Overview(view_of(*(fake.snapshot(n, *spaces) for n in range(1, 9))), 80)
+    assert sum(column.width + 1 for column in overview.columns) + 1 <= 80
+    assert len(overview.keys) == 8
+    assert len(overview.columns) == 4 + 6
+
+
+@pytest.mark.parametrize(
+    ("changes", "cell", "tone"),
+    [
+        ({}, "   ━━━━━━━━    1,000", Tone.PLAIN),
+        ({"complete": False}, " ○ ╌╌╌╌╌╌╌╌      0 %", Tone.PLAIN),
+        ({"complete": False, "alignments": (aligning(0, 0),)}, " ◐ ╌╌╌╌╌╌╌╌      0 %", Tone.PLAIN),
+        ({"complete": False, "alignments": (aligning(1, 1000),)}, " ◐ ╸╌╌╌╌╌╌╌      1 %", Tone.PLAIN),
+        ({"complete": False, "alignments": (aligning(1000, 1000),)}, " ◐ ━━━━━━━╸     99 %", Tone.PLAIN),
+        ({"complete": False, "alignments": (aligning(9, 2),)}, " ◐ ━━━━━━━╸     99 %", Tone.PLAIN),
+        ({"master": ""}, " ✖ ━━━━━━━━    1,000", Tone.FAULT),
+        ({"master": node_id(2)}, "★  ━━━━━━━━    1,000", Tone.PLAIN),
+        ({"count": 123_456_789}, "   ━━━━━━━━    123 M", Tone.PLAIN),
+    ],
+)
+def test_a_cell_says_master_state_and_completeness(changes: dict[str, object], cell: str, tone: Tone) -> None:
+    view = view_of(fake.snapshot(2, fake.name_space("Orders", 1, **changes), fake.name_space("Ticks", 1)))
+    overview = Overview(view, 80)
+    assert plain(fit_line(overview.cell(0, 4), 20)) == cell.replace("123 M", "123.5 M"[-7:].strip().rjust(5))
+    assert overview.cell(0, 4)[1].tone is tone
+
+
+@pytest.mark.parametrize(
+    ("after_s", "lost", "row"),
+    [
+        (1, 0, "●|n1    |complete        |   1 s|"),
+        (2.5, 0, "▲|n1    |silent          |   2 s|"),
+        (200, 0, "▲|n1    |silent          | 3 min|"),
+        (1, 1, "✖|n1    |gone            |   1 s|"),
+    ],
+)
+def test_a_node_that_is_not_heard_says_so_and_dims(after_s: float, lost: int, row: str) -> None:
+    view = view_of(THREE[0], after_s=after_s, lost=lost)
+    assert table(view, 80)[0].startswith(row)
+    tones = {span.tone for column in range(4, 6) for span in Overview(view, 80).cell(0, column)}
+    assert (tones == {Tone.DIM}) is (row[0] != "●")
+
+
+@pytest.mark.parametrize(
+    ("text", "rows", "spaces"),
+    [
+        ("", ["n1", "n2", "n3"], ["Orders", "Ticks"]),
+        ("n2", ["n2"], ["Orders", "Ticks"]),
+        ("!n2", ["n1", "n3"], ["Orders", "Ticks"]),
+        ("state:fetch", ["n3"], ["Orders", "Ticks"]),
+        ("host:host-1", ["n1"], ["Orders", "Ticks"]),
+        ("ns:tick", ["n1", "n2", "n3"], ["Ticks"]),
+        ("n1 !ns:tick", ["n1"], ["Orders"]),
+        ("nothing", [], ["Orders", "Ticks"]),
+    ],
+)
+def test_the_filter_chooses_rows_and_columns(text: str, rows: list[str], spaces: list[str]) -> None:
+    overview = Overview(view_of(*THREE, text=text), 80)
+    assert [overview.node(i).snapshot.name for i in range(len(overview.keys))] == rows
+    assert overview.name_spaces == spaces
+
+
+def test_every_sign_has_an_ascii_form() -> None:
+    view = dataclasses.replace(view_of(*THREE), glyphs=ASCII)
+    assert all(row.isascii() for row in table(view, 80))
+
+
+def test_the_detail_says_who_is_master_and_why() -> None:
+    view = view_of(*THREE)
+    first, second = detail(view, view.model.nodes[node_id(3)], "Orders")
+    assert plain(first) == " Orders on n3  master n1: highest masterPriority of n1 200, n2 100, n3 50"
+    assert plain(second).startswith(" 1,000 samples in 2 groups, complete  digest 9f3c  epoch 1/00000001")
+
+
+def test_the_detail_of_a_name_space_that_is_not_there() -> None:
+    view = view_of(*THREE)
+    first, _ = detail(view, view.model.nodes[node_id(3)], "Ticks")
+    assert plain(first).startswith(" Ticks is not on n3  host host-3")
+
+
+def test_an_empty_matrix_says_why_it_is_empty() -> None:
+    assert plain(nothing_shown(view_of())[0]) == " no node heard yet"
+    hidden = plain(nothing_shown(view_of(*THREE, text="zzz"))[0])
+    assert hidden == " no node matches the filter 'zzz'; 3 nodes hidden"

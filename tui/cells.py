@@ -1,0 +1,106 @@
+"""What views are made of: spans of text with a tone, rows of cells under columns."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import NamedTuple, Protocol
+
+from rich.cells import cell_len
+
+from tui import text
+
+
+class Tone(enum.StrEnum):
+    """Why a piece of text looks as it does; the theme decides how."""
+
+    PLAIN = "plain"
+    DIM = "dim"
+    STRONG = "strong"
+    ACCENT = "accent"
+    WARN = "warn"
+    FAULT = "fault"
+    CONFLICT = "conflict"
+
+
+class Span(NamedTuple):
+    """Text in one tone."""
+
+    text: str
+    tone: Tone = Tone.PLAIN
+
+
+Cell = tuple[Span, ...]
+Line = tuple[Span, ...]
+
+
+def plain(line: Line) -> str:
+    """The text of a line without its tones."""
+    return "".join(span.text for span in line)
+
+
+def single(value: str, tone: Tone = Tone.PLAIN) -> Cell:
+    """A cell of one span."""
+    return (Span(value, tone),)
+
+
+def dimmed(line: Line) -> Line:
+    """The line as stale data is shown: without emphasis, warnings kept."""
+    urgent = (Tone.WARN, Tone.FAULT, Tone.CONFLICT)
+    return tuple(span if span.tone in urgent else Span(span.text, Tone.DIM) for span in line)
+
+
+def fit_line(line: Line, width: int, *, right: bool = False, ellipsis: str = "…") -> Line:
+    """The line in exactly `width` cells, every control character made visible.
+
+    Whatever is drawn passes through here, so nothing from a file or a network reaches the terminal alive.
+    """
+    line = tuple(Span(text.visible(span.text), span.tone) for span in line)
+    length = sum(cell_len(span.text) for span in line)
+    if length <= width:
+        filler = Span(" " * (width - length))
+        return (filler, *line) if right else (*line, filler)
+    kept: list[Span] = []
+    room = width
+    for span in line:
+        needed = cell_len(span.text)
+        if needed < room:
+            kept.append(span)
+            room -= needed
+            continue
+        kept.append(Span(text.fit(span.text + ellipsis, room, ellipsis=ellipsis), span.tone))
+        break
+    return tuple(kept)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Column:
+    """One column: `key` is stable, `width` in cells without the gap; `right` aligns numbers."""
+
+    key: str
+    title: str
+    width: int
+    right: bool = False
+
+
+class Table(Protocol):
+    """Rows of cells that are made only when they are looked at."""
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """All columns, the fixed ones first."""
+        ...
+
+    @property
+    def fixed(self) -> int:
+        """How many columns stay in view when the others scroll sideways."""
+        ...
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The key of each row, in order of display."""
+        ...
+
+    def cell(self, row: int, column: int) -> Cell:
+        """What stands there."""
+        ...

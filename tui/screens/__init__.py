@@ -1,0 +1,1 @@
+"""One module per screen; each shows a view and owns no data."""

@@ -1,0 +1,120 @@
+"""Turning values into short text: ages, counts, bars, and text from the network made harmless."""
+
+from __future__ import annotations
+
+import datetime
+
+from rich.cells import cell_len, set_cell_size
+
+
+def visible(text: str) -> str:
+    r"""`text` with every character that a terminal could obey, or that hides, shown as an escape.
+
+    Control characters, direction marks, zero-width and private characters become `\x1b` or `\u202e`. A
+    backslash stays as it is: this is for reading, not for getting the original back.
+    """
+    return text if text.isprintable() else "".join(map(_escape, text))
+
+
+def _escape(character: str) -> str:
+    if character.isprintable():
+        return character
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def fit(text: str, width: int, *, right: bool = False, ellipsis: str = "…") -> str:
+    """`text`, made visible, in exactly `width` cells, cut with an ellipsis when it is longer."""
+    text = visible(text)
+    if width <= 0:
+        return ""
+    length = cell_len(text)
+    if length > width:
+        room = width - cell_len(ellipsis)
+        return set_cell_size(text, room) + ellipsis if room >= 0 else set_cell_size(text, width)
+    return " " * (width - length) + text if right else text + " " * (width - length)
+
+
+def wrap(text: str, width: int, max_lines: int, *, ellipsis: str = "…") -> list[str]:
+    """`text` broken at blanks into at most `max_lines` lines; the last one tells when text was cut."""
+    lines: list[str] = []
+    line = ""
+    for word in visible(" ".join(text.split())).split():
+        longer = f"{line} {word}" if line else word
+        if line and cell_len(longer) > width:
+            lines.append(line)
+            line = word
+        else:
+            line = longer
+    if line:
+        lines.append(line)
+    if len(lines) > max_lines:
+        cut = " ".join(lines[max_lines - 1 :])
+        lines[max_lines - 1 :] = [cut]
+    return [fit(line, width, ellipsis=ellipsis).rstrip() for line in lines]
+
+
+def age(duration_ns: int) -> str:
+    """A duration in at most six characters: "now", "3 s", "12 min", "5 h", "9 d"."""
+    seconds = duration_ns // 1_000_000_000
+    if seconds < 1:
+        return "now"
+    if seconds < 120:
+        return f"{seconds} s"
+    if seconds < 7200:
+        return f"{seconds // 60} min"
+    if seconds < 48 * 3600:
+        return f"{seconds // 3600} h"
+    return f"{seconds // 86400} d"
+
+
+def clock(time_ns: int) -> str:
+    """Time of day in UTC, to the second."""
+    return _moment(time_ns).strftime("%H:%M:%S")
+
+
+def moment(time_ns: int) -> str:
+    """Date and time in UTC, to the millisecond; a dash for 0, which stands for never."""
+    if not time_ns:
+        return "-"
+    whole = _moment(time_ns).replace(tzinfo=None).isoformat(sep=" ")
+    return f"{whole}.{time_ns // 1_000_000 % 1000:03d}"
+
+
+def _moment(time_ns: int) -> datetime.datetime:
+    """A time that no calendar has (a wrong or hostile stamp) stands at the nearest end of the calendar."""
+    seconds = min(max(time_ns // 1_000_000_000, -62_135_596_800), 253_402_300_799)
+    return datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(seconds=seconds)
+
+
+def count(number: int) -> str:
+    """A number in at most eight characters: 999,999, then 1.2 M, 3.4 G."""
+    if abs(number) < 1_000_000:
+        return f"{number:,}"
+    value = float(number)
+    for unit in ("k", "M", "G", "T", "P"):
+        value /= 1000
+        if abs(value) < 999.95:
+            return f"{value:.1f} {unit}"
+    return f"{value:.0f} P"
+
+
+def size(number_bytes: int) -> str:
+    """A size with a binary unit, in at most nine characters."""
+    if number_bytes < 1024:
+        return f"{number_bytes} B"
+    value = float(number_bytes)
+    for unit in ("KiB", "MiB", "GiB", "TiB", "PiB"):
+        value /= 1024
+        if value < 1023.95:
+            return f"{value:.1f} {unit}"
+    return f"{value:.0f} PiB"
+
+
+def percent(fraction: float) -> str:
+    """A fraction as a percentage that says 0 only for nothing and 100 only for all."""
+    if fraction <= 0:
+        return "0 %"
+    if fraction >= 1:
+        return "100 %"
+    return f"{min(99, max(1, round(fraction * 100)))} %"

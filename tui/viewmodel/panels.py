@@ -1,0 +1,192 @@
+"""Lines of text around the matrix: header, caption, summary, attention and events."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Final
+
+from engine.runtime.monitor import NameSpaceView, NodeEvent
+from ospltool.live.concerns import Concern, Severity, concerns
+from ospltool.live.model import Node
+from ospltool.live.progress import Progress
+from tui import text
+from tui.cells import Line, Span, Tone, fit_line
+from tui.viewmodel.base import Status, View, plural, severity_sign
+
+URGENT_LEVELS: Final = {"SEVERE": Tone.FAULT, "WARNING": Tone.WARN}
+MAX_CAPTION_LINES: Final = 2
+
+
+def header(view: View, status: Status, screen: str, width: int) -> Line:
+    """What is watched on the left, how on the right: live, frozen, or out of reach."""
+    left = (Span(f" {status.title}", Tone.STRONG), Span(f"  {status.source}  {screen}", Tone.DIM))
+    right = _mode(view, status)
+    return (*fit_line(left, max(0, width - sum(len(span.text) for span in right))), *right)
+
+
+def _mode(view: View, status: Status) -> tuple[Span, ...]:
+    glyphs = view.glyphs
+    moment = Span(f"  {text.clock(view.now_ns)} UTC ", Tone.DIM)
+    if status.paused:
+        return (Span(f"PAUSED, {text.age(status.behind_ns)} behind", Tone.WARN), moment)
+    if view.model.domain_lost_ns:
+        lost = text.age(view.now_ns - view.model.domain_lost_ns)
+        return (Span(f"{glyphs.fault} DOMAIN LOST {lost} ago", Tone.FAULT), moment)
+    if view.model.ended_ns:
+        return (Span(f"end of {status.mode}", Tone.STRONG), moment)
+    return (Span(status.mode, Tone.DIM), moment)
+
+
+def caption_lines(view: View, width: int) -> list[Line]:
+    """The sentence for the reader, at most two lines; none when there is nothing to say."""
+    glyphs = view.glyphs
+    lines = text.wrap(view.model.caption, max(10, width - 4), MAX_CAPTION_LINES, ellipsis=glyphs.ellipsis)
+    return [(Span(f" {glyphs.caption} ", Tone.ACCENT), Span(line, Tone.STRONG)) for line in lines]
+
+
+def current_concerns(view: View) -> list[Concern]:
+    """What needs attention now."""
+    return concerns(view.model, view.now_ns)
+
+
+def summary(view: View, concerns: list[Concern]) -> Line:
+    """The whole system in one line."""
+    nodes = list(view.model.nodes.values())
+    spaces = view.model.name_space_names()
+    samples = sum(_largest(nodes, name) for name in spaces)
+    aligning = sum(
+        1 for node in nodes for _, p in view.model.progress(node) if p.alignment.direction == "from"
+    )
+    parts = [plural(len(nodes), "node"), plural(len(spaces), "name-space"), f"{samples:,} samples"]
+    if aligning:
+        parts.append(f"{aligning} aligning")
+    gap = f" {view.glyphs.separator} "
+    line = [Span(" " + gap.join(parts), Tone.DIM), Span(gap, Tone.DIM)]
+    for severity in Severity:
+        sign, tone = severity_sign(view.glyphs, severity)
+        number = sum(1 for concern in concerns if concern.severity is severity)
+        if number:
+            line.append(Span(f"{sign} {number}  ", tone))
+    if not concerns:
+        line.append(Span("all quiet" if nodes else "nobody heard yet", Tone.DIM))
+    return tuple(line)
+
+
+def _largest(nodes: list[Node], name: str) -> int:
+    return max((node.name_spaces[name].count for node in nodes if name in node.name_spaces), default=0)
+
+
+def concern_line(view: View, concern: Concern) -> Line:
+    """One thing to look at: sign, since when, what."""
+    sign, tone = severity_sign(view.glyphs, concern.severity)
+    since = text.age(view.now_ns - concern.since_ns) if concern.since_ns else ""
+    return (Span(f" {sign} ", tone), Span(f"{since:>6}  ", Tone.DIM), Span(concern.text, tone))
+
+
+def alignment_line(view: View, node: Node, space: NameSpaceView, progress: Progress) -> Line:
+    """One running alignment: who from whom, how far, how fast, how long still."""
+    glyphs = view.glyphs
+    full, empty = glyphs.bar(progress.fraction, 10)
+    left = f"{text.age(int(progress.left_s * 1e9))} left" if progress.left_s is not None else ""
+    alignment = progress.alignment
+    source, alignee = view.model.name_of(alignment.fellow), node.snapshot.name
+    if alignment.direction == "to":
+        source, alignee = alignee, source
+    who = f"{space.name}  {source} {glyphs.arrow} {alignee}  "
+    figures = f" {text.percent(progress.fraction):>5}  {alignment.samples:,}/{alignment.expected:,}"
+    speed = f"  {text.count(round(progress.rate_per_s))}/s  {left}" if progress.rate_per_s else ""
+    return (
+        Span(f" {glyphs.busy} "),
+        Span(f"{text.age(view.now_ns - alignment.started_ns):>6}  ", Tone.DIM),
+        Span(who),
+        Span(full),
+        Span(empty, Tone.DIM),
+        Span(figures),
+        Span(speed, Tone.DIM),
+    )
+
+
+def attention_lines(view: View, concerns: list[Concern]) -> list[Line]:
+    """What is not as it should be, then what is under way; a single quiet line when there is neither."""
+    lines = [concern_line(view, concern) for concern in concerns]
+    for node in view.model.ordered_nodes():
+        if not node.is_stale(view.now_ns):
+            lines.extend(
+                alignment_line(view, node, space, progress)
+                for space, progress in view.model.progress(node)
+                if progress.alignment.direction == "from"
+            )
+    return lines
+
+
+def event_line(view: View, event: NodeEvent) -> Line:
+    """One event: time of day, age, node, and what happened."""
+    tone = URGENT_LEVELS.get(event.level, Tone.PLAIN)
+    sign = {Tone.FAULT: view.glyphs.fault, Tone.WARN: view.glyphs.warn}.get(tone, " ")
+    return (
+        Span(" " + text.clock(event.time_ns), Tone.DIM),
+        Span(f" {text.age(view.now_ns - event.time_ns):>6}  ", Tone.DIM),
+        Span(f"{sign} ", tone),
+        Span(text.fit(event.node_name, 8, ellipsis=view.glyphs.ellipsis) + " ", Tone.DIM),
+        Span(event.text, tone),
+    )
+
+
+def newest_events(view: View, number: int) -> list[NodeEvent]:
+    """The newest events that pass the filter, oldest first."""
+    found: list[NodeEvent] = []
+    for event in reversed(view.model.events):
+        values = {"node": event.node_name, "text": event.text, "event": event.event, "level": event.level}
+        if view.filter.matches(values, skip=("ns", "role", "host", "state")):
+            found.append(event)
+            if len(found) >= number:
+                break
+    found.reverse()
+    return found
+
+
+def event_lines(view: View, number: int) -> list[Line]:
+    """The newest events, oldest first."""
+    return [event_line(view, event) for event in newest_events(view, max(0, number))]
+
+
+def events_title(view: View) -> str:
+    """The name of the list of events, and what is not in it."""
+    left_out = view.model.events_left_out
+    return f"events, {left_out:,} older ones not kept" if left_out else "events"
+
+
+def titled(
+    title: str, lines: list[Line], height: int, view: View, width: int, *, note: bool = True
+) -> list[Line]:
+    """A rule with a title, and below it what fits in `height` lines; what does not is counted."""
+    if height < 1:
+        return []
+    rule = view.glyphs.rule
+    left_out = len(lines) - (height - 1)
+    if note and left_out > 0:
+        title = f"{title}, {left_out} more than fit"
+    start = f"{rule} {title} "
+    top = (Span(start + rule * max(0, width - len(start)), Tone.DIM),)
+    return [top, *lines[: height - 1]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Shares:
+    """How many lines each part of the overview gets, titles included; 0 hides it."""
+
+    matrix: int
+    detail: int
+    attention: int
+    events: int
+
+
+def share_height(room: int, nodes: int, attention: int, *, events_only: bool) -> Shares:
+    """Share `room` lines: events keep four, attention what it needs up to a third, the matrix the rest."""
+    if events_only:
+        return Shares(0, 0, 0, max(2, room))
+    detail = 2
+    wanted = attention + 1 if attention else 0
+    watched = min(wanted, max(2, room // 3)) if wanted else 0
+    matrix = min(nodes + 1, max(3, room - detail - watched - 4))
+    return Shares(max(matrix, 2), detail, watched, max(0, room - max(matrix, 2) - detail - watched))

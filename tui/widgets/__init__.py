@@ -1,0 +1,1 @@
+"""Widgets that draw spans, lines and tables of the view model."""

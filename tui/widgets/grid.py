@@ -1,0 +1,272 @@
+"""A table that draws only what is in view: hundreds of rows and columns cost no more than a screenful."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+from rich.style import Style
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from tui.cells import Column, Line, Span, Table, Tone, fit_line
+from tui.widgets.toned import Toned
+
+HEADER: Final = 1
+GAP: Final = 1
+
+
+class _Nothing:
+    """A table without rows, until the first one is shown."""
+
+    columns: tuple[Column, ...] = ()
+    fixed = 0
+    keys: tuple[str, ...] = ()
+
+    def cell(self, row: int, column: int) -> Line:
+        """Never asked for."""
+        raise IndexError(row, column)
+
+
+class Grid(ScrollView, Toned, can_focus=True):
+    """Rows and columns with a cursor that stays on its row and column when the table changes.
+
+    `cells` says whether the cursor walks over cells or over whole rows. The first columns stay in view when
+    the others move sideways; how many are out of view is written in the header.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "move(-1, 0)", "row up", show=False),
+        Binding("down,j", "move(1, 0)", "row down", show=False),
+        Binding("left,h", "move(0, -1)", "column left", show=False),
+        Binding("right,l", "move(0, 1)", "column right", show=False),
+        Binding("pageup", "page(-1)", "page up", show=False),
+        Binding("pagedown", "page(1)", "page down", show=False),
+        Binding("home,g", "edge(-1)", "first row", show=False),
+        Binding("end,G", "edge(1)", "last row", show=False),
+        Binding("enter", "choose", "open", show=False),
+    ]
+    COMPONENT_CLASSES = {"grid--row", "grid--cursor", "grid--header"} | Toned.COMPONENT_CLASSES
+
+    class Moved(Message):
+        """The cursor stands on another cell, or the table under it changed."""
+
+        def __init__(self, grid: Grid) -> None:
+            super().__init__()
+            self.grid = grid
+
+        @property
+        def control(self) -> Grid:
+            """The grid that sent it."""
+            return self.grid
+
+    class Chosen(Moved):
+        """Enter was pressed, or the cell under the cursor was clicked."""
+
+    def __init__(self, *, cells: bool = False, id: str | None = None) -> None:  # noqa: A002 - Textual's name
+        super().__init__(id=id)
+        self._table: Table = _Nothing()
+        self._cells = cells
+        self._row_key = ""
+        self._column_key = ""
+        self._first = 0
+        self._drawn: dict[int, Strip] = {}
+
+    @property
+    def row(self) -> int:
+        """The row under the cursor; -1 when there is none."""
+        try:
+            return self._table.keys.index(self._row_key)
+        except ValueError:
+            return 0 if self._table.keys else -1
+
+    @property
+    def column(self) -> int:
+        """The column under the cursor."""
+        columns = self._table.columns
+        found = [i for i, column in enumerate(columns) if column.key == self._column_key]
+        return found[0] if found else min(self._table.fixed, len(columns) - 1)
+
+    @property
+    def row_key(self) -> str:
+        """The key of the row under the cursor; empty when there is none."""
+        return self._table.keys[self.row] if self._table.keys else ""
+
+    @property
+    def column_key(self) -> str:
+        """The key of the column under the cursor; empty when there is none."""
+        return self._table.columns[self.column].key if self._table.columns else ""
+
+    def show(self, table: Table) -> None:
+        """Show this table instead; lines that look the same are not drawn again."""
+        before = self.row_key, self.column_key
+        self._table = table
+        size = Size(self.size.width, len(table.keys) + HEADER)
+        if size != self.virtual_size:
+            self.virtual_size = size
+        if before != (self.row_key, self.column_key):
+            self._settle()
+        for y, strip in list(self._drawn.items()):
+            fresh = self._draw(y)
+            if fresh != strip:
+                self._drawn[y] = fresh
+                self.refresh(Region(0, y, self.size.width, 1))
+
+    def go_to(self, row_key: str, column_key: str = "") -> None:
+        """Put the cursor on the row with this key, if it is there."""
+        self._row_key = row_key
+        self._column_key = column_key or self._column_key
+        self._settle()
+
+    def render_line(self, y: int) -> Strip:
+        """The header, or the row that is scrolled to this line."""
+        if y not in self._drawn:
+            self._drawn[y] = self._draw(y)
+        return self._drawn[y]
+
+    def redraw(self) -> None:
+        """Draw every line again."""
+        self._drawn.clear()
+        self.refresh()
+
+    def on_resize(self, _event: events.Resize) -> None:
+        """Lines have another width now."""
+        self.redraw()
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """Rows stand on other lines now."""
+        self._drawn.clear()
+        super().watch_scroll_y(old_value, new_value)
+
+    def notify_style_update(self) -> None:
+        """The theme changed, or the focus."""
+        self._drawn.clear()
+        super().notify_style_update()
+
+    def action_move(self, rows: int, columns: int) -> None:
+        """Move the cursor; without a cell cursor, sideways scrolls."""
+        keys, table_columns = self._table.keys, self._table.columns
+        if not keys:
+            return
+        row = min(max(self.row + rows, 0), len(keys) - 1)
+        self._row_key = keys[row]
+        fixed = self._table.fixed
+        if columns and len(table_columns) > fixed:
+            if self._cells:
+                column = min(max(self.column + columns, fixed), len(table_columns) - 1)
+                self._column_key = table_columns[column].key
+            else:
+                self._first = min(max(self._first + columns, 0), len(table_columns) - fixed - 1)
+        self._settle()
+
+    def action_page(self, pages: int) -> None:
+        """Move the cursor by what fits on the screen."""
+        self.action_move(pages * max(1, self.size.height - HEADER - 1), 0)
+
+    def action_edge(self, direction: int) -> None:
+        """Move the cursor to the first or the last row."""
+        self.action_move(direction * len(self._table.keys), 0)
+
+    def action_choose(self) -> None:
+        """Say that this cell was chosen."""
+        if self._table.keys:
+            self.post_message(self.Chosen(self))
+
+    def on_click(self, event: events.Click) -> None:
+        """Put the cursor where the mouse is; a second click chooses."""
+        row = event.y - HEADER + round(self.scroll_y)
+        if event.y < HEADER or not 0 <= row < len(self._table.keys):
+            return
+        key, column_key = self._table.keys[row], self._column_at(event.x)
+        if (key, column_key) == (self.row_key, self.column_key):
+            self.post_message(self.Chosen(self))
+            return
+        self._row_key, self._column_key = key, column_key
+        self._settle()
+
+    def _settle(self) -> None:
+        """After the cursor moved: bring it into view and tell."""
+        if self._table.keys:
+            self._row_key, self._column_key = self.row_key, self.column_key
+            self._show_column()
+            height = max(1, self.size.height - HEADER)
+            top = round(self.scroll_y)
+            if self.row < top:
+                self.scroll_to(y=self.row, animate=False)
+            elif self.row >= top + height:
+                self.scroll_to(y=self.row - height + 1, animate=False)
+        self.redraw()
+        self.post_message(self.Moved(self))
+
+    def _show_column(self) -> None:
+        if not self._cells:
+            return
+        index = self.column - self._table.fixed
+        self._first = min(self._first, max(index, 0))
+        while index > self._first and index not in dict(self._in_view()):
+            self._first += 1
+
+    def _in_view(self) -> list[tuple[int, int]]:
+        """(index among the moving columns, x) of each moving column that fits, from the first one on."""
+        table = self._table
+        x = sum(column.width + GAP for column in table.columns[: table.fixed]) + GAP
+        shown: list[tuple[int, int]] = []
+        moving = table.columns[table.fixed :]
+        for index in range(self._first, len(moving)):
+            if x + moving[index].width > self.size.width and shown:
+                break
+            shown.append((index, x))
+            x += moving[index].width + GAP
+        return shown
+
+    def _column_at(self, x: int) -> str:
+        for index, left in reversed(self._in_view()):
+            if x >= left:
+                return self._table.columns[self._table.fixed + index].key
+        return self.column_key
+
+    def _draw(self, y: int) -> Strip:
+        width = self.size.width
+        row = y - HEADER + round(self.scroll_y)
+        if y >= HEADER and not 0 <= row < len(self._table.keys):
+            return self.strip((Span(" " * width),))
+        shown = [*range(self._table.fixed), *(self._table.fixed + i for i, _ in self._in_view())]
+        if y < HEADER:
+            return self._header(shown)
+        here = row == self.row
+        row_style = self.get_component_rich_style("grid--row") if here else None
+        strips = [self.strip((Span(" "),), row_style)]
+        for column in shown:
+            definition = self._table.columns[column]
+            line = fit_line(self._table.cell(row, column), definition.width, right=definition.right)
+            strips.append(self.strip(line, self._cell_style(column, row_style)))
+            strips.append(self.strip((Span(" " * GAP),), row_style))
+        rest = max(0, width - sum(strip.cell_length for strip in strips))
+        strips.append(self.strip((Span(" " * rest),), row_style))
+        return Strip.join(strips).crop(0, width)
+
+    def _cell_style(self, column: int, row_style: Style | None) -> Style | None:
+        if row_style is not None and self._cells and column == self.column:
+            return self.get_component_rich_style("grid--cursor")
+        return row_style
+
+    def _header(self, shown: list[int]) -> Strip:
+        columns = self._table.columns
+        spans = [Span(" ", Tone.DIM)]
+        for column in shown:
+            definition = columns[column]
+            title = fit_line((Span(definition.title, Tone.DIM),), definition.width, right=definition.right)
+            spans.extend(Span(span.text, Tone.DIM) for span in (*title, Span(" " * GAP)))
+        line = fit_line(tuple(spans), self.size.width)
+        hidden = len(columns) - len(shown)
+        if hidden <= 0:
+            return self.strip(line)
+        left = f" <{self._first}" if self._first else ""
+        right = f" {hidden - self._first}>" if hidden > self._first else ""
+        note = f"{left}{right} "
+        return Strip.join(
+            [self.strip(fit_line(line, self.size.width - len(note))), self.strip((Span(note, Tone.STRONG),))]
+        )
