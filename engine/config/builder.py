@@ -1,0 +1,244 @@
+"""Builds the parts of a configuration, one method for each part of the documentation."""
+
+from __future__ import annotations
+
+from engine.config.problems import Kind, Problem
+from engine.config.sections import SettingsReader
+from engine.config.settings import (
+    AlignmentPartition,
+    AlignmentSettings,
+    ContentFilter,
+    DdsiSettings,
+    DomainSettings,
+    DurablePolicy,
+    EntityNames,
+    FailureAction,
+    KeyValueStore,
+    NetworkSettings,
+    Origin,
+    PersistentSettings,
+    ServiceEntry,
+    StoreMode,
+    TracingSettings,
+    TransportSettings,
+    Verbosity,
+    WaitForAttachment,
+    WatchdogSettings,
+)
+from engine.config.tree import Document, Node
+from engine.config.validate import problem
+
+MAX_DOMAIN_ID = 230
+"""Highest domain that the ports of DDSI leave room for; the schema of OpenSplice allows more."""
+
+_SERVICE = "DurabilityService"
+
+
+class SettingsBuilder:
+    """Builds the parts of a configuration; `problems` has what only the meaning shows."""
+
+    def __init__(self, reader: SettingsReader, document: Document) -> None:
+        self.problems: list[Problem] = []
+        self.read = reader
+        self.document = document
+        self.transport = reader.transport(f"{_SERVICE}/Network")
+
+    def domain(self, role: str | None) -> DomainSettings:
+        """//OpenSplice/Domain; `role` replaces that of the file unless it is None."""
+        read = self.read
+        domain_id = read.whole("Domain/Id")
+        node = read.node("Domain/Id")
+        if domain_id > MAX_DOMAIN_ID and node and node.value:
+            message = f"Id: {domain_id} is more than {MAX_DOMAIN_ID}, the last domain that DDSI has ports for"
+            self.problems.append(
+                problem(self.document, Kind.OUT_OF_RANGE, message, node.value.span, node.path)
+            )
+        if role is None:
+            role = read.text("Domain/Role")
+        else:
+            read.record("Domain/Role", role, None, Origin("role override"))
+        return DomainSettings(
+            name=read.text("Domain/Name"),
+            id=domain_id,
+            role=role,
+            lease=read.expiry("Domain/Lease/ExpiryTime"),
+            daemon_heartbeat=read.expiry("Domain/Daemon/Heartbeat/ExpiryTime"),
+            service_terminate_period_s=read.number("Domain/ServiceTerminatePeriod"),
+            is_single_process=read.flag("Domain/SingleProcess"),
+            builtin_topics=read.flag("Domain/BuiltinTopics@enabled"),
+            report_append=read.flag("Domain/Report@append"),
+            report_verbosity=read.text("Domain/Report@verbosity"),
+            services=tuple(self._service(node) for node in read.nodes("Domain/Service")),
+        )
+
+    def _service(self, node: Node) -> ServiceEntry:
+        read = self.read
+        return ServiceEntry(
+            name=read.text("Domain/Service@name", node),
+            command=read.text("Domain/Service/Command", node),
+            enabled=read.flag("Domain/Service@enabled", node),
+            failure_action=FailureAction(read.text("Domain/Service/FailureAction", node)),
+            origin=read.origin(node),
+        )
+
+    def network(self) -> NetworkSettings:
+        """//OpenSplice/DurabilityService/Network."""
+        base = f"{_SERVICE}/Network"
+        return NetworkSettings(
+            heartbeat=self.read.expiry(f"{base}/Heartbeat/ExpiryTime"),
+            heartbeat_transport=self.read.transport(f"{base}/Heartbeat", self.transport),
+            heartbeat_scheduling=self.read.scheduling(f"{base}/Heartbeat/Scheduling"),
+            initial_discovery_period_s=self.read.number(f"{base}/InitialDiscoveryPeriod"),
+        )
+
+    def alignment(self) -> AlignmentSettings:
+        """…/Network/Alignment."""
+        read = self.read
+        base = f"{_SERVICE}/Network/Alignment"
+        return AlignmentSettings(
+            time_alignment=read.flag(f"{base}/TimeAlignment"),
+            combine_initial_s=read.number(f"{base}/RequestCombinePeriod/Initial"),
+            combine_operational_s=read.number(f"{base}/RequestCombinePeriod/Operational"),
+            wait_for_aligner_s=read.number(f"{base}/TimeToWaitForAligner"),
+            transport=read.transport(base, self.transport),
+            aligner_scheduling=read.scheduling(f"{base}/AlignerScheduling"),
+            alignee_scheduling=read.scheduling(f"{base}/AligneeScheduling"),
+            partitions=tuple(self._alignment_partition(node) for node in read.nodes(f"{base}/Partition")),
+        )
+
+    def _alignment_partition(self, node: Node) -> AlignmentPartition:
+        read = self.read
+        return AlignmentPartition(
+            name=read.text(f"{node.path}@Name", node),
+            alignment_priority=read.whole(f"{node.path}@alignment_priority", node),
+            transport=TransportSettings(
+                read.number(f"{node.path}@latency_budget", node),
+                read.whole(f"{node.path}@transport_priority", node),
+            ),
+            origin=read.origin(node),
+        )
+
+    def wait_for_attachment(self) -> WaitForAttachment | None:
+        """…/Network/WaitForAttachment, when the file has it."""
+        base = f"{_SERVICE}/Network/WaitForAttachment"
+        node = self.read.node(base)
+        if node is None:
+            return None
+        count = self.read.whole(f"{base}@maxWaitCount")
+        names = node.named("ServiceName")
+        for name in names:
+            raw = name.value.raw if name.value else ""
+            self.read.record(name.path, name.text, raw, self.read.origin(name))
+        return WaitForAttachment(count, tuple(name.text for name in names))
+
+    def persistent(self) -> PersistentSettings | None:
+        """…/Persistent, when the file has it; without it nothing is stored."""
+        base = f"{_SERVICE}/Persistent"
+        node = self.read.node(base)
+        if node is None:
+            return None
+        directory = node.find("StoreDirectory")
+        if directory is not None and not directory.text:
+            message = "StoreDirectory is empty, so nothing could be stored"
+            self.problems.append(
+                problem(self.document, Kind.EMPTY_VALUE, message, directory.tag_span, directory.path)
+            )
+        return PersistentSettings(
+            store_directory=self.read.text(f"{base}/StoreDirectory"),
+            session_time_s=self.read.number(f"{base}/StoreSessionTime"),
+            sleep_time_s=self.read.number(f"{base}/StoreSleepTime"),
+            mode=StoreMode(self.read.text(f"{base}/StoreMode")),
+            key_value_store=self._key_value_store(f"{base}/KeyValueStore"),
+            optimize_interval=self.read.whole(f"{base}/StoreOptimizeInterval"),
+            queue_size=self.read.whole(f"{base}/QueueSize"),
+            scheduling=self.read.scheduling(f"{base}/Scheduling"),
+        )
+
+    def _key_value_store(self, base: str) -> KeyValueStore | None:
+        if self.read.node(base) is None:
+            return None
+        compression = ""
+        if self.read.node(f"{base}/Compression") and self.read.flag(f"{base}/Compression@enabled"):
+            compression = self.read.text(f"{base}/Compression@algorithm")
+        return KeyValueStore(
+            self.read.text(f"{base}@type"), self.read.text(f"{base}/StorageParameters"), compression
+        )
+
+    def entity_names(self) -> EntityNames:
+        """…/EntityNames."""
+        base = f"{_SERVICE}/EntityNames"
+        return EntityNames(
+            self.read.text(f"{base}/Publisher"),
+            self.read.text(f"{base}/Subscriber"),
+            self.read.text(f"{base}/Partition"),
+        )
+
+    def client_durability(self, above: EntityNames) -> EntityNames | None:
+        """The names of client durability; its partition defaults to that of the service itself."""
+        base = f"{_SERVICE}/ClientDurability"
+        if self.read.node(base) is None or not self.read.flag(f"{base}@enabled"):
+            return None
+        names = f"{base}/EntityNames"
+        partition = f"{names}/Partition"
+        return EntityNames(
+            self.read.text(f"{names}/Publisher"),
+            self.read.text(f"{names}/Subscriber"),
+            self.read.text(partition) if self.read.has(partition) else above.partition,
+        )
+
+    def watchdog(self) -> WatchdogSettings:
+        """…/Watchdog."""
+        base = f"{_SERVICE}/Watchdog"
+        return WatchdogSettings(
+            self.read.flag(f"{base}@deadlockDetection"), self.read.scheduling(f"{base}/Scheduling")
+        )
+
+    def tracing(self) -> TracingSettings:
+        """Tracing is off without an OutputFile; an empty one means the documented name."""
+        base = f"{_SERVICE}/Tracing"
+        output = self.read.text(f"{base}/OutputFile") if self.read.node(f"{base}/OutputFile") else None
+        return TracingSettings(
+            output_file=output,
+            verbosity=Verbosity[self.read.text(f"{base}/Verbosity")],
+            has_timestamps=self.read.flag(f"{base}/Timestamps"),
+            absolute_timestamps=self.read.flag(f"{base}/Timestamps@absolute"),
+            synchronous=self.read.flag(f"{base}@synchronous"),
+        )
+
+    def ddsi(self, is_configured: bool) -> DdsiSettings:
+        """The parts of the DDSI2 service from which Cyclone settings are derived."""
+        base = "DDSI2Service"
+        peers = self.read.nodes(f"{base}/Discovery/Peers/Peer")
+        peers += self.read.nodes(f"{base}/Discovery/Peers/Group/Peer")
+        peers.sort(key=lambda node: node.span.start)
+        return DdsiSettings(
+            is_configured=is_configured,
+            network_interface=self.read.text(f"{base}/General/NetworkInterfaceAddress"),
+            allow_multicast=self.read.text(f"{base}/General/AllowMulticast").lower(),
+            peers=tuple(address.text for node in peers if (address := node.attribute("Address"))),
+            generate_builtin_topics=self.read.flag(f"{base}/Discovery/GenerateBuiltinTopics"),
+        )
+
+    def durable_policies(self) -> tuple[DurablePolicy, ...]:
+        """//OpenSplice/Domain/DurablePolicies."""
+        path = "Domain/DurablePolicies/Policy"
+        return tuple(
+            DurablePolicy(
+                self.read.text(f"{path}@obtain", node),
+                self.read.flag(f"{path}@cache", node),
+                self.read.origin(node),
+            )
+            for node in self.read.nodes(path)
+        )
+
+    def filters(self) -> tuple[ContentFilter, ...]:
+        """//OpenSplice/Domain/Filters."""
+        path = "Domain/Filters/Filter"
+        return tuple(
+            ContentFilter(
+                self.read.text(f"{path}@content", node),
+                tuple(child.text for child in node.named("PartitionTopic")),
+                self.read.origin(node),
+            )
+            for node in self.read.nodes(path)
+        )

@@ -1,0 +1,145 @@
+"""From a URI to the typed configuration of one node."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from engine.config.builder import SettingsBuilder
+from engine.config.name_spaces import NameSpaceReader
+from engine.config.problems import ConfigError, Kind, Problem
+from engine.config.reader import read_document
+from engine.config.schema import engine_schema
+from engine.config.sections import SettingsReader
+from engine.config.settings import Configuration
+from engine.config.tree import Document, Node
+from engine.config.validate import problem, schema_problems
+
+_SERVICE = "DurabilityService"
+_TOLERATED_IN_DOMAIN = frozenset({Kind.UNKNOWN_ELEMENT, Kind.UNKNOWN_ATTRIBUTE, Kind.STRAY_TEXT})
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Interpreted:
+    """A document as one node understands it.
+
+    Where `problems` is not empty no node starts on it; `configuration` then has defaults in the places that
+    could not be read, so that the check can still look at the rest.
+    """
+
+    configuration: Configuration
+    problems: tuple[Problem, ...]
+
+
+def load(
+    uri: str, environ: Mapping[str, str], *, role: str | None = None, service: str = "durability"
+) -> Configuration:
+    """Read the configuration of one node.
+
+    Args:
+        uri: a `file://` URI or a path.
+        environ: the variables that `${VAR}` sees.
+        role: replaces //OpenSplice/Domain/Role, as a fleet file may do.
+        service: the name of the DurabilityService element to use.
+
+    Raises:
+        ConfigError: with every problem that was found; a node must not start then.
+    """
+    interpreted = interpret(read_document(uri, environ), role=role, service=service)
+    if interpreted.problems:
+        raise ConfigError(interpreted.problems)
+    return interpreted.configuration
+
+
+def interpret(document: Document, *, role: str | None = None, service: str = "durability") -> Interpreted:
+    """What a document means for the node that runs `service`, and everything that keeps it from starting.
+
+    Raises:
+        ConfigError: the root element is not OpenSplice, so that nothing means anything.
+    """
+    problems = list(document.problems)
+    found = list(schema_problems(document, engine_schema()))
+    if found and found[0].kind is Kind.ROOT:
+        raise ConfigError(found)
+    sections: dict[str, Node | None] = {
+        "Domain": document.root.find("Domain"),
+        _SERVICE: _service_section(document, service, problems),
+    }
+    ddsi = _ddsi_section(document)
+    sections["DDSI2Service"] = ddsi
+    problems += [each for each in found if _matters(each, document, sections[_SERVICE])]
+    reader = SettingsReader(document, engine_schema(), sections)
+    name_spaces = NameSpaceReader(document, reader)
+    builder = SettingsBuilder(reader, document)
+    entity_names = builder.entity_names()
+    configuration = Configuration(
+        path=document.path,
+        service=service,
+        domain=builder.domain(role),
+        name_spaces=name_spaces.read(),
+        network=builder.network(),
+        alignment=builder.alignment(),
+        wait_for_attachment=builder.wait_for_attachment(),
+        master_election_wait_s=reader.number(f"{_SERVICE}/MasterElection/WaitTime"),
+        persistent=builder.persistent(),
+        entity_names=entity_names,
+        client_durability=builder.client_durability(entity_names),
+        watchdog=builder.watchdog(),
+        tracing=builder.tracing(),
+        ddsi=builder.ddsi(ddsi is not None),
+        durable_policies=builder.durable_policies(),
+        filters=builder.filters(),
+        settings=tuple(reader.settings),
+    )
+    problems += builder.problems + name_spaces.problems
+    problems.sort(key=lambda each: (each.line, each.column))
+    return Interpreted(configuration, tuple(problems))
+
+
+def _service_section(document: Document, service: str, problems: list[Problem]) -> Node | None:
+    """The DurabilityService element of that name."""
+    nodes = document.root.named(_SERVICE)
+    named = [node for node in nodes if (name := node.attribute("name")) and name.text == service]
+    if len(named) == 1:
+        return named[0]
+    root = document.root
+    if named:
+        message = f"there are {len(named)} DurabilityService elements with the name '{service}'"
+        hint = f"the first is in line {named[0].line}"
+        span, other = named[1].name_span, named[0].position
+        problems.append(problem(document, Kind.SERVICE, message, span, _SERVICE, hint, other))
+        return named[0]
+    names = [f"'{name.text}'" for node in nodes if (name := node.attribute("name"))]
+    hint = f"the file has {', '.join(names)}" if names else ""
+    message = f"there is no DurabilityService with the name '{service}'"
+    span = nodes[0].name_span if nodes else root.name_span
+    problems.append(problem(document, Kind.SERVICE, message, span, _SERVICE, hint))
+    return nodes[0] if nodes else None
+
+
+def _ddsi_section(document: Document) -> Node | None:
+    """The DDSI2 or DDSI2E service of an enabled Domain/Service, or else the first one of the file."""
+    services = document.root.named("DDSI2Service") + document.root.named("DDSI2EService")
+    disabled = {
+        name.text
+        for entry in document.root.find_all("Domain/Service")
+        if (name := entry.attribute("name"))
+        and (enabled := entry.attribute("enabled"))
+        and enabled.text.strip().lower() == "false"
+    }
+    usable = [node for node in services if not ((n := node.attribute("name")) and n.text in disabled)]
+    return usable[0] if usable else None
+
+
+def _matters(found: Problem, document: Document, section: Node | None) -> bool:
+    """Whether a node must not start because of what the schema check found."""
+    subject = found.subject.removeprefix("//OpenSplice").lstrip("/")
+    if subject == _SERVICE:  # several sections for several services are documented
+        return found.kind is not Kind.REPEATED_ELEMENT
+    if subject.startswith((f"{_SERVICE}/", f"{_SERVICE}[")):
+        if section is None or found.span is None:
+            return False
+        return section.span.start <= found.span.start < section.span.end
+    if subject == "Domain" or subject.startswith("Domain/"):
+        return found.kind not in _TOLERATED_IN_DOMAIN
+    return False

@@ -1,0 +1,162 @@
+"""Name-spaces and policies of one file, and what makes them unusable (guide 5.2.2, 5.2.3)."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+from engine.config.problems import Kind, Problem
+from engine.config.sections import SettingsReader
+from engine.config.settings import NameSpaces, Origin
+from engine.config.tree import Document, Node
+from engine.config.validate import problem
+from engine.core.namespaces import (
+    Alignee,
+    Durability,
+    Element,
+    MergeRule,
+    MergeType,
+    NameSpace,
+    Policy,
+    compare,
+    find_policy,
+)
+
+_BASE = "DurabilityService/NameSpaces"
+BUILT_IN_PARTITION = "__BUILT-IN PARTITION__"
+"""The partition of the topics that DDS itself publishes; a node of ours leaves them to Cyclone DDS."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Defined:
+    """A name-space with the element that defines it, and its private policy in the deprecated notation."""
+
+    name_space: NameSpace
+    node: Node
+    private: Policy | None
+
+
+class NameSpaceReader:
+    """Reads //OpenSplice/DurabilityService/NameSpaces; `problems` has what no node could work with."""
+
+    def __init__(self, document: Document, reader: SettingsReader) -> None:
+        self.problems: list[Problem] = []
+        self._document = document
+        self._reader = reader
+
+    def read(self) -> NameSpaces:
+        """The name-spaces and policies, as far as they have a meaning."""
+        nodes = self._reader.nodes(f"{_BASE}/NameSpace")
+        defined = [self._name_space(node, len(nodes) - 1 - at) for at, node in enumerate(nodes)]
+        policies = [(self._policy(node), node) for node in self._reader.nodes(f"{_BASE}/Policy")]
+        private = [(each.private, each.node) for each in defined if each.private]
+        policies = private + policies
+        own = [each for each in defined if not _is_builtin(each.name_space)]
+        self._check_names(own)
+        self._check_overlap(own)
+        self._check_policies(own, tuple(policy for policy, _ in policies))
+        return NameSpaces(
+            tuple(each.name_space for each in own),
+            tuple(self._origin(each.node) for each in own),
+            tuple(policy for policy, _ in policies),
+            tuple(self._origin(node) for _, node in policies),
+            tuple(each.name_space for each in defined if _is_builtin(each.name_space)),
+        )
+
+    def _origin(self, node: Node) -> Origin:
+        return self._reader.origin(node)
+
+    def _found(self, kind: Kind, message: str, node: Node, hint: str = "", other: Node | None = None) -> None:
+        place = other.position if other else None
+        self.problems.append(problem(self._document, kind, message, node.tag_span, node.path, hint, place))
+
+    def _name_space(self, node: Node, following: int) -> _Defined:
+        """One NameSpace; one without a name is called as OpenSplice does, by how many follow it."""
+        path = f"{_BASE}/NameSpace"
+        given = node.attribute("name")
+        deprecated = ("durabilityKind", "alignmentKind")
+        is_deprecated = given is None or any(node.attribute(name) for name in deprecated)
+        name = given.text if given else f"NoName{following}"
+        origin = self._origin(node)
+        self._reader.record(f"{path}@name", name, given.value.raw if given else None, origin)
+        elements = [element for child in node.children if (element := self._element(child))]
+        if not elements:
+            message = f"name-space '{name}' contains nothing"
+            self._found(Kind.EMPTY_NAME_SPACE, message, node, "give it a Partition or a PartitionTopic")
+        name_space = NameSpace(name, tuple(sorted(set(elements))))
+        return _Defined(name_space, node, self._private_policy(node, name) if is_deprecated else None)
+
+    def _element(self, child: Node) -> Element | None:
+        if child.name not in ("Partition", "PartitionTopic"):
+            return None
+        raw = child.value.raw if child.value else ""
+        self._reader.record(child.path, child.text, raw, self._origin(child))
+        if child.name == "Partition":
+            return Element(child.text, "*")
+        try:
+            return Element.parse(child.text)
+        except ValueError as error:
+            span = child.value.span if child.value else child.tag_span
+            self.problems.append(problem(self._document, Kind.BLANK_TOPIC, str(error), span, child.path))
+            return None
+
+    def _private_policy(self, node: Node, name: str) -> Policy:
+        """The policy of a NameSpace in the deprecated notation; its defaults are those of the schema."""
+        path = f"{_BASE}/NameSpace"
+        alignment = self._reader.text(f"{path}@alignmentKind", node)
+        is_aligner = alignment == "Initial_And_Aligner"
+        return Policy(
+            name_space=name,
+            durability=Durability(self._reader.text(f"{path}@durabilityKind", node)),
+            aligner=is_aligner,
+            alignee=Alignee.INITIAL if is_aligner else Alignee(alignment),
+        )
+
+    def _policy(self, node: Node) -> Policy:
+        path = f"{_BASE}/Policy"
+        read = self._reader
+        return Policy(
+            name_space=read.text(f"{path}@nameSpace", node),
+            durability=Durability(read.text(f"{path}@durability", node)),
+            aligner=read.flag(f"{path}@aligner", node),
+            alignee=Alignee(read.text(f"{path}@alignee", node)),
+            delayed_alignment=read.flag(f"{path}@delayedAlignment", node),
+            equality_check=read.flag(f"{path}@equalityCheck", node),
+            master_priority=read.whole(f"{path}@masterPriority", node),
+            merges=tuple(
+                MergeRule(
+                    MergeType(read.text(f"{path}/Merge@type", merge)), read.text(f"{path}/Merge@scope", merge)
+                )
+                for merge in node.named("Merge")
+            ),
+        )
+
+    def _check_names(self, defined: list[_Defined]) -> None:
+        first: dict[str, _Defined] = {}
+        for each in defined:
+            earlier = first.setdefault(each.name_space.name, each)
+            if earlier is not each:
+                message = f"name-space '{each.name_space.name}' is defined a second time"
+                hint = f"the first definition is in line {earlier.node.line}"
+                self._found(Kind.DUPLICATE_NAME, message, each.node, hint, earlier.node)
+
+    def _check_overlap(self, defined: list[_Defined]) -> None:
+        """Overlapping name-spaces cannot be agreed upon by any two nodes, not even with equal files."""
+        for left, right in itertools.combinations(defined, 2):
+            conflict = compare(left.name_space, right.name_space)
+            if conflict and left.name_space.name != right.name_space.name:
+                hint = f"the other one is in line {left.node.line}"
+                self._found(Kind.OVERLAP, str(conflict), right.node, hint, left.node)
+
+    def _check_policies(self, defined: list[_Defined], policies: tuple[Policy, ...]) -> None:
+        for each in defined:
+            if find_policy(policies, each.name_space.name) is None:
+                message = f"no Policy matches name-space '{each.name_space.name}'"
+                hint = "without a policy nobody knows who keeps and aligns its data"
+                self._found(Kind.NO_POLICY, message, each.node, hint)
+
+
+def _is_builtin(name_space: NameSpace) -> bool:
+    return bool(name_space.elements) and all(
+        element.partition == BUILT_IN_PARTITION for element in name_space.elements
+    )

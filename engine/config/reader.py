@@ -1,0 +1,317 @@
+"""From bytes to a document: expat with bounds, and nothing that could be fetched or blown up.
+
+Document types, and with them entities and external references, are refused: OpenSplice configurations have
+none, and they are what makes reading XML of strangers dangerous.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from xml.parsers import expat
+
+from engine.config.expansion import ExpansionFault, expand
+from engine.config.problems import ConfigError, Kind, Problem, Span, quoted
+from engine.config.tree import Attribute, Comment, Document, Node, Source, Value
+
+MAX_BYTES = 1 << 20
+"""Largest file that is read; real configurations have a few KB."""
+
+MAX_DEPTH = 64
+"""Deepest nesting of elements; the schema needs 8."""
+
+MAX_NODES = 10_000
+"""Most elements, attributes and comments of a file."""
+
+MAX_NAME_CHARS = 128
+"""Longest name of an element or attribute; the schema's longest has 37."""
+
+MAX_EXPANDED_TOTAL_CHARS = 1 << 22
+"""Most characters that all expansions of a file may produce together."""
+
+_ENCODINGS = {
+    "utf-8": "utf-8",
+    "utf8": "utf-8",
+    "us-ascii": "ascii",
+    "ascii": "ascii",
+    "iso-8859-1": "iso-8859-1",
+    "latin-1": "iso-8859-1",
+    "latin1": "iso-8859-1",
+}
+_DECLARATION = re.compile(rb"""^(?:\xef\xbb\xbf)?<\?xml\s[^>]*?\sencoding\s*=\s*["']([^"'>]*)["']""")
+_ATTRIBUTE = re.compile(rb"""\s+([^\s=<>/"']+)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
+_BLANKS = " \t\r\n"
+_EXPAT_ENCODINGS = {"utf-8": "UTF-8", "ascii": "US-ASCII", "iso-8859-1": "ISO-8859-1"}
+
+
+def read_document(uri: str, environ: Mapping[str, str]) -> Document:
+    """Read a `file://` URI or a path.
+
+    Raises:
+        ConfigError: it cannot be read, is no well-formed XML, or exceeds a bound.
+    """
+    path = path_of_uri(uri)
+    return parse(read_bytes(path), path, environ)
+
+
+def path_of_uri(uri: str) -> str:
+    """The path that a `file://` URI or a plain path names; percent escapes of a URI are resolved.
+
+    Raises:
+        ConfigError: another scheme, another host, or no path at all.
+    """
+    scheme, separator, rest = uri.partition("://")
+    if not separator:
+        if not uri or "\0" in uri:
+            raise _whole_file(Kind.UNREADABLE, uri, "this is no path of a file")
+        return uri
+    if scheme.lower() != "file":
+        raise _whole_file(
+            Kind.UNREADABLE,
+            uri,
+            f"only file:// URIs and paths are read, not '{scheme}://'; nothing is fetched",
+        )
+    from urllib.parse import unquote  # only URIs pay for this import
+
+    path = unquote(rest.removeprefix("localhost") if rest.startswith("localhost/") else rest)
+    if not path or "\0" in path:
+        raise _whole_file(Kind.UNREADABLE, uri, "the URI names no file")
+    return path
+
+
+def read_bytes(path: str) -> bytes:
+    """The content of a file, at most MAX_BYTES of it.
+
+    Raises:
+        ConfigError: the file cannot be read or is larger.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise _whole_file(Kind.UNREADABLE, path, f"cannot be read: {reason}") from error
+    return data
+
+
+def _whole_file(kind: Kind, path: str, message: str) -> ConfigError:
+    return ConfigError([Problem(kind, message, path, 1, 1)])
+
+
+def parse(data: bytes, path: str, environ: Mapping[str, str]) -> Document:
+    """Make a document of the bytes of a file; `path` is only named in messages.
+
+    Raises:
+        ConfigError: not well-formed, not an encoding that we read, a document type, or beyond a bound.
+    """
+    source = _decoded_source(data, path)
+    return _Builder(source, environ).build()
+
+
+def _decoded_source(data: bytes, path: str) -> Source:
+    """The source with its encoding known and its bytes proved to be of that encoding."""
+    if len(data) > MAX_BYTES:
+        source = Source(path, data[:MAX_BYTES], "iso-8859-1")
+        raise _at(source, MAX_BYTES, Kind.TOO_LARGE, f"the file is larger than {MAX_BYTES} bytes")
+    if data.startswith((b"\xff\xfe", b"\xfe\xff", b"\x00<", b"<\x00")):
+        raise _at(Source(path, b""), 0, Kind.ENCODING, "the file is UTF-16; save it as UTF-8")
+    nul = data.find(b"\0")
+    if nul >= 0:
+        raise _at(Source(path, data, "iso-8859-1"), nul, Kind.ENCODING, "the file contains a NUL byte")
+    declared = _DECLARATION.match(data[:512])
+    name = declared.group(1).decode("ascii", "replace") if declared else "utf-8"
+    encoding = _ENCODINGS.get(name.lower())
+    if declared and encoding is None:
+        wanted = "UTF-8, US-ASCII and ISO-8859-1 are read"
+        message = f"the encoding {quoted(name)} is not supported; {wanted}"
+        raise _at(Source(path, data, "iso-8859-1"), declared.start(1), Kind.ENCODING, message)
+    encoding = encoding or "utf-8"
+    try:
+        data.decode(encoding)
+    except UnicodeDecodeError as error:
+        source = Source(path, data, encoding)
+        message = f"byte 0x{data[error.start]:02x} is not {name.upper()}: the encoding is declared wrongly"
+        raise _at(source, error.start, Kind.ENCODING, message) from error
+    return Source(path, data, encoding)
+
+
+def _at(source: Source, offset: int, kind: Kind, message: str, hint: str = "") -> ConfigError:
+    line, column = source.position(offset)
+    end = min(offset + 1, len(source.data))
+    return ConfigError([Problem(kind, message, source.path, line, column, Span(offset, end), hint=hint)])
+
+
+class _Open:
+    """An element whose end tag has not been seen yet."""
+
+    __slots__ = ("attributes", "children", "name", "name_span", "path", "tag_span", "texts")
+
+    def __init__(
+        self, name: str, path: str, attributes: tuple[Attribute, ...], tag_span: Span, name_span: Span
+    ) -> None:
+        self.name = name
+        self.path = path
+        self.attributes = attributes
+        self.tag_span = tag_span
+        self.name_span = name_span
+        self.children: list[Node] = []
+        self.texts: list[str] = []
+
+
+class _Builder:
+    """Builds the tree from the events of expat; raises ConfigError out of its handlers."""
+
+    def __init__(self, source: Source, environ: Mapping[str, str]) -> None:
+        self.source = source
+        self.environ = environ
+        self.open: list[_Open] = []
+        self.comments: list[Comment] = []
+        self.problems: list[Problem] = []
+        self.root: Node | None = None
+        self.nodes = 0
+        self.expanded = 0
+        self.parser = expat.ParserCreate(_EXPAT_ENCODINGS[source.encoding])
+        self.parser.ordered_attributes = True
+        self.parser.buffer_text = True
+        self.parser.StartDoctypeDeclHandler = self._doctype
+        self.parser.StartElementHandler = self._start
+        self.parser.EndElementHandler = self._end
+        self.parser.CharacterDataHandler = self._text
+        self.parser.CommentHandler = self._comment
+
+    def build(self) -> Document:
+        try:
+            self.parser.Parse(self.source.data, True)
+        except expat.ExpatError as error:
+            raise self._syntax_error(error) from error
+        assert self.root is not None, "expat accepts no document without a root"
+        return Document(self.source, self.root, tuple(self.comments), tuple(self.problems))
+
+    def _syntax_error(self, error: expat.ExpatError) -> ConfigError:
+        offset = max(self.parser.ErrorByteIndex, 0)
+        message = expat.ErrorString(error.code) or "not well-formed"
+        if error.code == expat.errors.codes[expat.errors.XML_ERROR_TAG_MISMATCH] and self.open:
+            top = self.open[-1]
+            line = self.source.position(top.tag_span.start).line
+            message = (
+                f"this end tag does not close <{quoted(top.name)[1:-1]}>, which was opened in line {line}"
+            )
+        elif self.open and error.code == expat.errors.codes[expat.errors.XML_ERROR_NO_ELEMENTS]:
+            top = self.open[-1]
+            line = self.source.position(top.tag_span.start).line
+            message = f"the file ends, but <{quoted(top.name)[1:-1]}> of line {line} is not closed"
+            offset = len(self.source.data)
+        return _at(self.source, offset, Kind.SYNTAX, message)
+
+    def _count(self, offset: int, more: int) -> None:
+        self.nodes += more
+        if self.nodes > MAX_NODES:
+            message = f"the file has more than {MAX_NODES} elements, attributes and comments"
+            raise _at(self.source, offset, Kind.TOO_LARGE, message)
+
+    def _doctype(self, *_: object) -> None:
+        hint = "remove the <!DOCTYPE …> declaration"
+        message = "document types and entities are refused"
+        raise _at(self.source, self.parser.CurrentByteIndex, Kind.DTD, message, hint)
+
+    def _start(self, name: str, flat: list[str]) -> None:
+        offset = self.parser.CurrentByteIndex
+        self._count(offset, 1 + len(flat) // 2)
+        if len(self.open) >= MAX_DEPTH:
+            raise _at(self.source, offset, Kind.TOO_LARGE, f"elements are nested more than {MAX_DEPTH} deep")
+        if len(name) > MAX_NAME_CHARS or any(len(each) > MAX_NAME_CHARS for each in flat[::2]):
+            raise _at(
+                self.source, offset, Kind.TOO_LARGE, f"a name is longer than {MAX_NAME_CHARS} characters"
+            )
+        if not self.open:
+            path = ""
+        else:
+            above = self.open[-1].path
+            path = f"{above}/{name}" if above else name
+        name_span = Span(offset + 1, offset + 1 + len(name.encode(self.source.encoding)))
+        attributes, end = self._attributes(path, flat, name_span.end)
+        self.open.append(_Open(name, path, attributes, Span(offset, end), name_span))
+
+    def _attributes(self, path: str, flat: list[str], at: int) -> tuple[tuple[Attribute, ...], int]:
+        """The attributes with their places, and the end of the start tag whose name ends at `at`."""
+        data = self.source.data
+        attributes: list[Attribute] = []
+        for index in range(0, len(flat), 2):
+            found = _ATTRIBUTE.match(data, at)
+            assert found, "expat accepted an attribute that we cannot find"
+            group = 2 if found.group(2) is not None else 3
+            name_span = Span(*found.span(1))
+            subject = f"{path}@{flat[index]}"
+            value = self._value(flat[index + 1], Span(*found.span(group)), subject)
+            span = Span(name_span.start, found.end())
+            attributes.append(
+                Attribute(flat[index], value, span, name_span, self.source.position(span.start))
+            )
+            at = found.end()
+        return tuple(attributes), data.index(b">", at) + 1
+
+    def _value(self, raw: str, span: Span, subject: str) -> Value:
+        position = self.source.position(span.start)
+        try:
+            expanded = expand(raw, self.environ)
+        except ExpansionFault as fault:
+            self.problems.append(self._expansion_problem(fault, raw, span, subject))
+            return Value(raw, raw, span, position, is_broken=True)
+        if expanded.text is not raw:
+            self.expanded += len(expanded.text)
+            if self.expanded > MAX_EXPANDED_TOTAL_CHARS:
+                message = f"all values together expand to more than {MAX_EXPANDED_TOTAL_CHARS} characters"
+                raise _at(self.source, span.start, Kind.TOO_LARGE, message)
+        return Value(raw, expanded.text, span, position, expanded.uses)
+
+    def _expansion_problem(self, fault: ExpansionFault, raw: str, span: Span, subject: str) -> Problem:
+        place = span
+        if self.source.text(span) == raw:
+            start = span.start + len(raw[: fault.offset].encode(self.source.encoding))
+            place = Span(start, span.end)
+        line, column = self.source.position(place.start)
+        return Problem(Kind.EXPANSION, str(fault), self.source.path, line, column, place, subject)
+
+    def _text(self, text: str) -> None:
+        self.open[-1].texts.append(text)
+
+    def _comment(self, text: str) -> None:
+        start = self.parser.CurrentByteIndex
+        self._count(start, 1)
+        end = self.source.data.index(b"-->", start) + 3
+        owner = self.open[-1].path if self.open else ""
+        self.comments.append(Comment(text, Span(start, end), self.source.position(start), owner))
+
+    def _end(self, name: str) -> None:
+        at = self.parser.CurrentByteIndex
+        element = self.open.pop()
+        inside_end = at
+        empty = at == element.tag_span.end and self.source.data.startswith(b"/>", at - 2)
+        end = at if empty else self.source.data.index(b">", at) + 1
+        node = Node(
+            name,
+            element.path,
+            element.attributes,
+            tuple(element.children),
+            self._content(element, inside_end),
+            Span(element.tag_span.start, end),
+            element.tag_span,
+            element.name_span,
+            self.source.position(element.tag_span.start),
+        )
+        if self.open:
+            self.open[-1].children.append(node)
+        else:
+            self.root = node
+
+    def _content(self, element: _Open, end: int) -> Value | None:
+        raw = "".join(element.texts).strip(_BLANKS)
+        if not raw:
+            return None
+        start = element.tag_span.end
+        inside = self.source.data[start:end]
+        start += len(inside) - len(inside.lstrip(b" \t\r\n"))
+        end -= len(inside) - len(inside.rstrip(b" \t\r\n"))
+        return self._value(raw, Span(start, end), element.path)

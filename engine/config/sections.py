@@ -1,0 +1,132 @@
+"""Reads typed values out of a document, falls back on documented defaults, and keeps each value's origin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from engine.config.schema import Item, Schema, documented
+from engine.config.settings import (
+    Expiry,
+    Origin,
+    Scheduling,
+    SchedulingClass,
+    Setting,
+    TransportSettings,
+)
+from engine.config.tree import Document, Node, Value
+from engine.config.values import ValueFault, default_value, parse_value
+
+
+class SettingsReader:
+    """Looks values up by schema path in the sections that apply to one node.
+
+    `sections` has the element that stands for the first part of a path, None where the file has none. A value
+    that its item does not allow reads as the default: whoever must not go on then has been told by the schema
+    check.
+    """
+
+    def __init__(self, document: Document, known: Schema, sections: Mapping[str, Node | None]) -> None:
+        self.settings: list[Setting] = []
+        self._document = document
+        self._known = known
+        self._sections = sections
+
+    def node(self, path: str) -> Node | None:
+        """The first element at a path."""
+        section, _, rest = path.partition("/")
+        node = self._sections.get(section)
+        return node.find(rest) if node and rest else node
+
+    def nodes(self, path: str) -> list[Node]:
+        """All elements at a path, in document order."""
+        section, _, rest = path.partition("/")
+        node = self._sections.get(section)
+        return node.find_all(rest) if node else []
+
+    def origin(self, node: Node) -> Origin:
+        """The place of an element."""
+        return Origin(self._document.path, node.line, node.column)
+
+    def has(self, path: str) -> bool:
+        """Whether the file sets a value at a path; an element without text does not."""
+        return self._written(path, None) is not None
+
+    def value(self, path: str, within: Node | None = None) -> str | int | float | bool:
+        """The value at a path, and below one particular element when that is given."""
+        item = self._known[path]
+        written = self._written(path, within)
+        value = default_value(item)
+        raw, origin = None, Origin()
+        if written is not None and not written.is_broken:
+            parsed = _parsed(item, written.text)
+            if parsed is not None:
+                value, raw = parsed, written.raw
+                origin = Origin(self._document.path, *written.position)
+        self.settings.append(Setting(documented(path), value, raw, origin))
+        return value
+
+    def _written(self, path: str, within: Node | None) -> Value | None:
+        element, at, attribute = path.partition("@")
+        if within is None:
+            node = self.node(element)
+        elif element == within.path:
+            node = within
+        else:
+            node = within.find(element.removeprefix(within.path + "/"))
+        if node is None or not at:
+            return node.value if node else None
+        found = node.attribute(attribute)
+        return found.value if found else None
+
+    def record(self, path: str, value: str | int | float | bool, raw: str | None, origin: Origin) -> None:
+        """Note a setting whose value was not read by its path alone."""
+        self.settings.append(Setting(documented(path), value, raw, origin))
+
+    def text(self, path: str, within: Node | None = None) -> str:
+        """A string or a label."""
+        return str(self.value(path, within))
+
+    def flag(self, path: str, within: Node | None = None) -> bool:
+        """A boolean."""
+        return bool(self.value(path, within))
+
+    def whole(self, path: str, within: Node | None = None) -> int:
+        """A whole number."""
+        return int(self.value(path, within))
+
+    def number(self, path: str, within: Node | None = None) -> float:
+        """A number, in the unit of the schema."""
+        return float(self.value(path, within))
+
+    def expiry(self, path: str) -> Expiry:
+        """An ExpiryTime element with its update_factor."""
+        return Expiry(self.number(path), self.number(f"{path}@update_factor"))
+
+    def scheduling(self, path: str) -> Scheduling:
+        """A Scheduling element."""
+        return Scheduling(
+            SchedulingClass(self.text(f"{path}/Class")),
+            self.whole(f"{path}/Priority"),
+            self.text(f"{path}/Priority@priority_kind") == "Absolute",
+        )
+
+    def transport(self, path: str, inherited: TransportSettings | None = None) -> TransportSettings:
+        """Latency budget and transport priority of an element, which default to those of the one above it."""
+        own = TransportSettings(
+            self.number(f"{path}@latency_budget"), self.whole(f"{path}@transport_priority")
+        )
+        if inherited is None:
+            return own
+        return TransportSettings(
+            own.latency_budget_s if self.has(f"{path}@latency_budget") else inherited.latency_budget_s,
+            own.transport_priority
+            if self.has(f"{path}@transport_priority")
+            else inherited.transport_priority,
+        )
+
+
+def _parsed(item: Item, text: str) -> str | int | float | bool | None:
+    try:
+        return parse_value(item, text)
+    except ValueFault:
+        return None

@@ -1,0 +1,209 @@
+"""The document as a tree in which everything knows its place in the file."""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+from collections.abc import Iterator
+
+from engine.config.expansion import Use
+from engine.config.problems import Position, Problem, Span
+
+
+class Source:
+    """The bytes of one file, and the way from an offset to a line and a column."""
+
+    def __init__(self, path: str, data: bytes, encoding: str = "utf-8") -> None:
+        self.path = path
+        self.data = data
+        self.encoding = encoding
+        self._ascii = data.isascii()
+        self._starts: list[int] | None = None
+
+    def _line_starts(self) -> list[int]:
+        if self._starts is None:
+            starts = [0]
+            for line in self.data.splitlines(keepends=True):
+                starts.append(starts[-1] + len(line))
+            if len(starts) > 1 and not self.data.endswith((b"\n", b"\r")):
+                starts.pop()
+            self._starts = starts
+        return self._starts
+
+    def position(self, offset: int) -> Position:
+        """Line and column of a byte offset; an offset beyond the end counts as the end."""
+        offset = max(0, min(offset, len(self.data)))
+        starts = self._line_starts()
+        line = bisect.bisect_right(starts, offset)
+        start = starts[line - 1]
+        if self._ascii:
+            return Position(line, offset - start + 1)
+        before = self.data[start:offset].removeprefix(b"\xef\xbb\xbf")
+        return Position(line, len(before.decode(self.encoding, "replace")) + 1)
+
+    def line(self, number: int) -> str:
+        """The text of a line without its end; empty for a line that does not exist."""
+        starts = self._line_starts()
+        if not 1 <= number <= len(starts):
+            return ""
+        end = starts[number] if number < len(starts) else len(self.data)
+        text = self.data[starts[number - 1] : end].removeprefix(b"\xef\xbb\xbf")
+        return text.decode(self.encoding, "replace").rstrip("\r\n")
+
+    @property
+    def line_count(self) -> int:
+        """How many lines the file has."""
+        return len(self._line_starts())
+
+    def text(self, span: Span) -> str:
+        """The characters of a range of bytes."""
+        return self.data[span.start : span.end].decode(self.encoding, "replace")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Value:
+    """A value as it is written and as it reads after expansion.
+
+    `raw` has XML entities resolved and surrounding blanks removed, but variables not expanded; `text` is what
+    it means. `span` covers the value in the file, without quotes or surrounding blanks. `is_broken` marks an
+    expansion that failed; `text` is then the raw text.
+    """
+
+    raw: str
+    text: str
+    span: Span
+    position: Position
+    uses: tuple[Use, ...] = ()
+    is_broken: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Attribute:
+    """An attribute; `span` runs from its name to its closing quote, `name_span` covers the name."""
+
+    name: str
+    value: Value
+    span: Span
+    name_span: Span
+    position: Position
+
+    @property
+    def text(self) -> str:
+        """The expanded value."""
+        return self.value.text
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Node:
+    """An element.
+
+    `path` is the way from the root in schema notation, such as `Domain/Service/Command`; the root itself has
+    the empty path. `span` covers the element with its content, `tag_span` its start tag, `name_span` the name
+    in it. `value` is None for an element without any text of its own; blanks do not count.
+    """
+
+    name: str
+    path: str
+    attributes: tuple[Attribute, ...]
+    children: tuple[Node, ...]
+    value: Value | None
+    span: Span
+    tag_span: Span
+    name_span: Span
+    position: Position
+
+    @property
+    def line(self) -> int:
+        """The line on which the start tag begins, from 1."""
+        return self.position.line
+
+    @property
+    def column(self) -> int:
+        """The column at which the start tag begins, from 1."""
+        return self.position.column
+
+    @property
+    def text(self) -> str:
+        """The expanded text, without surrounding blanks; empty for an element without text."""
+        return self.value.text if self.value else ""
+
+    @property
+    def is_empty_tag(self) -> bool:
+        """Whether it is written `<Name/>`."""
+        return self.span == self.tag_span
+
+    def attribute(self, name: str) -> Attribute | None:
+        """The attribute of that name."""
+        for attribute in self.attributes:
+            if attribute.name == name:
+                return attribute
+        return None
+
+    def named(self, name: str) -> list[Node]:
+        """The children of that name, in document order."""
+        return [child for child in self.children if child.name == name]
+
+    def find(self, path: str) -> Node | None:
+        """The first element at a relative path such as `Network/Heartbeat`, as OpenSplice takes it."""
+        found: Node | None = self
+        for name in path.split("/"):
+            found = next((child for child in found.children if child.name == name), None) if found else None
+        return found
+
+    def find_all(self, path: str) -> list[Node]:
+        """Every element at a relative path, in document order."""
+        found = [self]
+        for name in path.split("/"):
+            found = [child for node in found for child in node.children if child.name == name]
+        return found
+
+    def walk(self) -> Iterator[Node]:
+        """This element and everything below it, in document order."""
+        stack = [self]
+        while stack:
+            node = stack.pop()
+            yield node
+            stack.extend(reversed(node.children))
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Comment:
+    """A comment, and where it stands; `owner_path` is the path of the element that contains it."""
+
+    text: str
+    span: Span
+    position: Position
+    owner_path: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Document:
+    """A well-formed file.
+
+    `problems` are the expansions that failed; where one did, the value's text is its raw text.
+    """
+
+    source: Source
+    root: Node
+    comments: tuple[Comment, ...]
+    problems: tuple[Problem, ...]
+
+    @property
+    def path(self) -> str:
+        """The file, as it was given."""
+        return self.source.path
+
+    def values(self) -> Iterator[tuple[str, Value]]:
+        """Every attribute value and text with its documentation path, in document order."""
+        for node in self.root.walk():
+            for attribute in node.attributes:
+                yield f"{node.path}@{attribute.name}", attribute.value
+            if node.value:
+                yield node.path, node.value
+
+    def variable_span(self, value: Value, use: Use) -> Span:
+        """Where a variable stands in the file; the whole value where its spelling hides that."""
+        if self.source.text(value.span) != value.raw:
+            return value.span
+        start = value.span.start + len(value.raw[: use.start].encode(self.source.encoding))
+        return Span(start, start + len(value.raw[use.start : use.end].encode(self.source.encoding)))

@@ -1,0 +1,157 @@
+"""Compares a document with the schema: the first of the two layers that OpenSplice has.
+
+What is reported here is what the OpenSplice validator refuses, with positions, hints and all at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from engine.config.problems import Kind, Position, Problem, Span, quoted
+from engine.config.schema import ROOT, Item, Schema, Type, documented
+from engine.config.tree import Document, Node, Value
+from engine.config.values import ValueFault, did_you_mean, parse_value
+
+
+def problem(
+    document: Document,
+    kind: Kind,
+    message: str,
+    span: Span,
+    subject: str,
+    hint: str = "",
+    other: Position | None = None,
+) -> Problem:
+    """A problem at a place of a document; `subject` is a schema path."""
+    line, column = document.source.position(span.start)
+    return Problem(kind, message, document.path, line, column, span, documented(subject), hint, other)
+
+
+def schema_problems(document: Document, known: Schema) -> Iterator[Problem]:
+    """Everything in a document that the schema does not allow, in document order.
+
+    What stands below an unknown element is not looked at: it has no meaning to compare with.
+    """
+    root = document.root
+    if root.name != ROOT:
+        message = f"the root element is <{quoted(root.name)[1:-1]}>, not <{ROOT}>"
+        yield problem(document, Kind.ROOT, message, root.name_span, "")
+        return
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        yield from _attribute_problems(document, known, node)
+        yield from _value_problems(document, known, node)
+        yield from _child_problems(document, known, node)
+        allowed = known.children(node.path)
+        stack.extend(child for child in reversed(node.children) if child.name in allowed)
+
+
+def _attribute_problems(document: Document, known: Schema, node: Node) -> Iterator[Problem]:
+    allowed = known.attributes(node.path)
+    for attribute in node.attributes:
+        item = allowed.get(attribute.name)
+        if item is None:
+            message = f"<{node.name}> has no attribute {quoted(attribute.name)}"
+            hint = did_you_mean(attribute.name, list(allowed)) or _known_attributes(node, list(allowed))
+            subject = f"{node.path}@{attribute.name}"
+            yield problem(document, Kind.UNKNOWN_ATTRIBUTE, message, attribute.name_span, subject, hint)
+        else:
+            yield from value_problems(document, item, attribute.value, attribute.name)
+    for item in allowed.values():
+        if item.minimum and node.attribute(item.name) is None:
+            message = f"<{node.name}> lacks the required attribute '{item.name}'"
+            hint = f'for example {item.name}="{item.default}"'
+            yield problem(document, Kind.MISSING_ATTRIBUTE, message, node.name_span, item.path, hint)
+
+
+def _known_attributes(node: Node, allowed: list[str]) -> str:
+    return f"<{node.name}> knows {', '.join(allowed)}" if allowed else ""
+
+
+def _value_problems(document: Document, known: Schema, node: Node) -> Iterator[Problem]:
+    item = known.get(node.path)
+    is_element = item is None or item.type is Type.ELEMENT
+    if is_element:
+        if node.value:
+            message = f"<{node.name}> holds elements, not text: {quoted(node.value.raw)}"
+            yield problem(document, Kind.STRAY_TEXT, message, node.value.span, node.path)
+        return
+    assert item is not None
+    if node.value and node.children:
+        message = f"<{node.name}> holds a value and no elements"
+        yield problem(document, Kind.STRAY_TEXT, message, node.value.span, node.path)
+    elif node.value:
+        yield from value_problems(document, item, node.value, node.name)
+    elif item.type is not Type.STRING and not node.children:
+        message = f"<{node.name}> is empty"
+        hint = f"remove it to get the default, {item.default}"
+        yield problem(document, Kind.EMPTY_VALUE, message, node.tag_span, node.path, hint)
+
+
+def value_problems(document: Document, item: Item, value: Value, name: str) -> Iterator[Problem]:
+    """What is wrong with one value: nothing, or one problem.
+
+    A value whose expansion failed has been reported as such.
+    """
+    if value.is_broken:
+        return
+    try:
+        parse_value(item, value.text)
+    except ValueFault as fault:
+        origin = f" (from {quoted(value.raw)})" if value.text != value.raw else ""
+        message = f"{name}: {fault}{origin}"
+        yield problem(document, fault.kind, message, value.span, item.path, fault.hint)
+
+
+def _child_problems(document: Document, known: Schema, node: Node) -> Iterator[Problem]:
+    allowed = known.children(node.path)
+    first: dict[str, Node] = {}
+    counts: dict[str, int] = {}
+    for child in node.children:
+        item = allowed.get(child.name)
+        if item is None:
+            message = f"<{node.name}> has no element {quoted(child.name)}"
+            yield problem(
+                document,
+                Kind.UNKNOWN_ELEMENT,
+                message,
+                child.name_span,
+                child.path,
+                _element_hint(known, child),
+            )
+            continue
+        counts[child.name] = counts.get(child.name, 0) + 1
+        earlier = first.setdefault(child.name, child)
+        if item.maximum is not None and counts[child.name] > item.maximum:
+            message = f"<{child.name}> may occur {_times(item.maximum)} in <{node.name}>"
+            hint = f"the first is in line {earlier.line}"
+            yield problem(
+                document, Kind.REPEATED_ELEMENT, message, child.name_span, child.path, hint, earlier.position
+            )
+    for item in allowed.values():
+        if item.minimum > counts.get(item.name, 0):
+            message = f"<{node.name}> lacks the required element <{item.name}>"
+            yield problem(document, Kind.MISSING_ELEMENT, message, node.name_span, item.path)
+
+
+def _times(count: int) -> str:
+    return "only once" if count == 1 else f"at most {count} times"
+
+
+def _element_hint(known: Schema, child: Node) -> str:
+    """What the author of an unknown element may have meant."""
+    parent = child.path.rpartition("/")[0]
+    allowed = list(known.children(parent))
+    similar = did_you_mean(child.name, allowed)
+    if similar:
+        return similar
+    if child.name in known.attributes(parent):
+        return f"{child.name} is an attribute here"
+    service = child.path.partition("/")[0]
+    places = [
+        path
+        for path in known.paths()
+        if path.endswith(f"/{child.name}") and path.partition("/")[0] == service and "@" not in path
+    ]
+    return f"it belongs in {documented(places[0].rpartition('/')[0])}" if places else ""
