@@ -291,6 +291,7 @@ qset_partition = _function("dds_qset_partition", None, _pointer, ctypes.c_uint32
 qset_reliability = _function("dds_qset_reliability", None, _pointer, _int, _duration)
 qset_destination_order = _function("dds_qset_destination_order", None, _pointer, _int)
 qset_writer_lifecycle = _function("dds_qset_writer_data_lifecycle", None, _pointer, _flag)
+qset_writer_batching = _function("dds_qset_writer_batching", None, _pointer, _flag)
 qset_ignore_local = _function("dds_qset_ignorelocal", None, _pointer, _int)
 qset_representation = _function("dds_qset_data_representation", None, _pointer, ctypes.c_uint32, _pointer)
 qset_durability_service = _function(
@@ -317,6 +318,14 @@ qget_representation = _function("dds_qget_data_representation", _flag, _pointer,
 qget_durability_service = _function(
     "dds_qget_durability_service", _flag, _pointer, _out, _out, _out, _out, _out, _out
 )
+
+
+_PARTICIPANT_ENTITY: Final = b"\x00\x00\x01\xc1"
+
+
+def participant_of(guid: bytes) -> bytes:
+    """The GUID of the participant to which an endpoint belongs (RTPS 2.5, 9.3.1)."""
+    return guid[:12] + _PARTICIPANT_ENTITY
 
 
 def guid_of(entity: int) -> bytes:

@@ -71,13 +71,20 @@ class DirectedSession:
         wire_domain: the domain id of the target.
         node_id: our node's id; the target's side sees a deliverer of it.
         target: GUID of the target, where it is known: others at the address are then not served.
+        tag: domain tag of the target.
 
     Raises:
         DdsError: too many sessions are open, or the domain cannot be made.
     """
 
     def __init__(
-        self, address: str, interface: str, wire_domain: int, node_id: bytes, target: bytes | None = None
+        self,
+        address: str,
+        interface: str,
+        wire_domain: int,
+        node_id: bytes,
+        target: bytes | None = None,
+        tag: str = "",
     ) -> None:
         if not _sessions.acquire(blocking=False):
             raise DdsError(-5, f"open a delivery to {address}; {MAX_SESSIONS} are open already")
@@ -91,7 +98,7 @@ class DirectedSession:
         self._stack.callback(_sessions.release)
         try:
             domain_id = self._stack.enter_context(free_domain_id())
-            uri = directed_uri(address, interface, wire_domain)
+            uri = directed_uri(address, interface, wire_domain, tag)
             self._participant = self._stack.enter_context(
                 NodeParticipant(domain_id, uri, "deliverer", node_id, TagRole.DELIVERER)
             )
@@ -153,6 +160,7 @@ class DirectedSession:
                 if readers:
                     sent, trouble = _write_all(writer, samples, deadline)
                     problem = problem or trouble
+                    writer.flush()
                     if writer.wait_for_acks(deadline - time.monotonic()):
                         acked = sent
                     else:
@@ -217,6 +225,7 @@ def _offer(qos: GroupQos, partition: str, readers: list[EndpointSeen]) -> Endpoi
         by_source_timestamp=qos.by_source_timestamp,
         exclusive=qos.exclusive,
         autodispose=False,
+        batching=True,
         partitions=(partition,) if partition else (),
         representations=qos.representations,
         deadline_ns=min((one.deadline_ns for one in asked), default=default.deadline_ns),

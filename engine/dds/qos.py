@@ -25,7 +25,8 @@ class EndpointQos:
     """The policies of one reader or writer, as we create it or as another announces it.
 
     Durations are nanoseconds, `abi.INFINITE_NS` for infinite. `history_depth` is `KEEP_ALL` (0) for all.
-    The `service_...` fields are DURABILITY_SERVICE and mean something on writers only.
+    The `service_...` fields are DURABILITY_SERVICE and mean something on writers only. `batching` is ours
+    alone: a writer collects samples for one network message until it is full or flushed.
     """
 
     reliable: bool = True
@@ -44,6 +45,7 @@ class EndpointQos:
     coherent: bool = False
     ordered: bool = False
     autodispose: bool = True
+    batching: bool = False
     partitions: tuple[str, ...] = ()
     representations: tuple[int, ...] = ()
     service_cleanup_delay_ns: int = 0
@@ -148,6 +150,8 @@ def endpoint_qos(values: EndpointQos) -> Iterator[int]:
         abi.qset_ownership(qos, int(values.exclusive))
         abi.qset_ownership_strength(qos, values.strength)
         abi.qset_writer_lifecycle(qos, values.autodispose)
+        if values.batching:
+            abi.qset_writer_batching(qos, True)
         if values.deadline_ns != abi.INFINITE_NS:
             abi.qset_deadline(qos, values.deadline_ns)
         if values.liveliness or values.liveliness_lease_ns != abi.INFINITE_NS:

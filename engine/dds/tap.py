@@ -54,6 +54,7 @@ class Captured(NamedTuple):
 _WORDS_HOST: Final = struct.Struct("<4I")
 _WORDS_NETWORK: Final = struct.Struct(">4I")
 _REMEMBERED_WRITERS: Final = 8192
+_MAX_MATCHES: Final = 4096
 
 _keep_thread_state: Callable[[], int] = ctypes.pythonapi.PyGILState_Ensure
 _string_at = ctypes.string_at
@@ -216,6 +217,22 @@ class CaptureReader:
             )
             release(serdata)
         return taken
+
+    def matched_writers(self) -> dict[bytes, bytes]:
+        """Writer GUID to participant GUID of the writers that match now, at most 4096; network order."""
+        handles = (ctypes.c_uint64 * _MAX_MATCHES)()
+        count = check(
+            abi.matched_publications(self.entity, handles, _MAX_MATCHES),
+            f"find the writers of topic '{self.topic.name}'",
+        )
+        found = {}
+        for handle in handles[: min(count, _MAX_MATCHES)]:
+            data = abi.matched_publication_data(self.entity, handle)
+            if data:
+                endpoint = abi.BuiltinEndpoint.from_address(data)
+                found[bytes(endpoint.key)] = bytes(endpoint.participant_key)
+                abi.free_endpoint(data)
+        return found
 
     def _network_order(self, writer_info: bytes) -> bytes:
         """The GUID of a writer as the built-in topics give it: each 32-bit word turned round."""

@@ -19,6 +19,7 @@ def cyclone_uri(
     lease_s: float = 2.0,
     spdp_interval_ms: int = 500,
     receive_buffer_bytes: int = 4 << 20,
+    tag: str = "",
     environment: Mapping[str, str] = os.environ,
 ) -> str:
     """The settings of a node: CYCLONEDDS_URI where it is set, the parameters otherwise.
@@ -33,6 +34,7 @@ def cyclone_uri(
             after a cut between unicast peers; 500 ms need less than one second.
         receive_buffer_bytes: wanted socket receive buffer. It is a maximum: a kernel that allows less
             gives less, where a minimum would make the participant fail.
+        tag: only participants with the same domain tag meet; empty is the usual, and a tag of its own.
         environment: where CYCLONEDDS_URI is looked up.
     """
     given = environment.get("CYCLONEDDS_URI", "").strip()
@@ -47,12 +49,15 @@ def cyclone_uri(
             f"{_peers(peers)}"
             f"<LeaseDuration>{round(lease_s * 1000)}ms</LeaseDuration>"
             f"<SPDPInterval>{int(spdp_interval_ms)}ms</SPDPInterval>"
+            f"{_tag(tag)}"
         ),
         receive_buffer_bytes=receive_buffer_bytes,
     )
 
 
-def directed_uri(address: str, interface: str, wire_domain: int, spdp_interval_ms: int = 200) -> str:
+def directed_uri(
+    address: str, interface: str, wire_domain: int, tag: str = "", spdp_interval_ms: int = 200
+) -> str:
     """Settings of a domain whose participants reach one other participant only.
 
     `ParticipantIndex none` keeps the others from finding us at a well-known port, and
@@ -62,6 +67,7 @@ def directed_uri(address: str, interface: str, wire_domain: int, spdp_interval_m
         address: the target's metatraffic locator, as `host:port`.
         interface: name or address of the interface that reaches it.
         wire_domain: the domain id that the target uses; the local domain id is another, free one.
+        tag: domain tag of the target.
         spdp_interval_ms: period of announcements to the target.
     """
     return _document(
@@ -71,6 +77,7 @@ def directed_uri(address: str, interface: str, wire_domain: int, spdp_interval_m
             "<ParticipantIndex>none</ParticipantIndex>"
             f"<ExternalDomainId>{int(wire_domain)}</ExternalDomainId>"
             f"<SPDPInterval>{int(spdp_interval_ms)}ms</SPDPInterval>"
+            f"{_tag(tag)}"
             f'<Peers AddLocalhost="false"><Peer Address={quoteattr(address)}/></Peers>'
         ),
         receive_buffer_bytes=1 << 20,
@@ -109,6 +116,10 @@ def _document(*, interfaces: Iterable[str], multicast: str, discovery: str, rece
         "<NackDelay>10ms</NackDelay><MaxQueuedRexmitBytes>2MB</MaxQueuedRexmitBytes></Internal>"
         "</Domain></CycloneDDS>"
     )
+
+
+def _tag(text: str) -> str:
+    return f"<Tag>{escape(text)}</Tag>" if text else ""
 
 
 def _interface(text: str) -> str:

@@ -18,7 +18,7 @@ from engine.dds.waiting import Signal
 KEY_HEADER: Final = b"\x00\x07\x00\x00"
 """Encapsulation header of a key-only payload: PLAIN_CDR2, little-endian (RTPS 2.5, 10.2)."""
 
-_MAX_MATCHES: Final = 1024
+_MAX_MATCHES: Final = 4096
 
 
 def key_payload(key: bytes) -> bytes:
@@ -112,7 +112,7 @@ class RawWriter:
         return _reached(code, f"wait for acknowledgements of topic '{self.topic.name}'")
 
     def matched(self) -> set[int]:
-        """Instance handles of the readers that match now, at most 1024."""
+        """Instance handles of the readers that match now, at most 4096."""
         handles = (ctypes.c_uint64 * _MAX_MATCHES)()
         count = check(abi.matched_subscriptions(self.entity, handles, _MAX_MATCHES), self._action)
         return set(handles[: min(count, _MAX_MATCHES)])

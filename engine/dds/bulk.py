@@ -1,0 +1,170 @@
+"""Alignment streams: few large batches from one node to some others, as fast as the slowest of them takes.
+
+A receiver listens in a partition of its own. A sender writes in the partitions of all its receivers at once,
+so one answer serves many alignees. Nothing is kept for receivers that come later: the sender waits for them
+first. A receiver with a full queue refuses, the sender's cache fills, and the sender waits.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from engine.dataset.groups import KEEP_ALL
+from engine.dataset.sample import DATA
+from engine.dds import abi, cdr
+from engine.dds.errors import DdsTimeout
+from engine.dds.participant import NodeParticipant
+from engine.dds.qos import EndpointQos
+from engine.dds.tap import WRITER_GONE, CaptureReader
+from engine.dds.topics import Topic
+from engine.dds.waiting import Signal
+from engine.dds.wiretypes import Batch
+from engine.dds.writer import RawWriter
+
+TOPIC: Final = "d_sampleChain"
+MAX_BATCH_BYTES: Final = 8 << 20
+"""A larger batch is refused; 256 KiB to 1 MiB are fastest."""
+
+_BLOCK_NS: Final = 200_000_000
+
+
+class Received(NamedTuple):
+    """One batch, or the end of a sender.
+
+    Attributes:
+        participant: GUID of the sending participant.
+        stream: GUID of the sending writer, one for each `BulkSender`.
+        payload: the batch; None when the sender has closed or was lost.
+    """
+
+    participant: bytes
+    stream: bytes
+    payload: bytes | None
+
+
+class BulkSender:
+    """Sends batches to a fixed set of receivers, in order, none lost.
+
+    Blocking calls; use it in a worker thread.
+
+    Args:
+        participant: our participant.
+        partitions: the partitions of the receivers.
+        targets: GUIDs of the receivers' participants.
+        topic: topic name.
+    """
+
+    def __init__(
+        self,
+        participant: NodeParticipant,
+        partitions: Iterable[str],
+        targets: Iterable[bytes],
+        topic: str = TOPIC,
+    ) -> None:
+        self.targets = frozenset(targets)
+        self._topic = Topic.of_class(participant, topic, Batch)
+        qos = EndpointQos(
+            history_depth=KEEP_ALL, blocking_ns=_BLOCK_NS, autodispose=False, partitions=tuple(partitions)
+        )
+        self._writer = RawWriter(participant, self._topic, qos)
+        self.stream = self._writer.guid
+
+    def missing(self) -> frozenset[bytes]:
+        """Targets whose receiver does not match now: not there yet, or lost."""
+        return self.targets - set(self._writer.matched_readers().values())
+
+    def wait_targets(self, timeout_s: float) -> frozenset[bytes]:
+        """Wait until every target's receiver matches; the targets that are missing when the time is over."""
+        self._writer.wait_until(lambda: not self.missing(), timeout_s)
+        return self.missing()
+
+    def send(self, payload: bytes, timeout_s: float) -> None:
+        """Send one batch; waits while a receiver is behind.
+
+        Raises:
+            ValueError: the batch is above `MAX_BATCH_BYTES`.
+            DdsTimeout: a receiver stayed behind; the batch was not sent and may be sent again.
+            DdsError: the sender is closed.
+        """
+        if len(payload) > MAX_BATCH_BYTES:
+            raise ValueError(f"a batch of {len(payload)} bytes; the limit is {MAX_BATCH_BYTES}")
+        sample = cdr.pack_octets(payload)
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                self._writer.write(sample, time.time_ns())
+            except DdsTimeout:
+                if time.monotonic() >= deadline:
+                    raise
+            else:
+                return
+
+    def finish(self, timeout_s: float) -> bool:
+        """Wait until every receiver has everything in its queue; False if not in time."""
+        return self._writer.wait_for_acks(timeout_s)
+
+    def close(self) -> None:
+        """Delete the writer; receivers see the end of the stream. Call `finish` before. Idempotent."""
+        self._writer.close()
+        self._topic.close()
+
+
+class BulkReceiver:
+    """Receives the batches that are sent to one partition.
+
+    Args:
+        participant: our participant.
+        partition: our own partition.
+        limit: batches that are queued before senders are pushed back.
+        signal: set when there is something to take.
+        topic: topic name.
+
+    Attributes:
+        malformed: samples that were not batches, dropped and counted.
+    """
+
+    def __init__(
+        self,
+        participant: NodeParticipant,
+        partition: str,
+        *,
+        limit: int = 16,
+        signal: Signal | None = None,
+        topic: str = TOPIC,
+    ) -> None:
+        self.malformed = 0
+        self._topic = Topic.of_class(participant, topic, Batch)
+        qos = EndpointQos(history_depth=KEEP_ALL, partitions=(partition,))
+        self._reader = CaptureReader(participant, self._topic, limit=limit, qos=qos, signal=signal)
+
+    @property
+    def rejected(self) -> int:
+        """How often a sender was pushed back."""
+        return self._reader.rejected
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until there may be something to take."""
+        return self._reader.wait(timeout_s)
+
+    def take(self, limit: int = 16) -> list[Received]:
+        """Up to `limit` batches and ends, in order for each stream."""
+        taken = []
+        for _, writer, status, _, payload in self._reader.drain(limit):
+            content: bytes | None = None
+            if status & DATA:
+                try:
+                    content = cdr.unpack_octets(payload)
+                except cdr.Malformed:
+                    self.malformed += 1
+                    continue
+            elif not status & WRITER_GONE:
+                continue
+            taken.append(Received(abi.participant_of(writer), writer, content))
+        return taken
+
+    def close(self) -> None:
+        """Delete the reader; what is queued is dropped. Idempotent."""
+        self._reader.close()
+        self._topic.close()

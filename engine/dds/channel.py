@@ -1,0 +1,259 @@
+"""The protocol's transport: small states and messages between nodes, and who is attached to whom.
+
+A state is what a sender says of itself now; a node that comes later gets the last one. A message is sent
+once, to whoever is attached. Two nodes are *attached* when each has matched all readers and writers of
+the other and knows that the other has: only then does nothing that is sent get lost (deployment guide
+4.2.2, wait-for-attachment). For that knowledge each channel publishes whom it has matched.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from engine.dataset.groups import KEEP_ALL, DurabilityKind
+from engine.dataset.sample import DATA
+from engine.dds import abi, cdr
+from engine.dds.participant import NodeParticipant
+from engine.dds.qos import EndpointQos
+from engine.dds.tap import WRITER_GONE, CaptureReader
+from engine.dds.topics import Topic
+from engine.dds.waiting import Signal
+from engine.dds.wiretypes import Message, State
+from engine.dds.writer import RawWriter
+
+PARTITION: Final = "durabilityPartition"
+ATTACHMENT_TOPIC: Final = "d_attachment"
+MAX_PEERS: Final = 1024
+
+_BLOCK_NS: Final = 3_000_000_000  # longer than the lease: a peer that died without a word is forgotten first
+_GUID_BYTES: Final = 16
+
+
+class ChannelTopic(NamedTuple):
+    """One topic of a channel.
+
+    Attributes:
+        name: topic name.
+        is_state: the last one of each sender is kept for late joiners; otherwise each is sent once.
+        reads: we read it.
+        writes: we write it. Topics that a node both reads and writes count for attachment.
+    """
+
+    name: str
+    is_state: bool
+    reads: bool = True
+    writes: bool = True
+
+
+NODE_TOPICS: Final = (
+    ChannelTopic("d_status", is_state=True),
+    ChannelTopic("d_nameSpaces", is_state=True),
+    ChannelTopic("d_message", is_state=False),
+    ChannelTopic("d_monitor", is_state=True, reads=False),
+    ChannelTopic("d_monitorEvents", is_state=False, reads=False),
+)
+"""What a node opens."""
+
+CONSOLE_TOPICS: Final = (
+    ChannelTopic("d_monitor", is_state=True, writes=False),
+    ChannelTopic("d_monitorEvents", is_state=False, writes=False),
+)
+"""What a console opens."""
+
+
+class Received(NamedTuple):
+    """A state or message of another sender. `participant` is the GUID of the participant it came from."""
+
+    topic: str
+    sender_id: str
+    payload: bytes
+    participant: bytes
+
+
+class PeerAttached(NamedTuple):
+    """Both sides have matched everything of each other: from here on nothing that is sent gets lost."""
+
+    participant: bytes
+
+
+class PeerDetached(NamedTuple):
+    """The peer left, was lost, or lost us. It may attach again with the same GUID."""
+
+    participant: bytes
+
+
+class Channel:
+    """States and messages in one partition.
+
+    Args:
+        participant: our participant.
+        partition: the partition of all topics.
+        topics: what is opened.
+        signal: set when there is something to take.
+        limit: samples queued for each topic before senders are pushed back.
+
+    Attributes:
+        malformed: samples that were not of our types, dropped and counted, by topic name.
+    """
+
+    def __init__(
+        self,
+        participant: NodeParticipant,
+        partition: str = PARTITION,
+        *,
+        topics: Sequence[ChannelTopic] = NODE_TOPICS,
+        signal: Signal | None = None,
+        limit: int = 10_000,
+    ) -> None:
+        self._participant = participant
+        self._owns_signal = signal is None
+        self.signal = signal or Signal(participant)
+        self._partition = partition
+        self._limit = limit
+        self.malformed: dict[str, int] = {}
+        self._topics: list[Topic] = []
+        self._readers: dict[str, CaptureReader] = {}
+        self._writers: dict[str, RawWriter] = {}
+        self._attaching: list[str] = []
+        for topic in topics:
+            self._open(topic)
+            if topic.reads and topic.writes:
+                self._attaching.append(topic.name)
+        if self._attaching:
+            self._open(ChannelTopic(ATTACHMENT_TOPIC, is_state=True))
+            self._attaching.append(ATTACHMENT_TOPIC)
+        self._matched: frozenset[bytes] = frozenset()
+        self._has_matched_us: dict[bytes, bytes] = {}
+        self._attached: set[bytes] = set()
+        self._changes: list[PeerAttached | PeerDetached] = []
+
+    def _open(self, topic: ChannelTopic) -> None:
+        entity = Topic.of_class(self._participant, topic.name, State if topic.is_state else Message)
+        self._topics.append(entity)
+        qos = EndpointQos(
+            blocking_ns=_BLOCK_NS,
+            durability=DurabilityKind.TRANSIENT_LOCAL if topic.is_state else DurabilityKind.VOLATILE,
+            history_depth=1 if topic.is_state else KEEP_ALL,
+            autodispose=topic.is_state,
+            partitions=(self._partition,),
+        )
+        if topic.reads:
+            reader = CaptureReader(self._participant, entity, limit=self._limit, qos=qos, signal=self.signal)
+            self.signal.attach(reader.entity, abi.SUBSCRIPTION_MATCHED)
+            self._readers[topic.name] = reader
+        if topic.writes:
+            writer = RawWriter(self._participant, entity, qos)
+            self.signal.attach(writer.entity, abi.PUBLICATION_MATCHED)
+            self._writers[topic.name] = writer
+
+    def publish(self, topic: str, sender_id: str, payload: bytes) -> None:
+        """Send. Blocks while a peer is behind; call it in a worker thread.
+
+        Raises:
+            KeyError: the channel does not write this topic.
+            ValueError: the sender id is empty or too long.
+            DdsTimeout: a peer was behind for three seconds; nothing was sent.
+            DdsError: the channel is closed.
+        """
+        self._writers[topic].write(cdr.pack_named(sender_id.encode(), payload), time.time_ns())
+
+    def take(self) -> list[Received]:
+        """What others sent, in order for each sender and topic. Our own is left out."""
+        self._look_at_matches()
+        taken: list[Received] = []
+        own = self._participant.guid
+        for name, reader in self._readers.items():
+            for _, writer, status, _, payload in reader.drain(self._limit):
+                participant = abi.participant_of(writer)
+                if participant == own:
+                    continue
+                if status & WRITER_GONE and name == ATTACHMENT_TOPIC:
+                    self._has_matched_us.pop(participant, None)
+                    self._update(participant)
+                if not status & DATA:
+                    continue
+                try:
+                    sender, content = cdr.unpack_named(payload)
+                    text = sender.decode()
+                except (cdr.Malformed, UnicodeDecodeError):
+                    self.malformed[name] = self.malformed.get(name, 0) + 1
+                    continue
+                if name == ATTACHMENT_TOPIC:
+                    self._learn(participant, content)
+                else:
+                    taken.append(Received(name, text, content, participant))
+        return taken
+
+    def take_changes(self) -> list[PeerAttached | PeerDetached]:
+        """Who attached and detached since the last call; call it after `take`."""
+        changes, self._changes = self._changes, []
+        return changes
+
+    def peers(self) -> frozenset[bytes]:
+        """Participants that are attached now."""
+        return frozenset(self._attached)
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until there may be something to take."""
+        return self.signal.wait(timeout_s)
+
+    def _look_at_matches(self) -> None:
+        """Find out with whom all our readers and writers match, and tell when that has changed."""
+        changed = False
+        taken = ctypes.c_uint32()
+        for entity, status in [
+            *((writer.entity, abi.PUBLICATION_MATCHED) for writer in self._writers.values()),
+            *((reader.entity, abi.SUBSCRIPTION_MATCHED) for reader in self._readers.values()),
+        ]:
+            abi.take_status(entity, ctypes.byref(taken), status)
+            changed = changed or bool(taken.value)
+        if not changed or not self._attaching:
+            return
+        sides = [self._writers[name].matched_readers().values() for name in self._attaching]
+        sides += [self._readers[name].matched_writers().values() for name in self._attaching]
+        matched = frozenset(set.intersection(*map(set, sides)) - {self._participant.guid})
+        if matched == self._matched:
+            return
+        affected = self._matched ^ matched
+        self._matched = matched
+        self.publish(ATTACHMENT_TOPIC, self._participant.guid.hex(), b"".join(sorted(matched)))
+        for participant in affected:
+            self._update(participant)
+
+    def _learn(self, participant: bytes, content: bytes) -> None:
+        """A peer tells whom it has matched."""
+        if len(content) % _GUID_BYTES or len(content) > MAX_PEERS * _GUID_BYTES:
+            self.malformed[ATTACHMENT_TOPIC] = self.malformed.get(ATTACHMENT_TOPIC, 0) + 1
+            return
+        self._has_matched_us[participant] = content
+        self._update(participant)
+
+    def _update(self, participant: bytes) -> None:
+        told = self._has_matched_us.get(participant, b"")
+        ours = self._participant.guid
+        knows_us = any(
+            told[start : start + _GUID_BYTES] == ours for start in range(0, len(told), _GUID_BYTES)
+        )
+        attached = knows_us and participant in self._matched
+        if attached and participant not in self._attached:
+            self._attached.add(participant)
+            self._changes.append(PeerAttached(participant))
+        elif not attached and participant in self._attached:
+            self._attached.discard(participant)
+            self._changes.append(PeerDetached(participant))
+
+    def close(self) -> None:
+        """Delete all entities. Idempotent."""
+        for writer in self._writers.values():
+            self.signal.detach(writer.entity)
+            writer.close()
+        for reader in self._readers.values():
+            self.signal.detach(reader.entity)
+            reader.close()
+        for topic in self._topics:
+            topic.close()
+        if self._owns_signal:
+            self.signal.close()

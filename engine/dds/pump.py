@@ -1,0 +1,91 @@
+"""One thread that waits for Cyclone DDS and hands on what arrives."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from engine.dds.participant import NodeParticipant
+from engine.dds.waiting import Signal
+
+_log: Final = logging.getLogger(__name__)
+_LONGEST_WAIT_S: Final = 1.0
+
+Take = Callable[[], Sequence[Any]]
+Sink = Callable[[str, Sequence[Any]], None]
+
+
+class Pump:
+    """Takes from its sources whenever one of them has something, and gives it to the sink.
+
+    The sink runs in the pump's thread. A sink that blocks, such as `queue.Queue.put` on a full queue, holds
+    the pump; the sources' own bounded queues fill and push back on their writers. For asyncio, let the sink
+    call `loop.call_soon_threadsafe`.
+
+    Args:
+        participant: whose sources are waited for.
+        sink: called with the source's name and a batch that is not empty.
+    """
+
+    def __init__(self, participant: NodeParticipant, sink: Sink) -> None:
+        self.signal = Signal(participant)
+        self._sink = sink
+        self._sources: dict[str, Take] = {}
+        self._lock = threading.Lock()
+        self._stopping = False
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="dds-pump", daemon=True)
+
+    def add(self, name: str, take: Take) -> None:
+        """Add a source whose entities were made with `pump.signal`; taken from in the order of adding."""
+        with self._lock:
+            self._sources[name] = take
+        self.signal.set()
+
+    def remove(self, name: str) -> None:
+        """Forget a source; when this returns, nothing is being taken from it."""
+        with self._lock:
+            self._sources.pop(name, None)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping:
+                # A wait has an end so that a signal lost to a bug costs a second and not for ever.
+                self.signal.wait(_LONGEST_WAIT_S)
+                self._round()
+        except Exception as error:
+            _log.exception("the DDS pump stopped")
+            self._failure = error
+
+    def _round(self) -> None:
+        with self._lock:
+            sources = list(self._sources.items())
+        for name, take in sources:
+            with self._lock:
+                if name not in self._sources or self._stopping:
+                    continue
+                batch = take()
+            if batch:
+                self._sink(name, batch)
+
+    def stop(self, timeout_s: float = 5.0) -> None:
+        """End the thread, then the signal. Close the sources afterwards.
+
+        Raises:
+            RuntimeError: the thread did not end in time, or it had failed; the cause says why.
+        """
+        self._stopping = True
+        self.signal.set()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(timeout_s)
+            if self._thread.is_alive():
+                raise RuntimeError("the DDS pump is held by its sink")
+        self.signal.close()
+        if self._failure is not None:
+            raise RuntimeError("the DDS pump had failed") from self._failure
