@@ -1,0 +1,104 @@
+"""How protocol messages are written on our own wire: versioned JSON, one codec, nothing of it in the core.
+
+A message of a newer version or of an unknown kind is not an error of anybody: it is reported once per sender
+and ignored. A second codec may stand beside this one; it only has to make the same values.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Final
+
+from engine.core import messages, plain
+from engine.core.messages import Message, Outgoing
+
+VERSION: Final = 1
+MAX_MESSAGE_BYTES: Final = 4 << 20
+
+STATUS_TOPIC: Final = "d_status"
+NAME_SPACES_TOPIC: Final = "d_nameSpaces"
+DELIVERIES_TOPIC: Final = "d_deliveries"
+MESSAGE_TOPIC: Final = "d_message"
+STATE_TOPICS: Final = (STATUS_TOPIC, NAME_SPACES_TOPIC, DELIVERIES_TOPIC)
+"""Topics whose newest sample of each sender reaches late joiners."""
+
+_KINDS: Final[dict[str, type[Message]]] = {
+    kind.__name__: kind
+    for kind in (
+        messages.Status,
+        messages.NameSpaces,
+        messages.Deliveries,
+        messages.SampleRequest,
+        messages.Refusal,
+        messages.NewGroup,
+    )
+}
+_TOPICS: Final[dict[type[Message], str]] = {
+    messages.Status: STATUS_TOPIC,
+    messages.NameSpaces: NAME_SPACES_TOPIC,
+    messages.Deliveries: DELIVERIES_TOPIC,
+}
+
+
+class PeerFault(ValueError):
+    """A fellow sent something that is not a protocol message."""
+
+
+class UnsupportedMessage(ValueError):
+    """A message of a version or kind that this node does not know.
+
+    Attributes:
+        version: what the message says of itself.
+    """
+
+    def __init__(self, version: str) -> None:
+        super().__init__(f"version or kind {version} is not known")
+        self.version = version
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Envelope:
+    """A message with its addressees (none means everybody)."""
+
+    message: Message
+    to: tuple[str, ...]
+
+
+def topic_of(outgoing: Outgoing) -> str:
+    """The topic on which a message travels."""
+    return _TOPICS.get(type(outgoing.message), MESSAGE_TOPIC)
+
+
+def encode(outgoing: Outgoing) -> bytes:
+    """The message as bytes."""
+    document = {
+        "version": VERSION,
+        "kind": type(outgoing.message).__name__,
+        "to": outgoing.to,
+        "body": plain.to_plain(outgoing.message),
+    }
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def decode(data: bytes) -> Envelope:
+    """The message in `data`.
+
+    Raises:
+        PeerFault: not a protocol message, or damaged.
+        UnsupportedMessage: a protocol message that this version does not know.
+    """
+    if len(data) > MAX_MESSAGE_BYTES:
+        raise PeerFault(f"{len(data)} bytes are more than a message may have")
+    try:
+        document = json.loads(data)
+        version, kind, to = document["version"], document["kind"], document["to"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise PeerFault(f"not a protocol message: {error!r}") from error
+    if version != VERSION or kind not in _KINDS:
+        raise UnsupportedMessage(f"{version!r} {kind!r}"[:80])
+    try:
+        message: Message = plain.from_plain(_KINDS[kind], document.get("body"))
+        return Envelope(message, plain.from_plain(tuple[str, ...], to))
+    except plain.PlainFault as error:
+        raise PeerFault(f"damaged {kind}: {error}") from error

@@ -1,0 +1,52 @@
+"""What a runtime is given: a clock, a wire, and a way to give data to late joiners.
+
+The live node has Cyclone DDS and threads behind them, the simulator has virtual time. Calls return at once;
+what takes time is reported back by a call to the runtime.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.core.messages import ReaderKey
+    from engine.dataset.groups import GroupDescription
+    from engine.dataset.sample import Sample
+
+
+class Clock(Protocol):
+    """Two clocks: one that never jumps, and the wall clock, whose stamps are stored and shown."""
+
+    def monotonic(self) -> float:
+        """Seconds since any moment."""
+        ...
+
+    def wall_ns(self) -> int:
+        """Nanoseconds since 1970 UTC."""
+        ...
+
+
+class Wire(Protocol):
+    """The way to fellows, applications and consoles."""
+
+    def send(self, topic: str, payload: bytes) -> None:
+        """Send a protocol message to all fellows; the addressees are written inside."""
+        ...
+
+    def send_stream(self, name_space: str, fellows: tuple[str, ...], batches: Iterator[bytes]) -> None:
+        """Stream a set to fellows; answer with `Runtime.stream_sent`."""
+        ...
+
+    def open_group(self, description: GroupDescription) -> None:
+        """Capture whatever is written to a group from now on; a second call changes nothing."""
+        ...
+
+    def deliver(self, reader: ReaderKey, groups: list[tuple[GroupDescription, list[Sample]]]) -> None:
+        """Give samples to the reader's process only, in order; answer with `Runtime.delivered`."""
+        ...
+
+    def publish(self, topic: str, payload: bytes) -> None:
+        """Put a monitor message where consoles see it."""
+        ...

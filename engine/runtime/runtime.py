@@ -1,0 +1,467 @@
+"""One node's wiring: the core decides, the runtime moves the data between wire, sets and store.
+
+Single-threaded: whoever owns it calls one method at a time and then `turn`. Everything that comes from
+outside enters by a method of this class; everything that goes out leaves by the ports it was given.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from engine.core import events, plain
+from engine.core.expressions import intersection, matches
+from engine.core.messages import ReaderKey
+from engine.core.namespaces import Group
+from engine.core.node import DurabilityNode
+from engine.core.states import ServiceState
+from engine.dataset.dataset import DataSet, Outcome
+from engine.dataset.groups import GroupDescription
+from engine.dataset.sample import make_sample
+from engine.runtime import codec, stream
+from engine.runtime.incoming import Incoming, IncomingStreams
+from engine.runtime.persistence import Degraded, Recovered, SetStored, Stored
+from engine.runtime.sets import NameSpaceData
+from engine.store.interface import Change, Fellow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from engine.core.settings import CoreSettings
+    from engine.dataset.sample import Sample
+    from engine.runtime.persistence import Persistence
+    from engine.runtime.ports import Clock, Wire
+    from engine.tracing.tracer import Tracer
+
+LINEAGE: Final = "lineage"
+ELEMENTS: Final = "elements"
+MAX_UNROUTED: Final = 20_000
+"""Samples that may wait for discovery to tell their writer's partition; more push back on DDS."""
+
+
+class CapturedSample(NamedTuple):
+    """What a tap saw, in the order of the tap's own record."""
+
+    source_time_ns: int
+    writer: bytes
+    status: int
+    key: bytes
+    payload: bytes
+
+
+class Runtime:
+    """The durability service of one node, without the node."""
+
+    def __init__(
+        self,
+        settings: CoreSettings,
+        persistence: Persistence,
+        wire: Wire,
+        clock: Clock,
+        tracer: Tracer,
+        loaded: Mapping[str, tuple[DataSet, Sequence[GroupDescription]]],
+    ) -> None:
+        """Begin a run. `loaded` are the verified complete sets of the store, by name-space."""
+        self.settings = settings
+        self.persistence = persistence
+        self.tracer = tracer
+        self._wire = wire
+        self._clock = clock
+        self._loaded = {name: data for name, (data, _) in loaded.items()}
+        self.descriptions: dict[Group, GroupDescription] = {}
+        self.spaces: dict[str, NameSpaceData] = {}
+        self.counters: dict[str, int] = dict.fromkeys(
+            ("captured", "stored", "too_old", "malformed", "streams_sent", "streams_received", "delivered"), 0
+        )
+        self.incoming = IncomingStreams(settings.node)
+        self._merge_started_ns: dict[tuple[str, int], int] = {}
+        self._unsupported: set[tuple[str, str]] = set()
+        self._streams = 0
+        self.core = DurabilityNode(settings, clock.monotonic(), clock.wall_ns())
+        for _, descriptions in loaded.values():
+            for description in descriptions:
+                self._open_group(description, announce=False)
+        self.turn()
+
+    # In: from the wire.
+
+    def message(self, topic: str, sender: str, payload: bytes) -> None:
+        """A protocol message arrived."""
+        if sender == self.settings.node:
+            return
+        try:
+            envelope = codec.decode(payload)
+        except codec.UnsupportedMessage as error:
+            if (sender, error.version) not in self._unsupported and len(self._unsupported) < 1000:
+                self._unsupported.add((sender, error.version))
+                self.tracer.event(
+                    "message.unsupported",
+                    topic=topic,
+                    sender=sender,
+                    version=error.version,
+                    known=codec.VERSION,
+                )
+        except codec.PeerFault as error:
+            self.malformed(topic, sender, str(error))
+        else:
+            if not envelope.to or self.settings.node in envelope.to:
+                self.core.receive(envelope.message, sender, self._clock.monotonic())
+
+    def malformed(self, topic: str, sender: str, cause: str) -> None:
+        """Something arrived that is not one of ours; it is counted, said and ignored."""
+        self.counters["malformed"] += 1
+        self.tracer.event("message.malformed", topic=topic, sender=sender, cause=cause)
+
+    def batch(self, payload: bytes) -> None:
+        """A batch of a stream arrived."""
+        try:
+            incoming = self.incoming.take(payload, self._clock.wall_ns())
+        except stream.StreamFault as error:
+            self.malformed("d_sampleChain", "a fellow", str(error))
+            return
+        if incoming is None:
+            return
+        name, request = incoming.begin.name_space, incoming.target.request
+        if not self.core.expects(name, request):
+            return
+        if incoming.is_whole:
+            self._received(incoming)
+        else:
+            self.core.set_progress(name, request, self._clock.monotonic())
+
+    def fellow_attached(self, node: str) -> None:
+        """A fellow's endpoints and ours are matched both ways."""
+        self.core.fellow_attached(node, self._clock.monotonic())
+
+    def fellow_detached(self, node: str) -> None:
+        """A fellow's endpoints went away."""
+        self.core.fellow_detached(node, self._clock.monotonic())
+
+    def group_seen(self, description: GroupDescription) -> bool:
+        """A durable writer of this group exists; False when the group is none of ours."""
+        known = description.group in self.descriptions
+        return self._open_group(description, announce=not known)
+
+    def capture(self, records: Iterable[CapturedSample], routes: Mapping[bytes, tuple[Group, ...]]) -> None:
+        """Take in what taps saw; `routes` tells the groups of each writer, () for those to ignore."""
+        sinks: dict[bytes, list[tuple[GroupDescription, NameSpaceData]]] = {}
+        changes: dict[str, list[Change]] = {}
+        captured = too_old = 0
+        for time_ns, writer, status, key, payload in records:
+            sink = sinks.get(writer)
+            if sink is None:
+                sink = sinks[writer] = self._sinks(routes.get(writer, ()))
+            if not sink:
+                continue
+            sample = make_sample(time_ns, writer, status, key, payload)
+            captured += 1
+            for description, data in sink:
+                group_set = data.working.groups[description.group]
+                outcome, evicted = group_set.apply(sample)
+                if outcome is not Outcome.STORED:
+                    too_old += outcome is Outcome.OLDER
+                    continue
+                data.has_changed = True
+                if data.is_switched and data.is_on_disk(description):
+                    changes.setdefault(data.state.name, []).append(Change(description, sample, evicted))
+        self.counters["captured"] += captured
+        self.counters["too_old"] += too_old
+        for name, items in changes.items():
+            self.persistence.append(name, items)
+
+    def _sinks(self, groups: tuple[Group, ...]) -> list[tuple[GroupDescription, NameSpaceData]]:
+        sinks: list[tuple[GroupDescription, NameSpaceData]] = []
+        for group in groups:
+            state = self.core.name_space_of(group)
+            description = self.descriptions.get(group)
+            if state and description:
+                data = self.spaces[state.name]
+                data.open_group(description)
+                sinks.append((description, data))
+        return sinks
+
+    # In: readers.
+
+    def reader_keys(self, participant: str, topic: str, partitions: tuple[str, ...]) -> list[ReaderKey]:
+        """What must be served to a reader, by name-space: those that its partitions and topic touch."""
+        wanted = partitions or ("",)
+        return [
+            ReaderKey(participant, topic, wanted, state.name)
+            for state in self.core.name_spaces
+            if any(
+                matches(element.topic, topic)
+                and any(intersection(element.partition, partition) is not None for partition in wanted)
+                for element in state.name_space.elements
+            )
+        ]
+
+    def reader_seen(self, reader: ReaderKey, host: str) -> None:
+        """A durable reader appeared."""
+        self.core.reader_seen(reader, host, self._clock.monotonic())
+
+    def reader_gone(self, reader: ReaderKey) -> None:
+        """The last durable reader of its kind in a process went away."""
+        self.core.reader_gone(reader)
+
+    def delivered(self, reader: ReaderKey, samples: int, elapsed_ns: int, problem: str) -> None:
+        """The answer to `Wire.deliver`; `problem` is empty when everything was acknowledged."""
+        self.counters["delivered"] += samples
+        group = f"{','.join(reader.partitions)}.{reader.topic}"
+        if problem:
+            self.tracer.event("deliver.waiting", reader=reader.participant, group=group, reason=problem)
+        else:
+            self.tracer.event(
+                "deliver.finished",
+                group=group,
+                reader=reader.participant,
+                samples=samples,
+                elapsed_ns=elapsed_ns,
+            )
+        self.core.delivered(reader, self._clock.monotonic(), done=not problem)
+
+    def stream_sent(self, name_space: str, fellows: tuple[str, ...], samples: int, bytes_sent: int) -> None:
+        """The answer to `Wire.send_stream`."""
+        self.counters["streams_sent"] += 1
+        self.tracer.event(
+            "align.sent",
+            samples=samples,
+            group=name_space,
+            fellow=",".join(self.core.name_of(fellow) for fellow in fellows),
+            fellows=len(fellows),
+            total=samples,
+            bytes=bytes_sent,
+        )
+
+    def stop(self, *, finished: bool = False) -> None:
+        """Tell fellows that this node terminates, or has terminated."""
+        self.core.stop(finished=finished)
+        self.turn()
+
+    # Turn.
+
+    def turn(self) -> float:
+        """Carry out everything that is due; returns when the next turn must come at the latest."""
+        now = self._clock.monotonic()
+        self._take_results()
+        if now >= self.core.next_timer():
+            self._tell_changes()
+            self.core.handle_timer(now)
+        while (event := self.core.next_event()) is not None:
+            self._carry_out(event)
+        self._tell_changes()
+        for outgoing in self.core.messages_to_send(now):
+            self._wire.send(codec.topic_of(outgoing), codec.encode(outgoing))
+        self.incoming.keep(self.core.expects)
+        self.tracer.enter(self.core.state)
+        return self.core.next_timer()
+
+    def _tell_changes(self) -> None:
+        for name, data in self.spaces.items():
+            if data.has_changed:
+                data.has_changed = False
+                summary = data.working.summary()
+                self.core.roll_up(name, summary.count, summary.digest)
+
+    def _take_results(self) -> None:
+        for result in self.persistence.results():
+            data = self.spaces.get(result.name_space)
+            if isinstance(result, Stored) and data:
+                data.stored.update(result.watermarks)
+                self.counters["stored"] = sum(
+                    mark.count for space in self.spaces.values() for mark in space.stored.values()
+                )
+            elif isinstance(result, Degraded):
+                self.tracer.event("store.degraded", namespace=result.name_space, cause=result.cause)
+            elif isinstance(result, Recovered) and data:
+                self.tracer.event("store.recovered", namespace=result.name_space, samples=0, elapsed_ns=0)
+                if result.rewrite and data.is_switched:
+                    self._write_set(data)
+            elif isinstance(result, SetStored):
+                self.tracer.event("store.statistics", actions=1, elapsed_ns=0, rate=0)
+
+    def _carry_out(self, event: events.Event) -> None:
+        if isinstance(event, events.Note):
+            self.tracer.event(event.event, **event.fields)
+        elif isinstance(event, events.NameSpaceLearned):
+            self._add_name_space(event)
+        elif isinstance(event, events.LoadStored):
+            self._inject(event.name_space)
+        elif isinstance(event, events.AbandonSet):
+            self.spaces[event.name_space].staging = None
+        elif isinstance(event, events.Completed):
+            self._complete(event)
+        elif isinstance(event, events.LineageAdopted):
+            self.persistence.mark(event.name_space, LINEAGE, lineage_text(event.lineage))
+        elif isinstance(event, events.SendSet):
+            self._send_set(event)
+        elif isinstance(event, events.ExpectSet):
+            self._merge_started_ns[event.name_space, event.request] = self._clock.wall_ns()
+        elif isinstance(event, events.DeleteSet):
+            self._replace(self.spaces[event.name_space], DataSet(), self._clock.wall_ns())
+        elif isinstance(event, events.GroupAnnounced):
+            self._group_announced(event)
+        elif isinstance(event, events.Deliver):
+            self._deliver(event.reader)
+        elif isinstance(event, events.FellowsKnown):
+            fellows = tuple(Fellow(*fellow) for fellow in event.fellows)
+            for name in self.spaces:
+                self.persistence.remember_fellows(name, fellows)
+
+    # The parts.
+
+    def _add_name_space(self, event: events.NameSpaceLearned) -> None:
+        name = event.name_space.name
+        state = next(state for state in self.core.name_spaces if state.name == name)
+        self.spaces[name] = NameSpaceData(state, loaded=self._loaded.pop(name, None))
+        self.persistence.mark(name, ELEMENTS, json.dumps(plain.to_plain(event.name_space.elements)))
+        self.tracer.event(
+            "namespace.added",
+            namespace=name,
+            aligner=event.policy.aligner,
+            alignee=event.policy.alignee,
+            durability=event.policy.durability,
+        )
+
+    def _open_group(self, description: GroupDescription, *, announce: bool) -> bool:
+        group = description.group
+        state = self.core.name_space_of(group)
+        if state is None:
+            return False
+        if state.name not in self.spaces:  # learned in this very turn
+            self.turn()
+        data = self.spaces[state.name]
+        if not data.is_kept(description):
+            return False
+        if group not in self.descriptions:
+            self.descriptions[group] = description
+            data.open_group(description)
+            self._wire.open_group(description)
+            self.tracer.event("group.found", group=group, durability=description.qos.durability.name)
+            self.tracer.event("capture.started", group=group, depth=description.qos.history_depth)
+            if announce:
+                self.core.group_found(group, json.dumps(plain.to_plain(description)).encode())
+        elif self.descriptions[group].qos != description.qos:
+            self.tracer.event(
+                "group.qos-mismatch",
+                group=group,
+                endpoint="a writer",
+                cause=f"{description.qos} differs from {self.descriptions[group].qos}, which stays",
+            )
+        return True
+
+    def _group_announced(self, event: events.GroupAnnounced) -> None:
+        try:
+            description: GroupDescription = plain.from_plain(GroupDescription, json.loads(event.description))
+        except ValueError as error:
+            self.malformed(codec.MESSAGE_TOPIC, event.fellow, str(error))
+            return
+        if description.group not in self.descriptions and self._open_group(description, announce=False):
+            self.tracer.event("group.created", group=event.group, quality_ns=0)
+
+    def _inject(self, name: str) -> None:
+        data = self.spaces[name]
+        data.staging = data.loaded or DataSet()
+        samples = data.staging.summary().count
+        self.tracer.event("injection.started", namespace=name, samples=samples)
+        self.core.injected(name, self._clock.monotonic())
+
+    def _complete(self, event: events.Completed) -> None:
+        data = self.spaces[event.name_space]
+        data.complete()
+        data.is_switched = True
+        self._write_set(data)
+        for group in data.working.groups:
+            self.tracer.event("group.complete", group=group)
+
+    def _write_set(self, data: NameSpaceData) -> None:
+        groups = data.persistent_groups(self.descriptions.values())
+        self.persistence.write_set(data.state.name, groups, lineage_text(data.state.lineage))
+
+    def _send_set(self, event: events.SendSet) -> None:
+        data = self.spaces[event.name_space]
+        groups = [
+            (self.descriptions[group], list(group_set.samples()))
+            for group, group_set in data.working.groups.items()
+            if group in self.descriptions
+        ]
+        self._streams += 1
+        number = bytes.fromhex(self.settings.node)[:8] + self.settings.incarnation.to_bytes(4)
+        number += self._streams.to_bytes(4)
+        size = sum(group_set.payload_bytes for group_set in data.working.groups.values())
+        count = sum(len(samples) for _, samples in groups)
+        begin = stream.Begin(event.name_space, self.settings.node, event.lineage, event.targets, count, size)
+        fellows = tuple(target.node for target in event.targets)
+        self.tracer.event(
+            "align.sending",
+            group=event.name_space,
+            count=len(fellows),
+            fellows=",".join(self.core.name_of(fellow) for fellow in fellows),
+        )
+        self._wire.send_stream(event.name_space, fellows, stream.batches(number, begin, groups))
+
+    def _received(self, incoming: Incoming) -> None:
+        """A whole set is here: it joins or takes the place of what it was asked for."""
+        name, request = incoming.begin.name_space, incoming.target.request
+        data = self.spaces[name]
+        self.counters["streams_received"] += 1
+        for description in incoming.descriptions:
+            self._open_group(description, announce=False)
+        unknown = [group for group in incoming.data.groups if group not in self.descriptions]
+        for group in unknown:
+            del incoming.data.groups[group]  # not kept here by policy
+        began_ns = self._merge_started_ns.pop((name, request), 0)
+        if incoming.target.purpose in ("replace", "catchup"):
+            self._replace(data, incoming.data, began_ns)
+        elif not data.state.holder:
+            if data.staging is None:
+                data.staging = incoming.data
+            else:
+                data.staging.join(incoming.data)
+        else:
+            new, changes = data.join(incoming.data, self.descriptions)
+            self.persistence.append(name, changes)
+            self.tracer.event(
+                "merge.finished",
+                namespace=name,
+                role=self.settings.role,
+                policy=incoming.target.purpose,
+                samples=new,
+                elapsed_ns=self._clock.wall_ns() - incoming.started_ns,
+            )
+        self.tracer.event(
+            "align.completed",
+            group=name,
+            fellow=self.core.name_of(incoming.begin.aligner),
+            source=request,
+            samples=incoming.samples,
+            elapsed_ns=self._clock.wall_ns() - incoming.started_ns,
+        )
+        self.core.set_received(name, request, incoming.begin.lineage, self._clock.monotonic())
+
+    def _replace(self, data: NameSpaceData, other: DataSet, since_ns: int) -> None:
+        data.replace(other, since_ns)
+        self._write_set(data)
+
+    def _deliver(self, reader: ReaderKey) -> None:
+        data = self.spaces[reader.name_space]
+        groups: list[tuple[GroupDescription, list[Sample]]] = [
+            (self.descriptions[group], list(group_set.samples()))
+            for group, group_set in sorted(data.working.groups.items())
+            if group.topic == reader.topic
+            and group_set.count
+            and any(matches(partition, group.partition) for partition in reader.partitions)
+        ]
+        text = f"{','.join(reader.partitions)}.{reader.topic}"
+        count = sum(len(samples) for _, samples in groups)
+        self.tracer.event("deliver.started", group=text, reader=reader.participant, samples=count)
+        self._wire.deliver(reader, groups)
+
+    @property
+    def state(self) -> ServiceState:
+        """The service's state."""
+        return self.core.state
+
+
+def lineage_text(lineage: tuple[int, str]) -> str:
+    """A lineage as it is written into the store."""
+    return f"{lineage[0]}/{lineage[1]}"

@@ -1,0 +1,156 @@
+"""The snapshot that a node shows of itself, from its runtime."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Final
+
+from engine.core.messages import NO_EPOCH
+from engine.runtime.monitor import (
+    AlignmentView,
+    FellowView,
+    GroupView,
+    NameSpaceView,
+    NodeSnapshot,
+    StoreView,
+)
+
+if TYPE_CHECKING:
+    from engine.core.fellows import Fellow
+    from engine.runtime.monitor import DeliveryView
+    from engine.runtime.runtime import Runtime
+    from engine.runtime.sets import NameSpaceData
+
+MAX_GROUPS_SHOWN: Final = 500
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Identity:
+    """What does not change while a node runs."""
+
+    host: str
+    pid: int
+    domain_id: int
+    configuration: str
+    version: str
+    started_ns: int
+    store_kind: str
+    store_path: str
+    store_findings: tuple[str, ...]
+
+
+def snapshot(
+    runtime: Runtime, identity: Identity, now: float, wall_ns: int, deliveries: tuple[DeliveryView, ...]
+) -> NodeSnapshot:
+    """The node as it is now."""
+    settings = runtime.settings
+    groups = [view for data in runtime.spaces.values() for view in _groups(runtime, data)]
+    return NodeSnapshot(
+        id=settings.node,
+        name=settings.name,
+        role=settings.role,
+        host=identity.host,
+        pid=identity.pid,
+        domain_id=identity.domain_id,
+        incarnation=settings.incarnation,
+        configuration=identity.configuration,
+        version=identity.version,
+        time_ns=wall_ns,
+        started_ns=identity.started_ns,
+        state=runtime.state.value,
+        update_period_ns=int(settings.heartbeat_period_s * 1e9),
+        store=StoreView(
+            identity.store_kind,
+            identity.store_path,
+            runtime.persistence.problem,
+            identity.store_findings,
+        ),
+        fellows=tuple(_fellow(fellow, now, wall_ns) for fellow in runtime.core.fellows),
+        name_spaces=tuple(_name_space(runtime, data) for data in runtime.spaces.values()),
+        groups=tuple(groups[:MAX_GROUPS_SHOWN]),
+        groups_left_out=max(0, len(groups) - MAX_GROUPS_SHOWN),
+        deliveries=deliveries,
+        counters={**runtime.counters, "queued": runtime.persistence.queued_changes},
+    )
+
+
+def _fellow(fellow: Fellow, now: float, wall_ns: int) -> FellowView:
+    communication = "approved" if fellow.approved else "incompatible" if fellow.conflict else "waiting"
+    return FellowView(
+        id=fellow.node,
+        name=fellow.name,
+        role=fellow.role,
+        state=fellow.status.state.value if fellow.status else "",
+        communication=communication,
+        last_heartbeat_ns=wall_ns - int((now - fellow.last_heard_s) * 1e9),
+        skew_ns=fellow.skew_ns,
+        problem=str(fellow.conflict or ""),
+    )
+
+
+def _name_space(runtime: Runtime, data: NameSpaceData) -> NameSpaceView:
+    state = data.state
+    policy, summary = state.policy, data.working.summary()
+    following = state.following or NO_EPOCH
+    return NameSpaceView(
+        name=state.name,
+        elements=tuple(map(str, state.name_space.elements)),
+        aligner=policy.aligner,
+        alignee=policy.alignee.value,
+        durability=policy.durability.value,
+        master_priority=policy.master_priority,
+        merges=tuple(f"{rule.type.value} {rule.scope}" for rule in policy.merges),
+        phase=state.phase.value,
+        complete=state.complete,
+        master=following.node,
+        confirmed=state.following is not None,
+        epoch=str(following),
+        why=state.why,
+        merge_id=str(state.lineage),
+        quality_ns=state.quality_ns,
+        count=summary.count,
+        digest=f"{summary.digest:032x}",
+        groups=len(data.working.groups),
+        alignments=tuple(_alignments(runtime, data)),
+    )
+
+
+def _alignments(runtime: Runtime, data: NameSpaceData) -> list[AlignmentView]:
+    return [
+        AlignmentView(
+            direction="from",
+            fellow=incoming.begin.aligner,
+            samples=incoming.samples,
+            expected=incoming.begin.count,
+            bytes=incoming.bytes,
+            started_ns=incoming.started_ns,
+        )
+        for incoming in runtime.incoming.running(data.state.name)
+    ]
+
+
+def _groups(runtime: Runtime, data: NameSpaceData) -> list[GroupView]:
+    views: list[GroupView] = []
+    for group, group_set in sorted(data.working.groups.items()):
+        description = runtime.descriptions.get(group)
+        if description is None:
+            continue
+        summary = group_set.summary()
+        stored = data.stored.get(group)
+        views.append(
+            GroupView(
+                name_space=data.state.name,
+                partition=group.partition,
+                topic=group.topic,
+                type_name=description.type.name,
+                durability=description.qos.durability.name,
+                samples=summary.count,
+                instances=group_set.instance_count,
+                bytes=group_set.payload_bytes,
+                digest=f"{summary.digest:032x}",
+                newest_ns=summary.newest_ns,
+                stored=stored.count if stored else 0,
+                lost=group_set.lost,
+            )
+        )
+    return views
