@@ -1,0 +1,77 @@
+"""`python -m engine.supervisor`: a supervisor of its own session, made by `ospltool start`.
+
+It reads its launch as JSON on standard input and says how the start goes on standard output: one record for
+each change, as JSON, or `{"refused": "<why>"}`. The process that was started ends at once; its child is the
+supervisor, which belongs to nobody.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pathlib
+import sys
+from typing import TYPE_CHECKING
+
+from engine.core import plain
+from engine.supervisor.launch import Launch
+from engine.supervisor.loop import Supervisor
+from engine.supervisor.narration import Narrator
+from engine.supervisor.policy import EXIT_DIED
+from engine.supervisor.rundir import NodeDirectory, RunDirectoryError
+
+if TYPE_CHECKING:
+    from engine.supervisor.rundir import Record
+
+
+class Progress:
+    """The pipe to whoever waits for the start; nobody need be there any more."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        os.set_blocking(descriptor, False)
+
+    def say(self, value: object) -> None:
+        """Send one line of JSON."""
+        with contextlib.suppress(BrokenPipeError, BlockingIOError):
+            os.write(self._descriptor, json.dumps(value).encode() + b"\n")
+
+
+def main() -> int:
+    """Become a supervisor; returns its exit code."""
+    launch = Launch.from_json(sys.stdin.read())
+    progress = Progress(os.dup(1))
+    if os.fork():
+        os._exit(0)
+    directory = NodeDirectory(pathlib.Path(launch.directory))
+    try:
+        with directory.lock() as is_ours:
+            if not is_ours:
+                progress.say({"refused": "it is already running"})
+                return EXIT_DIED
+            _redirect_streams(directory)
+            narrate = Narrator(launch, os.environ)
+
+            def observe(record: Record) -> None:
+                narrate(record)
+                progress.say(plain.to_plain(record))
+
+            return Supervisor(launch, os.environ, observe).run()
+    except (OSError, RunDirectoryError) as error:
+        progress.say({"refused": str(error)})
+        return EXIT_DIED
+
+
+def _redirect_streams(directory: NodeDirectory) -> None:
+    """Let go of the terminal: standard streams become nothing and the supervisor's log."""
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    log = os.open(directory.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
+    for source, target in ((nothing, 0), (log, 1), (log, 2)):
+        os.dup2(source, target)
+    os.close(nothing)
+    os.close(log)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,143 @@
+"""Starting and stopping nodes from outside: what `ospltool start` and `ospltool stop` do."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import json
+import os
+import selectors
+import signal
+import subprocess
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from engine.core import plain
+from engine.supervisor.launch import module_command, module_environ
+from engine.supervisor.policy import FINAL, Phase
+from engine.supervisor.rundir import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from engine.supervisor.launch import Launch
+    from engine.supervisor.rundir import NodeDirectory
+
+STOP_MARGIN_S: Final = 5.0
+"""How much longer than the ServiceTerminatePeriod a stop may take: the supervisor has to end as well."""
+
+_READ_BYTES: Final = 65536
+_MAX_PROGRESS_BYTES: Final = 1 << 20
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Start:
+    """How a start went.
+
+    Attributes:
+        record: what the supervisor said last; None when it said nothing.
+        refusal: why there is no supervisor, empty when there is one.
+        is_running: the node has left the state INIT.
+    """
+
+    record: Record | None
+    refusal: str = ""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the node has left the state INIT."""
+        return self.record is not None and self.record.phase is Phase.RUNNING
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether there is no node, and none will come."""
+        return bool(self.refusal) or self.record is None or self.record.phase in FINAL
+
+
+def start(launch: Launch, environ: Mapping[str, str], timeout_s: float) -> Start:
+    """Start a supervisor of its own session, and wait until its node runs, has failed, or time is over.
+
+    A start that is still going on when time is over goes on.
+    """
+    process = subprocess.Popen(
+        module_command("engine.supervisor"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=module_environ(environ),
+        start_new_session=True,
+    )
+    with process:  # it ends as soon as it has made the supervisor, a process of no parent
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(launch.to_json().encode())
+            process.stdin.close()
+        except BrokenPipeError:  # it says why on stderr
+            return Start(None, "the supervisor could not be started")
+        record: Record | None = None
+        for message in _messages(process.stdout.fileno(), time.monotonic() + timeout_s):
+            if "refused" in message:
+                return Start(None, str(message["refused"]))
+            record = plain.from_plain(Record, message)
+            if record is not None and record.phase in FINAL | {Phase.RUNNING}:
+                return Start(record)
+    return Start(record, "" if record is not None else "the supervisor ended without a word")
+
+
+def _messages(descriptor: int, deadline: float) -> Iterator[dict[str, Any]]:
+    """The supervisor's messages until it closes the pipe or the time has come."""
+    os.set_blocking(descriptor, False)
+    buffer = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(descriptor, selectors.EVENT_READ)
+        while len(buffer) <= _MAX_PROGRESS_BYTES and selector.select(max(deadline - time.monotonic(), 0)):
+            data = os.read(descriptor, _READ_BYTES)
+            if not data:
+                return
+            *lines, buffer = (buffer + data).split(b"\n")
+            for line in lines:
+                yield json.loads(line)
+
+
+class Stop(enum.Enum):
+    """How a stop went."""
+
+    STOPPED = "stopped"
+    WAS_NOT_RUNNING = "was not running"
+    STILL_STOPPING = "still stopping"
+
+
+def stop(directory: NodeDirectory, timeout_s: float | None = None) -> Stop:
+    """Stop a node in order and wait for it.
+
+    Args:
+        directory: the node's directory.
+        timeout_s: how long to wait; by default the ServiceTerminatePeriod and `STOP_MARGIN_S`.
+
+    Returns:
+        `STILL_STOPPING` when time is over; the node is still told to stop and will be ended by force after
+        its ServiceTerminatePeriod.
+    """
+    record = directory.record()
+    if record is None:
+        return Stop.WAS_NOT_RUNNING
+    wait_s = record.terminate_period_s + STOP_MARGIN_S if timeout_s is None else timeout_s
+    if record.supervisor.send(signal.SIGTERM):
+        return Stop.STOPPED if record.supervisor.wait(wait_s) else Stop.STILL_STOPPING
+    outcome = _stop_orphan(record, wait_s)
+    if outcome is not Stop.STILL_STOPPING:
+        directory.forget()
+    return outcome
+
+
+def _stop_orphan(record: Record, wait_s: float) -> Stop:
+    """End a node that has outlived its supervisor; nobody else would end it by force."""
+    node = record.node
+    if node is None or not node.send(signal.SIGTERM):
+        return Stop.WAS_NOT_RUNNING
+    if node.wait(min(wait_s, record.terminate_period_s)):
+        return Stop.STOPPED
+    if wait_s < record.terminate_period_s:
+        return Stop.STILL_STOPPING
+    node.send(signal.SIGKILL)
+    return Stop.STOPPED if node.wait(STOP_MARGIN_S) else Stop.STILL_STOPPING

@@ -1,0 +1,204 @@
+"""The supervisor's event loop: signals, the node's lease and the node's end in, commands out."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import selectors
+import signal
+import socket
+import sys
+import time
+from typing import IO, TYPE_CHECKING, Final
+
+from engine.supervisor.child import NodeProcess
+from engine.supervisor.policy import FINAL, Command, Phase, Watch
+from engine.supervisor.processes import identify
+from engine.supervisor.rundir import NodeDirectory, Record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from engine.supervisor.launch import Launch
+
+STOP_SIGNALS: Final = (
+    signal.SIGTERM,
+    signal.SIGINT,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGALRM,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+)
+"""Signals that stop the node in order; only SIGKILL ends a supervisor without that."""
+
+
+class Supervisor:
+    """Supervises one node until it has ended for good.
+
+    Args:
+        launch: the node.
+        environ: its environment.
+        observe: called with every change of what the supervisor has to say.
+        to_terminal: leave the node's standard streams those of this process (foreground), instead of
+            writing them to node.log.
+    """
+
+    def __init__(
+        self,
+        launch: Launch,
+        environ: Mapping[str, str],
+        observe: Callable[[Record], None],
+        *,
+        to_terminal: bool = False,
+    ) -> None:
+        self._launch = launch
+        self._environ = environ
+        self._observe = observe
+        self._to_terminal = to_terminal
+        self._directory = NodeDirectory(pathlib.Path(launch.directory))
+        self._watch = Watch(launch.rules)
+        self._node: NodeProcess | None = None
+        self._selector = selectors.DefaultSelector()
+        self._record = self._first_record()
+
+    def run(self) -> int:
+        """Run until the node has ended for good; returns the exit code for this process.
+
+        Must be called in the main thread, while the lock of the node's directory is held.
+        """
+        with self._signals() as signals, self._selector:
+            self._selector.register(signals, selectors.EVENT_READ)
+            self._directory.clear_state()
+            self._obey(self._watch.begin(time.monotonic()))
+            while self._watch.phase not in FINAL:
+                self._wait(signals)
+        return self._watch.exit_code
+
+    def _wait(self, signals: socket.socket) -> None:
+        deadline = self._watch.next_timer()
+        timeout_s = None if deadline is None else max(deadline - time.monotonic(), 0)
+        ready = {key.fileobj for key, _ in self._selector.select(timeout_s)}
+        now = time.monotonic()
+        node = self._node
+        if signals in ready:
+            number = signal.Signals(signals.recv(1)[0])
+            self._obey(self._watch.stop(now, f"stopped by {number.name}"))
+        if node is not None and node.lease in ready:
+            state = node.renewals()
+            if state is not None:
+                self._obey(self._watch.renewed(now, state))
+            elif (
+                node.has_closed_lease
+            ):  # it can not renew any more, and will be found out when the lease ends
+                self._selector.unregister(node.lease)
+        if node is not None and node.handle in ready:
+            self._node_ended(node, now)
+        self._obey(self._watch.timer(now))
+
+    def _node_ended(self, node: NodeProcess, now: float) -> None:
+        exit_code = node.ended()
+        if exit_code is None:
+            return
+        if not node.has_closed_lease:
+            self._selector.unregister(node.lease)
+        self._selector.unregister(node.handle)
+        node.close()
+        self._node = None
+        self._obey(self._watch.exited(now, exit_code))
+
+    def _obey(self, commands: list[Command]) -> None:
+        for command in commands:
+            match command:
+                case Command.START:
+                    self._start()
+                case Command.TERMINATE if self._node is not None:
+                    self._node.terminate()
+                case Command.KILL if self._node is not None:
+                    self._node.kill()
+                case _:  # END: the loop sees the phase
+                    pass
+        self._say()
+
+    def _start(self) -> None:
+        try:
+            with self._output() as output:
+                node = NodeProcess(self._launch, self._environ, self._directory.path, output)
+        except OSError as error:
+            self._obey(self._watch.start_failed(time.monotonic(), str(error)))
+            return
+        self._node = node
+        self._selector.register(node.lease, selectors.EVENT_READ)
+        self._selector.register(node.handle, selectors.EVENT_READ)
+
+    @contextlib.contextmanager
+    def _output(self) -> Iterator[IO[bytes] | None]:
+        if self._to_terminal:
+            yield None
+            return
+        log = self._directory.node_log
+        if not self._watch.restarts and log.exists():
+            log.replace(log.with_name("node.log.1"))
+        with log.open("ab") as output:
+            yield output
+
+    def _first_record(self) -> Record:
+        launch = self._launch
+        identity = identify(os.getpid())
+        assert identity is not None, "this process runs"
+        now_ns = time.time_ns()
+        return Record(
+            uri=launch.uri,
+            configuration=launch.configuration,
+            domain_name=launch.domain_name,
+            domain_id=launch.domain_id,
+            role=launch.role,
+            store=launch.store,
+            terminate_period_s=launch.terminate_period_s,
+            phase=Phase.STARTING,
+            reason="",
+            restarts=0,
+            is_unresponsive=False,
+            started_ns=now_ns,
+            changed_ns=now_ns,
+            supervisor=identity,
+        )
+
+    def _say(self) -> None:
+        watch = self._watch
+        record = dataclasses.replace(
+            self._record,
+            phase=watch.phase,
+            reason=watch.reason,
+            restarts=watch.restarts,
+            is_unresponsive=watch.is_unresponsive,
+            node=self._node.identity if self._node is not None else None,
+        )
+        if record == self._record and (self._directory.path / "supervisor.json").exists():
+            return
+        self._record = dataclasses.replace(record, changed_ns=time.time_ns())
+        try:
+            self._directory.write_record(self._record)
+        except OSError as error:
+            sys.stderr.write(f"{self._directory.path}: {error}\n")
+        self._observe(self._record)
+
+    @staticmethod
+    @contextlib.contextmanager
+    def _signals() -> Iterator[socket.socket]:
+        """A socket that has a byte, the number, for every stop signal that came in."""
+        receiving, sending = socket.socketpair()
+        receiving.setblocking(False)
+        sending.setblocking(False)
+        before = {number: signal.signal(number, lambda *_: None) for number in STOP_SIGNALS}
+        wakeup_before = signal.set_wakeup_fd(sending.fileno(), warn_on_full_buffer=False)
+        try:
+            yield receiving
+        finally:
+            signal.set_wakeup_fd(wakeup_before)
+            for number, handler in before.items():
+                signal.signal(number, signal.SIG_DFL if handler is None else handler)
+            receiving.close()
+            sending.close()

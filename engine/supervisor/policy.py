@@ -1,0 +1,229 @@
+"""What the supervisor decides, as a state machine without clock, process or signal.
+
+The node renews a lease. When it stays silent longer than Domain/Lease/ExpiryTime, or ends although nobody
+told it to, the FailureAction of its Domain/Service entry applies:
+
+- skip: it is left alone; a node that has ended stays ended.
+- kill: it is ended by force.
+- restart: it is ended by force and started again, `RESTART_LIMIT` times within `RESTART_WINDOW_S` at most.
+- systemhalt: everything of this domain on this machine is stopped, the supervisor included.
+
+A node that is told to stop has the ServiceTerminatePeriod for it; only then it is ended by force. A node
+that ends with `EXIT_CONFIGURATION` would do so again and is never restarted.
+
+    STARTING --left INIT--> RUNNING --stop--> STOPPING --exit--> ENDED
+        |                      |                 ^
+        +------failure---------+--systemhalt-----+
+                |
+                +-- restart --> RESTARTING --delay over--> STARTING
+                +-- otherwise --> KILLING --exit--> DIED
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import enum
+from typing import Final
+
+START_GRACE_S: Final = 30.0
+"""How long a node may take from its start to its first renewal, when ExpiryTime is shorter."""
+
+RESTART_LIMIT: Final = 5
+RESTART_WINDOW_S: Final = 60.0
+_FIRST_DELAY_S: Final = 0.25
+_LONGEST_DELAY_S: Final = 4.0
+
+EXIT_ENDED: Final = 0
+EXIT_DIED: Final = 1
+EXIT_CONFIGURATION: Final = 2
+"""Exit code of a node whose configuration can not be run; `python -m engine` has the same three codes."""
+
+INITIAL_STATE: Final = "INIT"
+"""The service state of a node that is not running yet."""
+
+
+class Action(enum.StrEnum):
+    """FailureAction, by the names of the configuration."""
+
+    SKIP = "skip"
+    KILL = "kill"
+    RESTART = "restart"
+    SYSTEM_HALT = "systemhalt"
+
+
+class Phase(enum.StrEnum):
+    """Where a supervised node is."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    RESTARTING = "restarting"
+    KILLING = "being killed"
+    ENDED = "ended"
+    DIED = "died"
+
+
+FINAL: Final = frozenset({Phase.ENDED, Phase.DIED})
+
+
+class Command(enum.Enum):
+    """What the supervisor must do now."""
+
+    START = "start the node"
+    TERMINATE = "tell the node to stop"
+    KILL = "end the node by force"
+    END = "end yourself"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rules:
+    """The settings that matter to the supervisor; times in seconds."""
+
+    expiry_s: float
+    terminate_period_s: float
+    action: Action
+
+    @property
+    def first_lease_s(self) -> float:
+        """How long the first renewal may take."""
+        return max(self.expiry_s, START_GRACE_S)
+
+
+class Watch:
+    """Decides for one node. Every call takes the monotonic time and returns what to do, in order.
+
+    Attributes:
+        phase: where the node is.
+        reason: the last decision in words, for people.
+        restarts: how often the node was started again.
+        is_unresponsive: its lease has expired and it was left alone (skip).
+        exit_code: what the supervisor ends with, once the phase is final.
+    """
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self.phase = Phase.STARTING
+        self.reason = ""
+        self.restarts = 0
+        self.is_unresponsive = False
+        self.exit_code = EXIT_ENDED
+        self._final_phase = Phase.ENDED
+        self._deadline: float | None = None
+        self._start_times: collections.deque[float] = collections.deque(maxlen=RESTART_LIMIT)
+
+    def begin(self, now: float) -> list[Command]:
+        """Start the node for the first time."""
+        return self._start(now)
+
+    def renewed(self, now: float, state: str) -> list[Command]:
+        """The node renewed its lease, in this service state."""
+        if self.phase is Phase.STARTING and state not in ("", INITIAL_STATE):
+            self.phase = Phase.RUNNING
+        if self.phase in (Phase.STARTING, Phase.RUNNING):
+            if self.is_unresponsive:
+                self.is_unresponsive = False
+                self.reason = "the node renews its lease again"
+            self._deadline = now + self.rules.expiry_s
+        return []
+
+    def exited(self, now: float, exit_code: int) -> list[Command]:
+        """The node process has ended; a negative code is the signal that ended it."""
+        how = f"killed by signal {-exit_code}" if exit_code < 0 else f"exit code {exit_code}"
+        if self.phase is Phase.STOPPING:
+            if exit_code:
+                self.reason = f"{self.reason}; the node ended with {how}".removeprefix("; ")
+            return self._end(self._final_phase, self.exit_code)
+        if self.phase is Phase.KILLING:
+            return (
+                self._restart(now)
+                if self.rules.action is Action.RESTART
+                else self._end(Phase.DIED, EXIT_DIED)
+            )
+        if exit_code == EXIT_ENDED:
+            self.reason = "the node ended by itself, in order"
+            return self._end(Phase.ENDED, EXIT_ENDED)
+        self.reason = f"the node ended unexpectedly ({how})"
+        if exit_code == EXIT_CONFIGURATION:
+            return self._end(Phase.DIED, EXIT_CONFIGURATION)
+        if self.rules.action is Action.RESTART:
+            return self._restart(now)
+        return self._end(Phase.DIED, EXIT_DIED)
+
+    def start_failed(self, now: float, cause: str) -> list[Command]:
+        """The node process could not be started at all."""
+        self.reason = f"the node could not be started: {cause}"
+        if self.rules.action is Action.RESTART:
+            return self._restart(now)
+        return self._end(Phase.DIED, EXIT_DIED)
+
+    def stop(self, now: float, reason: str) -> list[Command]:
+        """Somebody wants the node to stop; once it is stopping nothing changes any more."""
+        if self.phase in (Phase.STARTING, Phase.RUNNING):
+            self.reason = reason
+            self.phase = Phase.STOPPING
+            self._deadline = now + self.rules.terminate_period_s
+            return [Command.TERMINATE]
+        if self.phase is Phase.RESTARTING:
+            self.reason = reason
+            return self._end(Phase.ENDED, EXIT_ENDED)
+        return []
+
+    def timer(self, now: float) -> list[Command]:
+        """Do what is due; nothing when `next_timer` has not come."""
+        if self._deadline is None or now < self._deadline:
+            return []
+        self._deadline = None
+        if self.phase is Phase.RESTARTING:
+            return self._start(now)
+        if self.phase is Phase.STOPPING:
+            self.reason = f"the node did not end within {self.rules.terminate_period_s:g} s and was killed"
+            self.exit_code = EXIT_DIED
+            return [Command.KILL]
+        return self._expire(now)
+
+    def next_timer(self) -> float | None:
+        """When `timer` must be called, None for never."""
+        return self._deadline
+
+    def _expire(self, now: float) -> list[Command]:
+        limit_s = self.rules.first_lease_s if self.phase is Phase.STARTING else self.rules.expiry_s
+        self.reason = f"the node did not renew its lease within {limit_s:g} s"
+        match self.rules.action:
+            case Action.SKIP:
+                self.is_unresponsive = True
+                return []
+            case Action.SYSTEM_HALT:
+                self.phase = Phase.STOPPING
+                self._final_phase = Phase.DIED
+                self.exit_code = EXIT_DIED
+                self._deadline = now + self.rules.terminate_period_s
+                return [Command.TERMINATE]
+            case Action.KILL | Action.RESTART:
+                self.phase = Phase.KILLING
+                return [Command.KILL]
+
+    def _start(self, now: float) -> list[Command]:
+        self.phase = Phase.STARTING
+        self.is_unresponsive = False
+        self._deadline = now + self.rules.first_lease_s
+        return [Command.START]
+
+    def _restart(self, now: float) -> list[Command]:
+        recent = sum(now - start < RESTART_WINDOW_S for start in self._start_times)
+        if recent >= RESTART_LIMIT:
+            self.reason += (
+                f"; it was started {RESTART_LIMIT} times again within {RESTART_WINDOW_S:g} s, no more"
+            )
+            return self._end(Phase.DIED, EXIT_DIED)
+        self._start_times.append(now)
+        self.restarts += 1
+        self.phase = Phase.RESTARTING
+        self._deadline = now + min(_FIRST_DELAY_S * 2**recent, _LONGEST_DELAY_S)
+        return []
+
+    def _end(self, phase: Phase, exit_code: int) -> list[Command]:
+        self.phase = phase
+        self.exit_code = exit_code
+        self._deadline = None
+        return [Command.END]

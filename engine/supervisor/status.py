@@ -1,0 +1,105 @@
+"""How a node is, from what its supervisor and it said last and from which of the two still run."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import TYPE_CHECKING, Final
+
+from engine.supervisor.policy import FINAL, Phase
+
+if TYPE_CHECKING:
+    from engine.supervisor.rundir import NodeDirectory, Record
+
+_OPERATIONAL_STATE: Final = "COMPLETE"
+
+
+class Condition(enum.StrEnum):
+    """How a node is. The value completes the sentence `system with domain name "x" …`."""
+
+    OPERATIONAL = "is operational"
+    STARTING = "is starting"
+    RESTARTING = "is being restarted"
+    UNRESPONSIVE = "does not respond"
+    STOPPING = "is stopping"
+    STOPPED = "is not running"
+    DIED = "has died"
+
+
+ALIVE: Final = frozenset(
+    {
+        Condition.OPERATIONAL,
+        Condition.STARTING,
+        Condition.RESTARTING,
+        Condition.UNRESPONSIVE,
+        Condition.STOPPING,
+    }
+)
+"""The conditions of a node that has a supervisor."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NodeStatus:
+    """One node of this machine.
+
+    Attributes:
+        directory: its directory below the run directory.
+        record: what its supervisor said last.
+        condition: how it is.
+        state: its service state, empty when it never said one.
+        state_since_ns: since when, nanoseconds since 1970 UTC, 0 when unknown.
+        reason: why it is in this condition, empty when there is nothing to say.
+        is_orphan: its supervisor is gone but the node still runs; it is about to end.
+    """
+
+    directory: NodeDirectory
+    record: Record
+    condition: Condition
+    state: str
+    state_since_ns: int
+    reason: str
+    is_orphan: bool = False
+
+    @property
+    def sentence(self) -> str:
+        """The status in the words of `ospl status`."""
+        state = f" ({self.state})" if self.condition is Condition.STARTING and self.state else ""
+        reason = f": {self.reason}" if self.reason else ""
+        return f'ospltool system with domain name "{self.record.domain_name}" {self.condition}{state}{reason}'
+
+
+def status_of(directory: NodeDirectory) -> NodeStatus | None:
+    """The status of a node; None when nothing is known about it."""
+    record = directory.record()
+    if record is None:
+        return None
+    said = directory.state()
+    state, since_ns = said.get("state"), said.get("time_ns")
+    is_supervised = record.supervisor.is_alive() and record.phase not in FINAL
+    is_orphan = not is_supervised and record.node is not None and record.node.is_alive()
+    reason = record.reason
+    if not is_supervised and record.phase not in FINAL:
+        reason = "its supervisor was killed" + (", the node is ending" if is_orphan else "")
+    return NodeStatus(
+        directory=directory,
+        record=record,
+        condition=_condition(record, str(state), is_supervised=is_supervised),
+        state=state if isinstance(state, str) else "",
+        state_since_ns=since_ns if isinstance(since_ns, int) else 0,
+        reason=reason,
+        is_orphan=is_orphan,
+    )
+
+
+def _condition(record: Record, state: str, *, is_supervised: bool) -> Condition:
+    if not is_supervised:
+        return Condition.STOPPED if record.phase is Phase.ENDED else Condition.DIED
+    if record.is_unresponsive:
+        return Condition.UNRESPONSIVE
+    if record.phase is Phase.RUNNING and state == _OPERATIONAL_STATE:
+        return Condition.OPERATIONAL
+    return {
+        Phase.STOPPING: Condition.STOPPING,
+        Phase.RESTARTING: Condition.RESTARTING,
+        Phase.KILLING: Condition.RESTARTING,
+    }.get(record.phase, Condition.STARTING)

@@ -1,0 +1,254 @@
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.supervisor.policy import (
+    EXIT_CONFIGURATION,
+    EXIT_DIED,
+    EXIT_ENDED,
+    FINAL,
+    RESTART_LIMIT,
+    RESTART_WINDOW_S,
+    START_GRACE_S,
+    Action,
+    Command,
+    Phase,
+    Rules,
+    Watch,
+)
+
+EXPIRY_S = 10.0
+TERMINATE_S = 8.0
+
+
+def watch(action: Action) -> Watch:
+    made = Watch(Rules(EXPIRY_S, TERMINATE_S, action))
+    assert made.begin(0.0) == [Command.START]
+    return made
+
+
+def phase_of(node: Watch) -> Phase:
+    return node.phase
+
+
+def running(action: Action) -> Watch:
+    made = watch(action)
+    made.renewed(1.0, "DISCOVER_FELLOWS_GROUPS")
+    assert made.phase is Phase.RUNNING
+    return made
+
+
+def test_a_node_is_starting_until_it_leaves_init() -> None:
+    node = watch(Action.SKIP)
+    node.renewed(1.0, "INIT")
+    node.renewed(2.0, "")
+    assert phase_of(node) is Phase.STARTING
+    node.renewed(3.0, "COMPLETE")
+    assert phase_of(node) is Phase.RUNNING
+
+
+def test_the_first_renewal_may_take_longer_than_the_lease() -> None:
+    node = watch(Action.KILL)
+    assert node.next_timer() == START_GRACE_S
+    assert node.timer(START_GRACE_S - 0.1) == []
+    assert node.timer(START_GRACE_S) == [Command.KILL]
+
+
+def test_every_renewal_moves_the_end_of_the_lease() -> None:
+    node = running(Action.KILL)
+    for now in (5.0, 14.0, 23.0):
+        assert node.timer(now) == []
+        node.renewed(now, "COMPLETE")
+        assert node.next_timer() == now + EXPIRY_S
+
+
+@pytest.mark.parametrize(
+    ("action", "commands", "phase"),
+    [
+        (Action.SKIP, [], Phase.RUNNING),
+        (Action.KILL, [Command.KILL], Phase.KILLING),
+        (Action.RESTART, [Command.KILL], Phase.KILLING),
+        (Action.SYSTEM_HALT, [Command.TERMINATE], Phase.STOPPING),
+    ],
+)
+def test_a_lease_that_expires_has_the_configured_consequence(
+    action: Action, commands: list[Command], phase: Phase
+) -> None:
+    node = running(action)
+    assert node.timer(1.0 + EXPIRY_S) == commands
+    assert node.phase is phase
+    assert "within 10 s" in node.reason
+
+
+@pytest.mark.parametrize(
+    ("action", "phase", "exit_code"),
+    [
+        (Action.KILL, Phase.DIED, EXIT_DIED),
+        (Action.RESTART, Phase.RESTARTING, EXIT_ENDED),
+        (Action.SYSTEM_HALT, Phase.DIED, EXIT_DIED),
+    ],
+)
+def test_after_an_expired_lease_the_exit_completes_the_action(
+    action: Action, phase: Phase, exit_code: int
+) -> None:
+    node = running(action)
+    node.timer(11.0)
+    node.exited(12.0, -9)
+    assert (node.phase, node.exit_code) == (phase, exit_code)
+
+
+def test_a_skipped_node_may_come_back() -> None:
+    node = running(Action.SKIP)
+    node.timer(11.0)
+    assert (node.is_unresponsive, node.next_timer()) == (True, None)
+    node.renewed(50.0, "COMPLETE")
+    assert (node.is_unresponsive, node.next_timer()) == (False, 60.0)
+
+
+@pytest.mark.parametrize("action", list(Action))
+@pytest.mark.parametrize(
+    ("exit_code", "phase", "supervisor_exit"),
+    [(0, Phase.ENDED, EXIT_ENDED), (EXIT_CONFIGURATION, Phase.DIED, EXIT_CONFIGURATION)],
+)
+def test_an_orderly_end_and_a_bad_configuration_are_never_restarted(
+    action: Action, exit_code: int, phase: Phase, supervisor_exit: int
+) -> None:
+    node = running(action)
+    assert node.exited(2.0, exit_code) == [Command.END]
+    assert (node.phase, node.exit_code) == (phase, supervisor_exit)
+
+
+@pytest.mark.parametrize("action", [Action.SKIP, Action.KILL, Action.SYSTEM_HALT])
+def test_a_crash_ends_the_supervisor_unless_it_restarts(action: Action) -> None:
+    node = running(action)
+    assert node.exited(2.0, -11) == [Command.END]
+    assert (node.phase, node.exit_code) == (Phase.DIED, EXIT_DIED)
+    assert "killed by signal 11" in node.reason
+
+
+def test_restarts_are_delayed_and_bounded() -> None:
+    node = running(Action.RESTART)
+    now, delays = 2.0, []
+    for _ in range(RESTART_LIMIT):
+        assert node.exited(now, 1) == []
+        due = node.next_timer()
+        assert due is not None
+        delays.append(due - now)
+        now = due
+        assert node.timer(now) == [Command.START]
+    assert delays == sorted(delays)
+    assert delays[-1] <= 4.0
+    assert node.exited(now, 1) == [Command.END]
+    assert node.phase is Phase.DIED
+    assert node.restarts == RESTART_LIMIT
+
+
+def test_restarts_long_ago_do_not_count() -> None:
+    node = running(Action.RESTART)
+    now = 2.0
+    for _ in range(3 * RESTART_LIMIT):
+        now += RESTART_WINDOW_S / RESTART_LIMIT + 1
+        assert node.exited(now, 1) == []
+        now = node.next_timer() or 0
+        assert node.timer(now) == [Command.START]
+        node.renewed(now, "COMPLETE")
+
+
+def test_a_program_that_is_not_there_has_died() -> None:
+    node = watch(Action.KILL)
+    assert node.start_failed(0.1, "no such file") == [Command.END]
+    assert node.reason == "the node could not be started: no such file"
+
+
+@pytest.mark.parametrize("action", list(Action))
+def test_a_stop_gives_the_node_its_time_and_then_ends_it(action: Action) -> None:
+    node = running(action)
+    assert node.stop(20.0, "stopped by SIGTERM") == [Command.TERMINATE]
+    assert node.stop(21.0, "stopped by SIGINT") == []
+    assert node.next_timer() == 20.0 + TERMINATE_S
+    assert node.renewed(22.0, "TERMINATING") == []
+    assert node.timer(20.0 + TERMINATE_S) == [Command.KILL]
+    assert node.exited(29.0, -9) == [Command.END]
+    assert (node.phase, node.exit_code) == (Phase.ENDED, EXIT_DIED)
+    assert "within 8 s" in node.reason
+
+
+def test_a_node_that_obeys_ends_in_order() -> None:
+    node = running(Action.RESTART)
+    node.stop(20.0, "stopped by SIGTERM")
+    assert node.exited(21.0, 0) == [Command.END]
+    assert (node.phase, node.exit_code, node.reason) == (Phase.ENDED, EXIT_ENDED, "stopped by SIGTERM")
+
+
+def test_a_stop_while_waiting_for_a_restart_ends_at_once() -> None:
+    node = running(Action.RESTART)
+    node.exited(2.0, 1)
+    assert node.stop(2.1, "stopped by SIGTERM") == [Command.END]
+    assert node.phase is Phase.ENDED
+
+
+@dataclasses.dataclass
+class Model:
+    """The world as the commands make it."""
+
+    has_node: bool = False
+    told_at: float | None = None
+    ended: bool = False
+
+
+@given(
+    st.sampled_from(list(Action)),
+    st.lists(
+        st.tuples(
+            st.floats(0, 40, allow_nan=False),
+            st.sampled_from(["renew", "init", "exit0", "exit1", "exit2", "killed", "stop", "timer"]),
+        ),
+        max_size=60,
+    ),
+)
+def test_no_order_of_events_breaks_the_rules(action: Action, steps: list[tuple[float, str]]) -> None:
+    node, world, now = Watch(Rules(EXPIRY_S, TERMINATE_S, action)), Model(), 0.0
+    starts: list[float] = []
+
+    def obey(commands: list[Command]) -> None:
+        for command in commands:
+            assert not world.ended
+            match command:
+                case Command.START:
+                    assert not world.has_node
+                    world.has_node = True
+                    starts.append(now)
+                case Command.TERMINATE:
+                    assert world.has_node
+                    world.told_at = now
+                case Command.KILL:
+                    assert world.has_node
+                    assert world.told_at is None or now >= world.told_at + TERMINATE_S
+                case Command.END:
+                    assert not world.has_node
+                    world.ended = True
+
+    obey(node.begin(now))
+    for pause, step in steps:
+        now += pause
+        exit_codes = {"exit0": 0, "exit1": 1, "exit2": 2, "killed": -9}
+        if step in ("renew", "init") and world.has_node:
+            obey(node.renewed(now, "COMPLETE" if step == "renew" else "INIT"))
+        elif step in exit_codes and world.has_node:
+            world.has_node = False
+            obey(node.exited(now, exit_codes[step]))
+        elif step == "stop":
+            obey(node.stop(now, "stop"))
+        elif step == "timer":
+            obey(node.timer(now))
+        assert world.ended == (node.phase in FINAL)
+        if world.ended:
+            assert node.next_timer() is None
+        else:
+            assert world.has_node or node.phase is Phase.RESTARTING
+    for start in starts[1:]:
+        assert sum(start <= other < start + RESTART_WINDOW_S for other in starts[1:]) <= RESTART_LIMIT + 1
