@@ -9,6 +9,7 @@ after it as it is. A bare `$VAR` stays as it is written.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 
 from engine.config.problems import quoted
@@ -65,40 +66,51 @@ def expand(raw: str, environ: Mapping[str, str]) -> Expanded:
     """
     if "$" not in raw and "\\" not in raw:
         return Expanded(raw)
-    expander = _Expander(environ)
-    text = expander.expand(raw, 0, 0)
+    if len(raw) > MAX_EXPANDED_CHARS:
+        raise ExpansionFault(0, f"a value with variables is longer than {MAX_EXPANDED_CHARS} characters")
+    expander = _Expander(raw, environ)
+    text, _ = expander.expand(0, 0)
     return Expanded(text, tuple(expander.uses))
 
 
-class _Expander:
-    """One run over one text: collects the uses and counts what has been produced."""
+_PLAIN = re.compile(r"[^\\${}]+|.", re.DOTALL)
+_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
+_NAME = re.compile(r"[^:}]*")
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
+
+class _Expander:
+    """One run over one text, in which every character is looked at once."""
+
+    def __init__(self, raw: str, environ: Mapping[str, str]) -> None:
+        self.raw = raw
         self.environ = environ
         self.uses: list[Use] = []
         self.produced = 0
 
-    def expand(self, raw: str, base: int, depth: int) -> str:
-        """The expansion of `raw`, which starts `base` characters into the whole text."""
-        if depth > MAX_NESTING:
-            raise ExpansionFault(base, f"variables are nested more than {MAX_NESTING} deep")
+    def expand(self, at: int, depth: int) -> tuple[str, int]:
+        """The expansion from `at` on, and where it ends: at the end, or, in an alternative, at its brace."""
         parts: list[str] = []
-        at = 0
-        while at < len(raw):
-            if raw[at] == "\\":
-                if at + 1 == len(raw):
-                    raise ExpansionFault(base + at, "a backslash at the end escapes nothing")
-                parts.append(self._keep(raw[at + 1], base + at))
+        nesting = 0
+        while at < len(self.raw):
+            char = self.raw[at]
+            if char == "\\":
+                if at + 1 == len(self.raw):
+                    raise ExpansionFault(at, "a backslash at the end escapes nothing")
+                parts.append(self._keep(self.raw[at + 1], at))
                 at += 2
-            elif raw.startswith("${", at):
-                end, text = self._variable(raw, at, base, depth)
+                continue
+            if self.raw.startswith("${", at):
+                text, at = self._variable(at, depth)
                 parts.append(text)
-                at = end
-            else:
-                end = _plain_until(raw, at)
-                parts.append(self._keep(raw[at:end], base + at))
-                at = end
-        return "".join(parts)
+                continue
+            if depth and char == "}" and not nesting:
+                break
+            nesting += (char == "{") - (char == "}")
+            found = _PLAIN.match(self.raw, at)
+            assert found, "every character matches"
+            parts.append(self._keep(found.group(), at))
+            at = found.end()
+        return "".join(parts), at
 
     def _keep(self, text: str, offset: int) -> str:
         self.produced += len(text)
@@ -106,54 +118,50 @@ class _Expander:
             raise ExpansionFault(offset, f"the value expands to more than {MAX_EXPANDED_CHARS} characters")
         return text
 
-    def _variable(self, raw: str, at: int, base: int, depth: int) -> tuple[int, str]:
-        """The end of the variable that starts at `at`, and what it expands to."""
-        end = _closing_brace(raw, at + 2)
-        if end is None:
-            raise ExpansionFault(base + at, f"the variable in {quoted(raw[at:])} is not closed with '}}'")
-        name, colon, rest = raw[at + 2 : end].partition(":")
-        operator = rest[:1]
-        if not name or (colon and operator not in ("-", "+", "?")) or (colon and not operator):
+    def _variable(self, start: int, depth: int) -> tuple[str, int]:
+        """What the variable at `start` expands to, and where it ends."""
+        if depth == MAX_NESTING:
+            raise ExpansionFault(start, f"variables are nested more than {MAX_NESTING} deep")
+        found = _NAME.match(self.raw, start + 2)
+        assert found, "an empty name matches as well"
+        name, at = found.group(), found.end()
+        operator = ""
+        is_plain = not self.raw.startswith(":", at)
+        if not is_plain:
+            operator = self.raw[at + 1 : at + 2]
+            at += 2
+        if at >= len(self.raw) and operator != "}":
+            raise self._not_closed(start)
+        if not name or (not is_plain and operator not in ("-", "+", "?")):
             expected = "expected ${NAME}, ${NAME:-x}, ${NAME:+x} or ${NAME:?x}"
-            raise ExpansionFault(base + at, f"{quoted(raw[at : end + 1])} cannot be expanded; {expected}")
+            raise ExpansionFault(start, f"{quoted(self.raw[start:at])} cannot be expanded; {expected}")
         value = self.environ.get(name)
-        self.uses.append(Use(name, operator, base + at, base + end + 1, value is not None))
-        alternative_at = at + 2 + len(name) + 2
-        alternative = raw[alternative_at:end]
-        if operator == "+":
-            text = self.expand(alternative, base + alternative_at, depth + 1) if value else ""
-        elif value or (value is not None and not operator):
-            text = self._keep(value, base + at)
-        elif operator == "-":
-            text = self.expand(alternative, base + alternative_at, depth + 1)
-        elif operator == "?":
-            reason = self.expand(alternative, base + alternative_at, depth + 1) or "it must be set"
-            raise ExpansionFault(base + at, f"variable {quoted(name)} is not set: {quoted(reason)}")
+        place = len(self.uses)
+        use = Use(name, operator, start, start, value is not None)
+        self.uses.append(use)
+        if operator and bool(value) == (operator == "+"):
+            text, end = self.expand(at, depth + 1)
         else:
-            text = ""
-        return end + 1, text
+            text, end = self._keep(value or "", start) if operator != "+" else "", self._skip(at)
+        if end >= len(self.raw):
+            raise self._not_closed(start)
+        if operator == "?" and not value:
+            reason = quoted(text or "it must be set")
+            raise ExpansionFault(start, f"variable {quoted(name)} is not set: {reason}")
+        self.uses[place] = dataclasses.replace(use, end=end + 1)
+        return text, end + 1
 
+    def _skip(self, at: int) -> int:
+        """Where an alternative that is not used ends: at its closing brace, or at the end of the text."""
+        nesting = 0
+        for found in _BRACE.finditer(self.raw, at):
+            if found.group() == "{":
+                nesting += 1
+            elif found.group() == "}":
+                if not nesting:
+                    return found.start()
+                nesting -= 1
+        return len(self.raw)
 
-def _plain_until(raw: str, at: int) -> int:
-    """Where the run of ordinary characters that starts at `at` ends."""
-    end = at + 1
-    while end < len(raw) and raw[end] != "\\" and not raw.startswith("${", end):
-        end += 1
-    return end
-
-
-def _closing_brace(raw: str, at: int) -> int | None:
-    """The offset of the brace that closes a variable whose inside starts at `at`."""
-    nesting = 0
-    while at < len(raw):
-        char = raw[at]
-        if char == "\\":
-            at += 1
-        elif char == "{":
-            nesting += 1
-        elif char == "}":
-            if not nesting:
-                return at
-            nesting -= 1
-        at += 1
-    return None
+    def _not_closed(self, start: int) -> ExpansionFault:
+        return ExpansionFault(start, f"the variable in {quoted(self.raw[start:])} is not closed with '}}'")

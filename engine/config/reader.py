@@ -13,10 +13,13 @@ from xml.parsers import expat
 
 from engine.config.expansion import ExpansionFault, expand
 from engine.config.problems import ConfigError, Kind, Problem, Span, quoted
-from engine.config.tree import Attribute, Comment, Document, Node, Source, Value
+from engine.config.tree import Attribute, Comment, Document, Node, Source, Value, position_by_counting
 
 MAX_BYTES = 1 << 20
 """Largest file that is read; real configurations have a few KB."""
+
+MAX_LINES = 50_000
+"""Most lines of a file."""
 
 MAX_DEPTH = 64
 """Deepest nesting of elements; the schema needs 8."""
@@ -112,28 +115,33 @@ def parse(data: bytes, path: str, environ: Mapping[str, str]) -> Document:
 
 def _decoded_source(data: bytes, path: str) -> Source:
     """The source with its encoding known and its bytes proved to be of that encoding."""
+
+    def refused(offset: int, kind: Kind, message: str) -> ConfigError:
+        line, column = position_by_counting(data, offset)
+        return ConfigError([Problem(kind, message, path, line, column, Span(offset, offset + 1))])
+
     if len(data) > MAX_BYTES:
-        source = Source(path, data[:MAX_BYTES], "iso-8859-1")
-        raise _at(source, MAX_BYTES, Kind.TOO_LARGE, f"the file is larger than {MAX_BYTES} bytes")
+        raise refused(MAX_BYTES, Kind.TOO_LARGE, f"the file is larger than {MAX_BYTES} bytes")
     if data.startswith((b"\xff\xfe", b"\xfe\xff", b"\x00<", b"<\x00")):
-        raise _at(Source(path, b""), 0, Kind.ENCODING, "the file is UTF-16; save it as UTF-8")
+        raise refused(0, Kind.ENCODING, "the file is UTF-16; save it as UTF-8")
     nul = data.find(b"\0")
     if nul >= 0:
-        raise _at(Source(path, data, "iso-8859-1"), nul, Kind.ENCODING, "the file contains a NUL byte")
+        raise refused(nul, Kind.ENCODING, "the file contains a NUL byte")
+    last, _ = position_by_counting(data, len(data))
+    if last > MAX_LINES:
+        raise refused(len(data), Kind.TOO_LARGE, f"the file has more than {MAX_LINES} lines")
     declared = _DECLARATION.match(data[:512])
     name = declared.group(1).decode("ascii", "replace") if declared else "utf-8"
     encoding = _ENCODINGS.get(name.lower())
     if declared and encoding is None:
-        wanted = "UTF-8, US-ASCII and ISO-8859-1 are read"
-        message = f"the encoding {quoted(name)} is not supported; {wanted}"
-        raise _at(Source(path, data, "iso-8859-1"), declared.start(1), Kind.ENCODING, message)
+        message = f"the encoding {quoted(name)} is not supported; UTF-8, US-ASCII and ISO-8859-1 are read"
+        raise refused(declared.start(1), Kind.ENCODING, message)
     encoding = encoding or "utf-8"
     try:
         data.decode(encoding)
     except UnicodeDecodeError as error:
-        source = Source(path, data, encoding)
         message = f"byte 0x{data[error.start]:02x} is not {name.upper()}: the encoding is declared wrongly"
-        raise _at(source, error.start, Kind.ENCODING, message) from error
+        raise refused(error.start, Kind.ENCODING, message) from error
     return Source(path, data, encoding)
 
 
@@ -214,7 +222,8 @@ class _Builder:
     def _doctype(self, *_: object) -> None:
         hint = "remove the <!DOCTYPE …> declaration"
         message = "document types and entities are refused"
-        raise _at(self.source, self.parser.CurrentByteIndex, Kind.DTD, message, hint)
+        start = self.source.data.rfind(b"<!DOCTYPE", 0, self.parser.CurrentByteIndex + len(b"<!DOCTYPE"))
+        raise _at(self.source, max(start, 0), Kind.DTD, message, hint)
 
     def _start(self, name: str, flat: list[str]) -> None:
         offset = self.parser.CurrentByteIndex

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
+import re
+from array import array
 from collections.abc import Iterator
 
 from engine.config.expansion import Use
 from engine.config.problems import Position, Problem, Span
+
+_LINE_END = re.compile(rb"\r\n|\n|\r")
+
+
+def position_by_counting(data: bytes, offset: int) -> Position:
+    """Line and column of one offset in bytes that nothing is known of; the column counts bytes."""
+    before = data[:offset]
+    line = 1 + before.count(b"\n") + before.count(b"\r") - before.count(b"\r\n")
+    start = max(before.rfind(b"\n"), before.rfind(b"\r")) + 1
+    return Position(line, offset - start + 1)
 
 
 class Source:
@@ -18,16 +30,12 @@ class Source:
         self.data = data
         self.encoding = encoding
         self._ascii = data.isascii()
-        self._starts: list[int] | None = None
+        self._starts: array[int] | None = None
 
-    def _line_starts(self) -> list[int]:
+    def _line_starts(self) -> array[int]:
         if self._starts is None:
-            starts = [0]
-            for line in self.data.splitlines(keepends=True):
-                starts.append(starts[-1] + len(line))
-            if len(starts) > 1 and not self.data.endswith((b"\n", b"\r")):
-                starts.pop()
-            self._starts = starts
+            self._starts = array("I", [0])
+            self._starts.extend(found.end() for found in _LINE_END.finditer(self.data))
         return self._starts
 
     def position(self, offset: int) -> Position:
