@@ -168,25 +168,10 @@ class IncompatibleQosStatus(ctypes.Structure):
     ]
 
 
-# struct ddsi_writer_info: what a reader cache learns about the writer of a sample. The GUID is in host order.
-WRITER_INFO_GUID_BYTES: Final = 16
-WRITER_INFO = struct.Struct("<16s?")
-
 # ddspy_serdata: kind at 16 (1 key only, 2 data), source time at 32, status at 40, then two (address, size)
-# pairs: the CDR with its header at 64, the XCDR2 key bytes at 80.
+# pairs: the CDR with its header at 64, the XCDR2 key bytes at 80. `ring.c` has the same layout.
 SERDATA_BYTES: Final = 96
 SERDATA: Final = struct.Struct("<16xi12xqI20xQQQQ")
-
-StoreFunction = ctypes.CFUNCTYPE(ctypes.c_bool, _pointer, _pointer, _pointer, _pointer)
-UnregisterWriterFunction = ctypes.CFUNCTYPE(None, _pointer, _pointer)
-RelinquishFunction = ctypes.CFUNCTYPE(None, _pointer, ctypes.c_uint64)
-FreeFunction = ctypes.CFUNCTYPE(None, _pointer)
-ReadFunction = ctypes.CFUNCTYPE(
-    _code, _pointer, ctypes.c_int32, ctypes.c_uint32, ctypes.c_uint64, _pointer, _pointer, _pointer
-)
-AddConditionFunction = ctypes.CFUNCTYPE(_flag, _pointer, _pointer)
-RemoveConditionFunction = ctypes.CFUNCTYPE(None, _pointer, _pointer)
-AssociateFunction = ctypes.CFUNCTYPE(_code, _pointer, _pointer)
 
 
 class ReaderCacheOps(ctypes.Structure):
@@ -209,7 +194,7 @@ class ReaderCacheOps(ctypes.Structure):
 class ReaderCache(ctypes.Structure):
     """struct dds_rhc: begins with the pointer to its functions."""
 
-    _fields_ = [("ops", ctypes.POINTER(ReaderCacheOps))]
+    _fields_ = [("ops", _pointer)]
 
 
 create_domain = _function("dds_create_domain", _entity, ctypes.c_uint32, _text)
@@ -332,6 +317,13 @@ def guid_of(entity: int) -> bytes:
     """The GUID of a local entity, 16 bytes in network order; empty when the entity is gone."""
     guid = (ctypes.c_uint8 * 16)()
     return bytes(guid) if get_guid(entity, guid) == 0 else b""
+
+
+def content_of(serdata: int) -> tuple[bytes, bytes]:
+    """Key bytes and CDR of a sample in C memory."""
+    fields = SERDATA.unpack(ctypes.string_at(serdata, SERDATA_BYTES))
+    data, size, key, key_size = fields[3:]
+    return ctypes.string_at(key, key_size) if key_size else b"", ctypes.string_at(data, size)
 
 
 def take_c_string(pointer: ctypes.c_void_p) -> str:

@@ -1,0 +1,231 @@
+"""The queue between Cyclone's receive threads and Python: a byte ring that is filled without Python.
+
+`ring.c` puts a copy of each sample into the ring. It needs no interpreter lock, so capture goes on at full
+speed while Python works on earlier samples; with a Python function in its place every sample would wait
+for the lock. Samples above 32 KiB are not copied: the ring holds a reference to Cyclone's own.
+
+The code is for x86-64 with the System V calling convention, and needs memory that may be made executable.
+`available` tells; elsewhere `engine.dds.callbacks` does the same in Python.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import mmap
+import os
+import platform
+import struct
+import sys
+from typing import Final
+
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
+from engine.dds import abi
+from engine.dds.captured import WRITER_GONE, Captured, WriterNames
+from engine.dds.errors import UnsupportedCyclone
+from engine.dds.ring_code import CODE, OFFSETS
+from engine.dds.waiting import Signal
+
+MIN_BYTES: Final = 1 << 18
+
+_LARGE: Final = 16
+_RECORD: Final = struct.Struct("<IIq16sII")
+_SAMPLE: Final = DATA | DISPOSE | UNREGISTER
+_PIECE_BYTES: Final = 1 << 18
+_pointer = ctypes.c_void_p
+_count = ctypes.c_uint64
+
+
+class _Ring(ctypes.Structure):
+    """struct ring of ring.c."""
+
+    _fields_ = [
+        ("ops", _pointer),
+        ("buffer", _pointer),
+        ("capacity", _count),
+        ("limit", _count),
+        ("copy", _pointer),
+        ("lock", _pointer),
+        ("unlock", _pointer),
+        ("wake", _pointer),
+        ("retain", _pointer),
+        ("guard", ctypes.c_int32),
+        ("signalled", ctypes.c_uint32),
+        ("head", _count),
+        ("put", _count),
+        ("large_put", _count),
+        ("rejected", _count),
+        ("unreported", _count),
+        ("tail", _count),
+        ("taken", _count),
+        ("large_taken", _count),
+        ("mutex", _count * 16),
+    ]
+
+
+@functools.cache
+def _code_address() -> int:
+    """The machine code, in memory that is executable and no longer writable; kept for ever."""
+    if platform.machine() not in ("x86_64", "AMD64") or sys.platform not in ("linux", "darwin"):
+        raise UnsupportedCyclone(f"no machine code for {platform.machine()} on {sys.platform}")
+    page = mmap.mmap(-1, max(len(CODE), mmap.PAGESIZE))
+    page.write(CODE)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(page))
+    protect = ctypes.CDLL(None, use_errno=True).mprotect
+    protect.argtypes = [_pointer, ctypes.c_size_t, ctypes.c_int]
+    if protect(address, len(page), mmap.PROT_READ | mmap.PROT_EXEC) != 0:
+        raise UnsupportedCyclone(f"no executable memory: {os.strerror(ctypes.get_errno())}")
+    _pages.append(page)
+    return address
+
+
+_pages: list[mmap.mmap] = []
+
+
+def available() -> str:
+    """Empty when the ring can be used here, else why not."""
+    try:
+        _code_address()
+    except UnsupportedCyclone as reason:
+        return str(reason)
+    return ""
+
+
+@functools.cache
+def _cache_ops() -> abi.ReaderCacheOps:
+    def at(name: str) -> int:
+        return _code_address() + OFFSETS[name]
+
+    return abi.ReaderCacheOps(
+        store=at("ring_store"),
+        unregister_writer=at("ring_unregister_writer"),
+        relinquish=at("ring_none"),
+        free=at("ring_none"),
+        peek=at("ring_none"),
+        read=at("ring_none"),
+        take=at("ring_none"),
+        add_condition=at("ring_yes"),
+        remove_condition=at("ring_none"),
+        associate=at("ring_none"),
+    )
+
+
+@functools.cache
+def _begin() -> ctypes._CFunctionType:
+    # PYFUNCTYPE keeps the interpreter lock: the call takes some nanoseconds.
+    prototype = ctypes.PYFUNCTYPE(ctypes.c_uint64, _pointer)
+    return prototype(_code_address() + OFFSETS["ring_begin"])
+
+
+class Ring:
+    """A bounded queue of captured samples that Cyclone's threads fill.
+
+    Full means: `limit` records, or `capacity_bytes` of them. Large samples are counted apart, and may
+    pin `capacity_bytes` more (a single larger one is always let in).
+
+    Args:
+        signal: set when a record comes into a ring that had been drained.
+        limit: records.
+        capacity_bytes: rounded up to a power of two, at least 256 KiB.
+    """
+
+    def __init__(self, signal: Signal, limit: int, capacity_bytes: int) -> None:
+        capacity = max(MIN_BYTES, 1 << (capacity_bytes - 1).bit_length())
+        libc = ctypes.CDLL(None)
+        self._memory = mmap.mmap(-1, capacity)
+        self._ring = _Ring(
+            ops=ctypes.addressof(_cache_ops()),
+            buffer=ctypes.addressof(ctypes.c_char.from_buffer(self._memory)),
+            capacity=capacity,
+            limit=limit,
+            copy=abi.address_of(libc.memcpy),
+            lock=abi.address_of(libc.pthread_mutex_lock),
+            unlock=abi.address_of(libc.pthread_mutex_unlock),
+            wake=abi.address_of(abi.set_guard),
+            retain=abi.address_of(abi.serdata_ref),
+            guard=signal.guard,
+        )
+        libc.pthread_mutex_init(ctypes.byref(self._ring, _Ring.mutex.offset), None)
+        self._signal = signal
+        self._begin = _begin()
+        self._address = ctypes.addressof(self._ring)
+        self._names = WriterNames()
+
+    @property
+    def cache(self) -> int:
+        """The address that a reader takes as its history cache."""
+        return self._address
+
+    @property
+    def rejected(self) -> int:
+        """How often a full ring refused a sample."""
+        return int(self._ring.rejected)
+
+    @property
+    def unreported(self) -> int:
+        """Writers that went while there was not even room to say so."""
+        return int(self._ring.unreported)
+
+    def __len__(self) -> int:
+        return int(self._ring.put - self._ring.taken)
+
+    def drain(self, limit: int) -> list[Captured]:
+        """Up to `limit` records, oldest first. One thread drains."""
+        ring = self._ring
+        capacity, mask = ring.capacity, ring.capacity - 1
+        head = self._begin(self._address)
+        tail = ring.tail
+        taken: list[Captured] = []
+        while tail < head and len(taken) < limit:
+            to_end = capacity - (tail & mask)
+            before = len(taken)
+            used = 0
+            if to_end >= _RECORD.size:
+                # A copy of a piece at a time: it stays in the processor's cache, and its place in the ring
+                # is free again before the next piece is looked at.
+                piece = ctypes.string_at(ring.buffer + (tail & mask), min(head - tail, to_end, _PIECE_BYTES))
+                used = self._parse(piece, limit - before, taken)
+            tail += used or to_end  # nothing used: the rest of the buffer was too small for a record
+            ring.taken += len(taken) - before
+            ring.tail = tail
+        if tail < head:
+            self._signal.set()
+        return taken
+
+    def _parse(self, piece: bytes, limit: int, taken: list[Captured]) -> int:
+        """Append the whole records that a piece begins with; how many bytes they are."""
+        unpack, make, add = _RECORD.unpack_from, tuple.__new__, taken.append
+        known, learn = self._names.get, self._names.learn
+        header = _RECORD.size
+        last = len(piece) - header
+        at = 0
+        while limit and at <= last:
+            total, status, time_ns, host_order, size, key_size = unpack(piece, at)
+            if not total or at + total > len(piece):
+                break
+            body = at + header
+            at += total
+            limit -= 1
+            writer = known(host_order) or learn(host_order)
+            key_at = body + size
+            payload = piece[body:key_at]
+            if status <= _SAMPLE:
+                key = piece[key_at : key_at + key_size]
+                add(make(Captured, (time_ns, writer, status, key, payload)))
+            elif status & _LARGE:
+                add(self._take_large(time_ns, writer, status, payload))
+            else:
+                add(Captured(0, writer, WRITER_GONE, b"", payload))
+        return at
+
+    def _take_large(self, time_ns: int, writer: bytes, status: int, address: bytes) -> Captured:
+        serdata = int.from_bytes(address, "little")
+        key, payload = abi.content_of(serdata)
+        self._ring.large_taken += len(payload)
+        abi.serdata_unref(serdata)
+        return Captured(time_ns, writer, status & _SAMPLE, key, payload)
+
+    def close(self) -> None:
+        """Drop what is queued. Only after the reader is deleted: nothing may use the ring any more."""
+        while self.drain(1000):
+            pass
