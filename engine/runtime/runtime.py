@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 LINEAGE: Final = "lineage"
 ELEMENTS: Final = "elements"
-MAX_UNROUTED: Final = 20_000
-"""Samples that may wait for discovery to tell their writer's partition; more push back on DDS."""
 
 
 class CapturedSample(NamedTuple):
@@ -71,7 +69,17 @@ class Runtime:
         self.descriptions: dict[Group, GroupDescription] = {}
         self.spaces: dict[str, NameSpaceData] = {}
         self.counters: dict[str, int] = dict.fromkeys(
-            ("captured", "stored", "too_old", "malformed", "streams_sent", "streams_received", "delivered"), 0
+            (
+                "captured",
+                "stored",
+                "too_old",
+                "malformed",
+                "streams_sent",
+                "streams_received",
+                "delivered",
+                "unrouted",
+            ),
+            0,
         )
         self.incoming = IncomingStreams(settings.node)
         self._merge_started_ns: dict[tuple[str, int], int] = {}
@@ -142,15 +150,31 @@ class Runtime:
         known = description.group in self.descriptions
         return self._open_group(description, announce=not known)
 
-    def capture(self, records: Iterable[CapturedSample], routes: Mapping[bytes, tuple[Group, ...]]) -> None:
-        """Take in what taps saw; `routes` tells the groups of each writer, () for those to ignore."""
+    def count_unrouted(self, count: int) -> None:
+        """Samples were dropped because discovery never told of their writers."""
+        self.counters["unrouted"] += count
+        self.tracer.event(
+            "group.ignored", group="?", reason=f"{count} samples of unknown writers were dropped"
+        )
+
+    def capture(
+        self, records: Iterable[CapturedSample], routes: Mapping[bytes, tuple[Group, ...]]
+    ) -> list[CapturedSample]:
+        """Take in what taps saw; returns the samples whose writer is not in `routes` yet.
+
+        `routes` tells the groups of each writer, () for those to ignore.
+        """
         sinks: dict[bytes, list[tuple[GroupDescription, NameSpaceData]]] = {}
         changes: dict[str, list[Change]] = {}
+        unrouted: list[CapturedSample] = []
         captured = too_old = 0
         for time_ns, writer, status, key, payload in records:
             sink = sinks.get(writer)
             if sink is None:
-                sink = sinks[writer] = self._sinks(routes.get(writer, ()))
+                if writer not in routes:
+                    unrouted.append(CapturedSample(time_ns, writer, status, key, payload))
+                    continue
+                sink = sinks[writer] = self._sinks(routes[writer])
             if not sink:
                 continue
             sample = make_sample(time_ns, writer, status, key, payload)
@@ -168,6 +192,7 @@ class Runtime:
         self.counters["too_old"] += too_old
         for name, items in changes.items():
             self.persistence.append(name, items)
+        return unrouted
 
     def _sinks(self, groups: tuple[Group, ...]) -> list[tuple[GroupDescription, NameSpaceData]]:
         sinks: list[tuple[GroupDescription, NameSpaceData]] = []

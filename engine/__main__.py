@@ -1,0 +1,122 @@
+"""`python -m engine URI`: one node in the foreground.
+
+Exit codes: 0 it ended in order, 1 it could not run or died, 2 its configuration can not be run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import pathlib
+import signal
+import sys
+import time
+from importlib import metadata
+from typing import TYPE_CHECKING, Final
+
+from engine.config import ConfigError, load
+from engine.store.interface import StoreError
+from engine.supervisor.link import LinkError, SupervisorLink
+from engine.supervisor.policy import EXIT_CONFIGURATION, EXIT_DIED, EXIT_ENDED
+from engine.tracing.formats import TextFormat, Timestamps
+from engine.tracing.levels import Level, ReportType
+from engine.tracing.reports import Reporter, ReportTargetError
+from engine.tracing.sinks import open_sink
+from engine.tracing.tracer import Output, Tracer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from engine.config import Configuration
+
+DEFAULT_URI: Final = "OSPL_URI"
+_ENDING_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a node until it is told to end."""
+    parser = argparse.ArgumentParser(prog="python -m engine", description="Run one node in the foreground.")
+    parser.add_argument("uri", nargs="?", default=os.environ.get(DEFAULT_URI), help=f"default ${DEFAULT_URI}")
+    parser.add_argument("--role", help="replaces //OpenSplice/Domain/Role")
+    options = parser.parse_args(arguments)
+    if not options.uri:
+        parser.error(f"no configuration: give a URI or set {DEFAULT_URI}")
+    try:
+        configuration = load(options.uri, os.environ, role=options.role)
+        link = SupervisorLink.from_environ(os.environ)
+        tracer = make_tracer(configuration)
+        reporter = make_reporter(configuration)
+    except (ConfigError, LinkError, ReportTargetError, OSError) as error:
+        print(f"ospltool: {error}", file=sys.stderr)  # noqa: T201  # narration of a program
+        return EXIT_CONFIGURATION
+    reporter.attach(tracer)
+    with contextlib.closing(tracer), contextlib.closing(reporter):
+        return serve(configuration, tracer, link)
+
+
+def serve(configuration: Configuration, tracer: Tracer, link: SupervisorLink | None) -> int:
+    """Run the node that a configuration describes."""
+    from engine.dds.errors import (
+        DdsError,
+        UnsupportedCyclone,
+    )  # a missing wheel is a message, not a traceback
+    from engine.node.process import Node
+
+    if link:
+        link.report("INIT")
+    lines = [f"- {setting.path}: {setting.value} ({setting.origin})" for setting in configuration.settings]
+    tracer.event_with_lines("lifecycle.configuration", lines)
+    try:
+        node = Node(configuration, configuration.domain.name, tracer, os.environ, link)
+    except (StoreError, DdsError, UnsupportedCyclone, OSError) as error:
+        tracer.event("lifecycle.unrecoverable", cause=str(error))
+        print(f"ospltool: {error}", file=sys.stderr)  # noqa: T201  # narration of a program
+        return EXIT_DIED
+    for number in _ENDING_SIGNALS:
+        signal.signal(number, lambda received, _: node.request_stop(signal.Signals(received).name))
+    node.run()
+    return EXIT_ENDED
+
+
+def make_tracer(configuration: Configuration) -> Tracer:
+    """The trace as configured; no output file means no trace, but consoles still get events.
+
+    Raises:
+        OSError: the output file can not be opened.
+    """
+    tracing = configuration.tracing
+    outputs: list[Output] = []
+    if tracing.output_file is not None:
+        kind = Timestamps.OFF
+        if tracing.has_timestamps:
+            kind = Timestamps.ABSOLUTE if tracing.absolute_timestamps else Timestamps.RELATIVE
+        path = pathlib.Path(tracing.output_file)
+        if tracing.output_file.lower() not in ("stdout", "stderr"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        sink = open_sink(tracing.output_file, pathlib.Path(), synchronous=tracing.synchronous)
+        level = Level[tracing.verbosity.name]
+        outputs.append(Output(sink, level, TextFormat(kind, start_ns=time.time_ns())))
+    return Tracer(time.time_ns, outputs)
+
+
+def make_reporter(configuration: Configuration) -> Reporter:
+    """ospl-info.log and ospl-error.log, where the environment says.
+
+    Raises:
+        ReportTargetError: a variable has a value that can not be used.
+    """
+    domain = configuration.domain
+    return Reporter(
+        "ospltool",
+        metadata.version("ospltool"),
+        os.environ,
+        time.time_ns,
+        domain_id=domain.id,
+        append=domain.report_append,
+        verbosity=ReportType.named(domain.report_verbosity),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

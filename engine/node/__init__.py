@@ -1,0 +1,1 @@
+"""The real node process: runtime, Cyclone DDS, store thread and real clock."""

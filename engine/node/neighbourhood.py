@@ -1,0 +1,151 @@
+"""Who is in the domain: fellows by participant, writers by group, readers by process."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from engine.core.namespaces import Group
+from engine.dataset.groups import DurabilityKind, GroupDescription
+from engine.dds.discovery import EndpointGone, EndpointSeen, ParticipantGone, ParticipantSeen
+from engine.dds.participant import TagRole
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from engine.dataset.groups import TypeDescription
+    from engine.dds.discovery import Change
+    from engine.dds.typeinfo import TypeRef
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DurableReader:
+    """A reader that wants history: its process, where that is, and what it reads."""
+
+    participant: bytes
+    address: str
+    topic: str
+    partitions: tuple[str, ...]
+
+    @property
+    def host(self) -> str:
+        """The address of its host."""
+        return self.address.rpartition(":")[0]
+
+
+@dataclasses.dataclass(slots=True)
+class Changes:
+    """What a batch of discovery changed for the node.
+
+    Attributes:
+        unresolved: types that have to be looked up before their writers can be captured.
+        groups: durable groups that now have a writer.
+        readers_seen, readers_gone: durable readers, one for each process, topic and partitions.
+        nodes_gone: node ids whose participant left or was lost.
+    """
+
+    unresolved: list[EndpointSeen] = dataclasses.field(default_factory=list)
+    groups: list[GroupDescription] = dataclasses.field(default_factory=list)
+    readers_seen: list[DurableReader] = dataclasses.field(default_factory=list)
+    readers_gone: list[DurableReader] = dataclasses.field(default_factory=list)
+    nodes_gone: list[str] = dataclasses.field(default_factory=list)
+
+
+class Neighbourhood:
+    """The domain as this node sees it, without its own and its fellows' endpoints."""
+
+    def __init__(self) -> None:
+        self.participants: dict[bytes, ParticipantSeen] = {}
+        self.routes: dict[bytes, tuple[Group, ...]] = {}
+        self._types: dict[TypeRef, TypeDescription] = {}
+        self._waiting: dict[TypeRef, list[EndpointSeen]] = {}
+        self._endpoints: dict[bytes, EndpointSeen] = {}
+        self._readers: dict[DurableReader, set[bytes]] = {}
+
+    def node_of(self, participant: bytes) -> str | None:
+        """The id of the node whose participant this is; None for anybody else's."""
+        seen = self.participants.get(participant)
+        if seen is None or seen.tag is None or seen.tag.role is not TagRole.NODE:
+            return None
+        return seen.tag.node_id.hex()
+
+    def participant_of(self, node: str) -> bytes | None:
+        """The participant of a fellow."""
+        return next((guid for guid in self.participants if self.node_of(guid) == node), None)
+
+    def take(self, changes: Sequence[Change]) -> Changes:
+        """Bring the picture up to date."""
+        found = Changes()
+        for change in changes:
+            if isinstance(change, ParticipantSeen):
+                self.participants[change.guid] = change
+            elif isinstance(change, ParticipantGone):
+                node = self.node_of(change.guid)
+                if node:
+                    found.nodes_gone.append(node)
+                self.participants.pop(change.guid, None)
+            elif isinstance(change, EndpointSeen):
+                self._endpoint_seen(change, found)
+            else:
+                self._endpoint_gone(change, found)
+        return found
+
+    def resolved(self, reference: TypeRef, description: TypeDescription | None) -> list[GroupDescription]:
+        """A type was looked up; the groups that wait for it. None gives up on its writers."""
+        waiting = self._waiting.pop(reference, [])
+        if description is None:
+            for endpoint in waiting:
+                self.routes[endpoint.guid] = ()
+            return []
+        self._types[reference] = description
+        return [group for endpoint in waiting for group in self._groups(endpoint, description)]
+
+    def _endpoint_seen(self, endpoint: EndpointSeen, found: Changes) -> None:
+        participant = self.participants.get(endpoint.participant)
+        if participant is None or participant.is_own or participant.is_ours:
+            self.routes[endpoint.guid] = ()
+            return
+        if endpoint.durability < DurabilityKind.TRANSIENT:
+            if endpoint.is_writer:
+                self.routes[endpoint.guid] = ()
+            return
+        if not endpoint.is_writer:
+            self._reader_seen(endpoint, participant, found)
+        elif endpoint.type is None:
+            self.routes[endpoint.guid] = ()
+        elif endpoint.type in self._types:
+            found.groups += self._groups(endpoint, self._types[endpoint.type])
+        else:
+            waiting = self._waiting.setdefault(endpoint.type, [])
+            waiting.append(endpoint)
+            if len(waiting) == 1:
+                found.unresolved.append(endpoint)
+
+    def _groups(self, endpoint: EndpointSeen, description: TypeDescription) -> list[GroupDescription]:
+        """The groups of a writer; a sample of a writer in several partitions is one in each."""
+        type_id = description.type_id
+        groups = [Group(name, endpoint.topic, type_id) for name in endpoint.partitions or ("",)]
+        self.routes[endpoint.guid] = tuple(groups)
+        return [GroupDescription(group, description, endpoint.qos) for group in groups]
+
+    def _reader_seen(self, endpoint: EndpointSeen, participant: ParticipantSeen, found: Changes) -> None:
+        if participant.address is None or (participant.tag and participant.tag.role is TagRole.CLIENT):
+            return  # the client library asks for what it needs
+        partitions = endpoint.partitions or ("",)
+        reader = DurableReader(participant.guid, participant.address, endpoint.topic, partitions)
+        self._endpoints[endpoint.guid] = endpoint
+        guids = self._readers.setdefault(reader, set())
+        if not guids:
+            found.readers_seen.append(reader)
+        guids.add(endpoint.guid)
+
+    def _endpoint_gone(self, change: EndpointGone, found: Changes) -> None:
+        # The route of a writer stays until the tap has told that it is gone: samples may still be queued.
+        if self._endpoints.pop(change.guid, None) is None:
+            return
+        for reader, guids in list(self._readers.items()):
+            if change.guid in guids:
+                guids.discard(change.guid)
+                if not guids:
+                    del self._readers[reader]
+                    found.readers_gone.append(reader)

@@ -1,0 +1,440 @@
+"""One node: everything put together, and the one thread on which the runtime lives."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import socket
+import threading
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from engine.core.namespaces import NameSpace
+from engine.core.settings import CoreSettings
+from engine.dds.bulk import BulkReceiver
+from engine.dds.channel import Channel, ChannelTopic, PeerAttached, PeerDetached
+from engine.dds.discovery import Discovery
+from engine.dds.interfaces import address_of, first_interface
+from engine.dds.participant import NodeParticipant
+from engine.dds.pump import Pump
+from engine.dds.selfcheck import check_layouts
+from engine.dds.tap import WRITER_GONE
+from engine.dds.typeinfo import resolve_type
+from engine.dds.uri import cyclone_uri
+from engine.node.disk import Disk
+from engine.node.neighbourhood import Neighbourhood
+from engine.node.wire import DdsWire, receiver_partition
+from engine.runtime import codec, monitor
+from engine.runtime.runtime import CapturedSample, Runtime
+from engine.runtime.view import Identity, snapshot
+from engine.tracing.levels import Level
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from engine.config.settings import Configuration
+    from engine.dds.discovery import EndpointSeen
+    from engine.node.disk import Found
+    from engine.node.neighbourhood import DurableReader
+    from engine.tracing.record import Record
+    from engine.tracing.tracer import Tracer
+
+MONITOR_TOPIC: Final = "d_monitor"
+EVENTS_TOPIC: Final = "d_monitorEvents"
+TOPICS: Final = (
+    *(ChannelTopic(name, is_state=True) for name in codec.STATE_TOPICS),
+    ChannelTopic(codec.MESSAGE_TOPIC, is_state=False),
+    ChannelTopic(MONITOR_TOPIC, is_state=True, reads=False),
+    ChannelTopic(EVENTS_TOPIC, is_state=False, reads=False),
+)
+MAX_WAITING: Final = 1000
+"""Batches from the pump that may wait; then the pump waits, and DDS with it."""
+MAX_BACKLOG: Final = 200_000
+"""Samples that may wait for the disk before capture pauses and writers are held back."""
+DRAIN: Final = 20_000
+MAX_ORPHANS: Final = 200_000
+"""Samples that may wait for discovery to tell of their writer; beyond that they are dropped and counted."""
+SNAPSHOT_PAUSE_S: Final = 0.25
+TICK_S: Final = 0.005
+
+
+class Lease(Protocol):
+    """What a supervised node owes its supervisor (see `engine.supervisor.link`)."""
+
+    def renew(self) -> None:
+        """The node is alive."""
+
+    def report(self, state: str, **details: object) -> None:
+        """The node is in another state."""
+
+    def is_lost(self, timeout_s: float = 0) -> bool:
+        """The supervisor is gone."""
+
+
+class SystemClock:
+    """The real clocks."""
+
+    def monotonic(self) -> float:
+        """Seconds since any moment."""
+        return time.monotonic()
+
+    def wall_ns(self) -> int:
+        """Nanoseconds since 1970 UTC."""
+        return time.time_ns()
+
+
+class Node:
+    """One running durability service.
+
+    Args:
+        configuration: what the file says.
+        name: the human name of the node.
+        tracer: where events go; the node publishes them for consoles, too.
+        environ: where CYCLONEDDS_URI is looked up.
+        lease: the supervisor's side, None without a supervisor.
+
+    Raises:
+        StoreError: the store cannot be used.
+        DdsError, UnsupportedCyclone: Cyclone DDS cannot be used.
+    """
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        name: str,
+        tracer: Tracer,
+        environ: Mapping[str, str],
+        lease: Lease | None = None,
+    ) -> None:
+        self._configuration = configuration
+        self._tracer = tracer
+        self._lease = lease
+        self._clock = SystemClock()
+        self._tasks: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._room = threading.BoundedSemaphore(MAX_WAITING)
+        self._attached_early: set[bytes] = set()
+        self._stop_reason: str | None = None
+        self._stack = contextlib.ExitStack()
+        self._orphans: list[CapturedSample] = []
+        self._started = self._clock.monotonic()
+        self._started_ns = self._clock.wall_ns()
+        self._snapshot_due = 0.0
+        self._renew_due = 0.0
+        self._shown_state = ""
+        check_layouts()
+        directory = configuration.persistent.store_directory if configuration.persistent else None
+        self._disk = Disk(Path(directory) if directory else None, name, self._wake)
+        self._uri = uri_of(configuration, environ)
+        self._interface = first_interface(self._uri) or "lo"
+        try:
+            self._begin(name)
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def _begin(self, name: str) -> None:
+        configuration = self._configuration
+        self._found = found = self._disk.open()
+        self._stack.callback(self._disk.close, configuration.domain.service_terminate_period_s * 0.7)
+        self._trace_store(found)
+        node = found.report.node_id
+        self._participant = self._stack.enter_context(
+            NodeParticipant(configuration.domain.id, self._uri, name, bytes.fromhex(node))
+        )
+        self._neighbourhood = Neighbourhood()
+        self._pump = Pump(self._participant, self._from_pump)
+        self._stack.callback(self._pump.stop)
+        signal, partition = self._pump.signal, configuration.entity_names.partition
+        self._discovery = Discovery(self._participant, signal)
+        self._channel = Channel(self._participant, partition, topics=TOPICS, signal=signal)
+        receiver = BulkReceiver(self._participant, receiver_partition(partition, node), signal=signal)
+        self._wire = DdsWire(
+            self._participant,
+            self._channel,
+            self._neighbourhood,
+            signal,
+            self._post,
+            node=node,
+            partition=partition,
+            interface=self._interface,
+        )
+        self._runtime = Runtime(
+            core_settings(configuration, name, address_of(self._interface), found),
+            self._disk.persistence,
+            self._wire,
+            self._clock,
+            self._tracer,
+            found.sets,
+        )
+        self._wire.on_stream_sent = lambda name_space, fellows, sent: self._runtime.stream_sent(
+            name_space, fellows, 0, sent
+        )
+        self._wire.on_delivered = self._runtime.delivered
+        self._identity = self._make_identity()
+        self._tracer.subscribe(self._publish_event, Level.FINE)
+        self._pump.add("discovery", self._discovery.take)
+        self._pump.add("channel", self._channel.take)
+        self._pump.add("attachment", self._channel.take_changes)
+        self._pump.add("streams", receiver.take)
+        self._pump.add("taps", self._full_taps)
+        self._pump.start()
+
+    # Other threads.
+
+    def _post(self, task: Callable[[], None]) -> None:
+        self._tasks.put(task)
+
+    def _wake(self) -> None:
+        self._post(_nothing)
+
+    def _from_pump(self, source: str, batch: Sequence[Any]) -> None:
+        handlers: dict[str, Callable[[Sequence[Any]], None]] = {
+            "discovery": self._discovered,
+            "channel": self._messages,
+            "attachment": self._attachments,
+            "streams": self._batches,
+            "taps": _nothing,  # the turn itself looks at the taps
+        }
+
+        def handle() -> None:
+            self._room.release()
+            handlers[source](batch)
+
+        self._room.acquire()
+        self._post(handle)
+
+    def _full_taps(self) -> list[bool]:
+        return [True] if any(len(tap) for tap in list(self._wire.taps.values())) else []
+
+    def request_stop(self, reason: str) -> None:
+        """End in order. May be called from a signal handler and from any thread."""
+        if self._stop_reason is None:
+            self._stop_reason = reason
+            self._wake()
+
+    # The node's thread.
+
+    def run(self) -> None:
+        """Serve until `request_stop` or until the supervisor is gone; returns when all is closed."""
+        try:
+            due = 0.0
+            while self._stop_reason is None:
+                self._take_tasks(max(0.0, min(due, self._next_duty()) - self._clock.monotonic()))
+                self._drain()
+                due = self._runtime.turn()
+                self._disk.wake()
+                self._duties()
+            self._tracer.event("lifecycle.stop-requested", signal=self._stop_reason)
+            self._runtime.stop()
+            self._duties()
+            self._drain()
+            self._tracer.event("lifecycle.stopping")
+            self._runtime.stop(finished=True)
+            self._wire.close(timeout_s=1.0)
+        finally:
+            self._stack.close()
+            self._tracer.event("lifecycle.stopped")
+
+    def _take_tasks(self, timeout_s: float) -> None:
+        if self._disk.persistence.queued_changes > MAX_BACKLOG:
+            timeout_s = min(timeout_s, TICK_S)  # taps wait for the disk; look again soon
+        try:
+            task = self._tasks.get(timeout=timeout_s) if timeout_s > 0 else self._tasks.get_nowait()
+        except queue.Empty:
+            return
+        task()
+        for _ in range(self._tasks.qsize()):
+            with contextlib.suppress(queue.Empty):
+                self._tasks.get_nowait()()
+
+    def _drain(self) -> None:
+        persistence = self._disk.persistence
+        if persistence.queued_changes > MAX_BACKLOG and not persistence.problem:
+            return
+        routes = self._neighbourhood.routes
+        for tap in list(self._wire.taps.values()):
+            taken: list[Any] = [record for record in tap.drain(DRAIN) if not record.status & WRITER_GONE]
+            if self._orphans:
+                taken = [*self._orphans, *taken]
+            # Samples whose writer discovery has not told of yet wait; the pump brings it within moments.
+            self._orphans = self._runtime.capture(taken, routes) if taken else []
+            if len(self._orphans) > MAX_ORPHANS:
+                self._runtime.count_unrouted(len(self._orphans))
+                self._orphans = []
+
+    def _discovered(self, batch: Sequence[Any]) -> None:
+        changes = self._neighbourhood.take(batch)
+        if self._attached_early:
+            self._attachments([PeerAttached(participant) for participant in sorted(self._attached_early)])
+        for endpoint in changes.unresolved:
+            self._look_up(endpoint)
+        for description in changes.groups:
+            self._runtime.group_seen(description)
+        for reader in changes.readers_gone:
+            for key in self._reader_keys(reader):
+                self._runtime.reader_gone(key)
+        for reader in changes.readers_seen:
+            for key in self._reader_keys(reader):
+                self._runtime.reader_seen(key, reader.host)
+        for node in changes.nodes_gone:
+            self._runtime.fellow_detached(node)
+
+    def _reader_keys(self, reader: DurableReader) -> list[Any]:
+        return self._runtime.reader_keys(reader.participant.hex(), reader.topic, reader.partitions)
+
+    def _look_up(self, endpoint: EndpointSeen) -> None:
+        reference = endpoint.type
+        assert reference is not None
+
+        def look_up() -> None:
+            resolution = resolve_type(self._participant, reference)
+            self._post(lambda: resolved(resolution.type, resolution.reason))
+
+        def resolved(description: Any, reason: str) -> None:
+            for group in self._neighbourhood.resolved(reference, description):
+                self._runtime.group_seen(group)
+            if description is None:
+                self._tracer.event(
+                    "group.creation-failed", group=f"*.{endpoint.topic}", retries=3, cause=reason
+                )
+
+        self._wire.submit(look_up)
+
+    def _messages(self, batch: Sequence[Any]) -> None:
+        for received in batch:
+            self._runtime.message(received.topic, received.sender_id, received.payload)
+
+    def _attachments(self, batch: Sequence[Any]) -> None:
+        for change in batch:
+            assert isinstance(change, PeerAttached | PeerDetached)
+            node = self._neighbourhood.node_of(change.participant)
+            self._attached_early.discard(change.participant)
+            if isinstance(change, PeerDetached):
+                if node is not None:
+                    self._runtime.fellow_detached(node)
+            elif node is not None:
+                self._runtime.fellow_attached(node)
+            else:
+                self._attached_early.add(change.participant)  # discovery will tell whose it is
+
+    def _batches(self, batch: Sequence[Any]) -> None:
+        for received in batch:
+            if received.payload is not None:
+                self._runtime.batch(received.payload)
+
+    # Duties towards supervisor and consoles.
+
+    def _next_duty(self) -> float:
+        return min(self._snapshot_due, self._renew_due)
+
+    def _duties(self) -> None:
+        now = self._clock.monotonic()
+        state = self._runtime.state.value
+        if state != self._shown_state:
+            self._shown_state = state
+            self._snapshot_due = now
+            if self._lease:
+                self._lease.report(state, node=self._found.report.node_id)
+        if now >= self._renew_due:
+            self._renew_due = now + min(1.0, self._configuration.domain.lease.period_s)
+            if self._lease:
+                self._lease.renew()
+                if self._lease.is_lost():
+                    self._tracer.event("lifecycle.daemon-lost")
+                    self.request_stop("the supervisor is gone")
+        if now >= self._snapshot_due:
+            self._snapshot_due = now + max(SNAPSHOT_PAUSE_S, self._runtime.settings.heartbeat_period_s)
+            shown = snapshot(self._runtime, self._identity, now, self._clock.wall_ns(), ())
+            self._wire.publish(MONITOR_TOPIC, monitor.encode(shown))
+
+    def _publish_event(self, record: Record) -> None:
+        event = monitor.NodeEvent(
+            node=self._runtime.settings.node,
+            node_name=self._runtime.settings.name,
+            number=record.sequence,
+            time_ns=record.time_ns,
+            state=record.state,
+            thread=record.event.thread,
+            level=record.event.level.name,
+            event=record.event.id,
+            text=record.text,
+        )
+        self._wire.publish(EVENTS_TOPIC, monitor.encode(event))
+
+    def _make_identity(self) -> Identity:
+        persistent = self._configuration.persistent
+        return Identity(
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            domain_id=self._configuration.domain.id,
+            configuration=self._configuration.path,
+            version=metadata.version("ospltool"),
+            started_ns=self._started_ns,
+            store_kind=self._disk.kind,
+            store_path=persistent.store_directory if persistent else "",
+            store_findings=self._found.report.findings,
+        )
+
+    def _trace_store(self, found: Found) -> None:
+        persistent = self._configuration.persistent
+        if persistent is None or not persistent.store_directory:
+            self._tracer.event("store.disabled")
+            return
+        self._tracer.event("store.opened", directory=persistent.store_directory)
+        for name, (data, descriptions) in found.sets.items():
+            self._tracer.event(
+                "store.namespace",
+                namespace=name,
+                samples=data.summary().count,
+                groups=len(descriptions),
+                completeness="complete",
+                quality_ns=found.stored[name].quality_ns,
+            )
+        for name, cause in found.damage.items():
+            self._tracer.event("store.corrupt", namespace=name, cause=cause)
+
+
+def _nothing(*_: object) -> None:
+    """A task that only wakes the node."""
+
+
+def core_settings(configuration: Configuration, name: str, host: str, found: Found) -> CoreSettings:
+    """What the core is told, from configuration and store."""
+    network, alignment = configuration.network, configuration.alignment
+    fellows = {fellow.id for known in found.report.fellows.values() for fellow in known}
+    return CoreSettings(
+        node=found.report.node_id,
+        incarnation=found.report.incarnation,
+        name=name,
+        role=configuration.domain.role,
+        host=host,
+        name_spaces=tuple(
+            NameSpace(space.name, tuple(sorted(set(space.elements))))
+            for space in configuration.name_spaces.name_spaces
+        ),
+        policies=configuration.name_spaces.policies,
+        heartbeat_expiry_s=network.heartbeat.expiry_s,
+        heartbeat_period_s=network.heartbeat.period_s,
+        initial_discovery_s=network.initial_discovery_period_s,
+        combine_initial_s=alignment.combine_initial_s,
+        combine_operational_s=alignment.combine_operational_s,
+        remembered=frozenset(fellows),
+        stored=found.stored,
+    )
+
+
+def uri_of(configuration: Configuration, environ: Mapping[str, str]) -> str:
+    """The Cyclone settings: CYCLONEDDS_URI, else from the DDSI2 part, else loopback."""
+    ddsi = configuration.ddsi
+    if not ddsi.is_configured or ddsi.network_interface.lower() == "auto":
+        return cyclone_uri(environment=environ)
+    multicast = ddsi.allow_multicast.lower()
+    return cyclone_uri(
+        interfaces=(ddsi.network_interface,),
+        multicast=multicast,
+        peers=ddsi.peers if ddsi.peers or multicast != "false" else ("localhost",),
+        environment=environ,
+    )

@@ -1,0 +1,190 @@
+"""The way out of a node on Cyclone DDS. Whatever may block happens on threads of this module."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final
+
+from engine.dds.bulk import BulkSender
+from engine.dds.directed import DirectedSession
+from engine.dds.errors import DdsError, DdsTimeout
+from engine.dds.tap import CaptureReader
+from engine.dds.topics import open_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from engine.core.messages import ReaderKey
+    from engine.dataset.groups import GroupDescription
+    from engine.dataset.sample import Sample
+    from engine.dds.channel import Channel
+    from engine.dds.participant import NodeParticipant
+    from engine.dds.waiting import Signal
+    from engine.node.neighbourhood import Neighbourhood
+
+WORKERS: Final = 8
+"""Streams, deliveries and type look-ups that may run at once; more wait for a free thread."""
+MAX_UNSENT: Final = 20_000
+"""Protocol and monitor messages that may wait for their turn; monitor messages are dropped first."""
+BATCH_TIMEOUT_S: Final = 30.0
+MATCH_TIMEOUT_S: Final = 5.0
+DELIVERY_TIMEOUT_S: Final = 120.0
+
+
+class DdsWire:
+    """`engine.runtime.ports.Wire` on Cyclone DDS.
+
+    Args:
+        post: runs a callable on the node's own thread; everything that comes back goes through it.
+        interface: the interface over which late joiners are reached.
+    """
+
+    def __init__(
+        self,
+        participant: NodeParticipant,
+        channel: Channel,
+        neighbourhood: Neighbourhood,
+        signal: Signal,
+        post: Callable[[Callable[[], None]], None],
+        *,
+        node: str,
+        partition: str,
+        interface: str,
+    ) -> None:
+        self._participant = participant
+        self._channel = channel
+        self._neighbourhood = neighbourhood
+        self._signal = signal
+        self._post = post
+        self._node = node
+        self._partition = partition
+        self._interface = interface
+        self._unsent: queue.Queue[tuple[str, bytes] | None] = queue.Queue()
+        self._workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="worker")
+        self._sender = threading.Thread(target=self._send_all, name="sender", daemon=True)
+        self.taps: dict[tuple[str, str], CaptureReader] = {}
+        self.unsent_dropped = 0
+        self.on_stream_sent: Callable[[str, tuple[str, ...], int], None]
+        self.on_delivered: Callable[[ReaderKey, int, int, str], None]
+        self._sender.start()
+
+    # engine.runtime.ports.Wire
+
+    def send(self, topic: str, payload: bytes) -> None:
+        """Queue a protocol message for the sender thread, which keeps the order."""
+        self._unsent.put((topic, payload))
+
+    def publish(self, topic: str, payload: bytes) -> None:
+        """Queue a monitor message, unless so many wait that it would be old news."""
+        if self._unsent.qsize() < MAX_UNSENT:
+            self._unsent.put((topic, payload))
+        else:
+            self.unsent_dropped += 1
+
+    def send_stream(self, name_space: str, fellows: tuple[str, ...], batches: Iterator[bytes]) -> None:
+        """Stream on a worker thread."""
+        participants = [self._neighbourhood.participant_of(fellow) for fellow in fellows]
+        targets = [participant for participant in participants if participant is not None]
+        self._workers.submit(self._stream, name_space, fellows, targets, batches)
+
+    def open_group(self, description: GroupDescription) -> None:
+        """Make the tap of the group's topic and type, if there is none yet."""
+        key = (description.group.topic, description.type.type_id)
+        if key not in self.taps:
+            topic = open_topic(self._participant, description.group.topic, description.type)
+            self.taps[key] = CaptureReader(
+                self._participant, topic, exclusive=description.qos.exclusive, signal=self._signal
+            )
+
+    def deliver(self, reader: ReaderKey, groups: list[tuple[GroupDescription, list[Sample]]]) -> None:
+        """Deliver on a worker thread."""
+        seen = self._neighbourhood.participants.get(bytes.fromhex(reader.participant))
+        address = seen.address if seen else None
+        if not groups or address is None:
+            problem = "" if not groups else "its process is gone"
+            self._post(lambda: self.on_delivered(reader, 0, 0, problem))
+            return
+        self._workers.submit(self._deliver, reader, address, groups)
+
+    # Threads.
+
+    def submit(self, work: Callable[[], None]) -> None:
+        """Run something that blocks on a worker thread."""
+        self._workers.submit(work)
+
+    def _send_all(self) -> None:
+        while (item := self._unsent.get()) is not None:
+            topic, payload = item
+            try:
+                self._channel.publish(topic, self._node, payload)
+            except DdsTimeout:
+                self._unsent.put(item)  # a fellow that does not keep up must not cost the others a message
+            except DdsError:
+                if self._participant.closed:
+                    return
+                raise
+
+    def _stream(
+        self, name_space: str, fellows: tuple[str, ...], targets: list[bytes], batches: Iterator[bytes]
+    ) -> None:
+        partitions = [receiver_partition(self._partition, fellow) for fellow in fellows]
+        sent = 0
+        try:
+            sender = BulkSender(self._participant, partitions, targets)
+            try:
+                sender.wait_targets(MATCH_TIMEOUT_S)  # who is missing asks again
+                for batch in batches:
+                    sender.send(batch, BATCH_TIMEOUT_S)
+                    sent += len(batch)
+                sender.finish(BATCH_TIMEOUT_S)
+            finally:
+                sender.close()
+        except DdsError:
+            sent = 0  # the alignee hears nothing more and asks again
+        self._post(lambda: self.on_stream_sent(name_space, fellows, sent))
+
+    def _deliver(
+        self, reader: ReaderKey, address: str, groups: list[tuple[GroupDescription, list[Sample]]]
+    ) -> None:
+        started = time.monotonic_ns()
+        delivered = 0
+        problem = ""
+        try:
+            with DirectedSession(
+                address,
+                self._interface,
+                self._participant.domain_id,
+                bytes.fromhex(self._node),
+                bytes.fromhex(reader.participant),
+            ) as session:
+                for description, samples in groups:
+                    report = session.deliver(
+                        description.group.topic,
+                        description.type,
+                        description.qos,
+                        description.group.partition,
+                        samples,
+                        DELIVERY_TIMEOUT_S,
+                    )
+                    delivered += report.acked
+                    problem = problem or report.problem
+        except DdsError as error:
+            problem = str(error)
+        elapsed = time.monotonic_ns() - started
+        self._post(lambda: self.on_delivered(reader, delivered, elapsed, problem))
+
+    def close(self, timeout_s: float) -> None:
+        """Send what is queued, for at most `timeout_s`, and end the threads."""
+        self._unsent.put(None)
+        self._sender.join(timeout_s)
+        self._workers.shutdown(wait=False, cancel_futures=True)
+        for tap in self.taps.values():
+            tap.close()
+
+
+def receiver_partition(partition: str, node: str) -> str:
+    """The partition in which a node listens for streams."""
+    return f"{partition}.{node}"
