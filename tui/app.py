@@ -125,7 +125,7 @@ class ConsoleApp(App[int]):
         for active in self.screen.active_bindings.values():
             if not active.binding.system and active.binding.description:
                 key = self.get_key_display(active.binding)
-                meanings.setdefault(active.binding.description, []).append(key)
+                meanings.setdefault(active.binding.description.lower(), []).append(key)
         return [(" ".join(keys), meaning) for meaning, keys in meanings.items()]
 
 

@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 from rich.cells import cell_len
 
 from tui import text
+from tui.glyphs import ASCII, UNICODE, Glyphs
 
 
 class Tone(enum.StrEnum):
@@ -50,12 +51,12 @@ def dimmed(line: Line) -> Line:
     return tuple(span if span.tone in urgent else Span(span.text, Tone.DIM) for span in line)
 
 
-def fit_line(line: Line, width: int, *, right: bool = False, ellipsis: str = "â€¦") -> Line:
+def fit_line(line: Line, width: int, *, right: bool = False, glyphs: Glyphs = UNICODE) -> Line:
     """The line in exactly `width` cells, every control character made visible.
 
     Whatever is drawn passes through here, so nothing from a file or a network reaches the terminal alive.
     """
-    line = tuple(Span(text.visible(span.text), span.tone) for span in line)
+    line = tuple(Span(text.visible(span.text, ascii_only=glyphs is ASCII), span.tone) for span in line)
     length = sum(cell_len(span.text) for span in line)
     if length <= width:
         filler = Span(" " * (width - length))
@@ -68,7 +69,7 @@ def fit_line(line: Line, width: int, *, right: bool = False, ellipsis: str = "â€
             kept.append(span)
             room -= needed
             continue
-        kept.append(Span(text.fit(span.text + ellipsis, room, ellipsis=ellipsis), span.tone))
+        kept.append(Span(text.fit(span.text + glyphs.ellipsis, room, ellipsis=glyphs.ellipsis), span.tone))
         break
     return tuple(kept)
 

@@ -7,18 +7,23 @@ import datetime
 from rich.cells import cell_len, set_cell_size
 
 
-def visible(text: str) -> str:
+def visible(text: str, *, ascii_only: bool = False) -> str:
     r"""`text` with every character that a terminal could obey, or that hides, shown as an escape.
 
     Control characters, direction marks, zero-width and private characters become `\x1b` or `\u202e`. A
-    backslash stays as it is: this is for reading, not for getting the original back.
+    backslash stays as it is: this is for reading, not for getting the original back. With `ascii_only` the
+    same happens to everything that a terminal without UTF-8 can not show.
     """
-    return text if text.isprintable() else "".join(map(_escape, text))
+    if text.isprintable() and (not ascii_only or text.isascii()):
+        return text
+    return "".join(_escape(c) if ascii_only and not c.isascii() else _visible(c) for c in text)
+
+
+def _visible(character: str) -> str:
+    return character if character.isprintable() else _escape(character)
 
 
 def _escape(character: str) -> str:
-    if character.isprintable():
-        return character
     code = ord(character)
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -18,6 +19,16 @@ MAX_MASTERSHIPS: Final = 50
 """Former masters kept for each name-space and role; the oldest are forgotten."""
 
 MIN_STALE_NS: Final = 2_000_000_000
+
+_DIGITS: Final = re.compile(r"([0-9]+)")
+
+
+def natural(name: str) -> tuple[tuple[int, str], ...]:
+    """A sort key that puts n2 before n10."""
+    parts = _DIGITS.split(name)
+    return tuple(
+        (len(part.lstrip("0")), part.lstrip("0")) if i % 2 else (0, part) for i, part in enumerate(parts)
+    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -117,14 +128,14 @@ class SystemModel:
 
     def ordered_nodes(self) -> list[Node]:
         """All nodes by name, then id: an order that does not jump."""
-        return sorted(self.nodes.values(), key=lambda node: (node.snapshot.name, node.id))
+        return sorted(self.nodes.values(), key=lambda node: (natural(node.snapshot.name), node.id))
 
     def name_space_names(self) -> list[str]:
         """The name-spaces that any node has, sorted."""
         names: set[str] = set()
         for node in self.nodes.values():
             names.update(node.name_spaces)
-        return sorted(names)
+        return sorted(names, key=natural)
 
     def holders(self, name_space: str) -> list[Node]:
         """The nodes that have the name-space, in the order of `ordered_nodes`."""
@@ -220,7 +231,7 @@ class SystemModel:
     def _apply_notice(self, notice: Notice, now_ns: int) -> None:
         self.notices.append(notice)
         node = self.nodes.get(notice.node)
-        if notice.kind is NoticeKind.NODE_LOST and node is not None:
+        if notice.kind is NoticeKind.NODE_LOST and node is not None and notice.time_ns >= node.heard_ns:
             self.nodes[node.id] = dataclasses.replace(node, gone_ns=notice.time_ns)
         elif notice.kind is NoticeKind.NODE_FOUND and node is not None:
             self.nodes[node.id] = dataclasses.replace(node, gone_ns=0)

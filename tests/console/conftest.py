@@ -72,7 +72,7 @@ def check_picture() -> Callable[[ConsoleApp, str], None]:
     """Compare the screen with the kept picture; with OSPLTOOL_SNAPSHOTS=write keep it instead."""
 
     def check(app: ConsoleApp, name: str) -> None:
-        svg = app.export_screenshot(title=name)
+        svg = app.export_screenshot(title=name, simplify=True)
         path = SNAPSHOTS / f"{name}.svg"
         if os.environ.get("OSPLTOOL_SNAPSHOTS") == "write":
             path.parent.mkdir(exist_ok=True)

@@ -42,6 +42,13 @@ def test_a_lost_node_is_stale_at_once_and_a_found_one_is_not() -> None:
     assert not after((0, fake.snapshot(1)), (1, lost), (2, fake.snapshot(1))).nodes[node_id(1)].gone_ns
 
 
+def test_a_loss_that_is_older_than_the_last_snapshot_does_not_count() -> None:
+    lost = Notice(NoticeKind.NODE_LOST, at(1), "", node_id(1))
+    model = SystemModel()
+    model.apply(Update(snapshots=(Heard(fake.snapshot(1), at(2)),), notices=(lost,)), at(2))
+    assert not model.nodes[node_id(1)].gone_ns
+
+
 def test_heartbeat_age_is_what_a_fellow_saw_whatever_its_clock_says() -> None:
     wrong_clock_ns = 10**9
     teller = fake.snapshot(
@@ -92,6 +99,12 @@ def test_masters_are_remembered_in_order_once_each() -> None:
     )
     history = model.masterships["Orders", "DefaultRole"]
     assert [(m.master, m.since_ns) for m in history] == [(node_id(1), at(0)), (node_id(2), at(2))]
+
+
+def test_names_with_numbers_sort_as_people_count() -> None:
+    model = after(*((0, fake.snapshot(n, fake.name_space(f"s{n}", 1))) for n in (10, 2, 1)))
+    assert [node.snapshot.name for node in model.ordered_nodes()] == ["n1", "n2", "n10"]
+    assert model.name_space_names() == ["s1", "s2", "s10"]
 
 
 def aligning(samples: int, started_ns: int = START_NS) -> NodeSnapshot:

@@ -63,9 +63,9 @@ def test_a_quiet_system() -> None:
     check_table(
         view_of(*THREE),
         [
-            "●|n1    |complete        |   now|★  ━━━━━━━━   12,345|   ━━━━━━━━    1,000",
-            "●|n2    |complete        |   now|   ━━━━━━━━   12,345|☆  ━━━━━━━━    1,000",
-            "◐|n3    |fetch initial   |   now| ◐ ━━━╌╌╌╌╌     41 %|·                   ",
+            "●|n1    |complete        |   now|★  ━━━━━━━━━   12,345|   ━━━━━━━━━    1,000",
+            "●|n2    |complete        |   now|   ━━━━━━━━━   12,345|☆  ━━━━━━━━━    1,000",
+            "◐|n3    |fetch initial   |   now| ◐ ━━━╸╌╌╌╌╌     41 %|·                    ",
         ],
     )
 
@@ -81,21 +81,21 @@ def test_it_fits_on_a_small_screen_with_eight_nodes_and_six_name_spaces() -> Non
 @pytest.mark.parametrize(
     ("changes", "cell", "tone"),
     [
-        ({}, "   ━━━━━━━━    1,000", Tone.PLAIN),
-        ({"complete": False}, " ○ ╌╌╌╌╌╌╌╌      0 %", Tone.PLAIN),
-        ({"complete": False, "alignments": (aligning(0, 0),)}, " ◐ ╌╌╌╌╌╌╌╌      0 %", Tone.PLAIN),
-        ({"complete": False, "alignments": (aligning(1, 1000),)}, " ◐ ╸╌╌╌╌╌╌╌      1 %", Tone.PLAIN),
-        ({"complete": False, "alignments": (aligning(1000, 1000),)}, " ◐ ━━━━━━━╸     99 %", Tone.PLAIN),
-        ({"complete": False, "alignments": (aligning(9, 2),)}, " ◐ ━━━━━━━╸     99 %", Tone.PLAIN),
-        ({"master": ""}, " ✖ ━━━━━━━━    1,000", Tone.FAULT),
-        ({"master": node_id(2)}, "★  ━━━━━━━━    1,000", Tone.PLAIN),
-        ({"count": 123_456_789}, "   ━━━━━━━━    123 M", Tone.PLAIN),
+        ({}, "   ━━━━━━━━━    1,000", Tone.PLAIN),
+        ({"complete": False}, " ○ ╌╌╌╌╌╌╌╌╌      0 %", Tone.PLAIN),
+        ({"complete": False, "alignments": (aligning(0, 0),)}, " ◐ ╌╌╌╌╌╌╌╌╌      0 %", Tone.PLAIN),
+        ({"complete": False, "alignments": (aligning(1, 1000),)}, " ◐ ╸╌╌╌╌╌╌╌╌      1 %", Tone.PLAIN),
+        ({"complete": False, "alignments": (aligning(1000, 1000),)}, " ◐ ━━━━━━━━╸     99 %", Tone.PLAIN),
+        ({"complete": False, "alignments": (aligning(9, 2),)}, " ◐ ━━━━━━━━╸     99 %", Tone.PLAIN),
+        ({"master": ""}, " ✖ ━━━━━━━━━    1,000", Tone.FAULT),
+        ({"master": node_id(2)}, "★  ━━━━━━━━━    1,000", Tone.PLAIN),
+        ({"count": 123_456_789}, "   ━━━━━━━━━  123.5 M", Tone.PLAIN),
     ],
 )
 def test_a_cell_says_master_state_and_completeness(changes: dict[str, object], cell: str, tone: Tone) -> None:
     view = view_of(fake.snapshot(2, fake.name_space("Orders", 1, **changes), fake.name_space("Ticks", 1)))
     overview = Overview(view, 80)
-    assert plain(fit_line(overview.cell(0, 4), 20)) == cell.replace("123 M", "123.5 M"[-7:].strip().rjust(5))
+    assert plain(fit_line(overview.cell(0, 4), overview.columns[4].width)) == cell
     assert overview.cell(0, 4)[1].tone is tone
 
 

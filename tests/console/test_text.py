@@ -30,6 +30,10 @@ def test_control_characters_become_visible(given_text: str, shown: str) -> None:
     assert text.visible(given_text) == shown
 
 
+def test_without_utf_8_everything_else_is_escaped() -> None:
+    assert text.visible("naïve 日 ok", ascii_only=True) == "na\\xefve \\u65e5 ok"
+
+
 @given(st.text())
 def test_visible_text_is_always_printable(value: str) -> None:
     assert text.visible(value).isprintable()

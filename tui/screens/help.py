@@ -52,9 +52,9 @@ def help_lines(keys: list[tuple[str, str]], glyphs: Glyphs, title: str) -> list[
             row = (*row, Span(f"{key:>10}  ", Tone.ACCENT), Span(f"{meaning:<22}"))
         lines.append(row)
     signs = [
-        (glyphs.master, "master of the name-space"),
-        (glyphs.unconfirmed, "master, not confirmed yet"),
-        (glyphs.busy, "aligning, or node starting"),
+        (glyphs.master, "master"),
+        (glyphs.unconfirmed, "master, unconfirmed"),
+        (glyphs.busy, "aligning, or starting"),
         (glyphs.idle, "not complete"),
         (glyphs.warn, "needs a look"),
         (glyphs.fault, "needs action"),
@@ -63,6 +63,6 @@ def help_lines(keys: list[tuple[str, str]], glyphs: Glyphs, title: str) -> list[
     ]
     lines += [(), (Span("signs", Tone.STRONG),), ()]
     for left, right in zip(signs[::2], signs[1::2], strict=True):
-        cells = [Span(f"{sign:>10}  {meaning:<24}") for sign, meaning in (left, right)]
+        cells = [Span(f"{sign:>10}  {meaning:<22}") for sign, meaning in (left, right)]
         lines.append(tuple(cells))
     return lines

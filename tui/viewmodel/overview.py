@@ -102,8 +102,8 @@ def nothing_shown(view: View) -> list[Line]:
     """What stands in for the explanation while there is no node to explain."""
     if view.filter and view.model.nodes:
         number = plural(len(view.model.nodes), "node")
-        return [(Span(f"no node matches the filter {view.filter.text!r}; {number} hidden"),)]
-    return [(Span("no node heard yet", Tone.DIM),)]
+        return [(Span(f" no node matches the filter {view.filter.text!r}; {number} hidden"),)]
+    return [(Span(" no node heard yet", Tone.DIM),)]
 
 
 def detail(view: View, node: Node, name: str | None) -> list[Line]:

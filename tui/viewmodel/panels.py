@@ -15,6 +15,7 @@ from tui.viewmodel.base import Status, View, plural, severity_sign
 
 URGENT_LEVELS: Final = {"SEVERE": Tone.FAULT, "WARNING": Tone.WARN}
 MAX_CAPTION_LINES: Final = 2
+SECOND_NS: Final = 1_000_000_000
 
 
 def header(view: View, status: Status, screen: str, width: int) -> Line:
@@ -66,7 +67,7 @@ def summary(view: View, concerns: list[Concern]) -> Line:
         sign, tone = severity_sign(view.glyphs, severity)
         number = sum(1 for concern in concerns if concern.severity is severity)
         if number:
-            line.append(Span(f"{sign} {number}  ", tone))
+            line += [Span(f"{sign} {number}", tone), Span("  ")]
     if not concerns:
         line.append(Span("all quiet" if nodes else "nobody heard yet", Tone.DIM))
     return tuple(line)
@@ -80,14 +81,14 @@ def concern_line(view: View, concern: Concern) -> Line:
     """One thing to look at: sign, since when, what."""
     sign, tone = severity_sign(view.glyphs, concern.severity)
     since = text.age(view.now_ns - concern.since_ns) if concern.since_ns else ""
-    return (Span(f" {sign} ", tone), Span(f"{since:>6}  ", Tone.DIM), Span(concern.text, tone))
+    return (Span(" "), Span(sign, tone), Span(f" {since:>6}  ", Tone.DIM), Span(concern.text, tone))
 
 
 def alignment_line(view: View, node: Node, space: NameSpaceView, progress: Progress) -> Line:
     """One running alignment: who from whom, how far, how fast, how long still."""
     glyphs = view.glyphs
     full, empty = glyphs.bar(progress.fraction, 10)
-    left = f"{text.age(int(progress.left_s * 1e9))} left" if progress.left_s is not None else ""
+    left = "" if progress.left_s is None else f"{text.age(max(SECOND_NS, int(progress.left_s * 1e9)))} left"
     alignment = progress.alignment
     source, alignee = view.model.name_of(alignment.fellow), node.snapshot.name
     if alignment.direction == "to":
@@ -126,7 +127,8 @@ def event_line(view: View, event: NodeEvent) -> Line:
     return (
         Span(" " + text.clock(event.time_ns), Tone.DIM),
         Span(f" {text.age(view.now_ns - event.time_ns):>6}  ", Tone.DIM),
-        Span(f"{sign} ", tone),
+        Span(sign, tone),
+        Span(" "),
         Span(text.fit(event.node_name, 8, ellipsis=view.glyphs.ellipsis) + " ", Tone.DIM),
         Span(event.text, tone),
     )

@@ -31,7 +31,7 @@ class _Nothing:
         raise IndexError(row, column)
 
 
-class Grid(ScrollView, Toned, can_focus=True):
+class Grid(ScrollView, Toned, can_focus=True, inherit_bindings=False):
     """Rows and columns with a cursor that stays on its row and column when the table changes.
 
     `cells` says whether the cursor walks over cells or over whole rows. The first columns stay in view when
@@ -241,7 +241,9 @@ class Grid(ScrollView, Toned, can_focus=True):
         strips = [self.strip((Span(" "),), row_style)]
         for column in shown:
             definition = self._table.columns[column]
-            line = fit_line(self._table.cell(row, column), definition.width, right=definition.right)
+            line = fit_line(
+                self._table.cell(row, column), definition.width, right=definition.right, glyphs=self.glyphs
+            )
             strips.append(self.strip(line, self._cell_style(column, row_style)))
             strips.append(self.strip((Span(" " * GAP),), row_style))
         rest = max(0, width - sum(strip.cell_length for strip in strips))
@@ -258,9 +260,14 @@ class Grid(ScrollView, Toned, can_focus=True):
         spans = [Span(" ", Tone.DIM)]
         for column in shown:
             definition = columns[column]
-            title = fit_line((Span(definition.title, Tone.DIM),), definition.width, right=definition.right)
+            title = fit_line(
+                (Span(definition.title, Tone.DIM),),
+                definition.width,
+                right=definition.right,
+                glyphs=self.glyphs,
+            )
             spans.extend(Span(span.text, Tone.DIM) for span in (*title, Span(" " * GAP)))
-        line = fit_line(tuple(spans), self.size.width)
+        line = fit_line(tuple(spans), self.size.width, glyphs=self.glyphs)
         hidden = len(columns) - len(shown)
         if hidden <= 0:
             return self.strip(line)
@@ -268,5 +275,8 @@ class Grid(ScrollView, Toned, can_focus=True):
         right = f" {hidden - self._first}>" if hidden > self._first else ""
         note = f"{left}{right} "
         return Strip.join(
-            [self.strip(fit_line(line, self.size.width - len(note))), self.strip((Span(note, Tone.STRONG),))]
+            [
+                self.strip(fit_line(line, self.size.width - len(note), glyphs=self.glyphs)),
+                self.strip((Span(note, Tone.STRONG),)),
+            ]
         )

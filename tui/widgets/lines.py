@@ -35,4 +35,4 @@ class Lines(Toned):
     def render_line(self, y: int) -> Strip:
         """One line, filled up to the width."""
         line = self._lines[y] if y < len(self._lines) else ()
-        return self.strip(fit_line(line, self.size.width))
+        return self.strip(fit_line(line, self.size.width, glyphs=self.glyphs))

@@ -8,12 +8,18 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from tui.cells import Line, Tone
+from tui.glyphs import UNICODE, Glyphs
 
 
 class Toned(Widget):
     """A widget that draws lines of spans. Text is drawn as it is: no markup is ever interpreted."""
 
     COMPONENT_CLASSES = {f"tone--{tone}" for tone in Tone}
+
+    @property
+    def glyphs(self) -> Glyphs:
+        """The signs of the console."""
+        return getattr(self.app, "signs", UNICODE)
 
     def tone(self, tone: Tone) -> Style:
         """How the theme writes this tone, on this widget's background."""

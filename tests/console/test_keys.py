@@ -1,0 +1,287 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import Input
+
+from ospltool.live import fake
+from ospltool.live.fake import SECOND_NS, START_NS, FakeFeed, node_id
+from ospltool.live.feed import Heard, ScriptedFeed, Update
+from tui.app import ConsoleApp
+from tui.glyphs import ASCII
+from tui.screens.help import HelpScreen
+from tui.screens.overview import OverviewScreen
+from tui.widgets.grid import Grid
+
+S = SECOND_NS
+Play = Callable[..., None]
+Read = Callable[[ConsoleApp], list[str]]
+
+
+def system(nodes: int = 3, spaces: int = 2) -> ScriptedFeed:
+    names = [f"space-{i}" for i in range(1, spaces + 1)]
+    heard = tuple(
+        Heard(fake.snapshot(n, *(fake.name_space(name, 1) for name in names)), START_NS)
+        for n in range(1, nodes + 1)
+    )
+    events = tuple(fake.event(i, 1, START_NS, f"event {i}") for i in range(40))
+    return ScriptedFeed([(START_NS, Update(heard, events))], title="domain 7")
+
+
+def grid_of(app: ConsoleApp) -> Grid:
+    return app.screen.query_one(Grid)
+
+
+def check_screen(
+    play: Play, feed: ScriptedFeed, keys: list[str], look: Callable[[ConsoleApp], None], **options: Any
+) -> None:
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        for key in keys:
+            await pilot.press(key)
+            await pilot.pause()
+        look(app)
+
+    play(feed, scenario, **options)
+
+
+def test_q_ends_the_console_with_success(play: Play) -> None:
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        await pilot.press("q")
+        assert app.return_code == 0
+        assert app._exit
+
+    play(system(), scenario)
+
+
+def test_question_mark_shows_every_key_and_closes_again(play: Play, read_screen: Read) -> None:
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        bindings = [active.binding for active in app.screen.active_bindings.values()]
+        await pilot.press("question_mark")
+        assert isinstance(app.screen, HelpScreen)
+        text = "\n".join(read_screen(app))
+        for binding in bindings:
+            if binding.description and not binding.system:
+                assert binding.description in text
+        for close in ("question_mark", "escape", "q"):
+            await pilot.press(close)
+            assert isinstance(app.screen, OverviewScreen)
+            await pilot.press("question_mark")
+
+    play(system(), scenario)
+
+
+def test_p_freezes_the_picture_and_says_how_far_it_is_behind(play: Play, read_screen: Read) -> None:
+    feed = system()
+    feed.add(START_NS + 9 * S, Update((Heard(fake.snapshot(4), START_NS + 9 * S),)))
+
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        await pilot.press("p")
+        app.tick()
+        await pilot.pause()
+        assert node_id(4) not in app.model.nodes
+        assert "PAUSED" in read_screen(app)[0]
+        feed._now_ns += 7 * S
+        app.tick()
+        await pilot.pause()
+        assert "PAUSED, 7 s behind  01:03:20 UTC" in read_screen(app)[0]
+        await pilot.press("p")
+        await pilot.pause()
+        assert node_id(4) in app.model.nodes
+        assert "live" in read_screen(app)[0]
+
+    play(feed, scenario)
+
+
+def test_slash_filters_while_typing_and_escape_takes_it_away(play: Play, read_screen: Read) -> None:
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        await pilot.press("slash", "n", "2")
+        await pilot.pause()
+        assert grid_of(app)._table.keys == (node_id(2),)
+        assert any("n2" in line for line in read_screen(app)[-3:])
+        await pilot.press("enter")
+        assert app.focused is grid_of(app)
+        assert grid_of(app)._table.keys == (node_id(2),)
+        await pilot.press("escape")
+        await pilot.pause()
+        assert len(grid_of(app)._table.keys) == 3
+        assert not app.screen.query_one(Input).has_class("-open")
+        await pilot.press("slash", "x", "escape")
+        assert len(grid_of(app)._table.keys) == 3
+        assert app.focused is grid_of(app)
+
+    play(system(), scenario)
+
+
+def test_while_a_filter_is_typed_letters_are_no_commands(play: Play) -> None:
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        await pilot.press("slash", "q", "p", "e")
+        assert app.screen.query_one(Input).value == "qpe"
+        assert not app.paused_ns
+
+    play(system(), scenario)
+
+
+def test_e_gives_the_page_to_the_events_and_back(play: Play, read_screen: Read) -> None:
+    def events(app: ConsoleApp) -> int:
+        return sum("event " in line for line in read_screen(app))
+
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        before = events(app)
+        await pilot.press("e")
+        await pilot.pause()
+        assert events(app) >= 19 > before
+        assert not grid_of(app).display
+        await pilot.press("e")
+        await pilot.pause()
+        assert events(app) == before
+
+    play(system(), scenario)
+
+
+@pytest.mark.parametrize(
+    ("keys", "row", "column"),
+    [
+        ([], 1, 1),
+        (["down"], 2, 1),
+        (["j", "j", "k"], 2, 1),
+        (["up"], 1, 1),
+        (["right"], 1, 2),
+        (["l", "l", "h"], 1, 1),
+        (["left"], 1, 1),
+        (["end"], 40, 1),
+        (["G", "g"], 1, 1),
+        (["G", "home"], 1, 1),
+        (["pagedown", "pagedown", "pageup"], None, 1),
+    ],
+)
+def test_the_cursor_walks_over_the_matrix(play: Play, keys: list[str], row: int | None, column: int) -> None:
+    def look(app: ConsoleApp) -> None:
+        grid = grid_of(app)
+        assert grid.column_key == f"ns space-{column}"
+        if row is None:
+            assert grid.row_key not in (node_id(1), node_id(40))
+        else:
+            assert grid.row_key == node_id(row)
+
+    check_screen(play, system(40), keys, look)
+
+
+def test_the_detail_follows_the_cursor(play: Play, read_screen: Read) -> None:
+    def look(app: ConsoleApp) -> None:
+        assert any("space-2 on n2  master n1: highest masterPriority" in line for line in read_screen(app))
+
+    check_screen(play, system(), ["down", "right"], look)
+
+
+def test_columns_out_of_view_are_counted_and_come_with_the_cursor(play: Play, read_screen: Read) -> None:
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        header = next(line for line in read_screen(app) if "heard" in line)
+        assert header.endswith("44>")
+        await pilot.press(*["right"] * 49)
+        await pilot.pause()
+        header = next(line for line in read_screen(app) if "heard" in line)
+        assert grid_of(app).column_key == "ns space-50"
+        assert header.rstrip().endswith("<44")
+        await pilot.press(*["left"] * 49)
+        assert grid_of(app).column_key == "ns space-1"
+
+    play(system(3, 50), scenario)
+
+
+def test_a_click_moves_the_cursor(play: Play) -> None:
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        await pilot.click(Grid, offset=(60, 2))
+        assert (grid_of(app).row_key, grid_of(app).column_key) == (node_id(2), "ns space-2")
+
+    play(system(), scenario)
+
+
+def test_the_cursor_stays_on_its_node_when_nodes_come_before_it(play: Play) -> None:
+    feed = system(3)
+    newcomer = fake.snapshot(9, fake.name_space("space-1", 1), name="a-first")
+    feed.add(START_NS, Update((Heard(newcomer, START_NS),)))
+
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        await pilot.press("down")
+        app.tick()
+        await pilot.pause()
+        assert grid_of(app).row_key == node_id(2)
+        assert grid_of(app).row == 2
+
+    play(feed, scenario)
+
+
+def test_the_footer_has_at_most_eight_keys(play: Play) -> None:
+    def look(app: ConsoleApp) -> None:
+        shown = [active for active in app.screen.active_bindings.values() if active.binding.show]
+        assert 4 <= len(shown) <= 8
+
+    check_screen(play, system(), [], look)
+
+
+def test_text_from_the_network_is_shown_and_never_obeyed(play: Play, read_screen: Read) -> None:
+    name = "[red]n\x1b[31m"
+    snapshot = fake.snapshot(1, fake.name_space("[b]\x9bX[/b]", 1, why="\x1b]0;owned\x07[link=x]"), name=name)
+    event = fake.event(1, 1, START_NS, "[/red] \x1b[2J [blink]", node_name=name)
+    feed = ScriptedFeed([(START_NS, Update((Heard(snapshot, START_NS),), (event,), caption="\x1b[1mAct[/]"))])
+
+    def look(app: ConsoleApp) -> None:
+        text = "\n".join(read_screen(app))
+        assert all(line.isprintable() for line in read_screen(app))
+        for shown in (
+            "[/red] \\x1b[2J [blink]",
+            "[b]\\x9bX[/b]",
+            "\\x1b]0;owned\\x07[link=x]",
+            "\\x1b[1mAct[/]",
+        ):
+            assert shown in text
+
+    check_screen(play, feed, [], look, size=(120, 30))
+
+
+def test_without_utf_8_every_sign_is_ascii(play: Play, read_screen: Read) -> None:
+    def look(app: ConsoleApp) -> None:
+        text = "\n".join(read_screen(app)[:-1])
+        assert text.isascii()
+
+    check_screen(play, system(), [], look, signs=ASCII)
+
+
+@pytest.mark.parametrize("size", [(20, 5), (40, 10), (80, 24), (300, 100)])
+def test_any_size_of_terminal_is_survived(play: Play, size: tuple[int, int]) -> None:
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        await pilot.resize_terminal(*size)
+        await pilot.press("down", "right", "e", "e", "question_mark", "escape")
+        assert app.is_running
+
+    play(system(), scenario)
+
+
+def test_an_idle_call_that_says_no_ends_the_console(play: Play) -> None:
+    calls = []
+
+    def idle() -> bool:
+        calls.append(1)
+        return len(calls) < 3
+
+    async def scenario(app: ConsoleApp, _pilot: Pilot[int]) -> None:
+        assert not app._exit
+        app.tick()
+        app.tick()
+        assert app._exit
+
+    play(system(), scenario, on_idle=idle)
+
+
+def test_a_feed_that_moves_is_shown_at_each_tick(play: Play, read_screen: Read) -> None:
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        first = read_screen(app)
+        for _ in range(8):
+            app.tick()
+        await pilot.pause()
+        assert read_screen(app) != first
+
+    play(FakeFeed(3, 2), scenario)

@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from engine.dds.channel import Channel, ChannelTopic
+from engine.dds.participant import NodeParticipant
+from engine.dds.uri import cyclone_uri
+from engine.runtime import monitor
+from ospltool.live import fake
+from ospltool.live.dds import LiveFeed
+from ospltool.live.fake import node_id
+from ospltool.live.feed import NoticeKind, Update
+from ospltool.live.model import SystemModel
+
+pytestmark = pytest.mark.dds
+
+DOMAIN = 171
+TOPICS = (
+    ChannelTopic("d_monitor", is_state=True, reads=False),
+    ChannelTopic("d_monitorEvents", is_state=False, reads=False),
+)
+
+
+@pytest.fixture
+def uri() -> str:
+    """A domain of our own, on loopback: the tag keeps tests that run at the same time apart."""
+    return cyclone_uri(tag=f"console-{os.getpid()}-{time.monotonic_ns()}", environment={})
+
+
+@pytest.fixture
+def feed(uri: str) -> Iterator[LiveFeed]:
+    feed = LiveFeed(DOMAIN, uri=uri)
+    yield feed
+    feed.close()
+
+
+class Node:
+    """What a node process publishes of itself, from this process."""
+
+    def __init__(self, number: int, uri: str) -> None:
+        self.number = number
+        self.participant = NodeParticipant(DOMAIN, uri, f"n{number}", bytes.fromhex(node_id(number)))
+        self.channel = Channel(self.participant, topics=TOPICS)
+
+    def show(self, *, sender: str = "", payload: bytes | None = None) -> None:
+        content = payload or monitor.encode(fake.snapshot(self.number, fake.name_space("Orders", 1)))
+        self.channel.publish("d_monitor", sender or node_id(self.number), content)
+
+    def tell(self, number: int) -> None:
+        event = fake.event(number, self.number, time.time_ns(), f"event {number}")
+        self.channel.publish("d_monitorEvents", node_id(self.number), monitor.encode(event))
+
+    def close(self) -> None:
+        self.participant.close()
+
+
+@pytest.fixture
+def node(uri: str) -> Iterator[Node]:
+    node = Node(1, uri)
+    yield node
+    node.close()
+
+
+def follow(
+    feed: LiveFeed, model: SystemModel, until: Callable[[Update], bool], timeout_s: float = 15
+) -> list[Update]:
+    """Poll as a console does until an update is the one waited for."""
+    seen = []
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        update = feed.poll()
+        model.apply(update, feed.now_ns())
+        if update:
+            seen.append(update)
+            if until(update):
+                return seen
+        time.sleep(0.02)
+    raise AssertionError(f"not seen in {timeout_s} s: {seen}")
+
+
+def has_notice(kind: NoticeKind) -> Callable[[Update], bool]:
+    return lambda update: any(notice.kind is kind for notice in update.notices)
+
+
+def test_a_console_that_comes_late_sees_the_last_snapshot(uri: str, node: Node) -> None:
+    node.show()
+    late = LiveFeed(DOMAIN, uri=uri)
+    try:
+        model = SystemModel()
+        follow(late, model, lambda update: bool(update.snapshots))
+        assert model.nodes[node_id(1)].snapshot == fake.snapshot(1, fake.name_space("Orders", 1))
+    finally:
+        late.close()
+
+
+def test_events_arrive_in_order(feed: LiveFeed, node: Node) -> None:
+    model = SystemModel()
+    node.show()
+    follow(feed, model, lambda update: bool(update.snapshots))
+    for number in range(1, 51):
+        node.tell(number)
+    follow(feed, model, lambda update: any(event.number == 50 for event in update.events))
+    assert [event.number for event in model.events] == list(range(1, 51))
+    assert model.dropped == 0
+
+
+def test_a_node_that_leaves_is_lost_and_its_last_snapshot_stays(feed: LiveFeed, uri: str) -> None:
+    first, second = Node(1, uri), Node(2, uri)
+    model = SystemModel()
+    try:
+        first.show()
+        second.show()
+        follow(feed, model, lambda _: len(model.nodes) == 2)
+        second.close()
+        follow(feed, model, has_notice(NoticeKind.NODE_LOST))
+        assert model.nodes[node_id(2)].gone_ns
+        assert model.nodes[node_id(2)].name_spaces["Orders"].count == 1000
+        assert not model.nodes[node_id(1)].gone_ns
+        assert not model.domain_lost_ns
+    finally:
+        first.close()
+        second.close()
+
+
+def test_without_any_node_the_domain_is_lost_and_found_again(feed: LiveFeed, uri: str) -> None:
+    model = SystemModel()
+    first = Node(1, uri)
+    first.show()
+    follow(feed, model, lambda update: bool(update.snapshots))
+    first.close()
+    follow(feed, model, has_notice(NoticeKind.DOMAIN_LOST))
+    assert model.domain_lost_ns
+    again = Node(1, uri)
+    try:
+        again.show()
+        follow(feed, model, has_notice(NoticeKind.DOMAIN_FOUND))
+        assert not model.domain_lost_ns
+        assert not model.nodes[node_id(1)].gone_ns
+    finally:
+        again.close()
+
+
+KILLED = """
+import sys, time
+from engine.dds.channel import Channel, ChannelTopic
+from engine.dds.participant import NodeParticipant
+from engine.runtime import monitor
+from ospltool.live import fake
+
+participant = NodeParticipant(int(sys.argv[1]), sys.argv[2], "n7", bytes.fromhex(fake.node_id(7)))
+channel = Channel(participant, topics=(ChannelTopic("d_monitor", is_state=True, reads=False),))
+channel.publish("d_monitor", fake.node_id(7), monitor.encode(fake.snapshot(7)))
+print("shown", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_node_killed_with_sigkill_is_lost_when_its_lease_ends(feed: LiveFeed, uri: str) -> None:
+    root = Path(__file__).parents[2]
+    process = subprocess.Popen(
+        [sys.executable, "-c", KILLED, str(DOMAIN), uri],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(root)},
+    )
+    try:
+        model = SystemModel()
+        follow(feed, model, lambda _: node_id(7) in model.nodes)
+        process.kill()
+        follow(feed, model, has_notice(NoticeKind.NODE_LOST))
+        assert model.nodes[node_id(7)].gone_ns
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize(
+    ("sender", "payload", "reason"),
+    [
+        ("", b"\x1b[2J not json", "not a monitor message"),
+        ("", b'{"format_version":2,"kind":"node","data":{}}', "monitor format 2 is not 1"),
+        ("n2", None, "sender n2 speaks for"),
+    ],
+    ids=["no JSON", "newer format", "wrong sender"],
+)
+def test_what_is_no_monitor_message_is_refused_counted_and_told(
+    feed: LiveFeed, node: Node, sender: str, payload: bytes | None, reason: str
+) -> None:
+    model = SystemModel()
+    node.show(sender=sender, payload=payload)
+    follow(feed, model, has_notice(NoticeKind.FAULT))
+    assert reason in model.notices[0].text
+    assert model.dropped == 1
+    assert not model.nodes
+
+
+def test_captions_come_with_the_next_update(feed: LiveFeed) -> None:
+    feed.say("Act 1")
+    assert feed.poll().caption == "Act 1"
+    assert feed.poll().caption is None

@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.runtime.monitor import AlignmentView
+from ospltool.live import fake
+from ospltool.live.fake import SECOND_NS, START_NS, node_id
+from ospltool.live.feed import Heard, Notice, NoticeKind, Update
+from ospltool.live.model import SystemModel
+from tui.cells import Tone, plain
+from tui.filters import Filter
+from tui.glyphs import UNICODE
+from tui.viewmodel import panels
+from tui.viewmodel.base import Status, View
+
+S = SECOND_NS
+
+
+def view_of(*updates: Update, after_s: float = 0, text: str = "") -> View:
+    model = SystemModel()
+    for update in updates:
+        model.apply(update, START_NS)
+    return View(model, START_NS + int(after_s * S), UNICODE, Filter.parse(text))
+
+
+def heard(*snapshots: object) -> Update:
+    return Update(snapshots=tuple(Heard(s, START_NS) for s in snapshots))  # type: ignore[arg-type]  # table
+
+
+@pytest.mark.parametrize(
+    ("status", "notices", "right", "tone"),
+    [
+        (Status("t", "domain 7", "live"), (), "live  01:03:20 UTC ", Tone.DIM),
+        (
+            Status("t", "domain 7", "live", paused=True, behind_ns=12 * S),
+            (),
+            "PAUSED, 12 s behind  01:03:20 UTC ",
+            Tone.WARN,
+        ),
+        (
+            Status("t", "domain 7", "live"),
+            (Notice(NoticeKind.DOMAIN_LOST, START_NS - 5 * S, ""),),
+            "✖ DOMAIN LOST 5 s ago  01:03:20 UTC ",
+            Tone.FAULT,
+        ),
+        (
+            Status("t", "night", "recorded"),
+            (Notice(NoticeKind.END, START_NS, ""),),
+            "end of recorded  01:03:20 UTC ",
+            Tone.STRONG,
+        ),
+    ],
+)
+def test_the_header_says_what_is_watched_and_how(
+    status: Status, notices: tuple[Notice, ...], right: str, tone: Tone
+) -> None:
+    line = panels.header(view_of(Update(notices=notices)), status, "overview", 80)
+    assert plain(line).endswith(right)
+    assert plain(line).startswith(f" t  {status.source}  overview ")
+    assert len(plain(line)) == 80
+    assert line[-2].tone is tone
+
+
+def test_a_caption_takes_at_most_two_lines_and_none_when_there_is_none() -> None:
+    assert panels.caption_lines(view_of(), 80) == []
+    lines = panels.caption_lines(view_of(Update(caption="word " * 60)), 40)
+    assert len(lines) == 2
+    assert plain(lines[1]).endswith("…")
+
+
+@pytest.mark.parametrize(
+    ("update", "text"),
+    [
+        (Update(), " 0 nodes · 0 name-spaces · 0 samples · nobody heard yet"),
+        (heard(fake.snapshot(1)), " 1 node · 0 name-spaces · 0 samples · all quiet"),
+        (
+            heard(
+                fake.snapshot(1, fake.name_space("A", 1, count=5), fake.name_space("B", 1, count=2000)),
+                fake.snapshot(2, fake.name_space("A", 1, count=7)),
+            ),
+            " 2 nodes · 2 name-spaces · 2,007 samples · all quiet",
+        ),
+        (
+            heard(
+                fake.snapshot(1, fake.name_space("A", 0, why="all priorities are 0")),
+                fake.snapshot(2, fellows=(fake.fellow(1, skew_ns=5 * S),)),
+            ),
+            " 2 nodes · 1 name-space · 1,000 samples · ✖ 1  ▲ 1  ",
+        ),
+    ],
+)
+def test_the_summary_is_one_line_for_the_whole_system(update: Update, text: str) -> None:
+    view = view_of(update)
+    assert plain(panels.summary(view, panels.current_concerns(view))) == text
+
+
+def test_attention_names_concerns_before_alignments() -> None:
+    running = AlignmentView("from", node_id(1), 250, 1000, 0, START_NS - 3 * S)
+    view = view_of(
+        heard(
+            fake.snapshot(1),
+            fake.snapshot(2, fake.name_space("A", 1, complete=False, alignments=(running,))),
+            fake.snapshot(3, fake.name_space("A", 0, why="none")),
+        )
+    )
+    lines = panels.attention_lines(view, panels.current_concerns(view))
+    assert [plain(line) for line in lines] == [
+        " ✖         A has no master on n3: none",
+        " ◐    3 s  A  n1 → n2  ━━╸╌╌╌╌╌╌╌  25 %  250/1,000",
+    ]
+
+
+def test_an_alignment_with_a_rate_says_what_is_left() -> None:
+    def running(samples: int) -> Update:
+        alignment = AlignmentView("from", node_id(1), samples, 1000, 0, START_NS)
+        node = fake.snapshot(2, fake.name_space("A", 1, complete=False, alignments=(alignment,)))
+        return Update(snapshots=(Heard(node, START_NS + samples * S // 100),))
+
+    view = view_of(running(0), running(200), after_s=2)
+    (line,) = panels.attention_lines(view, [])
+    assert plain(line).endswith("20 %  200/1,000  100/s  8 s left")
+
+
+def test_events_show_time_age_node_and_text() -> None:
+    events = (
+        fake.event(1, 1, START_NS, "Fellow n2 approved."),
+        fake.event(2, 2, START_NS + S, "Missed heartbeat for node n3.", level="WARNING"),
+        fake.event(3, 3, START_NS + 2 * S, "no space left", level="SEVERE"),
+    )
+    view = view_of(Update(events=events), after_s=62)
+    assert [plain(line) for line in panels.event_lines(view, 10)] == [
+        " 01:03:20   62 s    n1       Fellow n2 approved.",
+        " 01:03:21   61 s  ▲ n2       Missed heartbeat for node n3.",
+        " 01:03:22   60 s  ✖ n3       no space left",
+    ]
+    assert [plain(line)[-9:] for line in panels.event_lines(view, 1)] == ["pace left"]
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"), [("", [0, 1, 2]), ("n2", [1]), ("!heart n1", [0]), ("warning", [1]), ("zzz", [])]
+)
+def test_the_filter_chooses_events(text: str, numbers: list[int]) -> None:
+    events = (
+        fake.event(0, 1, START_NS, "approved"),
+        fake.event(1, 2, START_NS, "Missed heartbeat", level="WARNING"),
+        fake.event(2, 3, START_NS, "other"),
+    )
+    view = view_of(Update(events=events), text=text)
+    assert [event.number for event in panels.newest_events(view, 10)] == numbers
+
+
+def test_what_does_not_fit_is_counted_in_the_title() -> None:
+    view = view_of()
+    lines = panels.titled("attention", [()] * 9, 4, view, 40)
+    assert len(lines) == 4
+    assert plain(lines[0]).startswith("─ attention, 6 more than fit ─")
+
+
+def test_events_that_are_no_longer_kept_are_counted_in_the_title() -> None:
+    view = view_of(Update(events=tuple(fake.event(i, 1, 0, "") for i in range(10_005))))
+    assert panels.events_title(view) == "events, 5 older ones not kept"
+
+
+@given(st.integers(6, 200), st.integers(0, 300), st.integers(0, 300), st.booleans())
+def test_the_parts_never_need_more_than_the_room(
+    room: int, nodes: int, attention: int, events_only: bool
+) -> None:
+    shares = panels.share_height(room, nodes, attention, events_only=events_only)
+    parts = (shares.matrix, shares.detail, shares.attention, shares.events)
+    assert all(part >= 0 for part in parts)
+    assert sum(parts) <= max(room, 8)
+    if not events_only and room >= 17:
+        assert shares.events >= 4

@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from textual.pilot import Pilot
+
+from engine.runtime.monitor import AlignmentView, NameSpaceView, NodeEvent, StoreView
+from ospltool.live import fake
+from ospltool.live.fake import SECOND_NS, START_NS, node_id
+from ospltool.live.feed import Heard, Notice, NoticeKind, ScriptedFeed, Update
+from tui import themes
+from tui.app import ConsoleApp
+from tui.glyphs import ASCII
+
+S = SECOND_NS
+Play = Callable[..., None]
+Check = Callable[[ConsoleApp, str], None]
+SIZES = {"80x24": (80, 24), "120x40": (120, 40)}
+THEMES = tuple(themes.ALL)
+
+
+def events(*told: tuple[int, int, str, str]) -> tuple[NodeEvent, ...]:
+    """(seconds before now, node, level, text) as events."""
+    return tuple(
+        fake.event(number, node, START_NS - seconds * S, text, level=level)
+        for number, (seconds, node, level, text) in enumerate(told)
+    )
+
+
+QUIET_EVENTS = events(
+    (41, 1, "INFO", "Durability service up and fully operational."),
+    (40, 2, "INFO", "Fellow n1 approved."),
+    (40, 2, "INFO", "Master of Orders is n1: highest masterPriority of n1 200, n2 100, n3 50."),
+    (38, 2, "INFO", "Name-space Orders is complete, 12,345 samples aligned in 0.4 s."),
+    (36, 3, "INFO", "Name-space Orders is complete, 12,345 samples aligned in 0.4 s."),
+    (12, 1, "INFO", "Served a late joiner with 1,000 samples of Orders.Trade in 0.2 s."),
+)
+
+
+def orders(**changes: object) -> NameSpaceView:
+    return fake.name_space("Orders", 1, **{"count": 12345, **changes})
+
+
+def telemetry(**changes: object) -> NameSpaceView:
+    why = "only candidate with masterPriority above 0"
+    return fake.name_space("Telemetry", 2, **{"count": 86_400, "why": why, **changes})
+
+
+def quiet() -> ScriptedFeed:
+    nodes = tuple(
+        Heard(
+            fake.snapshot(
+                n, orders(), telemetry(), fellows=tuple(fake.fellow(f) for f in (1, 2, 3) if f != n)
+            ),
+            START_NS,
+        )
+        for n in (1, 2, 3)
+    )
+    return ScriptedFeed([(START_NS, Update(nodes, QUIET_EVENTS))], title="domain 7")
+
+
+def aligning() -> ScriptedFeed:
+    """Act 4 of the demo: n3 was killed and is back."""
+    steps = []
+    for second, samples in ((0, 0), (1, 2100), (2, 4200)):
+        now_ns = START_NS + second * S
+        alignment = AlignmentView("from", node_id(1), samples, 6000, samples * 180, START_NS)
+        nodes = (
+            Heard(fake.snapshot(1, orders(), telemetry()), now_ns),
+            Heard(fake.snapshot(2, orders(), telemetry()), now_ns),
+            Heard(
+                fake.snapshot(
+                    3,
+                    orders(complete=False, phase="align", alignments=(alignment,), count=6345 + samples),
+                    telemetry(),
+                    state="FETCH_INITIAL",
+                    started_ns=START_NS - 2 * S,
+                ),
+                now_ns,
+            ),
+        )
+        steps.append((now_ns, Update(nodes, QUIET_EVENTS if not second else ())))
+    told = events(
+        (31, 1, "WARNING", "Fellow n3 lost: its lease expired."),
+        (3, 3, "INFO", "Store verified: 6,345 samples, not closed cleanly."),
+        (1, 1, "INFO", "Alignment of Orders to n3 begins: 6,000 samples differ."),
+    )
+    caption = (
+        "Act 4 of 5. n3 was killed while 6,000 samples were written. It is back and aligns from the master: "
+        "only what differs moves."
+    )
+    steps.append((steps[-1][0], Update(events=told, caption=caption)))
+    return ScriptedFeed(steps, title="domain 7")
+
+
+def trouble() -> ScriptedFeed:
+    incompatible = fake.fellow(
+        4, communication="incompatible", problem="Orders is {Orders.*} and {Orders.Trade}"
+    )
+    full = StoreView("sqlite", "/var/lib/ospltool/n2", problem="no space left on device")
+    nodes = (
+        fake.snapshot(1, orders(), telemetry(), fellows=(incompatible,)),
+        fake.snapshot(2, orders(), telemetry(), store=full),
+        fake.snapshot(3, orders(complete=False, count=0), telemetry(), state="DISCOVER_PERSISTENT_SOURCE"),
+        fake.snapshot(4, fake.name_space("Orders", 4, count=17), role="Backup"),
+        fake.snapshot(5, orders(master="", confirmed=False, why="every masterPriority is 0")),
+    )
+    heard = tuple(Heard(node, START_NS - (9 * S if i == 2 else 0)) for i, node in enumerate(nodes))
+    lost = Notice(NoticeKind.NODE_LOST, START_NS, "", node_id(4))
+    told = events(
+        (95, 1, "WARNING", "Fellow n4 lost: its lease expired."),
+        (61, 2, "SEVERE", "Store /var/lib/ospltool/n2: no space left on device; Orders is kept in memory."),
+    )
+    return ScriptedFeed(
+        [(START_NS, Update(heard, (*QUIET_EVENTS, *told), (lost,), dropped=1200))], title="domain 7"
+    )
+
+
+def empty() -> ScriptedFeed:
+    return ScriptedFeed([(START_NS, Update())], title="domain 7")
+
+
+SCENES: dict[str, Callable[[], ScriptedFeed]] = {
+    "quiet": quiet,
+    "aligning": aligning,
+    "trouble": trouble,
+    "empty": empty,
+}
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("scene", SCENES)
+def test_the_overview_looks_as_it_did(play: Play, check_picture: Check, scene: str, size: str) -> None:
+    async def look(app: ConsoleApp, _pilot: Pilot[int]) -> None:
+        check_picture(app, f"overview-{scene}-{size}")
+
+    play(SCENES[scene](), look, size=SIZES[size], ticks=4)
+
+
+@pytest.mark.parametrize("theme", THEMES[1:])
+def test_trouble_looks_as_it_did_in_every_theme(play: Play, check_picture: Check, theme: str) -> None:
+    async def look(app: ConsoleApp, _pilot: Pilot[int]) -> None:
+        check_picture(app, f"overview-trouble-80x24-{theme}")
+
+    play(trouble(), look, ticks=2, theme=theme)
+
+
+def test_help_looks_as_it_did(play: Play, check_picture: Check) -> None:
+    async def look(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        await pilot.press("question_mark")
+        await pilot.pause()
+        check_picture(app, "help-80x24")
+
+    play(quiet(), look)
+
+
+def test_a_paused_and_filtered_overview_looks_as_it_did(play: Play, check_picture: Check) -> None:
+    async def look(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        await pilot.press("p", "slash", *"!n2 ns:ord".replace(" ", "~"))
+        await pilot.pause()
+        check_picture(app, "overview-paused-filtered-80x24")
+
+    play(quiet(), look)
+
+
+def test_ascii_looks_as_it_did(play: Play, check_picture: Check) -> None:
+    async def look(app: ConsoleApp, _pilot: Pilot[int]) -> None:
+        check_picture(app, "overview-trouble-80x24-ascii")
+
+    play(trouble(), look, ticks=2, theme=themes.MONO.name, signs=ASCII)
+
+
+def test_the_same_screen_gives_the_same_picture(play: Play) -> None:
+    async def look(app: ConsoleApp, _pilot: Pilot[int]) -> None:
+        assert app.export_screenshot() == app.export_screenshot()
+
+    play(quiet(), look)

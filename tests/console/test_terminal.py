@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+TMUX = shutil.which("tmux")
+ROOT = Path(__file__).parents[2]
+PROGRAM = (
+    "import sys; from tui.app import run_console; from ospltool.live.fake import FakeFeed; import time; "
+    "code = run_console(FakeFeed(3, 2, clock=time.time_ns), title='ospltool'); "
+    "print('ended with', code); time.sleep(60)"
+)
+
+pytestmark = pytest.mark.skipif(TMUX is None, reason="tmux is not installed: no real terminal to type into")
+
+
+class Terminal:
+    """The console in a real terminal of 80x24, in a tmux server of its own."""
+
+    def __init__(self, directory: Path, environment: dict[str, str]) -> None:
+        self._socket = str(directory / "tmux.sock")
+        settings = {**os.environ, "PYTHONPATH": str(ROOT), "LC_ALL": "C.UTF-8", **environment}
+        self._settings = {k: v for k, v in settings.items() if k not in ("TMUX", "TMUX_PANE")}
+        self.tmux(
+            "-f", "/dev/null", "new-session", "-d", "-x", "80", "-y", "24", sys.executable, "-c", PROGRAM
+        )
+
+    def tmux(self, *arguments: str) -> str:
+        command = [str(TMUX), "-S", self._socket, *arguments]
+        done = subprocess.run(
+            command, env=self._settings, capture_output=True, text=True, check=True, timeout=20
+        )
+        return done.stdout
+
+    def wait_for(self, *wanted: str, timeout_s: float = 30) -> str:
+        """The pane's text as soon as it has all that is wanted."""
+        deadline = time.monotonic() + timeout_s
+        text = ""
+        while time.monotonic() < deadline:
+            text = self.tmux("capture-pane", "-p", "-t", ":0")
+            if all(one in text for one in wanted):
+                return text
+            time.sleep(0.1)
+        raise AssertionError(f"{wanted} not on the screen:\n{text}")
+
+    def press(self, *keys: str) -> None:
+        self.tmux("send-keys", "-t", ":0", *keys)
+
+    def close(self) -> None:
+        self.tmux("kill-server")
+
+
+@pytest.fixture
+def terminal(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Terminal]:
+    terminal = Terminal(tmp_path, getattr(request, "param", {}))
+    yield terminal
+    terminal.close()
+
+
+def test_a_person_at_a_terminal_reads_filters_and_leaves(terminal: Terminal) -> None:
+    text = terminal.wait_for("space-01", "n1", "n3", "★", "━━")
+    assert len(text.splitlines()) <= 24
+    terminal.press("Down", "Right")
+    terminal.wait_for("space-02 on n2")
+    terminal.press("?")
+    terminal.wait_for("keys of the overview screen", "pause")
+    terminal.press("Escape")
+    terminal.wait_for("space-01")
+    terminal.press("p")
+    terminal.wait_for("PAUSED")
+    terminal.press("p")
+    terminal.press("/", "n", "2")
+    terminal.wait_for("space-02 on n2", "n2")
+    terminal.press("Escape")
+    terminal.press("q")
+    after = terminal.wait_for("ended with 0")
+    assert "━━" not in after
+
+
+@pytest.mark.parametrize(
+    "terminal",
+    [{"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "TERM": "vt100"}],
+    indirect=True,
+    ids=["C locale"],
+)
+def test_a_terminal_without_utf_8_gets_ascii(terminal: Terminal) -> None:
+    text = terminal.wait_for("space-01", "M  ===")
+    assert text.isascii()
+    terminal.press("q")
+    terminal.wait_for("ended with 0")
