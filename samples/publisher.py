@@ -1,0 +1,96 @@
+"""A plain publisher: only `cyclonedds`, no library of ours. It writes persistent data and exits.
+
+python -m samples.publisher --first 0 --count 1000 --dispose-every 100
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import threading
+import time
+from typing import Any
+
+from cyclonedds.core import Listener, Policy, Qos
+from cyclonedds.domain import DomainParticipant
+from cyclonedds.pub import DataWriter, Publisher
+from cyclonedds.topic import Topic
+from cyclonedds.util import duration
+
+from samples.observation import PARTITIONS, TOPIC, Observation
+
+QOS = Qos(
+    Policy.Durability.Persistent,
+    Policy.DurabilityService(
+        cleanup_delay=duration(infinite=True),
+        history=Policy.History.KeepLast(1),
+        max_samples=-1,
+        max_instances=-1,
+        max_samples_per_instance=-1,
+    ),
+    Policy.Reliability.Reliable(duration(seconds=10)),
+    Policy.History.KeepAll,
+    Policy.DestinationOrder.BySourceTimestamp,
+    # Without this, a writer that ends disposes everything that it wrote, and there would be nothing left to
+    # keep: the default of DDS is autodispose_unregistered_instances = TRUE.
+    Policy.WriterDataLifecycle(autodispose=False),
+)
+
+
+class Attachment(Listener):  # type: ignore[misc]  # the wheel has no types
+    """Tells when enough readers are matched.
+
+    Cyclone DDS keeps nothing for readers that come later than a sample, so a publisher of durable data
+    waits until a durability node reads along. One node is enough: the others align.
+    """
+
+    def __init__(self, wanted: int) -> None:
+        super().__init__()
+        self.wanted = wanted
+        self.reached = threading.Event()
+
+    def on_publication_matched(self, writer: Any, status: Any) -> None:
+        """Called by Cyclone DDS."""
+        if status.current_count >= self.wanted:
+            self.reached.set()
+
+
+def main() -> int:
+    """Write, and exit once all readers have acknowledged."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--domain", type=int, default=0)
+    parser.add_argument("--first", type=int, default=0, help="number of the first station")
+    parser.add_argument("--count", type=int, default=1000, help="stations, shared among the partitions")
+    parser.add_argument("--dispose-every", type=int, default=0, help="dispose every n-th station again")
+    parser.add_argument("--readers", type=int, default=1, help="nodes to wait for")
+    parser.add_argument("--timeout", type=float, default=10.0, help="seconds to wait for them")
+    options = parser.parse_args()
+
+    participant = DomainParticipant(options.domain)
+    topic = Topic(participant, TOPIC, Observation, qos=QOS)
+    attachments = [Attachment(options.readers) for _ in PARTITIONS]
+    writers = [
+        DataWriter(Publisher(participant, Qos(Policy.Partition([name]))), topic, qos=QOS, listener=attachment)
+        for name, attachment in zip(PARTITIONS, attachments, strict=True)
+    ]
+    for name, attachment in zip(PARTITIONS, attachments, strict=True):
+        if not attachment.reached.wait(options.timeout):
+            print(f"no durability node reads partition '{name}' of domain {options.domain}", file=sys.stderr)
+            return 1
+    disposed = 0
+    for number in range(options.count):
+        station, now = options.first + number, time.time_ns()
+        writer = writers[number % len(writers)]
+        sample = Observation(station, number, now, f"station {station}")
+        writer.write(sample, timestamp=now)
+        if options.dispose_every and number % options.dispose_every == 0:
+            writer.dispose(sample, timestamp=now + 1)
+            disposed += 1
+    for writer in writers:
+        writer.wait_for_acks(duration(seconds=options.timeout))
+    print(f"wrote {options.count} instances, disposed {disposed}, and exits")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
