@@ -12,6 +12,7 @@ from engine.dataset.groups import TypeDescription
 from engine.dds import abi
 from engine.dds.errors import DdsError, check
 from engine.dds.participant import NodeParticipant
+from engine.dds.typecheck import check_description
 
 _KEYED: Final = 1 << 12
 _BOTH_REPRESENTATIONS: Final = 0b101
@@ -89,14 +90,14 @@ def open_topic(participant: NodeParticipant, topic_name: str, description: TypeD
     Two types under one topic name give two topics that do not match each other's readers and writers.
 
     Raises:
-        DdsError: Cyclone DDS refuses the type. The known cases are recursive types and descriptions that
-            are damaged.
+        BrokenType: the description is damaged.
+        DdsError: Cyclone DDS refuses the type. The known case are recursive types.
     """
+    check_description(description)
     action = f"create the topic '{topic_name}' of type '{description.name}'"
+    opaque = _opaque_type(description)
     try:
-        entity = _clayer.ddspy_topic_create(
-            participant.entity, topic_name, _opaque_type(description), None, None
-        )
+        entity = _clayer.ddspy_topic_create(participant.entity, topic_name, opaque, None, None)
     except (RuntimeError, TypeError, ValueError) as error:
         raise DdsError(-1, f"{action} ({error})") from error
     return Topic(participant, check(entity, action), topic_name, description)
