@@ -47,7 +47,7 @@ bench: $(VENV)/.dev ## Figures, side by side in one run (AREA=start|capture|deli
 	$(BIN)/python -m benchmarks --area $(AREA)
 
 screenshots: $(VENV)/.dev ## The pictures of the README, from the running demo
-	$(BIN)/python -m samples.screenshots
+	$(BIN)/python samples/screenshots.py
 
 clean: ## Remove what make made
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -1,6 +1,6 @@
 """A plain publisher: only `cyclonedds`, no library of ours. It writes persistent data and exits.
 
-python -m samples.publisher --first 0 --count 1000 --dispose-every 100
+python samples/publisher.py --first 0 --count 1000 --dispose-every 100
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from cyclonedds.domain import DomainParticipant
 from cyclonedds.pub import DataWriter, Publisher
 from cyclonedds.topic import Topic
 from cyclonedds.util import duration
-
-from samples.observation import PARTITIONS, TOPIC, Observation
+from observation import PARTITIONS, TOPIC, Observation
 
 QOS = Qos(
     Policy.Durability.Persistent,

@@ -1,6 +1,6 @@
 """A plain subscriber: only `cyclonedds`, no library of ours. It starts late and still gets everything.
 
-    python -m samples.subscriber --expect 1000
+    python samples/subscriber.py --expect 1000
 
 It ends when it has the expected number of instances, or at the time-out, and then waits a little for what
 must not come: a second copy. The result is one line of JSON.
@@ -19,8 +19,7 @@ from cyclonedds.domain import DomainParticipant
 from cyclonedds.sub import DataReader, Subscriber
 from cyclonedds.topic import Topic
 from cyclonedds.util import duration
-
-from samples.observation import PARTITIONS, TOPIC, Observation
+from observation import PARTITIONS, TOPIC, Observation
 
 DURABILITY = {"transient": Policy.Durability.Transient, "persistent": Policy.Durability.Persistent}
 NOT_ALIVE_DISPOSED = 32

@@ -100,7 +100,7 @@ def _with_masters(own: Stand, stands: dict[str, Stand], claims: list[Stand]) -> 
     best = ranked[0]
     assert best.following is not None
     epoch = best.following
-    rule = "the only confirmed master" if len(ranked) == 1 else _difference(ranked, use_quality=False)
+    rule = _found(best, own) if len(ranked) == 1 else _difference(ranked, use_quality=False)
     if best.node == own.node:
         rivals = [stand.following.counter for stand in ranked[1:] if stand.following]
         if rivals and max(rivals) >= epoch.counter:
@@ -110,6 +110,13 @@ def _with_masters(own: Stand, stands: dict[str, Stand], claims: list[Stand]) -> 
         rule = f"hand-over: priority {own.priority} is higher than {best.priority} of {best.name}"
         return Decision(Epoch(vote.counter, own.node), None, "", rule, (own, best))
     return Decision(epoch, vote, "", rule, ranked)
+
+
+def _found(master: Stand, own: Stand) -> str:
+    """Why the only confirmed master is followed, in words."""
+    if own.holder or not own.may_be_master or own.priority <= master.priority:
+        return f"confirmed master with masterPriority {master.priority}"
+    return f"confirmed master with masterPriority {master.priority}; a living master is not disturbed"
 
 
 def _hand_over(stands: dict[str, Stand], master: Stand, epoch: Epoch) -> Vote | None:

@@ -93,8 +93,11 @@ class NameSpaceState:
     def follow(self, decision: Decision, node: str) -> None:
         """Take over a decision about the master; `node` is this node."""
         previous, self.following = self.following, decision.following
-        self.vote, self.via, self.why = decision.vote, decision.via, decision.rule
-        if self.following is None or self.following == previous:
+        self.vote, self.via = decision.vote, decision.via
+        if self.following is not None and self.following == previous:
+            return  # the reason stays the one for which this master was chosen
+        self.why = decision.rule
+        if self.following is None:
             return
         self.history.append((self.following, decision.rule))
         del self.history[:-MAX_HISTORY]

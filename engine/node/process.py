@@ -169,9 +169,7 @@ class Node:
             self._tracer,
             found.sets,
         )
-        self._wire.on_stream_sent = lambda name_space, fellows, sent: self._runtime.stream_sent(
-            name_space, fellows, 0, sent
-        )
+        self._wire.on_stream_sent = self._runtime.stream_sent
         self._wire.on_delivered = self._runtime.delivered
         self._identity = self._make_identity()
         self._tracer.subscribe(self._publish_event, Level.FINE)

@@ -67,7 +67,7 @@ class DdsWire:
         self._sender = threading.Thread(target=self._send_all, name="sender", daemon=True)
         self.taps: dict[tuple[str, str], CaptureReader] = {}
         self.unsent_dropped = 0
-        self.on_stream_sent: Callable[[str, tuple[str, ...], int], None]
+        self.on_stream_sent: Callable[[str, tuple[str, ...], int, int], None]
         self.on_delivered: Callable[[ReaderKey, int, int, str], None]
         self._sender.start()
 
@@ -84,11 +84,13 @@ class DdsWire:
         else:
             self.unsent_dropped += 1
 
-    def send_stream(self, name_space: str, fellows: tuple[str, ...], batches: Iterator[bytes]) -> None:
+    def send_stream(
+        self, name_space: str, fellows: tuple[str, ...], batches: Iterator[bytes], samples: int
+    ) -> None:
         """Stream on a worker thread."""
         participants = [self._neighbourhood.participant_of(fellow) for fellow in fellows]
         targets = [participant for participant in participants if participant is not None]
-        self._workers.submit(self._stream, name_space, fellows, targets, batches)
+        self._workers.submit(self._stream, name_space, fellows, targets, batches, samples)
 
     def open_group(self, description: GroupDescription) -> None:
         """Make the tap of the group's topic and type, if there is none yet."""
@@ -128,7 +130,12 @@ class DdsWire:
                 raise
 
     def _stream(
-        self, name_space: str, fellows: tuple[str, ...], targets: list[bytes], batches: Iterator[bytes]
+        self,
+        name_space: str,
+        fellows: tuple[str, ...],
+        targets: list[bytes],
+        batches: Iterator[bytes],
+        samples: int,
     ) -> None:
         partitions = [receiver_partition(self._partition, fellow) for fellow in fellows]
         sent = 0
@@ -143,8 +150,8 @@ class DdsWire:
             finally:
                 sender.close()
         except DdsError:
-            sent = 0  # the alignee hears nothing more and asks again
-        self._post(lambda: self.on_stream_sent(name_space, fellows, sent))
+            samples = sent = 0  # the alignee hears nothing more and asks again
+        self._post(lambda: self.on_stream_sent(name_space, fellows, samples, sent))
 
     def _deliver(
         self, reader: ReaderKey, address: str, groups: list[tuple[GroupDescription, list[Sample]]]

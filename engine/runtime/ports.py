@@ -35,8 +35,10 @@ class Wire(Protocol):
         """Send a protocol message to all fellows; the addressees are written inside."""
         ...
 
-    def send_stream(self, name_space: str, fellows: tuple[str, ...], batches: Iterator[bytes]) -> None:
-        """Stream a set to fellows; answer with `Runtime.stream_sent`."""
+    def send_stream(
+        self, name_space: str, fellows: tuple[str, ...], batches: Iterator[bytes], samples: int
+    ) -> None:
+        """Stream a set of so many samples to fellows; answer with `Runtime.stream_sent`."""
         ...
 
     def open_group(self, description: GroupDescription) -> None:

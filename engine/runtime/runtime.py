@@ -422,7 +422,7 @@ class Runtime:
             count=len(fellows),
             fellows=",".join(self.core.name_of(fellow) for fellow in fellows),
         )
-        self._wire.send_stream(event.name_space, fellows, stream.batches(number, begin, groups))
+        self._wire.send_stream(event.name_space, fellows, stream.batches(number, begin, groups), count)
 
     def _received(self, incoming: Incoming) -> None:
         """A whole set is here: it joins or takes the place of what it was asked for."""

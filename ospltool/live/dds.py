@@ -75,6 +75,7 @@ class LiveFeed:
         self._present: set[str] = set()
         self._had_nodes = False
         self._stopping = threading.Event()
+        self._news = threading.Event()
         self._link: _Link | None = _Link(*self._where)
         self._thread = threading.Thread(target=self._run, name="live-feed", daemon=True)
         self._thread.start()
@@ -87,6 +88,12 @@ class LiveFeed:
         """What arrived since the last call."""
         with self._lock:
             return self._inbox.drain()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait until something has arrived since the last wait; False at the time-out."""
+        arrived = self._news.wait(timeout_s)
+        self._news.clear()
+        return arrived
 
     def say(self, caption: str) -> None:
         """Show a sentence to the reader; from any thread."""
@@ -131,6 +138,7 @@ class LiveFeed:
                     self._inbox.put(item)
                 for notice in self._lost(gone):
                     self._inbox.put(notice)
+            self._news.set()
 
     def _decode(self, received: Received) -> Heard | monitor.NodeEvent | Notice:
         now_ns = self._clock()

@@ -1,0 +1,70 @@
+"""`ospltool demo`: what the product does, in five acts."""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ospltool.cli.exits import CommandError, Exit
+from ospltool.output import streams
+from ospltool.output.envelope import document
+
+if TYPE_CHECKING:
+    from ospltool.demo.run import Report
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("demo", short_help="Three nodes, one command: durable data on real Cyclone DDS.")(demo)
+
+
+def demo(
+    headless: Annotated[
+        bool,
+        typer.Option("--headless", help="No console: one line per act. Chosen where there is no terminal."),
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The acts as JSON; implies --headless.")] = False,
+    domain: Annotated[
+        int | None, typer.Option(min=0, max=230, help="DDS domain to use; one from 100 to 199 by default.")
+    ] = None,
+    directory: Annotated[
+        pathlib.Path | None,
+        typer.Option(
+            help="Keep stores and traces here; a temporary directory is used and removed otherwise."
+        ),
+    ] = None,
+) -> None:
+    """Start three nodes and show in five acts what they do, each act checked.
+
+    Exit codes: 0 all acts hold, 1 an act does not hold (the reason is printed), 2 not installed.
+    """
+    try:
+        from ospltool.demo import run
+    except ImportError as error:
+        message = f"{error}; install it with: pip install 'ospltool[demo]'"
+        raise CommandError(message, Exit.USAGE) from error
+    if headless or as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        reports = run.play(domain, directory, lambda news: _tell(news, as_json=as_json))
+    else:
+        reports = run.play_with_console(domain, directory)
+        for report in reports:
+            streams.put(_line(report))
+    if as_json:
+        streams.put(document("demo", reports))
+    raise typer.Exit(Exit.GOOD if reports and all(report.holds for report in reports) else Exit.FINDINGS)
+
+
+def _tell(news: str | Report, *, as_json: bool) -> None:
+    if isinstance(news, str):
+        streams.say(news)
+    elif not as_json:
+        streams.put(_line(news))
+        sys.stdout.flush()
+
+
+def _line(report: Report) -> str:
+    verdict = "holds" if report.holds else "DOES NOT HOLD"
+    return f"act {report.act} {verdict} ({report.seconds:.1f} s): {report.text}\n"

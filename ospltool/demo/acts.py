@@ -1,0 +1,122 @@
+"""The five acts. Each returns a sentence with what was seen, or raises `ActFailed`."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Final
+
+from ospltool.demo.stage import NODES, ActFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ospltool.demo.stage import Stage
+
+FIRST: Final = 1000
+DISPOSED: Final = 10
+MORE: Final = 200
+NAME_SPACE: Final = "harbour"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Act:
+    """One act: `caption` says beforehand, in plain words, what happens."""
+
+    number: int
+    caption: str
+    perform: Callable[[Stage], str]
+
+
+def find_each_other(stage: Stage) -> str:
+    """Fellows found, name-spaces compared, a master elected, with the reason."""
+    stage.start(*NODES)
+    took = stage.wait_for("all three nodes are complete and follow one master", stage.all_complete)
+    return f"{_master(stage)}; all complete {took:.1f} s after their start"
+
+
+def capture(stage: Stage) -> str:
+    """A plain publisher writes and exits; the nodes have it on disk without knowing the type."""
+    said = stage.publish("--count", str(FIRST), "--dispose-every", str(FIRST // DISPOSED))
+    expected = FIRST + DISPOSED
+    took = stage.wait_for(
+        f"{expected} samples (with {DISPOSED} disposes) are on the disk of every node",
+        lambda: all(stage.stored(name) == expected for name in NODES) and stage.equal(),
+    )
+    partitions = ", ".join(sorted({group.partition for group in stage.groups(NODES[0])}))
+    return f"publisher {said}; partitions {partitions}; on three disks {took:.1f} s after it ended"
+
+
+def late_joiner(stage: Stage) -> str:
+    """A subscriber that starts afterwards gets everything, once, with timestamps and disposes."""
+    return _check_tally(stage, FIRST)
+
+
+def absent_node(stage: Stage) -> str:
+    """n3 is killed, misses data, comes back and aligns from the master."""
+    stage.kill("n3")
+    stage.publish("--first", str(FIRST), "--count", str(MORE))
+    stage.start("n3")
+    took = stage.wait_for("n3 is complete again and equal to the others", stage.equal)
+    count = sum(group.samples for group in stage.groups("n3"))
+    if count != FIRST + DISPOSED + MORE:
+        raise ActFailed(f"n3 holds {count} samples, expected {FIRST + DISPOSED + MORE}")
+    return f"n3 missed {MORE} instances and holds all {count} samples {took:.1f} s after its start"
+
+
+def all_down(stage: Stage) -> str:
+    """All are killed and started again: one injects, everybody is complete, a late joiner gets all."""
+    stage.kill(*NODES)
+    stage.events.clear()
+    stage.start(*NODES)
+    took = stage.wait_for("all three nodes are complete and equal", stage.equal)
+    injectors = {event.node_name for event in stage.events if event.event == "injection.started"}
+    if len(injectors) != 1:
+        raise ActFailed(f"exactly one node injects, but these did: {sorted(injectors) or 'none'}")
+    tally = _check_tally(stage, FIRST + MORE)
+    return f"{injectors.pop()} alone injected, all complete after {took:.1f} s; {tally}"
+
+
+ACTS: Final = (
+    Act(1, "Three nodes start, find each other, compare name-spaces and elect a master.", find_each_other),
+    Act(2, f"A publisher that knows nothing of us writes {FIRST} persistent instances and exits.", capture),
+    Act(3, "A subscriber starts only now. DDS alone would give it nothing.", late_joiner),
+    Act(
+        4, "n3 is killed. Data goes on. n3 comes back and takes what it missed from the master.", absent_node
+    ),
+    Act(5, "All three are killed and started again. One of them brings the data back for all.", all_down),
+)
+
+
+def _master(stage: Stage) -> str:
+    shown = stage.snapshots()
+    space = next(s for s in shown[NODES[0]].name_spaces if s.name == NAME_SPACE)
+    name = next((s.name for s in shown.values() if s.id == space.master), space.master)
+    why = next(
+        (
+            s.why
+            for n in shown.values()
+            if n.id == space.master
+            for s in n.name_spaces
+            if s.name == NAME_SPACE
+        ),
+        "",
+    )
+    return f"master of '{NAME_SPACE}' is {name}: {why}"
+
+
+def _check_tally(stage: Stage, expected: int) -> str:
+    tally = stage.subscribe("--expect", str(expected))
+    wanted = {
+        "instances": expected,
+        "samples": expected,
+        "more_than_once": 0,
+        "disposed": DISPOSED,
+        "wrong_timestamps": 0,
+    }
+    seen = {name: tally.get(name) for name in wanted}
+    if seen != wanted:
+        raise ActFailed(f"the late joiner got {seen}, expected {wanted}")
+    return (
+        f"late joiner got all {expected} instances once each, original timestamps, {DISPOSED} disposed, "
+        f"the last {tally['last_s']:.2f} s after its start"
+    )

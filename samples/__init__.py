@@ -1,1 +1,0 @@
-"""Runnable samples: deployments, publishers, subscribers and recordings."""
