@@ -1,0 +1,207 @@
+"""The other process: `python -m tests.integration.dds.peer ROLE JSON`.
+
+It writes one JSON object a line to its standard output and obeys words on its standard input.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import resource
+import sys
+import threading
+import time
+from typing import Any
+
+from tests.integration.dds import sample_types
+
+
+def say(**what: Any) -> None:
+    print(json.dumps(what), flush=True)
+
+
+def wait_for_end() -> None:
+    """Until the parent says so or is gone."""
+    sys.stdin.readline()
+
+
+def application_qos(options: dict[str, Any]) -> Any:
+    from cyclonedds.core import Policy, Qos
+
+    kinds = (Policy.Durability.Volatile, Policy.Durability.TransientLocal, Policy.Durability.Transient)
+    policies = [
+        Policy.Reliability.Reliable(10_000_000_000),
+        Policy.History.KeepAll,
+        kinds[options.get("durability", 2)],
+        Policy.WriterDataLifecycle(autodispose=False),
+        Policy.DurabilityService(5_000_000_000, Policy.History.KeepLast(3), 1000, 100, 50),
+    ]
+    if options.get("by_source"):
+        policies.append(Policy.DestinationOrder.BySourceTimestamp)
+    if options.get("deadline_ns"):
+        policies.append(Policy.Deadline(options["deadline_ns"]))
+    return Qos(*policies)
+
+
+def application(options: dict[str, Any], group: type, end: type, names: list[str]) -> list[Any]:
+    """Readers or writers as an ordinary application makes them."""
+    from cyclonedds.core import Policy, Qos
+    from cyclonedds.domain import DomainParticipant
+    from cyclonedds.topic import Topic
+
+    participant = DomainParticipant(options["domain"])
+    partitions = options.get("partitions")
+    parent = group(participant, qos=Qos(Policy.Partition(partitions)) if partitions else None)
+    ends = []
+    for name in names:
+        type_ = sample_types.TYPES[name]
+        topic = Topic(participant, options.get("topic") or name, type_)
+        ends.append((name, type_, end(parent, topic, qos=application_qos(options))))
+    return [participant, parent, *ends]
+
+
+def writer(options: dict[str, Any]) -> None:
+    """Writes, disposes and unregisters samples of each type once somebody reads them."""
+    from cyclonedds.pub import DataWriter, Publisher
+
+    _, _, *ends = kept = application(options, Publisher, DataWriter, options["types"])
+    say(ready=True)
+    for name, type_, one in ends:
+        deadline = time.monotonic() + 10
+        while not one.get_matched_subscriptions() and time.monotonic() < deadline:
+            time.sleep(0.002)
+        for number in range(options.get("count", 4)):
+            sample = sample_types.SAMPLES[type_](number)
+            one.write(sample, timestamp=1000 + 10 * number)
+            if name != "Keyless" and number % 2:
+                one.dispose(sample, timestamp=1001 + 10 * number)
+                one.unregister_instance(sample, timestamp=1002 + 10 * number)
+    say(written=True)
+    wait_for_end()
+    del kept
+
+
+def reader(options: dict[str, Any]) -> None:
+    """Tells each sample that an ordinary reader gets."""
+    from cyclonedds.core import ReadCondition, SampleState, ViewState, InstanceState, WaitSet
+    from cyclonedds.sub import DataReader, Subscriber
+
+    participant, _, *ends = application(options, Subscriber, DataReader, options["types"])
+    waitset = WaitSet(participant)
+    mask = SampleState.Any | ViewState.Any | InstanceState.Any
+    for _, _, one in ends:
+        waitset.attach(ReadCondition(one, mask))
+    say(ready=True)
+    threading.Thread(target=lambda: (wait_for_end(), os._exit(0)), daemon=True).start()
+    while True:
+        waitset.wait(1_000_000_000)
+        for name, _, one in ends:
+            for sample in one.take(100):
+                info = sample.sample_info
+                valid = bool(info.valid_data)
+                say(
+                    type=name,
+                    sample=repr(sample) if valid else "",
+                    time=info.source_timestamp,
+                    state=int(info.instance_state),
+                )
+
+
+def tap(options: dict[str, Any]) -> None:
+    """Tells each event that a tap gets, on topics of described types."""
+    from engine.dataset.groups import TypeDescription
+    from engine.dds.participant import NodeParticipant
+    from engine.dds.tap import CaptureReader
+    from engine.dds.topics import open_topic
+    from engine.dds.waiting import Signal
+
+    participant = NodeParticipant(options["domain"], os.environ["CYCLONEDDS_URI"], "tap", b"t" * 16)
+    signal = Signal(participant)
+    taps = {}
+    for topic, (name, information, mapping, keyed) in options["described"].items():
+        type_ = TypeDescription(name, bytes.fromhex(information), bytes.fromhex(mapping), keyed)
+        taps[topic] = CaptureReader(participant, open_topic(participant, topic, type_), signal=signal)
+    say(ready=True)
+    threading.Thread(target=lambda: (wait_for_end(), os._exit(0)), daemon=True).start()
+    while True:
+        signal.wait(1.0)
+        for topic, one in taps.items():
+            for time_ns, _, status, key, payload in one.drain():
+                say(topic=topic, event=[time_ns, status, key.hex(), payload.hex()])
+
+
+def raw_writer(options: dict[str, Any]) -> None:
+    """Writes numbers as fast as it can."""
+    from engine.dds.participant import NodeParticipant
+    from engine.dds.qos import EndpointQos
+    from engine.dds.topics import Topic
+    from engine.dds.writer import RawWriter
+
+    participant = NodeParticipant(options["domain"], os.environ["CYCLONEDDS_URI"], "writer", b"w" * 16)
+    topic = Topic.of_class(participant, "Plain", sample_types.Plain)
+    qos = EndpointQos(history_depth=0, blocking_ns=10_000_000_000, autodispose=False)
+    one = RawWriter(participant, topic, qos)
+    one.wait_matched(1, 10)
+    for number in range(options["count"]):
+        one.write(b"\0\1\0\0" + number.to_bytes(8, "little") + bytes(8), 1000 + number)
+    say(written=True, acked=one.wait_for_acks(30))
+    wait_for_end()
+    participant.close()
+
+
+def node(options: dict[str, Any]) -> None:
+    """A node with a channel: tells all that it hears, and answers a `ping` with a `pong`."""
+    from engine.dds.channel import Channel
+    from engine.dds.participant import NodeParticipant
+
+    name = options["name"]
+    participant = NodeParticipant(options["domain"], os.environ["CYCLONEDDS_URI"], name, os.urandom(16))
+    channel = Channel(participant)
+    channel.publish("d_status", name, b"state of " + name.encode())
+    say(ready=True, guid=participant.guid.hex())
+    threading.Thread(target=lambda: (wait_for_end(), os._exit(0)), daemon=True).start()
+    while True:
+        channel.wait(1.0)
+        for got in channel.take():
+            say(topic=got.topic, sender=got.sender_id, payload=got.payload.decode())
+            if got.payload == b"ping":
+                channel.publish("d_message", name, b"pong")
+        for change in channel.take_changes():
+            say(change=type(change).__name__, participant=change.participant.hex())
+
+
+def bulk_receiver(options: dict[str, Any]) -> None:
+    """Takes batches slowly and tells what came."""
+    from engine.dds.bulk import BulkReceiver
+    from engine.dds.participant import NodeParticipant
+
+    participant = NodeParticipant(options["domain"], os.environ["CYCLONEDDS_URI"], "bulk", os.urandom(16))
+    receiver = BulkReceiver(participant, options["partition"], limit=options.get("limit", 4))
+    say(ready=True, guid=participant.guid.hex())
+    digest, size, before = hashlib.sha256(), 0, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    while True:
+        receiver.wait(10.0)
+        for _, _, payload in receiver.take(1):
+            if payload is None:
+                grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+                say(bytes=size, digest=digest.hexdigest(), rejected=receiver.rejected, grown_kib=grown)
+                wait_for_end()
+                participant.close()
+                return
+            time.sleep(options.get("pause_s", 0.0))  # the receiver is slow: that is what is tested
+            size += len(payload)
+            digest.update(payload)
+
+
+ROLES = {
+    "writer": writer,
+    "reader": reader,
+    "tap": tap,
+    "raw_writer": raw_writer,
+    "node": node,
+    "bulk_receiver": bulk_receiver,
+}
+
+if __name__ == "__main__":
+    ROLES[sys.argv[1]](json.loads(sys.argv[2]))

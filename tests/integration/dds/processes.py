@@ -1,0 +1,132 @@
+"""Other processes for a test, and a domain that no other test run shares."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from engine.dds.uri import cyclone_uri
+
+ROOT = Path(__file__).parents[3]
+
+
+class Peer:
+    """A child process in a role of `peer.py`."""
+
+    def __init__(self, role: str, environment: dict[str, str], options: dict[str, Any]) -> None:
+        self.role = role
+        self._lines: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.integration.dds.peer", role, json.dumps(options)],
+            cwd=ROOT,
+            env={**os.environ, **environment},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._lines.put(json.loads(line))
+        self._lines.put(None)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def heard(self, timeout_s: float) -> Iterator[dict[str, Any]]:
+        """What it says, until it is silent for the time given or has ended."""
+        while True:
+            try:
+                line = self._lines.get(timeout=timeout_s)
+            except queue.Empty:
+                return
+            if line is None:
+                self._lines.put(None)
+                return
+            yield line
+
+    def expect(self, wanted: Callable[[dict[str, Any]], Any], timeout_s: float = 15.0) -> dict[str, Any]:
+        """The first thing said that is wanted; what was said before is dropped."""
+        deadline = time.monotonic() + timeout_s
+        dropped = []
+        while (left := deadline - time.monotonic()) > 0:
+            for line in self.heard(left):
+                if wanted(line):
+                    return line
+                dropped.append(line)
+                break
+            else:
+                break
+        raise AssertionError(f"the {self.role} did not say it in {timeout_s} s; it said {dropped}")
+
+    def ready(self) -> dict[str, Any]:
+        return self.expect(lambda line: line.get("ready"))
+
+    def signal(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait(10)
+
+    def end(self) -> None:
+        """Let it end in order; a frozen or stubborn one is killed."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.close()
+        except BrokenPipeError:
+            pass
+        try:
+            self._process.send_signal(signal.SIGCONT)
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        self._thread.join(10)
+        self._process.stdout.close()
+
+
+class Arena:
+    """One domain for one test, on loopback, closed to everybody else by a domain tag."""
+
+    def __init__(self, domain: int, tag: str, lease_s: float = 1.0) -> None:
+        self.domain = domain
+        self.tag = tag
+        self.uri = cyclone_uri(
+            tag=tag, lease_s=lease_s, spdp_interval_ms=200, max_auto_participant_index=20, environment={}
+        )
+        self._peers: list[Peer] = []
+
+    def start(self, role: str, **options: Any) -> Peer:
+        """A process in a role; it is ended with the test."""
+        peer = Peer(role, {"CYCLONEDDS_URI": self.uri}, {"domain": self.domain, **options})
+        self._peers.append(peer)
+        return peer
+
+    def close(self) -> None:
+        for peer in self._peers:
+            peer.end()
+
+
+def wait_until(condition: Callable[[], Any], wait: Callable[[float], Any], timeout_s: float = 15.0) -> Any:
+    """The first true value of the condition, asked again each time `wait` returns."""
+    deadline = time.monotonic() + timeout_s
+    while not (value := condition()):
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise AssertionError(f"not in {timeout_s} s")
+        wait(min(left, 1.0))
+    return value

@@ -1,0 +1,313 @@
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+
+import pytest
+
+from engine.dataset.groups import DurabilityKind, GroupQos, TypeDescription
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, make_sample
+from engine.dds.directed import DirectedSession
+from engine.dds.discovery import Discovery, EndpointSeen, ParticipantSeen
+from engine.dds.participant import NodeParticipant
+from engine.dds.qos import EndpointQos
+from engine.dds.tap import AUTODISPOSE, WRITER_GONE, CaptureReader, Captured
+from engine.dds.topics import Topic, open_topic
+from engine.dds.typecheck import BrokenType, check_description
+from engine.dds.typeinfo import resolve_type
+from engine.dds.waiting import Signal
+from engine.dds.writer import RawWriter, key_payload
+from tests.integration.dds import sample_types
+from tests.integration.dds.processes import Arena, wait_until
+
+pytestmark = pytest.mark.dds
+
+BOTH_QUEUES = pytest.mark.parametrize("in_python", [False, True], ids=["machine code", "python"])
+TYPES = [one.__name__ for one in sample_types.SAMPLES if one is not sample_types.OtherPlain]
+
+
+def discover_writers(discovery: Discovery, signal: Signal, count: int) -> list[EndpointSeen]:
+    found: list[EndpointSeen] = []
+
+    def enough() -> bool:
+        found.extend(
+            one for one in discovery.take() if isinstance(one, EndpointSeen) and one.is_writer
+        )
+        return len(found) >= count
+
+    wait_until(enough, signal.wait)
+    return found
+
+
+def expected_of(name: str, count: int) -> list[tuple[int, int, bytes | None]]:
+    """What `peer.writer` does: source time, status, and the payload where the wheel can tell it."""
+    expected: list[tuple[int, int, bytes | None]] = []
+    for number in range(count):
+        sample = sample_types.SAMPLES[sample_types.TYPES[name]](number)
+        expected.append((1000 + 10 * number, DATA, sample.serialize()))
+        if name != "Keyless" and number % 2:
+            expected.append((1001 + 10 * number, DISPOSE, None))
+            expected.append((1002 + 10 * number, UNREGISTER, None))
+    return expected
+
+
+def body(payload: bytes) -> bytes:
+    """Without the header, which tells the padding, and without the padding."""
+    return payload[4:].rstrip(b"\0")
+
+
+def test_every_kind_of_type_is_captured_and_written_again_bit_by_bit(
+    arena: Arena, participant: NodeParticipant
+) -> None:
+    count = 6
+    source = arena.start("writer", types=TYPES, count=count, partitions=["shop", "other"])
+    signal = Signal(participant)
+    discovery = Discovery(participant, signal)
+    writers = discover_writers(discovery, signal, len(TYPES))
+    assert {one.topic for one in writers} == set(TYPES)
+    assert {one.partitions for one in writers} == {("shop", "other")}
+
+    described: dict[str, TypeDescription] = {}
+    taps: dict[str, CaptureReader] = {}
+    for one in writers:
+        assert one.type is not None
+        resolution = resolve_type(participant, one.type)
+        assert resolution.type is not None, resolution.reason
+        described[one.topic] = resolution.type
+        topic = open_topic(participant, one.topic, resolution.type)
+        taps[one.topic] = CaptureReader(participant, topic, signal=signal)
+
+    captured: dict[str, list[Captured]] = defaultdict(list)
+    wanted = {name: len(expected_of(name, count)) for name in TYPES}
+
+    def all_there() -> bool:
+        for name, tap in taps.items():
+            captured[name] += tap.drain()
+        return {name: len(some) for name, some in captured.items()} == wanted
+
+    wait_until(all_there, signal.wait)
+    by_topic = {one.topic: one.guid for one in writers}
+    for name in TYPES:
+        for got, (time_ns, status, payload) in zip(captured[name], expected_of(name, count), strict=True):
+            assert (got.source_time_ns, got.status, got.writer) == (time_ns, status, by_topic[name])
+            assert bool(got.key) == (name != "Keyless")
+            if payload is not None:
+                assert body(got.payload) == body(payload), name
+
+    # The application goes. Its topics are made again elsewhere from their descriptions alone.
+    source.end()
+    again = {f"again_{name}": description for name, description in described.items()}
+    target = arena.start(
+        "tap",
+        described={
+            topic: (one.name, one.information.hex(), one.mapping.hex(), one.keyed)
+            for topic, one in again.items()
+        },
+    )
+    target.ready()
+    address = wait_until(lambda: address_of(discovery, target.pid), signal.wait)
+    qos = {one.topic: one.qos for one in writers}
+    with DirectedSession(address, "lo", arena.domain, b"n" * 16, tag=arena.tag) as session:
+        for name in TYPES:
+            samples = [make_sample(*one) for one in captured[name]]
+            report = session.deliver(f"again_{name}", described[name], qos[name], "", samples, 10)
+            assert (report.problem, report.acked) == ("", len(samples)), name
+            for one in captured[name]:
+                line = target.expect(lambda said: "event" in said)
+                assert line["topic"] == f"again_{name}"
+                assert line["event"] == [
+                    one.source_time_ns,
+                    one.status,
+                    one.key.hex(),
+                    one.payload.hex(),
+                ], name
+
+
+def address_of(discovery: Discovery, pid: int) -> str | None:
+    for one in discovery.take():
+        if isinstance(one, ParticipantSeen) and one.pid == pid:
+            return one.address
+    return None
+
+
+@pytest.mark.parametrize("name", [name for name in TYPES if name != "Keyless"])
+def test_an_instance_is_disposed_by_its_key_alone(participant: NodeParticipant, name: str) -> None:
+    type_ = sample_types.TYPES[name]
+    topic = Topic.of_class(participant, name, type_)
+    tap = CaptureReader(participant, topic)
+    writer = RawWriter(participant, topic, EndpointQos(history_depth=0, autodispose=False))
+    payload = sample_types.SAMPLES[type_](5).serialize()
+    writer.write(payload, 1)
+    (first,) = tap.drain()
+    writer.dispose(key_payload(first.key), 2)
+    writer.unregister(key_payload(first.key), 3)
+    second, third = tap.drain()
+    assert (second.status, second.key) == (DISPOSE, first.key)
+    assert (third.status, third.key) == (UNREGISTER, first.key)
+
+
+@BOTH_QUEUES
+@pytest.mark.parametrize("autodispose", [False, True])
+def test_a_tap_sees_each_event_of_a_writer_in_order_with_its_own_time(
+    participant: NodeParticipant, in_python: bool, autodispose: bool
+) -> None:
+    topic = Topic.of_class(participant, "Plain", sample_types.Plain)
+    tap = CaptureReader(participant, topic, in_python=in_python)
+    writer = RawWriter(participant, topic, EndpointQos(history_depth=0, autodispose=autodispose))
+    whole = b"\0\1\0\0" + bytes([7, 0, 0, 0]) + bytes(12)
+    key = whole[:8]
+    writer.write(whole, 100)
+    writer.dispose(key, 101)
+    writer.write(whole, 102)
+    writer.writedispose(whole, 103)
+    writer.unregister(key, 104)
+    writer.close()
+    assert tap.wait(1)
+    got = tap.drain()
+    assert [(one.source_time_ns, one.status) for one in got[:5]] == [
+        (100, DATA),
+        (101, DISPOSE),
+        (102, DATA),
+        (103, DATA | DISPOSE),
+        (104, UNREGISTER | (DISPOSE if autodispose else 0)),
+    ]
+    assert {one.writer for one in got} == {writer.guid}
+    assert {one.key for one in got[:5]} == {bytes([7, 0, 0, 0])}
+    assert [one.payload for one in got[:5]] == [whole, key, whole, whole, key]
+    assert got[-1] == (0, writer.guid, WRITER_GONE, b"", AUTODISPOSE if autodispose else b"")
+
+
+@BOTH_QUEUES
+def test_a_full_queue_pushes_back_on_the_writer_and_loses_nothing(
+    arena: Arena, participant: NodeParticipant, in_python: bool
+) -> None:
+    count = 4000
+    tap = CaptureReader(
+        participant,
+        Topic.of_class(participant, "Plain", sample_types.Plain),
+        limit=100,
+        in_python=in_python,
+    )
+    source = arena.start("raw_writer", count=count)
+    numbers: list[int] = []
+
+    def all_there() -> bool:
+        assert len(tap) <= 101
+        numbers.extend(
+            int.from_bytes(one.payload[4:8], "little") for one in tap.drain(60) if one.status & DATA
+        )
+        return len(numbers) >= count
+
+    wait_until(lambda: tap.rejected > 0, lambda _: tap.wait(0.01))
+    wait_until(all_there, tap.wait, 40)
+    assert numbers == list(range(count))
+    assert source.expect(lambda line: line.get("written"))["acked"]
+
+
+@BOTH_QUEUES
+@pytest.mark.parametrize("size", [0, 1, 32_700, 32_800, 300_000, 6_000_000])
+def test_a_sample_of_any_size_fits(participant: NodeParticipant, in_python: bool, size: int) -> None:
+    topic = Topic.of_class(participant, "Bytes", sample_types.Bytes)
+    qos = EndpointQos(history_depth=0, autodispose=False, representations=(2,))
+    tap = CaptureReader(participant, topic, capacity_bytes=1 << 18, in_python=in_python)
+    writer = RawWriter(participant, topic, qos)
+    contents = [bytes([round_]) * size for round_ in range(12)]
+    for round_, content in enumerate(contents):
+        writer.write(octets(round_, content), round_)
+        (got,) = tap.drain()
+        assert got.payload[20 : 20 + size] == content
+        assert (got.source_time_ns, got.status) == (round_, DATA)
+
+
+def octets(number: int, content: bytes) -> bytes:
+    """A sample of `Bytes` in XCDR2, appendable: with its length before it."""
+    inner = number.to_bytes(8, "little") + len(content).to_bytes(4, "little") + content
+    padding = -len(inner) % 4
+    header = b"\0\x09\0" + bytes([padding])
+    return header + len(inner).to_bytes(4, "little") + inner + bytes(padding)
+
+
+def test_the_ring_turns_round_without_losing_or_mixing(participant: NodeParticipant) -> None:
+    topic = Topic.of_class(participant, "Bytes", sample_types.Bytes)
+    qos = EndpointQos(history_depth=0, autodispose=False, representations=(2,))
+    tap = CaptureReader(participant, topic, capacity_bytes=1 << 18)
+    writer = RawWriter(participant, topic, qos)
+    sent: list[bytes] = []
+    got: list[bytes] = []
+    for round_ in range(600):
+        sent.append(octets(round_, bytes([round_ % 251]) * (round_ * 37 % 7000)))
+        writer.write(sent[-1], round_)
+        if round_ % 7 == 6:
+            got += (one.payload for one in tap.drain(8 if round_ > 30 else 1))
+    while some := tap.drain(11):
+        got += (one.payload for one in some)
+    assert got == sent
+    assert tap.rejected == 0
+
+
+def test_two_types_under_one_topic_name_are_captured_apart(
+    arena: Arena, participant: NodeParticipant
+) -> None:
+    arena.start("writer", types=["Plain"], topic="Same", count=3)
+    arena.start("writer", types=["OtherPlain"], topic="Same", count=3)
+    signal = Signal(participant)
+    writers = discover_writers(Discovery(participant, signal), signal, 2)
+    got: dict[bytes, list[Captured]] = {}
+    taps = {}
+    for one in writers:
+        assert one.type is not None
+        description = resolve_type(participant, one.type).type
+        assert description is not None
+        topic = open_topic(participant, "Same", description)
+        taps[one.guid] = CaptureReader(participant, topic, signal=signal)
+        got[one.guid] = []
+    assert len({one.topic.type.type_id for one in taps.values()}) == 2
+
+    def all_there() -> bool:
+        for guid, tap in taps.items():
+            got[guid] += tap.drain()
+        return all(len(some) == 5 for some in got.values())
+
+    wait_until(all_there, signal.wait)
+    assert all({one.writer for one in some} == {guid} for guid, some in got.items())
+
+
+def test_a_group_takes_its_qos_from_the_writer(arena: Arena, participant: NodeParticipant) -> None:
+    arena.start("writer", types=["Plain"], by_source=True, partitions=["a"])
+    signal = Signal(participant)
+    (seen,) = discover_writers(Discovery(participant, signal), signal, 1)
+    assert seen.qos == GroupQos(
+        durability=DurabilityKind.TRANSIENT,
+        history_depth=3,
+        cleanup_delay_ns=5_000_000_000,
+        by_source_timestamp=True,
+        max_samples=1000,
+        max_instances=100,
+        max_samples_per_instance=50,
+        representations=seen.qos.representations,
+    )
+    assert (seen.reliable, seen.type_name, seen.is_writer) == (True, "shop::Plain", True)
+
+
+def test_a_damaged_type_description_is_refused_with_the_place(participant: NodeParticipant) -> None:
+    whole = Topic.of_class(participant, "Growing", sample_types.Growing).type
+    other = Topic.of_class(participant, "Plain", sample_types.Plain).type
+
+    def check_refused(words: str, **changes: bytes) -> None:
+        with pytest.raises(BrokenType, match=words):
+            open_topic(participant, "Damaged", dataclasses.replace(whole, **changes))
+
+    for cut in range(0, len(whole.mapping), 7):
+        check_refused("type mapping of 'shop::Growing'", mapping=whole.mapping[:cut])
+    padding = 0
+    for at in range(len(whole.mapping)):
+        changed = whole.mapping[:at] + bytes([whole.mapping[at] ^ 0x55]) + whole.mapping[at + 1 :]
+        try:
+            check_description(dataclasses.replace(whole, mapping=changed))
+        except BrokenType:
+            continue
+        padding += 1
+        assert whole.mapping[at] == 0, f"a change at {at} was not found"
+    assert padding <= 12
+    check_refused("names no type", information=b"")
+    check_refused("is missing in the type mapping", information=other.information)
