@@ -18,9 +18,10 @@ from engine.supervisor.policy import FINAL, Phase
 from engine.supervisor.rundir import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from engine.supervisor.launch import Launch
+    from engine.supervisor.processes import ProcessIdentity
     from engine.supervisor.rundir import NodeDirectory
 
 STOP_MARGIN_S: Final = 5.0
@@ -108,36 +109,62 @@ class Stop(enum.Enum):
 
 
 def stop(directory: NodeDirectory, timeout_s: float | None = None) -> Stop:
-    """Stop a node in order and wait for it.
+    """Stop one node; see `stop_all`."""
+    return stop_all([directory], timeout_s)[0]
+
+
+def stop_all(directories: Sequence[NodeDirectory], timeout_s: float | None = None) -> list[Stop]:
+    """Stop nodes in order, side by side, and wait for them.
+
+    The record of a node that had died is forgotten with this.
 
     Args:
-        directory: the node's directory.
-        timeout_s: how long to wait; by default the ServiceTerminatePeriod and `STOP_MARGIN_S`.
+        directories: the nodes' directories.
+        timeout_s: how long to wait; by default each node's ServiceTerminatePeriod and `STOP_MARGIN_S`.
 
     Returns:
-        `STILL_STOPPING` when time is over; the node is still told to stop and will be ended by force after
-        its ServiceTerminatePeriod.
+        How each stop went. `STILL_STOPPING` when time is over; such a node goes on stopping, and its
+        supervisor ends it by force after its ServiceTerminatePeriod.
     """
-    record = directory.record()
-    if record is None:
-        return Stop.WAS_NOT_RUNNING
-    wait_s = record.terminate_period_s + STOP_MARGIN_S if timeout_s is None else timeout_s
-    if record.supervisor.send(signal.SIGTERM):
-        return Stop.STOPPED if record.supervisor.wait(wait_s) else Stop.STILL_STOPPING
-    outcome = _stop_orphan(record, wait_s)
-    if outcome is not Stop.STILL_STOPPING:
-        directory.forget()
-    return outcome
+    began = time.monotonic()
+    stopping = [_Stopping(directory) for directory in directories]
+    return [each.wait(began, timeout_s) for each in stopping]
 
 
-def _stop_orphan(record: Record, wait_s: float) -> Stop:
-    """End a node that has outlived its supervisor; nobody else would end it by force."""
-    node = record.node
-    if node is None or not node.send(signal.SIGTERM):
-        return Stop.WAS_NOT_RUNNING
-    if node.wait(min(wait_s, record.terminate_period_s)):
-        return Stop.STOPPED
-    if wait_s < record.terminate_period_s:
-        return Stop.STILL_STOPPING
-    node.send(signal.SIGKILL)
-    return Stop.STOPPED if node.wait(STOP_MARGIN_S) else Stop.STILL_STOPPING
+class _Stopping:
+    """One node that has been told to stop: by its supervisor, or directly when that is gone."""
+
+    def __init__(self, directory: NodeDirectory) -> None:
+        self._directory = directory
+        self._record = record = directory.record()
+        self._by_supervisor = record is not None and record.supervisor.send(signal.SIGTERM)
+        self._orphan: ProcessIdentity | None = None
+        if record is not None and not self._by_supervisor and record.node is not None:
+            self._orphan = record.node if record.node.send(signal.SIGTERM) else None
+
+    def wait(self, began: float, timeout_s: float | None) -> Stop:
+        """Wait for the end of the node."""
+        record = self._record
+        if record is None:
+            return Stop.WAS_NOT_RUNNING
+        period_s = record.terminate_period_s
+        deadline = began + (period_s + STOP_MARGIN_S if timeout_s is None else timeout_s)
+        if self._by_supervisor:
+            is_over = record.supervisor.wait(deadline - time.monotonic())
+            return Stop.STOPPED if is_over else Stop.STILL_STOPPING
+        outcome = Stop.WAS_NOT_RUNNING
+        if self._orphan is not None:
+            outcome = self._wait_for_orphan(self._orphan, min(deadline, began + period_s), began + period_s)
+        if outcome is not Stop.STILL_STOPPING and record.phase is not Phase.ENDED:
+            self._directory.forget()
+        return outcome
+
+    @staticmethod
+    def _wait_for_orphan(node: ProcessIdentity, deadline: float, force_at: float) -> Stop:
+        """Nobody but us ends a node by force that has outlived its supervisor."""
+        if node.wait(deadline - time.monotonic()):
+            return Stop.STOPPED
+        if time.monotonic() < force_at:
+            return Stop.STILL_STOPPING
+        node.send(signal.SIGKILL)
+        return Stop.STOPPED if node.wait(STOP_MARGIN_S) else Stop.STILL_STOPPING

@@ -174,6 +174,7 @@ class Supervisor:
             reason=watch.reason,
             restarts=watch.restarts,
             is_unresponsive=watch.is_unresponsive,
+            exit_code=watch.exit_code,
             node=self._node.identity if self._node is not None else None,
         )
         if record == self._record and (self._directory.path / "supervisor.json").exists():

@@ -57,6 +57,7 @@ class Record:
         phase, reason, restarts, is_unresponsive: see `engine.supervisor.policy.Watch`.
         started_ns: when the supervisor started, nanoseconds since 1970 UTC; `changed_ns`: the last change.
         supervisor, node: the processes; `node` is None while there is none.
+        exit_code: of the supervisor, once the phase is final.
     """
 
     uri: str
@@ -74,6 +75,7 @@ class Record:
     changed_ns: int
     supervisor: ProcessIdentity
     node: ProcessIdentity | None = None
+    exit_code: int = 0
 
 
 def node_key(configuration: str, domain_name: str, store: str) -> str:

@@ -1,0 +1,116 @@
+"""The `ospltool` command."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+from typing import TYPE_CHECKING, Final
+
+import typer
+
+from ospltool.cli.exits import CommandError, Exit
+from ospltool.output import streams
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+VERBS: Final = (
+    "start",
+    "stop",
+    "status",
+    "list",
+    "top",
+    "demo",
+    "record",
+    "check",
+    "explain",
+    "simulate",
+    "trace",
+    "store",
+    "sql",
+    "env",
+    "info",
+)
+"""The verbs in the order of the help. Each is `ospltool.cli.<verb>` with a function `register(app)`."""
+
+_HELP: Final = """A durability service for Eclipse Cyclone DDS with OpenSplice semantics, and its tools.
+
+start, stop, status and list work as those of `ospl`. URIs are file:// URIs or paths; the default is
+$OSPL_URI. Data goes to standard output, everything else to standard error. Every command that has an answer
+gives it as JSON with --json.
+"""
+
+_EPILOG: Final = (
+    "Exit codes: 0 good, 1 findings or recoverable, 2 wrong usage, configuration or input, "
+    "3 node not reachable, 130 interrupted."
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit code, see `ospltool.cli.exits`."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    streams.prepare()
+    try:
+        build(given)(given or ["--help"], prog_name="ospltool")
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else Exit.GOOD
+    except CommandError as error:
+        streams.say(f"ospltool: {error}")
+        return error.exit_code
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
+    except Exception:
+        return _own_fault()
+    return Exit.GOOD
+
+
+def build(arguments: Sequence[str]) -> typer.Typer:
+    """The application with the verb that the arguments name, or with all when they name none.
+
+    A command must not pay for the imports of the others.
+    """
+    app = typer.Typer(
+        help=_HELP,
+        epilog=_EPILOG,
+        rich_markup_mode=None,  # the same bytes on a terminal and in a file, and 100 ms less
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    )
+    app.callback()(_global_options)
+    first = next(iter(arguments), "")
+    is_completing = "_OSPLTOOL_COMPLETE" in os.environ
+    for verb in (first,) if first in VERBS and not is_completing else VERBS:
+        name = f"ospltool.cli.{verb}"
+        if importlib.util.find_spec(name) is not None:
+            importlib.import_module(name).register(app)
+    return app
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from engine.tracing.version import product_version
+
+        streams.put(f"ospltool {product_version()}\n")
+        raise typer.Exit
+
+
+def _global_options(
+    version: bool = typer.Option(
+        False, "--version", "-v", help="Show the version and exit.", callback=_show_version, is_eager=True
+    ),
+) -> None:
+    pass
+
+
+def _own_fault() -> Exit:
+    import traceback
+
+    streams.say(traceback.format_exc().rstrip())
+    streams.say("ospltool: this is a fault of ospltool itself; please report it with the lines above")
+    return Exit.FAULT
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,93 @@
+"""`ospltool env`: which environment variables matter, their values, and where these come from."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from ospltool.output import envelope, streams
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+KNOWN: Final = {
+    "OSPL_URI": ("", "the configuration when a command is given none"),
+    "OSPL_HOME": ("", "only for configurations that refer to it"),
+    "OSPL_LOGPATH": (".", "directory of ospl-info.log and ospl-error.log, or <stdout>, <stderr>"),
+    "OSPL_INFOFILE": ("ospl-info.log", "name of the information log"),
+    "OSPL_ERRORFILE": ("ospl-error.log", "name of the error log"),
+    "OSPL_VERBOSITY": ("INFO", "least type of report; Domain/Report wins"),
+    "OSPL_LOGAPPEND": ("true", "whether logs of earlier runs are kept; Domain/Report wins"),
+    "CYCLONEDDS_URI": ("", "Cyclone DDS settings; otherwise they follow from the DDSI2 part"),
+    "OSPLTOOL_RUNDIR": ("", "where running nodes are found"),
+    "XDG_RUNTIME_DIR": ("", "the run directory is ospltool/ below it"),
+    "NO_COLOR": ("", "no colour on terminals"),
+}
+"""Variables that ospltool and its nodes look at: default value and meaning."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("env", short_help="Show environment variables and their origin.")(show_environment)
+
+
+def show_environment(
+    uri: Annotated[
+        str | None,
+        typer.Argument(envvar="OSPL_URI", help="Also the variables that this configuration refers to."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Show the variables as JSON.")] = False,
+) -> None:
+    """Show the environment variables that matter, their effective values and where these come from.
+
+    With a configuration also each variable that it refers to, as in ${VAR:-default}, with the place.
+
+    Exit codes: 0 good, 2 the configuration can not be read.
+    """
+    rows = [*_own(os.environ), *(_referred(uri, os.environ) if uri else ())]
+    if as_json:
+        streams.put(envelope.document("env", rows))
+        return
+    from ospltool.output.text import table
+
+    header = ("VARIABLE", "VALUE", "ORIGIN", "MEANING")
+    streams.put(
+        table(header, [[row[name] for name in ("variable", "value", "origin", "meaning")] for row in rows])
+    )
+
+
+def _own(environ: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    from engine.supervisor.rundir import location
+
+    for variable, (default, meaning) in KNOWN.items():
+        value = environ.get(variable, "")
+        effective, origin = (
+            (value, "environment") if value else (default, "default" if default else "not set")
+        )
+        if variable == "OSPLTOOL_RUNDIR" and not value:
+            base = "XDG_RUNTIME_DIR" if environ.get("XDG_RUNTIME_DIR") else "default"
+            effective, origin = str(location(environ)), base
+        yield {"variable": variable, "value": effective, "origin": origin, "meaning": meaning}
+
+
+def _referred(uri: str, environ: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """One row for each place of the configuration that looks at a variable."""
+    from engine.config import ConfigError, read_document
+    from ospltool.cli.exits import CommandError, Exit
+
+    try:
+        document = read_document(uri, environ)
+    except ConfigError as error:
+        raise CommandError(str(error), Exit.USAGE) from error
+    for path, value in document.values():
+        place = f"{document.path}:{value.position.line}:{value.position.column}"
+        for use in value.uses:
+            is_used = use.name in environ if use.operator == "" else bool(environ.get(use.name))
+            yield {
+                "variable": use.name,
+                "value": environ.get(use.name, "") if is_used else value.text,
+                "origin": "environment" if is_used else f"{place}, {value.raw}",
+                "meaning": f"{path} = {value.text}",
+            }

@@ -1,0 +1,37 @@
+"""Exit codes, and the one exception by which a command ends with a message.
+
+| code | `start` `stop` `status` `list` (as `ospl`)       | every other command                  |
+|------|--------------------------------------------------|--------------------------------------|
+| 0    | good                                             | good                                 |
+| 1    | recoverable: already running, died, not in time  | findings, differences, anomalies     |
+| 2    | not recoverable: wrong configuration or usage    | wrong usage, or input not readable   |
+| 3    |                                                  | node not reachable                   |
+| 70   | a fault of ospltool itself                       | likewise                             |
+| 130  | interrupted                                      | likewise                             |
+| 141  | whoever read our output went away                | likewise                             |
+"""
+
+from __future__ import annotations
+
+import enum
+
+
+class Exit(enum.IntEnum):
+    """The exit codes of all commands."""
+
+    GOOD = 0
+    RECOVERABLE = 1
+    FINDINGS = 1
+    UNRECOVERABLE = 2
+    USAGE = 2
+    UNREACHABLE = 3
+    FAULT = 70
+    INTERRUPTED = 130
+
+
+class CommandError(Exception):
+    """Ends a command: the message goes to standard error, terminal-safe, and the process exits."""
+
+    def __init__(self, message: str, exit_code: Exit) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code

@@ -1,0 +1,117 @@
+"""`ospltool info`: versions, platform, paths, and what a configuration means."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from ospltool.output import envelope, streams
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_PACKAGES: Final = ("typer", "lxml", "cyclonedds", "textual", "duckdb", "pyspark")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("info", short_help="Show versions, paths and effective settings.")(info)
+
+
+def info(
+    uri: Annotated[
+        str | None, typer.Argument(envvar="OSPL_URI", help="Also what this configuration means.")
+    ] = None,
+    role: Annotated[str | None, typer.Option(help="As in `start`.")] = None,
+    node: Annotated[str | None, typer.Option(help="The node of a fleet file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Show everything as JSON.")] = False,
+) -> None:
+    """Show versions, platform and paths, and with a configuration every effective setting with its origin.
+
+    Exit codes: 0 good, 2 the configuration is wrong.
+    """
+    data: dict[str, object] = {
+        "versions": dict(_versions()),
+        "platform": dict(_platform()),
+        "paths": dict(_paths(os.environ)),
+    }
+    if uri:
+        data["configuration"] = _configuration(uri, role, node)
+    if as_json:
+        streams.put(envelope.document("info", data))
+    else:
+        streams.put("".join(_lines(data)))
+
+
+def _versions() -> Iterator[tuple[str, str | None]]:
+    import importlib.metadata
+    import platform
+
+    from engine.tracing.version import product_version
+
+    yield "ospltool", product_version()
+    yield "python", platform.python_version()
+    for package in _PACKAGES:
+        try:
+            yield package, importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            yield package, None
+
+
+def _platform() -> Iterator[tuple[str, object]]:
+    import platform
+    import socket
+
+    yield "system", f"{platform.system()} {platform.release()}"
+    yield "machine", platform.machine()
+    yield "host", socket.gethostname()
+    yield "processors", os.cpu_count()
+
+
+def _paths(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    import sys
+
+    import engine
+    from engine.supervisor.rundir import location
+
+    yield "python", sys.executable
+    yield "packages", str(next(iter(engine.__path__)))
+    yield "run_directory", str(location(environ))
+
+
+def _configuration(uri: str, role: str | None, node: str | None) -> dict[str, object]:
+    from ospltool.cli.targets import one_target
+
+    target = one_target(uri, os.environ, role=role, node=node)
+    configuration = target.configuration
+    return {
+        "path": target.path,
+        "domain_name": configuration.domain.name,
+        "domain_id": configuration.domain.id,
+        "role": configuration.domain.role,
+        "store": target.store or None,
+        "trace_file": configuration.tracing.output_file,
+        "name_spaces": [space.name for space in configuration.name_spaces.name_spaces],
+        "settings": [
+            {"path": setting.path, "value": setting.value, "origin": str(setting.origin)}
+            for setting in configuration.settings
+        ],
+    }
+
+
+def _lines(data: Mapping[str, object]) -> Iterator[str]:
+    from ospltool.output.text import table, visible
+
+    for section, values in data.items():
+        assert isinstance(values, dict)
+        yield f"{section}\n"
+        settings = values.pop("settings", None)
+        for name, value in values.items():
+            shown = ", ".join(value) if isinstance(value, list) else "-" if value is None else str(value)
+            yield f"  {name:<14} {visible(shown)}\n"
+        if settings is not None:
+            yield "settings\n"
+            rows = [(f"  {each['path']}", each["value"], each["origin"]) for each in settings]
+            yield table(("  PATH", "VALUE", "ORIGIN"), rows)

@@ -1,0 +1,35 @@
+"""`ospltool list`: the nodes on this machine."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("list", short_help="List the nodes on this machine.")(list_nodes)
+
+
+def list_nodes(
+    include_stopped: Annotated[
+        bool, typer.Option("--all", "-a", help="Also nodes that were stopped in order.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Show the nodes as JSON.")] = False,
+) -> None:
+    """List the nodes of yours on this machine that run or have died, by domain name.
+
+    Exit codes: 0 always, unless the run directory can not be read (2).
+    """
+    from engine.supervisor.status import Condition
+    from ospltool.cli import report
+    from ospltool.cli import targets as find
+
+    known = find.known_nodes(os.environ)
+    shown = [each for each in known if include_stopped or each.condition is not Condition.STOPPED]
+    if as_json:
+        report.put_json("list", shown)
+    else:
+        report.put_table(shown)

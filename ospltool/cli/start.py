@@ -1,0 +1,171 @@
+"""`ospltool start`: run a node, in the background or in front."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ospltool.cli.exits import CommandError, Exit
+from ospltool.cli.units import duration_s
+from ospltool.output import streams
+
+if TYPE_CHECKING:
+    from engine.supervisor.control import Start
+    from engine.supervisor.launch import Launch
+    from engine.supervisor.status import NodeStatus
+    from ospltool.cli.targets import Target
+
+_LOG_LINES = 20
+_LOG_BYTES = 16384
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("start", short_help="Start a node, in the background or in front.")(start)
+
+
+def start(
+    uri: Annotated[
+        str | None,
+        typer.Argument(envvar="OSPL_URI", help="Configuration, or a fleet file (.toml)."),
+    ] = None,
+    foreground: Annotated[
+        bool,
+        typer.Option("--foreground", "-f", help="Stay in front; a signal such as Ctrl-C stops the node."),
+    ] = False,
+    role: Annotated[str | None, typer.Option(help="Use this role instead of the configured one.")] = None,
+    node: Annotated[str | None, typer.Option(help="Start only this node of a fleet file.")] = None,
+    timeout: Annotated[
+        float,
+        typer.Option(parser=duration_s, metavar="DURATION", help="How long to wait until the node runs."),
+    ] = "60s",  # type: ignore[assignment]  # the parser makes seconds of it
+    as_json: Annotated[bool, typer.Option("--json", help="Show the started nodes as JSON.")] = False,
+) -> None:
+    """Start a node: a durability service with the supervisor that watches it.
+
+    Returns when the node runs, that is, when it has read its configuration and joined its domain; `status`
+    shows when it is operational. In the background the node survives this terminal; it is ended by `stop`.
+    Relative paths in the configuration start from the present directory. A fleet file starts all its nodes.
+
+    Exit codes: 0 the node runs, 1 it does not but may (already running, resources, no answer in time),
+    2 the configuration is wrong.
+    """
+    from ospltool.cli import targets as find
+
+    found = find.targets(uri, os.environ, role=role, node=node)
+    if foreground:
+        if len(found) > 1:
+            raise CommandError("only one node can stay in front; choose it with --node", Exit.USAGE)
+        raise typer.Exit(_run_in_front(found[0]))
+    outcomes = [_start(target, timeout) for target in found]
+    if as_json:
+        from ospltool.cli import report
+
+        report.put_json("start", [status for _, status in outcomes if status is not None])
+    raise typer.Exit(max(code for code, _ in outcomes))
+
+
+def node_command(target: Target) -> tuple[str, ...]:
+    """The program of a node and its arguments."""
+    from engine.supervisor.launch import module_command
+
+    role = () if target.role is None else ("--role", target.role)
+    return module_command("engine", target.uri, *role)
+
+
+def _launch(target: Target, directory: pathlib.Path) -> Launch:
+    from engine.supervisor.launch import Launch
+    from engine.supervisor.policy import Action
+
+    domain = target.configuration.domain
+    service = domain.service(target.configuration.service)
+    return Launch(
+        directory=str(directory),
+        command=node_command(target),
+        working_directory=str(pathlib.Path.cwd()),
+        uri=target.uri,
+        configuration=target.path,
+        domain_name=domain.name,
+        domain_id=domain.id,
+        role=domain.role,
+        store=target.store,
+        expiry_s=domain.lease.expiry_s,
+        terminate_period_s=domain.service_terminate_period_s,
+        action=Action(service.failure_action) if service is not None else Action.SKIP,
+        report_append=domain.report_append,
+        report_verbosity=domain.report_verbosity,
+    )
+
+
+def _start(target: Target, timeout_s: float) -> tuple[Exit, NodeStatus | None]:
+    from engine.supervisor import control
+    from engine.supervisor.status import status_of
+    from ospltool.cli.targets import run_directory
+
+    runs = run_directory(os.environ)
+    runs.forget_old()
+    directory = runs.node(target.key)
+    before = status_of(directory)
+    if before is not None and before.is_orphan:
+        streams.say(f"ospltool: {before.sentence}; `ospltool stop` ends it at once")
+        return Exit.RECOVERABLE, before
+    directory.make()
+    started = control.start(_launch(target, directory.path), _node_environ(target), timeout_s)
+    status = status_of(directory)
+    streams.say(_narration(target, started, status))
+    if started.has_failed:
+        _say_log(directory.node_log, started)
+    return _exit_of(started), status
+
+
+def _node_environ(target: Target) -> dict[str, str]:
+    name = {"OSPLTOOL_NODE_NAME": target.name} if target.name else {}
+    return {**target.environ, **name}
+
+
+def _narration(target: Target, started: Start, status: NodeStatus | None) -> str:
+    subject = f"{target.configuration.domain.name} ({target.name or target.uri})"
+    if started.refusal:
+        return f"ospltool: {subject}: {started.refusal}"
+    if started.is_running or started.has_failed:
+        return f"ospltool: {status.sentence if status is not None else subject}"
+    return f"ospltool: {subject} does not run yet; it goes on starting, see `ospltool status`"
+
+
+def _exit_of(started: Start) -> Exit:
+    if started.is_running:
+        return Exit.GOOD
+    if started.record is not None and started.record.exit_code == Exit.UNRECOVERABLE:
+        return Exit.UNRECOVERABLE
+    return Exit.RECOVERABLE
+
+
+def _say_log(log: pathlib.Path, started: Start) -> None:
+    """Show the end of what a failed node wrote; a refused start has written nothing of its own."""
+    if started.refusal or not log.exists():
+        return
+    with log.open("rb") as file:
+        file.seek(max(log.stat().st_size - _LOG_BYTES, 0))
+        lines = file.read().decode("utf-8", "replace").splitlines()
+    for line in lines[-_LOG_LINES:]:
+        streams.say(f"  {line}")
+    streams.say(f"  (end of {log})")
+
+
+def _run_in_front(target: Target) -> int:
+    from engine.supervisor.launch import module_environ
+    from engine.supervisor.loop import Supervisor
+    from engine.supervisor.narration import Narrator
+    from ospltool.cli.targets import run_directory
+
+    directory = run_directory(os.environ).node(target.key)
+    environ = module_environ(_node_environ(target))
+    launch = _launch(target, directory.path)
+    with directory.lock() as is_ours:
+        if not is_ours:
+            streams.say(f"ospltool: {launch.domain_name} ({target.uri}): it is already running")
+            return Exit.RECOVERABLE
+        return Supervisor(launch, environ, Narrator(launch, environ), to_terminal=True).run()

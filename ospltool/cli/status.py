@@ -1,0 +1,45 @@
+"""`ospltool status`: how a node is."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from ospltool.cli.exits import Exit
+from ospltool.output import streams
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("status", short_help="Show how a node is.")(status)
+
+
+def status(
+    uri: Annotated[
+        str | None,
+        typer.Argument(envvar="OSPL_URI", help="Configuration, fleet file (.toml), or a domain name."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Show the status as JSON.")] = False,
+) -> None:
+    """Show how a node on this machine is; all nodes when none is named.
+
+    Nothing is printed for a node that is not known here.
+
+    Exit codes: 0 all shown nodes run and respond, 1 one does not or none is known, 2 wrong usage.
+    """
+    from engine.supervisor.status import ALIVE, Condition
+    from ospltool.cli import report
+    from ospltool.cli import targets as find
+
+    found = find.find_nodes(uri, os.environ) if uri else find.known_nodes(os.environ)
+    if as_json:
+        report.put_json("status", found)
+    else:
+        report.put_sentences(found)
+    if not found:
+        streams.say(f"ospltool: no node{f' of {uri}' if uri else ''} is known here")
+    healthy = ALIVE - {Condition.UNRESPONSIVE}
+    is_good = bool(found) and all(each.condition in healthy for each in found)
+    raise typer.Exit(Exit.GOOD if is_good else Exit.RECOVERABLE)

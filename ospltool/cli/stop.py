@@ -1,0 +1,97 @@
+"""`ospltool stop`: end nodes in order."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ospltool.cli.exits import CommandError, Exit
+from ospltool.cli.units import duration_s
+from ospltool.output import envelope, streams
+
+if TYPE_CHECKING:
+    from engine.supervisor.control import Stop
+    from engine.supervisor.status import NodeStatus
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("stop", short_help="Stop a node in order.")(stop)
+
+
+def stop(
+    uri: Annotated[
+        str | None,
+        typer.Argument(envvar="OSPL_URI", help="Configuration, fleet file (.toml), or a domain name."),
+    ] = None,
+    all_nodes: Annotated[
+        bool, typer.Option("--all", "-a", help="Stop every node of yours on this machine.")
+    ] = False,
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            parser=duration_s,
+            metavar="DURATION",
+            help="How long to wait; by default a little longer than the ServiceTerminatePeriod.",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Show what was stopped as JSON.")] = False,
+) -> None:
+    """Stop a node in order: it finishes what it does and writes what it holds to its store.
+
+    A node that has not ended after its ServiceTerminatePeriod is ended by force.
+
+    Exit codes: 0 it has stopped, 1 it is still stopping, 2 no such node.
+    """
+    from engine.supervisor import control
+
+    known = _all_running() if all_nodes else _chosen(uri)
+    stops = control.stop_all([status.directory for status in known], timeout)
+    outcomes = list(zip(known, stops, strict=True))
+    for status, outcome in outcomes:
+        _say_outcome(status, outcome)
+    if as_json:
+        data = [
+            {
+                "domain_name": status.record.domain_name,
+                "configuration": status.record.configuration,
+                "outcome": outcome.name.lower(),
+            }
+            for status, outcome in outcomes
+        ]
+        streams.put(envelope.document("stop", data))
+    is_late = any(outcome is control.Stop.STILL_STOPPING for _, outcome in outcomes)
+    raise typer.Exit(Exit.RECOVERABLE if is_late else Exit.GOOD)
+
+
+def _all_running() -> list[NodeStatus]:
+    from engine.supervisor.status import Condition
+    from ospltool.cli import targets as find
+
+    return [each for each in find.known_nodes(os.environ) if each.condition is not Condition.STOPPED]
+
+
+def _chosen(uri: str | None) -> list[NodeStatus]:
+    from engine.supervisor.status import ALIVE
+    from ospltool.cli import targets as find
+
+    given = find.required_uri(uri)
+    found = find.find_nodes(given, os.environ)
+    if not found:
+        raise CommandError(f"no node of {given} is known here; `ospltool list` shows all", Exit.UNRECOVERABLE)
+    alive = [status for status in found if status.condition in ALIVE]
+    if len(alive) > 1 and not find.is_fleet(given):
+        stores = "\n  ".join(
+            f"{each.record.configuration} (store {each.record.store or '-'})" for each in alive
+        )
+        raise CommandError(
+            f"{given} means several nodes; stop them one by one, or all with --all:\n  {stores}",
+            Exit.UNRECOVERABLE,
+        )
+    return found
+
+
+def _say_outcome(status: NodeStatus, outcome: Stop) -> None:
+    streams.say(f"ospltool: {status.record.domain_name} ({status.record.configuration}) {outcome.value}")

@@ -1,0 +1,160 @@
+"""From what was given on the command line to configurations of nodes, and to nodes that are known."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from typing import TYPE_CHECKING
+
+from engine.config import ConfigError, Configuration, load, load_fleet
+from engine.config.reader import path_of_uri
+from engine.supervisor.rundir import RunDirectory, RunDirectoryError, location, node_key
+from engine.supervisor.status import NodeStatus, status_of
+from ospltool.cli.exits import CommandError, Exit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Target:
+    """One node as it would be started.
+
+    Attributes:
+        uri: its configuration, a path or `file://` URI.
+        name: its name in the fleet file; empty without one.
+        role: replaces the role of the configuration; None leaves it.
+        environ: the variables that it sees.
+        configuration: what all that means.
+    """
+
+    uri: str
+    name: str
+    role: str | None
+    environ: Mapping[str, str]
+    configuration: Configuration
+
+    @property
+    def path(self) -> str:
+        """The resolved path of the configuration."""
+        return resolved(self.uri)
+
+    @property
+    def store(self) -> str:
+        """The absolute store directory; empty without persistency."""
+        persistent = self.configuration.persistent
+        return "" if persistent is None else str(pathlib.Path(persistent.store_directory).absolute())
+
+    @property
+    def key(self) -> str:
+        """The name of the node's directory below the run directory."""
+        return node_key(self.path, self.configuration.domain.name, f"{self.store}\0{self.name}")
+
+
+def resolved(uri: str) -> str:
+    """The path that a URI names, with links resolved."""
+    return str(pathlib.Path(path_of_uri(uri)).resolve())
+
+
+def required_uri(uri: str | None) -> str:
+    """The URI that was given, by argument or by OSPL_URI."""
+    if not uri:
+        raise CommandError("no configuration: give a file:// URI or a path, or set OSPL_URI", Exit.USAGE)
+    return uri
+
+
+def is_fleet(uri: str) -> bool:
+    """Whether a URI names a fleet file."""
+    return uri.endswith(".toml")
+
+
+def targets(
+    uri: str | None, environ: Mapping[str, str], *, role: str | None = None, node: str | None = None
+) -> list[Target]:
+    """The nodes that a configuration or a fleet file describes.
+
+    Args:
+        uri: the file.
+        environ: the variables of this process.
+        role: replaces the role of every node.
+        node: only the node of this name; for fleet files.
+
+    Raises:
+        CommandError: the file can not be read or is wrong; with every problem and its place.
+    """
+    where = required_uri(uri)
+    try:
+        if is_fleet(where):
+            return _fleet_targets(where, environ, role, node)
+        if node is not None:
+            raise CommandError("--node chooses a node of a fleet file (.toml)", Exit.USAGE)
+        return [Target(where, "", role, environ, load(where, environ, role=role))]
+    except ConfigError as error:
+        raise CommandError(str(error), Exit.UNRECOVERABLE) from error
+
+
+def one_target(
+    uri: str | None, environ: Mapping[str, str], *, role: str | None = None, node: str | None = None
+) -> Target:
+    """Like `targets`, for commands that can only take one node."""
+    found = targets(uri, environ, role=role, node=node)
+    if len(found) != 1:
+        names = ", ".join(target.name for target in found)
+        raise CommandError(f"choose one node with --node: {names}", Exit.USAGE)
+    return found[0]
+
+
+def _fleet_targets(uri: str, environ: Mapping[str, str], role: str | None, only: str | None) -> list[Target]:
+    fleet = load_fleet(uri)
+    chosen = [node for node in fleet.nodes if only is None or node.name == only]
+    if not chosen:
+        names = ", ".join(node.name for node in fleet.nodes)
+        raise CommandError(f"{uri} has no node {only!r}; it has {names}", Exit.USAGE)
+    made = []
+    for node in chosen:
+        seen = node.environ(environ)
+        wanted = role if role is not None else node.role
+        made.append(Target(node.file, node.name, wanted, seen, load(node.file, seen, role=wanted)))
+    return made
+
+
+def run_directory(environ: Mapping[str, str]) -> RunDirectory:
+    """The run directory of this user.
+
+    Raises:
+        CommandError: it can not be used.
+    """
+    try:
+        return RunDirectory(location(environ))
+    except RunDirectoryError as error:
+        raise CommandError(str(error), Exit.UNRECOVERABLE) from error
+
+
+def known_nodes(environ: Mapping[str, str]) -> list[NodeStatus]:
+    """Every node that was started on this machine by this user and is remembered, in order of names."""
+    found = [status for directory in run_directory(environ).nodes() if (status := status_of(directory))]
+    return sorted(found, key=lambda status: (status.record.domain_name, status.record.configuration))
+
+
+def find_nodes(given: str, environ: Mapping[str, str]) -> list[NodeStatus]:
+    """The known nodes that a URI, a fleet file or a domain name means.
+
+    A configuration file means the node that it describes under the present environment; when there is none,
+    every node that was started from this file. The file itself need not be readable any more.
+    """
+    known = known_nodes(environ)
+    named = [status for status in known if status.record.domain_name == given]
+    if named:
+        return named
+    try:
+        keys = {target.key for target in targets(given, environ)}
+    except CommandError:
+        keys = set()
+    exact = [status for status in known if status.directory.path.name in keys]
+    if exact:
+        return exact
+    try:
+        path = resolved(given)
+    except ConfigError as error:
+        raise CommandError(str(error), Exit.UNRECOVERABLE) from error
+    return [status for status in known if status.record.configuration == path]

@@ -1,0 +1,69 @@
+"""The JSON that every command speaks: `{"format_version": 1, "kind": …, "data": …}`.
+
+Times are integers (`_ns`), ids and integers beyond 53 bits are strings, enumerations their values, bytes
+hexadecimal digits, sets sorted lists.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import json
+import math
+import pathlib
+from collections.abc import Mapping
+from typing import Final
+
+FORMAT_VERSION: Final = 1
+_LARGEST_EXACT: Final = (1 << 53) - 1  # beyond it JavaScript and jq round
+
+
+def document(kind: str, data: object) -> str:
+    """One JSON document on several lines, ended; for a command that has one answer."""
+    return json.dumps(_envelope(kind, data), indent=2, ensure_ascii=True, allow_nan=False) + "\n"
+
+
+def line(kind: str, data: object) -> str:
+    """One JSON document on one line, ended; for a command that answers bit by bit."""
+    return json.dumps(_envelope(kind, data), separators=(",", ":"), ensure_ascii=True, allow_nan=False) + "\n"
+
+
+def _envelope(kind: str, data: object) -> dict[str, object]:
+    return {"format_version": FORMAT_VERSION, "kind": kind, "data": plain(data)}
+
+
+def plain(value: object, name: str = "") -> object:
+    """A value as JSON has it; `name` is the field that it stands in.
+
+    Raises:
+        TypeError: a value that has no agreed form.
+    """
+    if isinstance(value, enum.Enum):
+        return plain(value.value, name)
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, int):
+        return value if name.endswith("_ns") or abs(value) <= _LARGEST_EXACT else str(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    return _plain_compound(value, name)
+
+
+def _plain_compound(value: object, name: str) -> object:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {
+            field.name: plain(getattr(value, field.name), field.name) for field in dataclasses.fields(value)
+        }
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return {field: plain(item, field) for field, item in zip(value._fields, value, strict=True)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item, str(key)) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item, name) for item in value]
+    if isinstance(value, set | frozenset):
+        return sorted((plain(item, name) for item in value), key=str)
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, pathlib.PurePath):
+        return str(value)
+    raise TypeError(f"{name or 'the value'} has no JSON form: {type(value).__name__}")

@@ -1,0 +1,53 @@
+"""Text from files and networks, on its way to a terminal."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import TYPE_CHECKING
+
+from engine.tracing.escaping import escape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_GAP = "  "
+
+
+def visible(text: str, *, keep_lines: bool = False) -> str:
+    r"""`text` with everything that does not print as an escape, such as `\x1b`; backslashes stay.
+
+    Args:
+        text: any text.
+        keep_lines: leave line ends as they are.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        character if character.isprintable() or (keep_lines and character == "\n") else escape(character)
+        for character in text
+    )
+
+
+def width(text: str) -> int:
+    """How many columns of a terminal printable text takes: wide characters two, combining ones none."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(character) else 2 if unicodedata.east_asian_width(character) in "WF" else 1
+        for character in text
+    )
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Rows in aligned columns under their header, one line each; cells are made terminal-safe.
+
+    Returns:
+        The lines, each ended; the header alone when there are no rows.
+    """
+    cells = [list(header), *([visible(str(cell)) for cell in row] for row in rows)]
+    widths = [max(width(line[column]) for line in cells) for column in range(len(header))]
+    lines = (
+        _GAP.join(cell + " " * (size - width(cell)) for cell, size in zip(line, widths, strict=True)).rstrip()
+        for line in cells
+    )
+    return "".join(f"{line}\n" for line in lines)

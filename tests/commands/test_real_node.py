@@ -1,0 +1,211 @@
+"""The commands with real nodes on real Cyclone DDS, on the loopback interface only."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import select
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import engine
+from engine.supervisor.processes import ProcessIdentity, identify
+from engine.supervisor.rundir import NodeDirectory
+from engine.supervisor.status import Condition, status_of
+from engine.tracing.catalogue import catalogue
+from engine.tracing.formats import read_line
+from ospltool.cli import app
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+pytestmark = pytest.mark.dds
+
+ROOT = pathlib.Path(engine.__path__[0]).parent
+FLEET = ROOT / "samples" / "three-nodes" / "fleet.toml"
+PATIENCE_S = 40.0
+DOMAIN_ID = 211
+CONFIGURATION = """<OpenSplice>
+  <Domain>
+    <Name>real</Name>
+    <Id>{domain}</Id>
+    <Lease><ExpiryTime update_factor="0.2">2.0</ExpiryTime></Lease>
+    <Service name="durability"><Command>durability</Command><FailureAction>{action}</FailureAction></Service>
+  </Domain>
+  <DurabilityService name="durability">
+    <Network>
+      <InitialDiscoveryPeriod>0.2</InitialDiscoveryPeriod>
+      <Alignment/><WaitForAttachment><ServiceName>ddsi2</ServiceName></WaitForAttachment>
+    </Network>
+    <NameSpaces>
+      <NameSpace name="all"><Partition>*</Partition></NameSpace>
+      <Policy nameSpace="*" durability="Durable" aligner="True" alignee="Initial"/>
+    </NameSpaces>
+    <Tracing><OutputFile>trace.log</OutputFile><Verbosity>FINEST</Verbosity></Tracing>
+  </DurabilityService>
+</OpenSplice>
+"""
+
+
+class Machine:
+    """A place where nodes are started by commands."""
+
+    def __init__(
+        self, root: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        self.root = root
+        self._capfd = capfd
+        monkeypatch.chdir(root)
+        monkeypatch.setenv("OSPLTOOL_RUNDIR", str(root / "run"))
+        monkeypatch.setenv("OSPLTOOL_DEMO_DIR", str(root))
+        monkeypatch.setenv("OSPLTOOL_DEMO_DOMAIN", str(DOMAIN_ID))
+        monkeypatch.delenv("CYCLONEDDS_URI", raising=False)
+        monkeypatch.delenv("OSPL_URI", raising=False)
+        self.configuration = root / "real.xml"
+
+    def write(self, action: str = "kill") -> pathlib.Path:
+        self.configuration.write_text(CONFIGURATION.format(domain=DOMAIN_ID, action=action))
+        return self.configuration
+
+    def run(self, *arguments: object) -> tuple[int, str, str]:
+        self._capfd.readouterr()
+        code = app.main([str(each) for each in arguments])
+        captured = self._capfd.readouterr()
+        return code, captured.out, captured.err
+
+    def nodes(self, *arguments: object) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(self.run(*arguments, "--json")[1])["data"]
+        return found
+
+    def wait_for(self, wanted: Callable[[list[dict[str, Any]]], bool]) -> list[dict[str, Any]]:
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            found = self.nodes("list", "--all")
+            if wanted(found):
+                return found
+            time.sleep(0.05)  # other processes change files
+        raise AssertionError(self.nodes("list", "--all"))
+
+    def wait_until_operational(self) -> list[dict[str, Any]]:
+        return self.wait_for(lambda nodes: {node["condition"] for node in nodes} == {"operational"})
+
+    def clean_up(self) -> None:
+        self.run("stop", "--all", "--timeout", "20s")
+        for path in (self.root / "run").iterdir():
+            record = NodeDirectory(path).record()
+            for process in (record.supervisor, record.node) if record is not None else ():
+                if process is not None:
+                    process.send(signal.SIGKILL)
+
+
+@pytest.fixture
+def machine(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Iterator[Machine]:
+    made = Machine(tmp_path, monkeypatch, capfd)
+    yield made
+    made.clean_up()
+
+
+def process(pid: int) -> ProcessIdentity:
+    found = identify(pid)
+    assert found is not None
+    return found
+
+
+def test_a_fleet_starts_becomes_operational_and_stops_in_order(machine: Machine) -> None:
+    code, _, err = machine.run("start", FLEET)
+    assert code == 0, err
+    nodes = machine.wait_until_operational()
+    assert [node["domain_name"] for node in nodes] == ["n1", "n2", "n3"]
+    processes = [process(node["node_pid"]) for node in nodes]
+
+    code, _, err = machine.run("stop", FLEET)
+    assert code == 0, err
+    assert not any(each.is_alive() for each in processes)
+    stopped = machine.nodes("list", "--all")
+    assert {(node["condition"], node["reason"]) for node in stopped} == {("stopped", "stopped by SIGTERM")}
+
+
+def test_the_trace_of_a_node_has_only_lines_of_the_catalogue(machine: Machine) -> None:
+    machine.run("start", machine.write())
+    machine.wait_until_operational()
+    machine.run("stop", "--all")
+    lines = (machine.root / "trace.log").read_text(encoding="utf-8").splitlines()
+    read = [line for text in lines if (line := read_line(text)) is not None]
+    states = list(dict.fromkeys(line.state for line in read))
+    assert states[0] == "INIT"
+    assert "COMPLETE" in states
+    assert [line.text for line in read if catalogue().match(line.text) is None] == []
+    texts = [line.text for line in read]
+    assert "Durability service up and fully operational." in texts
+    assert "Confirming master: I am the master for nameSpace 'all'." in texts
+    assert texts[-1] == "Durability destroyed"
+
+
+def test_a_killed_node_is_restarted_and_becomes_operational_again(machine: Machine) -> None:
+    machine.run("start", machine.write("restart"))
+    (node,) = machine.wait_until_operational()
+    process(node["node_pid"]).send(signal.SIGKILL)
+    machine.wait_for(lambda nodes: nodes[0]["restarts"] == 1)
+    (again,) = machine.wait_until_operational()
+    assert again["node_pid"] != node["node_pid"]
+    assert again["supervisor_pid"] == node["supervisor_pid"]
+
+
+def test_a_node_that_stands_still_loses_its_lease(machine: Machine) -> None:
+    machine.run("start", machine.write("kill"))
+    (node,) = machine.wait_until_operational()
+    process(node["node_pid"]).send(signal.SIGSTOP)
+    (dead,) = machine.wait_for(lambda nodes: nodes[0]["condition"] == "died")
+    assert dead["reason"] == "the node did not renew its lease within 2 s"
+    assert machine.run("status", machine.configuration)[0] == 1
+
+
+def test_a_node_does_not_outlive_its_supervisor(machine: Machine) -> None:
+    machine.run("start", machine.write())
+    (node,) = machine.wait_until_operational()
+    running = process(node["node_pid"])
+    process(node["supervisor_pid"]).send(signal.SIGKILL)
+    assert running.wait(PATIENCE_S)
+    lines = (machine.root / "trace.log").read_text(encoding="utf-8")
+    assert lines.endswith("Durability destroyed\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_node_in_front_ends_in_order_with_a_signal(machine: Machine, number: signal.Signals) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "ospltool.cli.app", "start", "-f", str(machine.write())],
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    ) as front:
+        assert front.stderr is not None
+        poll = select.poll()
+        poll.register(front.stderr, select.POLLIN)
+        said = b""
+        while b" running" not in said:
+            assert poll.poll(PATIENCE_S * 1000)
+            said += front.stderr.readline()
+        front.send_signal(number)
+        _, rest = front.communicate(timeout=PATIENCE_S)
+    assert front.returncode == 0
+    assert f"ended: stopped by {number.name}".encode() in rest
+    (directory,) = (machine.root / "run").iterdir()
+    status = status_of(NodeDirectory(directory))
+    assert status is not None
+    assert status.condition is Condition.STOPPED
+
+
+def test_a_configuration_that_only_the_node_refuses_has_code_2(machine: Machine) -> None:
+    path = machine.write()
+    path.write_text(path.read_text().replace("trace.log", "real.xml/trace.log"))
+    code, _, err = machine.run("start", path)
+    assert code == 2
+    assert "real.xml" in err
+    assert "Traceback" not in err
