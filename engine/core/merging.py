@@ -53,12 +53,7 @@ def _as_master(context: Context, state: NameSpaceState, now: float) -> None:
     sources = _sources(state, foreign) if policy is MergeType.MERGE else []
     for fellow in sources:
         context.note(
-            "merge.started",
-            fellow=fellow.name,
-            namespace=state.name,
-            conflict=state.lineage,
-            policy=policy,
-            role=fellow.role,
+            "conflict.native-state", namespace=state.name, fellow=fellow.name, conflict=state.lineage
         )
     state.rejoined -= {fellow.node for fellow, _ in foreign}
     context.changed = True

@@ -29,6 +29,7 @@ from engine.core.messages import (
     RollUp,
     SampleRequest,
     Status,
+    Vote,
 )
 from engine.core.namespace import NameSpaceState
 from engine.core.namespaces import Conflict, NameSpace, compare, find_policy
@@ -129,6 +130,9 @@ class DurabilityNode:
     def next_timer(self) -> float:
         """When `handle_timer` must be called at the latest."""
         times = [self._next_status]
+        retry = self._readers.next_retry()
+        if retry is not None:
+            times.append(retry)
         times += self._discovery_checks
         times += [self._context.fellows.expires_at(fellow) for fellow in self._context.fellows.all()]
         times += [
@@ -244,7 +248,7 @@ class DurabilityNode:
         if done:
             self._readers.done(reader)
         else:
-            self._readers.failed(reader)
+            self._readers.failed(reader, now)
         self._readers_changed = True
         self._evaluate(now)
 
@@ -335,9 +339,11 @@ class DurabilityNode:
         if policy is None:
             return False
         stored = self._context.settings.stored.get(name_space.name)
-        self._context.states[name_space.name] = NameSpaceState(
-            name_space, policy, quality_ns=stored.quality_ns if stored else 0
-        )
+        state = NameSpaceState(name_space, policy)
+        if stored:
+            state.quality_ns = stored.quality_ns
+            state.vote = Vote(stored.lineage.counter + 1, "")  # epochs of the last run must not come again
+        self._context.states[name_space.name] = state
         self._context.emit(NameSpaceLearned(name_space, policy))
         self._context.changed = True
         return True
@@ -413,7 +419,7 @@ class DurabilityNode:
             merging.advance(self._context, state, now)
         for name, targets in self._requests.due(now, self._ready()):
             self._context.emit(SendSet(name, self._context.states[name].lineage, targets))
-        for reader in self._readers.open(self._server_for):
+        for reader in self._readers.open(self._server_for, now):
             self._readers_changed = True
             self._context.emit(Deliver(reader))
         self._update_state()

@@ -9,7 +9,7 @@ claim of a node that is lost before it was done is open again.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from engine.core.messages import Deliveries, Delivery
 
@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.core.messages import ReaderKey
+
+FIRST_PAUSE_S: Final = 0.5
+LONGEST_PAUSE_S: Final = 30.0
+"""A delivery that failed is tried again after a pause that doubles from the first to the longest."""
+_NO_PAUSE: Final = (None, FIRST_PAUSE_S)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -44,6 +49,7 @@ class ReaderTable:
         self._node = node
         self._hosts: dict[ReaderKey, str] = {}
         self._claims: dict[ReaderKey, Delivery] = {}
+        self._pauses: dict[ReaderKey, tuple[float | None, float]] = {}
         self._serial = 0
 
     def seen(self, reader: ReaderKey, host: str) -> bool:
@@ -56,6 +62,7 @@ class ReaderTable:
         """The last such reader of the process went away."""
         self._hosts.pop(reader, None)
         self._claims.pop(reader, None)
+        self._pauses.pop(reader, None)
 
     def take_claims(self, deliveries: Deliveries) -> bool:
         """Learn what a fellow knows of claims; True when that changed what we know.
@@ -75,12 +82,17 @@ class ReaderTable:
         for reader in [r for r, claim in self._claims.items() if claim.node == node and not claim.done]:
             del self._claims[reader]
 
-    def open(self, server_for: Callable[[ReaderKey, str], str | None]) -> list[ReaderKey]:
+    def open(self, server_for: Callable[[ReaderKey, str], str | None], now: float) -> list[ReaderKey]:
         """The readers that this node should serve now; they are claimed by this call."""
+        for reader, (when, pause) in self._pauses.items():
+            if when is not None and now >= when:
+                self._pauses[reader] = (None, pause)
         ours = [
             reader
             for reader, host in sorted(self._hosts.items())
-            if reader not in self._claims and server_for(reader, host) == self._node
+            if reader not in self._claims
+            and self._pauses.get(reader, _NO_PAUSE)[0] is None
+            and server_for(reader, host) == self._node
         ]
         for reader in ours:
             self._claims[reader] = Delivery(reader, self._node, done=False)
@@ -90,12 +102,19 @@ class ReaderTable:
         """The reader's process acknowledged the whole set."""
         if reader in self._hosts:
             self._claims[reader] = Delivery(reader, self._node, done=True)
+            self._pauses.pop(reader, None)
 
-    def failed(self, reader: ReaderKey) -> None:
-        """Our attempt came to nothing; the claim is open again."""
+    def failed(self, reader: ReaderKey, now: float) -> None:
+        """Our attempt came to nothing; the claim is open again, for us after a pause."""
         claim = self._claims.get(reader)
         if claim and claim.node == self._node and not claim.done:
             del self._claims[reader]
+            pause = self._pauses.get(reader, _NO_PAUSE)[1]
+            self._pauses[reader] = (now + pause, min(LONGEST_PAUSE_S, 2 * pause))
+
+    def next_retry(self) -> float | None:
+        """When the next delivery that failed is due again."""
+        return min((when for when, _ in self._pauses.values() if when is not None), default=None)
 
     def message(self, incarnation: int) -> Deliveries:
         """All claims on readers alive, for the fellows."""

@@ -131,7 +131,7 @@ class DirectedSession:
         Args:
             topic: topic name.
             description: its type.
-            qos: the group's; the writer offers it, and PERSISTENT.
+            qos: the group's; the writer offers it.
             partition: the group's partition; empty for the default one.
             samples: per instance in order of source time, disposes and unregisters included.
             timeout_s: for all of it; a report says how far it came.
@@ -220,7 +220,7 @@ def _offer(qos: GroupQos, partition: str, readers: list[EndpointSeen]) -> Endpoi
     return EndpointQos(
         reliable=True,
         blocking_ns=1_000_000_000,
-        durability=DurabilityKind.PERSISTENT,
+        durability=qos.durability,
         history_depth=KEEP_ALL,
         by_source_timestamp=qos.by_source_timestamp,
         exclusive=qos.exclusive,

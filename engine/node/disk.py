@@ -11,6 +11,7 @@ from engine.core.messages import NO_EPOCH, Epoch
 from engine.core.settings import StoredSet
 from engine.dataset.dataset import DataSet
 from engine.runtime.persistence import Persistence
+from engine.runtime.runtime import LINEAGE
 from engine.store.interface import DamageLog, StoreError
 from engine.store.opening import open_store
 
@@ -138,7 +139,7 @@ def _read(store: Store) -> Found:
         info = store.complete_set(name)
         quality = info.quality_ns if info else None
         sets[name] = (data, descriptions)
-        stored[name] = StoredSet(quality or 0, _lineage(info.mark if info else ""))
+        stored[name] = StoredSet(quality or 0, _lineage(store.marks(name).get(LINEAGE, "")))
         if log.count:
             damage[name] = f"{log.count} damaged, first: {log.first[0]}"
     return Found(store.report, sets, stored, damage)

@@ -345,7 +345,9 @@ class Node:
                     self.request_stop("the supervisor is gone")
         if now >= self._snapshot_due:
             self._snapshot_due = now + max(SNAPSHOT_PAUSE_S, self._runtime.settings.heartbeat_period_s)
-            shown = snapshot(self._runtime, self._identity, now, self._clock.wall_ns(), ())
+            shown = snapshot(
+                self._runtime, self._identity, now, self._clock.wall_ns(), self._wire.deliveries()
+            )
             self._wire.publish(MONITOR_TOPIC, monitor.encode(shown))
 
     def _publish_event(self, record: Record) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import queue
 import threading
 import time
@@ -9,10 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from engine.dds.bulk import BulkSender
-from engine.dds.directed import DirectedSession
+from engine.dds.directed import DeliveryReport, DirectedSession
 from engine.dds.errors import DdsError, DdsTimeout
 from engine.dds.tap import CaptureReader
 from engine.dds.topics import open_topic
+from engine.runtime.monitor import DeliveryView
+from engine.runtime.ports import Delivered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,6 +35,8 @@ MAX_UNSENT: Final = 20_000
 BATCH_TIMEOUT_S: Final = 30.0
 MATCH_TIMEOUT_S: Final = 5.0
 DELIVERY_TIMEOUT_S: Final = 120.0
+DELIVERIES_SHOWN: Final = 100
+"""Deliveries that consoles see; older ones are in the trace."""
 
 
 class DdsWire:
@@ -68,7 +73,8 @@ class DdsWire:
         self.taps: dict[tuple[str, str], CaptureReader] = {}
         self.unsent_dropped = 0
         self.on_stream_sent: Callable[[str, tuple[str, ...], int, int], None]
-        self.on_delivered: Callable[[ReaderKey, int, int, str], None]
+        self.on_delivered: Callable[[ReaderKey, Delivered], None]
+        self._deliveries: collections.deque[DeliveryView] = collections.deque(maxlen=DELIVERIES_SHOWN)
         self._sender.start()
 
     # engine.runtime.ports.Wire
@@ -104,12 +110,36 @@ class DdsWire:
     def deliver(self, reader: ReaderKey, groups: list[tuple[GroupDescription, list[Sample]]]) -> None:
         """Deliver on a worker thread."""
         seen = self._neighbourhood.participants.get(bytes.fromhex(reader.participant))
-        address = seen.address if seen else None
-        if not groups or address is None:
-            problem = "" if not groups else "its process is gone"
-            self._post(lambda: self.on_delivered(reader, 0, 0, problem))
-            return
-        self._workers.submit(self._deliver, reader, address, groups)
+        if not groups:
+            self._post(lambda: self.on_delivered(reader, Delivered()))
+        elif seen is None or seen.address is None:
+            self._post(lambda: self.on_delivered(reader, Delivered(problem="its process is gone")))
+        else:
+            address, began_ns = seen.address, time.time_ns()
+            self._show(reader, began_ns, None)
+            self._workers.submit(self._deliver, reader, address, groups, began_ns)
+
+    def deliveries(self) -> tuple[DeliveryView, ...]:
+        """The last deliveries, oldest first."""
+        return tuple(self._deliveries)
+
+    def _show(self, reader: ReaderKey, began_ns: int, result: Delivered | None) -> None:
+        """Keep a delivery for consoles, in place of what was shown while it ran."""
+        shown = DeliveryView(
+            participant=reader.participant,
+            topic=reader.topic,
+            partition=",".join(reader.partitions),
+            state="running" if result is None else "failed" if result.problem else "done",
+            samples=result.samples if result else 0,
+            started_ns=began_ns,
+            finished_ns=began_ns + result.elapsed_ns if result else 0,
+            problem=(result.problem or "; ".join(result.refused)) if result else "",
+        )
+        running = [i for i, view in enumerate(self._deliveries) if view.started_ns == began_ns]
+        if running:
+            self._deliveries[running[0]] = shown
+        else:
+            self._deliveries.append(shown)
 
     # Threads.
 
@@ -154,10 +184,14 @@ class DdsWire:
         self._post(lambda: self.on_stream_sent(name_space, fellows, samples, sent))
 
     def _deliver(
-        self, reader: ReaderKey, address: str, groups: list[tuple[GroupDescription, list[Sample]]]
+        self,
+        reader: ReaderKey,
+        address: str,
+        groups: list[tuple[GroupDescription, list[Sample]]],
+        began_ns: int,
     ) -> None:
         started = time.monotonic_ns()
-        delivered = 0
+        reports: list[DeliveryReport] = []
         problem = ""
         try:
             with DirectedSession(
@@ -168,20 +202,32 @@ class DdsWire:
                 bytes.fromhex(reader.participant),
             ) as session:
                 for description, samples in groups:
+                    group = description.group
                     report = session.deliver(
-                        description.group.topic,
+                        group.topic,
                         description.type,
                         description.qos,
-                        description.group.partition,
+                        group.partition,
                         samples,
                         DELIVERY_TIMEOUT_S,
                     )
-                    delivered += report.acked
-                    problem = problem or report.problem
+                    reports.append(report)
         except DdsError as error:
             problem = str(error)
-        elapsed = time.monotonic_ns() - started
-        self._post(lambda: self.on_delivered(reader, delivered, elapsed, problem))
+        # Readers that refuse what is offered will refuse it again: reported, but not tried again.
+        problems = [report.problem for report in reports if report.readers or not report.refused]
+        result = Delivered(
+            samples=sum(report.acked for report in reports),
+            elapsed_ns=time.monotonic_ns() - started,
+            problem=problem or next(filter(None, problems), ""),
+            refused=tuple(dict.fromkeys(text for report in reports for text in report.refused)),
+        )
+
+        def tell() -> None:
+            self._show(reader, began_ns, result)
+            self.on_delivered(reader, result)
+
+        self._post(tell)
 
     def close(self, timeout_s: float) -> None:
         """Send what is queued, for at most `timeout_s`, and end the threads."""

@@ -6,6 +6,7 @@ what takes time is reported back by a call to the runtime.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -14,6 +15,23 @@ if TYPE_CHECKING:
     from engine.core.messages import ReaderKey
     from engine.dataset.groups import GroupDescription
     from engine.dataset.sample import Sample
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Delivered:
+    """What became of a delivery.
+
+    Attributes:
+        samples: acknowledged by the reader's process.
+        elapsed_ns: how long it took.
+        problem: why it is not complete and must be tried again; empty when it is.
+        refused: readers whose QoS or type does not fit, each with both sides named; they get nothing.
+    """
+
+    samples: int = 0
+    elapsed_ns: int = 0
+    problem: str = ""
+    refused: tuple[str, ...] = ()
 
 
 class Clock(Protocol):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from engine.core.settings import CoreSettings
     from engine.dataset.sample import Sample
     from engine.runtime.persistence import Persistence
-    from engine.runtime.ports import Clock, Wire
+    from engine.runtime.ports import Clock, Delivered, Wire
     from engine.tracing.tracer import Tracer
 
 LINEAGE: Final = "lineage"
@@ -228,21 +228,25 @@ class Runtime:
         """The last durable reader of its kind in a process went away."""
         self.core.reader_gone(reader)
 
-    def delivered(self, reader: ReaderKey, samples: int, elapsed_ns: int, problem: str) -> None:
-        """The answer to `Wire.deliver`; `problem` is empty when everything was acknowledged."""
-        self.counters["delivered"] += samples
+    def delivered(self, reader: ReaderKey, result: Delivered) -> None:
+        """The answer to `Wire.deliver`."""
+        self.counters["delivered"] += result.samples
         group = f"{','.join(reader.partitions)}.{reader.topic}"
-        if problem:
-            self.tracer.event("deliver.waiting", reader=reader.participant, group=group, reason=problem)
+        for text in result.refused:
+            self.counters["refused"] += 1
+            self.tracer.event("group.qos-mismatch", group=group, endpoint=reader.participant, cause=text)
+        if result.problem:
+            reason = f"{result.problem}; trying again"
+            self.tracer.event("deliver.waiting", reader=reader.participant, group=group, reason=reason)
         else:
             self.tracer.event(
                 "deliver.finished",
                 group=group,
                 reader=reader.participant,
-                samples=samples,
-                elapsed_ns=elapsed_ns,
+                samples=result.samples,
+                elapsed_ns=result.elapsed_ns,
             )
-        self.core.delivered(reader, self._clock.monotonic(), done=not problem)
+        self.core.delivered(reader, self._clock.monotonic(), done=not result.problem)
 
     def stream_sent(self, name_space: str, fellows: tuple[str, ...], samples: int, bytes_sent: int) -> None:
         """The answer to `Wire.send_stream`."""
@@ -400,7 +404,9 @@ class Runtime:
 
     def _write_set(self, data: NameSpaceData) -> None:
         groups = data.persistent_groups(self.descriptions.values())
-        self.persistence.write_set(data.state.name, groups, lineage_text(data.state.lineage))
+        lineage = lineage_text(data.state.lineage)
+        self.persistence.write_set(data.state.name, groups, lineage)
+        self.persistence.mark(data.state.name, LINEAGE, lineage)
 
     def _send_set(self, event: events.SendSet) -> None:
         data = self.spaces[event.name_space]

@@ -36,7 +36,9 @@ def find_each_other(stage: Stage) -> str:
 
 def capture(stage: Stage) -> str:
     """A plain publisher writes and exits; the nodes have it on disk without knowing the type."""
-    said = stage.publish("--count", str(FIRST), "--dispose-every", str(FIRST // DISPOSED))
+    said = stage.publish(
+        "--count", str(FIRST), "--dispose-every", str(FIRST // DISPOSED), "--readers", str(len(NODES))
+    )
     expected = FIRST + DISPOSED
     took = stage.wait_for(
         f"{expected} samples (with {DISPOSED} disposes) are on the disk of every node",

@@ -52,6 +52,7 @@ class Cluster:
         merge: MergeType = MergeType.MERGE,
         stored: set[int] | None = None,
         quality: int = 0,
+        lineage: Epoch = NO_EPOCH,
         incarnation: int = 1,
         remembered: frozenset[str] = frozenset(),
         name_spaces: tuple[NameSpace, ...] = (NameSpace.of(NS, "*.*"),),
@@ -73,7 +74,7 @@ class Cluster:
             initial_discovery_s=discovery_s,
             combine_initial_s=0.05,
             remembered=remembered,
-            stored={NS: StoredSet(quality, NO_EPOCH)},
+            stored={NS: StoredSet(quality, lineage)},
         )
         core = DurabilityNode(settings, self.now, wall_ns=0)
         member = Member(core, set(), set(stored or ()), set(), [], [], [])
@@ -482,3 +483,11 @@ def test_reader_waits_until_the_name_space_is_complete() -> None:
     cluster.run_until(cluster.settled)
     cluster.run(1)
     assert member.served == [READER]
+
+
+def test_lineage_of_the_last_run_never_comes_again() -> None:
+    # A node that was cut off before the restart still holds the old lineage and must be merged.
+    cluster = Cluster()
+    cluster.start("a", lineage=Epoch(7, "a"))
+    cluster.run_until(cluster.settled)
+    assert cluster.members["a"].core.name_spaces[0].lineage == Epoch(8, "a")
