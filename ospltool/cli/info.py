@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -12,7 +13,7 @@ from ospltool.output import envelope, streams
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-_PACKAGES: Final = ("typer", "lxml", "cyclonedds", "textual", "duckdb", "pyspark")
+_REQUIREMENT: Final = re.compile(r"[A-Za-z0-9._-]+")
 
 
 def register(app: typer.Typer) -> None:
@@ -53,11 +54,23 @@ def _versions() -> Iterator[tuple[str, str | None]]:
 
     yield "ospltool", product_version()
     yield "python", platform.python_version()
-    for package in _PACKAGES:
+    for package in _requirements():
         try:
             yield package, importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             yield package, None
+
+
+def _requirements() -> list[str]:
+    """The packages that ospltool can use, from its own description."""
+    import importlib.metadata
+
+    try:
+        lines = importlib.metadata.requires("ospltool") or []
+    except importlib.metadata.PackageNotFoundError:
+        return []
+    names = {found[0] for line in lines if (found := _REQUIREMENT.match(line))}
+    return sorted(names - {"ospltool"})
 
 
 def _platform() -> Iterator[tuple[str, object]]:

@@ -24,11 +24,13 @@ def list_nodes(
     Exit codes: 0 always, unless the run directory can not be read (2).
     """
     from engine.supervisor.status import Condition
-    from ospltool.cli import report
-    from ospltool.cli import targets as find
+    from ospltool.cli import known, report
 
-    known = find.known_nodes(os.environ)
-    shown = [each for each in known if include_stopped or each.condition is not Condition.STOPPED]
+    shown = [
+        each
+        for each in known.known_nodes(os.environ)
+        if include_stopped or each.condition is not Condition.STOPPED
+    ]
     if as_json:
         report.put_json("list", shown)
     else:

@@ -103,7 +103,7 @@ def _launch(target: Target, directory: pathlib.Path) -> Launch:
 def _start(target: Target, timeout_s: float) -> tuple[Exit, NodeStatus | None]:
     from engine.supervisor import control
     from engine.supervisor.status import status_of
-    from ospltool.cli.targets import run_directory
+    from ospltool.cli.known import run_directory
 
     runs = run_directory(os.environ)
     runs.forget_old()
@@ -159,7 +159,7 @@ def _run_in_front(target: Target) -> int:
     from engine.supervisor.launch import module_environ
     from engine.supervisor.loop import Supervisor
     from engine.supervisor.narration import Narrator
-    from ospltool.cli.targets import run_directory
+    from ospltool.cli.known import run_directory
 
     directory = run_directory(os.environ).node(target.key)
     environ = module_environ(_node_environ(target))

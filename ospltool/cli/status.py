@@ -30,10 +30,9 @@ def status(
     Exit codes: 0 all shown nodes run and respond, 1 one does not or none is known, 2 wrong usage.
     """
     from engine.supervisor.status import ALIVE, Condition
-    from ospltool.cli import report
-    from ospltool.cli import targets as find
+    from ospltool.cli import known, report
 
-    found = find.find_nodes(uri, os.environ) if uri else find.known_nodes(os.environ)
+    found = known.find_nodes(uri, os.environ) if uri else known.known_nodes(os.environ)
     if as_json:
         report.put_json("status", found)
     else:

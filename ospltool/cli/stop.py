@@ -68,21 +68,22 @@ def stop(
 
 def _all_running() -> list[NodeStatus]:
     from engine.supervisor.status import Condition
-    from ospltool.cli import targets as find
+    from ospltool.cli.known import known_nodes
 
-    return [each for each in find.known_nodes(os.environ) if each.condition is not Condition.STOPPED]
+    return [each for each in known_nodes(os.environ) if each.condition is not Condition.STOPPED]
 
 
 def _chosen(uri: str | None) -> list[NodeStatus]:
     from engine.supervisor.status import ALIVE
-    from ospltool.cli import targets as find
+    from ospltool.cli.known import find_nodes
+    from ospltool.cli.targets import is_fleet, required_uri
 
-    given = find.required_uri(uri)
-    found = find.find_nodes(given, os.environ)
+    given = required_uri(uri)
+    found = find_nodes(given, os.environ)
     if not found:
         raise CommandError(f"no node of {given} is known here; `ospltool list` shows all", Exit.UNRECOVERABLE)
     alive = [status for status in found if status.condition in ALIVE]
-    if len(alive) > 1 and not find.is_fleet(given):
+    if len(alive) > 1 and not is_fleet(given):
         stores = "\n  ".join(
             f"{each.record.configuration} (store {each.record.store or '-'})" for each in alive
         )

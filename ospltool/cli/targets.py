@@ -1,4 +1,4 @@
-"""From what was given on the command line to configurations of nodes, and to nodes that are known."""
+"""From what was given on the command line to the configurations of nodes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from engine.config import ConfigError, Configuration, load, load_fleet
 from engine.config.reader import path_of_uri
-from engine.supervisor.rundir import RunDirectory, RunDirectoryError, location, node_key
-from engine.supervisor.status import NodeStatus, status_of
+from engine.supervisor.rundir import node_key
 from ospltool.cli.exits import CommandError, Exit
 
 if TYPE_CHECKING:
@@ -116,45 +115,3 @@ def _fleet_targets(uri: str, environ: Mapping[str, str], role: str | None, only:
         wanted = role if role is not None else node.role
         made.append(Target(node.file, node.name, wanted, seen, load(node.file, seen, role=wanted)))
     return made
-
-
-def run_directory(environ: Mapping[str, str]) -> RunDirectory:
-    """The run directory of this user.
-
-    Raises:
-        CommandError: it can not be used.
-    """
-    try:
-        return RunDirectory(location(environ))
-    except RunDirectoryError as error:
-        raise CommandError(str(error), Exit.UNRECOVERABLE) from error
-
-
-def known_nodes(environ: Mapping[str, str]) -> list[NodeStatus]:
-    """Every node that was started on this machine by this user and is remembered, in order of names."""
-    found = [status for directory in run_directory(environ).nodes() if (status := status_of(directory))]
-    return sorted(found, key=lambda status: (status.record.domain_name, status.record.configuration))
-
-
-def find_nodes(given: str, environ: Mapping[str, str]) -> list[NodeStatus]:
-    """The known nodes that a URI, a fleet file or a domain name means.
-
-    A configuration file means the node that it describes under the present environment; when there is none,
-    every node that was started from this file. The file itself need not be readable any more.
-    """
-    known = known_nodes(environ)
-    named = [status for status in known if status.record.domain_name == given]
-    if named:
-        return named
-    try:
-        keys = {target.key for target in targets(given, environ)}
-    except CommandError:
-        keys = set()
-    exact = [status for status in known if status.directory.path.name in keys]
-    if exact:
-        return exact
-    try:
-        path = resolved(given)
-    except ConfigError as error:
-        raise CommandError(str(error), Exit.UNRECOVERABLE) from error
-    return [status for status in known if status.record.configuration == path]

@@ -1,0 +1,57 @@
+"""The nodes that were started on this machine by this user."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.supervisor.rundir import RunDirectory, RunDirectoryError, location
+from engine.supervisor.status import NodeStatus, status_of
+from ospltool.cli.exits import CommandError, Exit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def run_directory(environ: Mapping[str, str]) -> RunDirectory:
+    """The run directory of this user.
+
+    Raises:
+        CommandError: it can not be used.
+    """
+    try:
+        return RunDirectory(location(environ))
+    except RunDirectoryError as error:
+        raise CommandError(str(error), Exit.UNRECOVERABLE) from error
+
+
+def known_nodes(environ: Mapping[str, str]) -> list[NodeStatus]:
+    """Every node that was started on this machine by this user and is remembered, in order of names."""
+    found = [status for directory in run_directory(environ).nodes() if (status := status_of(directory))]
+    return sorted(found, key=lambda status: (status.record.domain_name, status.record.configuration))
+
+
+def find_nodes(given: str, environ: Mapping[str, str]) -> list[NodeStatus]:
+    """The known nodes that a URI, a fleet file or a domain name means.
+
+    A configuration file means the node that it describes under the present environment; when there is none,
+    every node that was started from this file. The file itself need not be readable any more.
+    """
+    known = known_nodes(environ)
+    named = [status for status in known if status.record.domain_name == given]
+    if named:
+        return named
+    from engine.config import ConfigError  # only those who name a file pay for reading it
+    from ospltool.cli.targets import resolved, targets
+
+    try:
+        keys = {target.key for target in targets(given, environ)}
+    except CommandError:
+        keys = set()
+    exact = [status for status in known if status.directory.path.name in keys]
+    if exact:
+        return exact
+    try:
+        path = resolved(given)
+    except ConfigError as error:
+        raise CommandError(str(error), Exit.UNRECOVERABLE) from error
+    return [status for status in known if status.record.configuration == path]

@@ -1,0 +1,70 @@
+"""What every command of the command line has, whoever wrote it."""
+
+from __future__ import annotations
+
+import typing
+
+import pytest
+import typer.main
+
+from ospltool.cli import app
+
+WITHOUT_JSON = {
+    "top": "the console is for people; `record` writes what it shows as JSON lines",
+}
+"""Commands without --json, and why."""
+
+
+def commands(node: typing.Any, path: tuple[str, ...] = ()) -> typing.Iterator[tuple[str, typing.Any]]:
+    """Every command that can be run, with its name as it is typed."""
+    children = getattr(node, "commands", None)
+    if children is None:
+        yield " ".join(path), node
+        return
+    for name, child in children.items():
+        yield from commands(child, (*path, name))
+
+
+COMMANDS = dict(commands(typer.main.get_command(app.build([]))))
+
+
+def options_of(command: typing.Any) -> dict[str, typing.Any]:
+    return {name: parameter for parameter in command.params for name in parameter.opts}
+
+
+def test_every_verb_that_is_there_registers_itself() -> None:
+    assert {name.partition(" ")[0] for name in COMMANDS} <= set(app.VERBS)
+    assert {"start", "stop", "status", "list", "top", "env", "info"} <= set(COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_answers_in_json_or_says_why_not(name: str) -> None:
+    options = options_of(COMMANDS[name])
+    speaks_json = "--json" in options or any("json" in str(each.help) for each in options.values())
+    assert speaks_json != (name in WITHOUT_JSON)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_explains_itself_and_its_exit_codes(name: str) -> None:
+    command = COMMANDS[name]
+    assert command.help
+    assert "Exit code" in command.help
+    short = command.get_short_help_str(limit=200)
+    assert short.endswith(".")
+    assert len(short) <= 62, "the list of commands must not cut it off"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_and_argument_is_explained(name: str) -> None:
+    silent = [parameter.name for parameter in COMMANDS[name].params if not getattr(parameter, "help", None)]
+    assert [each for each in silent if each != "help"] == []
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_long_options_have_words_and_short_ones_one_letter(name: str) -> None:
+    for option in options_of(COMMANDS[name]):
+        if option.startswith("--"):
+            assert option == option.lower()
+            assert "_" not in option
+        elif option.startswith("-"):
+            assert len(option) == 2

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    import pathlib
+
+HEAVY = {"textual", "duckdb", "pyspark", "cyclonedds", "lxml", "rich", "numpy", "pandas", "pyarrow"}
+"""Not pydantic: Typer imports it itself as soon as a command has a parameter."""
+HELP_BUDGET_S = 0.150
+ATTEMPTS = 15
+
+
+def imported_by(code: str, root: pathlib.Path) -> set[str]:
+    """The modules that a fresh interpreter has after running `code`."""
+    ended = subprocess.run(
+        [sys.executable, "-c", f"{code}\nimport sys\nprint('\\0' + ' '.join(sys.modules))"],
+        cwd=root,
+        env={"PYTHONPATH": str(root), "PATH": os.environ.get("PATH", "")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return set(ended.stdout.rpartition("\0")[2].split())
+
+
+def roots(modules: set[str]) -> set[str]:
+    return {name.partition(".")[0] for name in modules}
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["start", "--help"], ["status"], ["list"], ["env"], ["info"], ["--version"]]
+)
+def test_light_commands_import_nothing_heavy(
+    arguments: list[str], root: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    code = (
+        f"import os; os.environ['OSPLTOOL_RUNDIR'] = {str(tmp_path / 'run')!r}\n"
+        f"from ospltool.cli.app import main; main({arguments!r})"
+    )
+    assert roots(imported_by(code, root)) & HEAVY == set()
+
+
+def test_the_supervisor_knows_no_dds_and_no_configuration(root: pathlib.Path) -> None:
+    modules = imported_by("import engine.supervisor.__main__, engine.supervisor.control", root)
+    assert {"cyclonedds", "lxml"} & roots(modules) == set()
+    assert {
+        name for name in modules if name.startswith(("engine.dds", "engine.node", "engine.config"))
+    } == set()
+
+
+def test_the_console_and_the_tools_import_without_dds(root: pathlib.Path) -> None:
+    modules = imported_by("import ospltool.cli.app as app\nfor v in app.VERBS: app.build([v])", root)
+    assert roots(modules) & HEAVY == set()
+
+
+def test_help_answers_at_once(root: pathlib.Path) -> None:
+    """The best of several attempts: what counts is what the program needs, not what else the machine does."""
+    command = [sys.executable, "-c", "from ospltool.cli.app import main; main(['--help'])"]
+    best_s = float("inf")
+    for _ in range(ATTEMPTS):
+        began = time.perf_counter()
+        subprocess.run(
+            command, cwd=root, env={"PYTHONPATH": str(root)}, stdout=subprocess.DEVNULL, check=True
+        )
+        best_s = min(best_s, time.perf_counter() - began)
+        if best_s < HELP_BUDGET_S:
+            break
+    assert best_s < HELP_BUDGET_S

@@ -1,0 +1,125 @@
+"""The rules of the house that no other tool checks."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    import pathlib
+    from collections.abc import Iterator
+
+MAX_MODULE_LINES = 600
+MAX_FUNCTION_LINES = 70
+PACKAGES = ("engine", "ospltool", "tui")
+
+FORBIDDEN = {
+    "unfinished business": re.compile(r"\b(TO" + r"DO|FIX" + r"ME|X" + r"XX|HA" + r"CK)\b"),
+    "a path of one machine": re.compile(
+        r"(?<![\w}./)\"'])/(wo" + r"rk|ro" + r"ot|ho" + r"me/\w+|tm" + r"p/v)(?=/|\b)(?!-)"
+    ),
+    "the workplace": re.compile(r"\.\./sha" + r"red\b|\bsee" + r"ds/\d|\bproto" + r"types/"),
+    "a conflict that was never resolved": re.compile(r"^(<<<<" + r"<<<|>>>>" + r">>>) ", re.MULTILINE),
+}
+SUPPRESSION = re.compile(r"#\s*(type:\s*ignore|noqa)\b(?P<rest>[^#]*)(?P<reason>#.*)?")
+
+
+def text_of(path: pathlib.Path) -> str | None:
+    """The text of a file; None for pictures, stores and other bytes."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+def test_modules_are_read_in_one_sitting(modules: list[pathlib.Path], root: pathlib.Path) -> None:
+    lengths = {path.relative_to(root): len(path.read_text("utf-8").splitlines()) for path in modules}
+    assert {path: lines for path, lines in lengths.items() if lines > MAX_MODULE_LINES} == {}
+
+
+def test_functions_fit_a_screen(modules: list[pathlib.Path], root: pathlib.Path) -> None:
+    too_long = [
+        f"{path.relative_to(root)}:{node.lineno} {node.name} has {lines} lines"
+        for path in modules
+        for node in ast.walk(ast.parse(path.read_bytes()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (lines := (node.end_lineno or node.lineno) - node.lineno + 1) > MAX_FUNCTION_LINES
+    ]
+    assert too_long == []
+
+
+@pytest.mark.parametrize("what", FORBIDDEN)
+def test_files_do_not_hold(what: str, tracked: list[pathlib.Path], root: pathlib.Path) -> None:
+    found = [
+        f"{path.relative_to(root)}:{text.count(chr(10), 0, match.start()) + 1}: {match[0]}"
+        for path in tracked
+        if (text := text_of(path)) is not None
+        for match in FORBIDDEN[what].finditer(text)
+    ]
+    assert found == []
+
+
+def test_files_end_with_a_line_end_and_have_no_carriage_returns(
+    tracked: list[pathlib.Path], root: pathlib.Path
+) -> None:
+    wrong = [
+        str(path.relative_to(root))
+        for path in tracked
+        if path.suffix in (".py", ".toml", ".md", ".tcss", ".c", ".xml")
+        and (data := path.read_bytes())
+        and (not data.endswith(b"\n") or b"\r\n" in data)
+        and "tests" not in path.relative_to(root).parts
+    ]
+    assert wrong == []
+
+
+def test_a_suppressed_warning_has_its_reason_beside_it(
+    modules: list[pathlib.Path], root: pathlib.Path
+) -> None:
+    bare = [
+        f"{path.relative_to(root)}:{token.start[0]}: {token.string}"
+        for path in modules
+        for token in tokenize.tokenize(io.BytesIO(path.read_bytes()).readline)
+        if token.type == tokenize.COMMENT
+        and (found := SUPPRESSION.search(token.string))
+        and not found["reason"]
+        and " - " not in found["rest"]
+    ]
+    assert bare == []
+
+
+def test_imports_are_absolute_and_within_the_packages(
+    modules: list[pathlib.Path], root: pathlib.Path
+) -> None:
+    """What is installed must not need what is not: tests, benchmarks and samples stay outside."""
+    outside = [
+        f"{path.relative_to(root)}:{node.lineno}: {name}"
+        for path in modules
+        if path.relative_to(root).parts[0] in PACKAGES
+        for node in ast.walk(ast.parse(path.read_bytes()))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in (
+            [node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names]
+        )
+        if name.partition(".")[0] in ("", "tests", "benchmarks", "samples")
+    ]
+    assert outside == []
+
+
+def imports_of(path: pathlib.Path) -> Iterator[tuple[int, str]]:
+    """Line and module of every import; the module of a relative one is empty."""
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.lineno, (node.module or "") if not node.level else ""
+
+
+def test_tests_are_no_package(tracked: list[pathlib.Path], root: pathlib.Path) -> None:
+    inits = [path for path in tracked if path.name == "__init__.py" and path.is_relative_to(root / "tests")]
+    assert inits == []
