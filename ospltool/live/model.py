@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from engine.runtime.monitor import NameSpaceView, NodeEvent, NodeSnapshot
+from ospltool.live.complaints import Concern, complaints
 from ospltool.live.feed import Heard, Notice, NoticeKind, Update
 from ospltool.live.progress import Progress, Tracker
 
@@ -35,7 +36,8 @@ def natural(name: str) -> tuple[tuple[int, str], ...]:
 class Node:
     """The newest snapshot of one node, when it was heard, and since when it is gone (0: it is there).
 
-    `digests` maps a name-space to its digest and since when that digest is unchanged.
+    `digests` maps a name-space to its digest and since when that digest is unchanged; `aligning` are the
+    name-spaces with a running alignment, `complaints` what the snapshot alone shows to be abnormal.
     """
 
     snapshot: NodeSnapshot
@@ -43,6 +45,8 @@ class Node:
     gone_ns: int = 0
     name_spaces: Mapping[str, NameSpaceView] = dataclasses.field(default_factory=dict)
     digests: Mapping[str, tuple[str, int]] = dataclasses.field(default_factory=dict)
+    aligning: tuple[NameSpaceView, ...] = ()
+    complaints: tuple[Concern, ...] = ()
 
     @property
     def id(self) -> str:
@@ -96,6 +100,11 @@ class SystemModel:
         self.nodes_left_out = 0
         self.events_seen = 0
         self._heartbeats: dict[str, dict[str, int]] = {}
+        self._claims: dict[tuple[str, str], dict[str, str]] = {}
+        self._ordered_names: dict[str, str] = {}
+        self._order: list[str] = []
+        self._name_spaces: set[str] = set()
+        self._name_space_order: list[str] = []
         self._trackers: dict[tuple[str, str, str, str], Tracker] = {}
 
     @property
@@ -128,14 +137,21 @@ class SystemModel:
 
     def ordered_nodes(self) -> list[Node]:
         """All nodes by name, then id: an order that does not jump."""
-        return sorted(self.nodes.values(), key=lambda node: (natural(node.snapshot.name), node.id))
+        names = {node.id: node.snapshot.name for node in self.nodes.values()}
+        if names != self._ordered_names:
+            self._ordered_names = names
+            self._order = sorted(names, key=lambda node_id: (natural(names[node_id]), node_id))
+        return [self.nodes[node_id] for node_id in self._order]
 
     def name_space_names(self) -> list[str]:
         """The name-spaces that any node has, sorted."""
         names: set[str] = set()
         for node in self.nodes.values():
             names.update(node.name_spaces)
-        return sorted(names, key=natural)
+        if names != self._name_spaces:
+            self._name_spaces = names
+            self._name_space_order = sorted(names, key=natural)
+        return self._name_space_order
 
     def holders(self, name_space: str) -> list[Node]:
         """The nodes that have the name-space, in the order of `ordered_nodes`."""
@@ -143,7 +159,7 @@ class SystemModel:
 
     def progress(self, node: Node) -> Iterator[tuple[NameSpaceView, Progress]]:
         """The alignments that `node` reports, each with its rate."""
-        for view in node.snapshot.name_spaces:
+        for view in node.aligning:
             for alignment in view.alignments:
                 key = (node.id, view.name, alignment.fellow, alignment.direction)
                 yield view, self._trackers[key].progress()
@@ -165,6 +181,19 @@ class SystemModel:
         """(time in ns, samples) points of a running alignment; empty when there is none."""
         tracker = self._trackers.get((node_id, name_space, fellow, direction))
         return tracker.history() if tracker else []
+
+    def differing(self, node: Node) -> list[str]:
+        """The name-spaces whose digest is not the one that their master has now."""
+        found = []
+        nodes = self.nodes
+        for name, view in node.name_spaces.items():
+            master = nodes.get(view.master)
+            if master is None or master is node:
+                continue
+            theirs = master.digests.get(name)
+            if theirs is not None and theirs[0] != view.digest:
+                found.append(name)
+        return found
 
     def differs_since(self, node: Node, name_space: str, now_ns: int) -> int:
         """Since when the node's set is settled and still another than its master's; 0 when it is not.
@@ -197,7 +226,10 @@ class SystemModel:
             digests[view.name] = known if same and known else (view.digest, heard.heard_ns)
             self._note_master(snapshot, view, heard.heard_ns)
         name_spaces = {view.name: view for view in snapshot.name_spaces}
-        self.nodes[snapshot.id] = Node(snapshot, heard.heard_ns, 0, name_spaces, digests)
+        aligning = tuple(view for view in snapshot.name_spaces if view.alignments)
+        self.nodes[snapshot.id] = Node(
+            snapshot, heard.heard_ns, 0, name_spaces, digests, aligning, tuple(complaints(snapshot))
+        )
         for fellow in snapshot.fellows:
             if fellow.last_heartbeat_ns:
                 age_ns = max(0, snapshot.time_ns - fellow.last_heartbeat_ns)
@@ -207,7 +239,7 @@ class SystemModel:
     def _track(self, heard: Heard) -> None:
         node = heard.snapshot.id
         running = set()
-        for view in heard.snapshot.name_spaces:
+        for view in self.nodes[node].aligning:
             for alignment in view.alignments:
                 key = (node, view.name, alignment.fellow, alignment.direction)
                 running.add(key)
@@ -216,12 +248,27 @@ class SystemModel:
         for key in over:
             del self._trackers[key]
 
+    def contested(self) -> Iterator[tuple[str, str, dict[str, str]]]:
+        """(name-space, role, who says which master) where nodes that are there confirm different masters."""
+        for (name_space, role), claims in sorted(self._claims.items()):
+            if len(claims) < 2 or len(set(claims.values())) < 2:
+                continue
+            told = {teller: master for teller, master in claims.items() if not self.nodes[teller].gone_ns}
+            if len(set(told.values())) > 1:
+                yield name_space, role, told
+
     def _note_master(self, snapshot: NodeSnapshot, view: NameSpaceView, heard_ns: int) -> None:
-        if not view.confirmed:
+        claims = self._claims.setdefault((view.name, snapshot.role), {})
+        if not view.confirmed or not view.master:
+            claims.pop(snapshot.id, None)
             return
-        history = self.masterships.setdefault(
-            (view.name, snapshot.role), collections.deque(maxlen=MAX_MASTERSHIPS)
-        )
+        claims[snapshot.id] = view.master
+        history = self.masterships.get((view.name, snapshot.role))
+        if history is None:
+            history = collections.deque(maxlen=MAX_MASTERSHIPS)
+            self.masterships[view.name, snapshot.role] = history
+        if history and (history[-1].master, history[-1].epoch) == (view.master, view.epoch):
+            return
         if any((known.master, known.epoch) == (view.master, view.epoch) for known in history):
             return
         history.append(

@@ -7,7 +7,8 @@ import pytest
 
 from engine.runtime.monitor import AlignmentView, DeliveryView, GroupView, NodeSnapshot, StoreView
 from ospltool.live import fake
-from ospltool.live.concerns import Severity, concerns
+from ospltool.live.complaints import Severity
+from ospltool.live.concerns import concerns
 from ospltool.live.fake import SECOND_NS, START_NS, node_id
 from ospltool.live.feed import Heard, Notice, NoticeKind, Update
 from ospltool.live.model import SystemModel

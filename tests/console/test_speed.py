@@ -1,43 +1,67 @@
 from __future__ import annotations
 
+import asyncio
 import statistics
 import time
 from collections.abc import Callable
+from typing import Any
 
+import pytest
+from textual.events import Key
 from textual.pilot import Pilot
 
 from ospltool.live.fake import SECOND_NS, FakeFeed
+from ospltool.live.feed import ScriptedFeed
 from tui.app import ConsoleApp
 from tui.widgets.grid import Grid
 
 NODES, SPACES, GROUPS = 200, 50, 25
+KEYS = ("down", "right", "pagedown", "left", "up", "end", "home", "pageup")
 
 
-def test_two_hundred_nodes_and_fifty_name_spaces_stay_responsive(play: Callable[..., None]) -> None:
-    """From a key to the painted screen, while the whole system keeps changing."""
+def prepared(polls: int) -> ScriptedFeed:
+    """What the invented system says, worked out before: its own cost is not the console's."""
+    source = FakeFeed(NODES, SPACES, GROUPS, period_ns=SECOND_NS)
+    steps = [(source.now_ns(), source.poll()) for _ in range(polls)]
+    return ScriptedFeed(steps)
+
+
+async def seconds_to_paint(app: ConsoleApp, key: str, painted: asyncio.Event) -> float:
+    """From the moment a key arrives until what it changed has been written to the terminal."""
+    painted.clear()
+    started = time.perf_counter()
+    app.post_message(Key(key, None))
+    await asyncio.wait_for(painted.wait(), 5)
+    return time.perf_counter() - started
+
+
+def test_two_hundred_nodes_and_fifty_name_spaces_stay_responsive(
+    play: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every fourth key arrives just as the console begins to take in what fifty nodes said."""
     latencies_s: list[float] = []
 
     async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
-        grid = app.screen.query_one(Grid)
-        keys = ["down", "right", "pagedown", "left", "up", "end", "home", "pageup"]
-        for index in range(60):
-            app.tick()
-            key = keys[index % len(keys)]
-            started = time.perf_counter()
-            await app._press_keys([key])
+        painted = asyncio.Event()
+        display = app._display
+
+        def paint(*arguments: Any) -> None:
+            display(*arguments)
+            painted.set()
+
+        monkeypatch.setattr(app, "_display", paint)
+        for index in range(100):
+            if index % 4 == 0:
+                app.call_later(app.tick)
+            latencies_s.append(await seconds_to_paint(app, KEYS[index % len(KEYS)], painted))
             await pilot.pause()
-            app.screen._compositor.render_strips(app.size)
-            latencies_s.append(time.perf_counter() - started)
-        assert grid.size.height > 10
+        assert app.screen.query_one(Grid).size.height > 10
         assert len(app.model.nodes) == NODES
 
-    play(FakeFeed(NODES, SPACES, GROUPS), scenario, size=(120, 40), ticks=8)
-    slowest_but_5_percent_s = statistics.quantiles(latencies_s, n=20)[-1]
-    print(
-        f"input to paint: median {statistics.median(latencies_s) * 1e3:.0f} ms, "
-        f"p95 {slowest_but_5_percent_s * 1e3:.0f} ms"
-    )
-    assert slowest_but_5_percent_s < 0.1
+    play(prepared(40), scenario, size=(120, 40), ticks=8)
+    p95_s = statistics.quantiles(latencies_s, n=20)[-1]
+    print(f"input to paint: median {statistics.median(latencies_s) * 1e3:.0f} ms, p95 {p95_s * 1e3:.0f} ms")
+    assert p95_s < 0.1
 
 
 def test_a_tick_over_a_large_system_leaves_room_for_everything_else(play: Callable[..., None]) -> None:
@@ -46,13 +70,11 @@ def test_a_tick_over_a_large_system_leaves_room_for_everything_else(play: Callab
 
     async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
         for _ in range(12):
-            update = app.feed.poll()
-            started = time.perf_counter()
-            app.model.apply(update, app.feed.now_ns())
-            app.show()
+            started = time.process_time()
+            app.tick()
+            costs_s.append(time.process_time() - started)
             await pilot.pause()
-            costs_s.append(time.perf_counter() - started)
 
-    play(FakeFeed(NODES, SPACES, GROUPS, period_ns=SECOND_NS), scenario, size=(120, 40), ticks=8)
+    play(prepared(24), scenario, size=(120, 40), ticks=8)
     print(f"tick: median {statistics.median(costs_s) * 1e3:.0f} ms, worst {max(costs_s) * 1e3:.0f} ms")
     assert statistics.median(costs_s) < 0.0625

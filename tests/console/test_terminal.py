@@ -65,7 +65,7 @@ def terminal(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Termina
 
 
 def test_a_person_at_a_terminal_reads_filters_and_leaves(terminal: Terminal) -> None:
-    text = terminal.wait_for("space-01", "n1", "n3", "★", "━━")
+    text = terminal.wait_for("space-01", "● n1", "● n2", "● n3", "★", "━━")
     assert len(text.splitlines()) <= 24
     terminal.press("Down", "Right")
     terminal.wait_for("space-02 on n2")

@@ -29,6 +29,7 @@ class OverviewScreen(OpsScreen):
     def __init__(self) -> None:
         super().__init__()
         self.only_events = False
+        self._matrix: Overview | None = None
 
     def body(self) -> ComposeResult:
         """The matrix and its explanation, attention, events."""
@@ -52,7 +53,7 @@ class OverviewScreen(OpsScreen):
         concerns = panels.current_concerns(view)
         self.query_one("#summary", Lines).show([panels.summary(view, concerns)])
         grid = self.query_one(Grid)
-        matrix = Overview(view, width)
+        matrix = self._matrix = Overview(view, width)
         grid.show(matrix)
         attention = panels.attention_lines(view, concerns)
         room = height - self.caption_height - self.filter_height - 3
@@ -82,7 +83,9 @@ class OverviewScreen(OpsScreen):
 
     @on(Grid.Moved)
     def _moved(self) -> None:
-        self.refresh_now()
+        if self.last is not None and self._matrix is not None:
+            view, _ = self.last
+            self.query_one("#detail", Lines).show(self._detail(view, self._matrix))
 
     def action_events(self) -> None:
         """Give the whole page to the events, or back to the matrix."""

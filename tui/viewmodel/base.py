@@ -6,7 +6,7 @@ import dataclasses
 from typing import Final
 
 from engine.runtime.monitor import NameSpaceView
-from ospltool.live.concerns import Severity
+from ospltool.live.complaints import Severity
 from ospltool.live.model import Node, SystemModel
 from tui.cells import Span, Tone
 from tui.filters import Filter

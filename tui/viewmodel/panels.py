@@ -6,7 +6,8 @@ import dataclasses
 from typing import Final
 
 from engine.runtime.monitor import NameSpaceView, NodeEvent
-from ospltool.live.concerns import Concern, Severity, concerns
+from ospltool.live.complaints import Concern, Severity
+from ospltool.live.concerns import concerns
 from ospltool.live.model import Node
 from ospltool.live.progress import Progress
 from tui import text
@@ -54,7 +55,7 @@ def summary(view: View, concerns: list[Concern]) -> Line:
     """The whole system in one line."""
     nodes = list(view.model.nodes.values())
     spaces = view.model.name_space_names()
-    samples = sum(_largest(nodes, name) for name in spaces)
+    samples = _largest_counts(nodes)
     aligning = sum(
         1 for node in nodes for _, p in view.model.progress(node) if p.alignment.direction == "from"
     )
@@ -73,8 +74,14 @@ def summary(view: View, concerns: list[Concern]) -> Line:
     return tuple(line)
 
 
-def _largest(nodes: list[Node], name: str) -> int:
-    return max((node.name_spaces[name].count for node in nodes if name in node.name_spaces), default=0)
+def _largest_counts(nodes: list[Node]) -> int:
+    """The samples of all name-spaces, each as the node that has most of it counts."""
+    largest: dict[str, int] = {}
+    for node in nodes:
+        for view in node.snapshot.name_spaces:
+            if view.count > largest.get(view.name, 0):
+                largest[view.name] = view.count
+    return sum(largest.values())
 
 
 def concern_line(view: View, concern: Concern) -> Line:

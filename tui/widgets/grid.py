@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.geometry import Region, Size
@@ -72,16 +71,17 @@ class Grid(ScrollView, Toned, can_focus=True, inherit_bindings=False):
         self._cells = cells
         self._row_key = ""
         self._column_key = ""
+        self._row = -1
         self._first = 0
         self._drawn: dict[int, Strip] = {}
 
     @property
     def row(self) -> int:
         """The row under the cursor; -1 when there is none."""
-        try:
-            return self._table.keys.index(self._row_key)
-        except ValueError:
-            return 0 if self._table.keys else -1
+        keys = self._table.keys
+        if not 0 <= self._row < len(keys) or keys[self._row] != self._row_key:
+            self._row = keys.index(self._row_key) if self._row_key in keys else min(0, len(keys) - 1)
+        return self._row
 
     @property
     def column(self) -> int:
@@ -236,47 +236,33 @@ class Grid(ScrollView, Toned, can_focus=True, inherit_bindings=False):
         shown = [*range(self._table.fixed), *(self._table.fixed + i for i, _ in self._in_view())]
         if y < HEADER:
             return self._header(shown)
-        here = row == self.row
-        row_style = self.get_component_rich_style("grid--row") if here else None
-        strips = [self.strip((Span(" "),), row_style)]
+        overlay = "grid--row" if row == self.row else ""
+        cursor = self.column if overlay and self._cells else -1
+        segments = self.segments((Span(" "),), overlay)
+        used = 1
         for column in shown:
             definition = self._table.columns[column]
             line = fit_line(
                 self._table.cell(row, column), definition.width, right=definition.right, glyphs=self.glyphs
             )
-            strips.append(self.strip(line, self._cell_style(column, row_style)))
-            strips.append(self.strip((Span(" " * GAP),), row_style))
-        rest = max(0, width - sum(strip.cell_length for strip in strips))
-        strips.append(self.strip((Span(" " * rest),), row_style))
-        return Strip.join(strips).crop(0, width)
-
-    def _cell_style(self, column: int, row_style: Style | None) -> Style | None:
-        if row_style is not None and self._cells and column == self.column:
-            return self.get_component_rich_style("grid--cursor")
-        return row_style
+            segments += self.segments(line, "grid--cursor" if column == cursor else overlay)
+            segments += self.segments((Span(" " * GAP),), overlay)
+            used += definition.width + GAP
+        segments += self.segments((Span(" " * max(0, width - used)),), overlay)
+        return Strip(segments, max(used, width)).crop(0, width)
 
     def _header(self, shown: list[int]) -> Strip:
         columns = self._table.columns
         spans = [Span(" ", Tone.DIM)]
         for column in shown:
+            title = (Span(columns[column].title, Tone.DIM),)
             definition = columns[column]
-            title = fit_line(
-                (Span(definition.title, Tone.DIM),),
-                definition.width,
-                right=definition.right,
-                glyphs=self.glyphs,
-            )
-            spans.extend(Span(span.text, Tone.DIM) for span in (*title, Span(" " * GAP)))
-        line = fit_line(tuple(spans), self.size.width, glyphs=self.glyphs)
+            spans += fit_line(title, definition.width, right=definition.right, glyphs=self.glyphs)
+            spans.append(Span(" " * GAP, Tone.DIM))
         hidden = len(columns) - len(shown)
-        if hidden <= 0:
-            return self.strip(line)
-        left = f" <{self._first}" if self._first else ""
+        left = f" <{self._first}" if self._first and hidden else ""
         right = f" {hidden - self._first}>" if hidden > self._first else ""
-        note = f"{left}{right} "
-        return Strip.join(
-            [
-                self.strip(fit_line(line, self.size.width - len(note), glyphs=self.glyphs)),
-                self.strip((Span(note, Tone.STRONG),)),
-            ]
-        )
+        note = f"{left}{right} " if hidden > 0 else ""
+        line = fit_line(tuple(spans), max(0, self.size.width - len(note)), glyphs=self.glyphs)
+        dim = tuple(Span(span.text, Tone.DIM) for span in line)
+        return self.strip((*dim, Span(note, Tone.STRONG)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
@@ -16,19 +18,35 @@ class Toned(Widget):
 
     COMPONENT_CLASSES = {f"tone--{tone}" for tone in Tone}
 
+    @functools.cached_property
+    def _tone_styles(self) -> dict[tuple[Tone, str], Style]:
+        return {}
+
     @property
     def glyphs(self) -> Glyphs:
         """The signs of the console."""
         return getattr(self.app, "signs", UNICODE)
 
-    def tone(self, tone: Tone) -> Style:
-        """How the theme writes this tone, on this widget's background."""
-        return self.get_component_rich_style(f"tone--{tone}")
+    def style_of(self, tone: Tone, overlay: str = "") -> Style:
+        """How the theme writes this tone here; `overlay` names a component style that is laid over it."""
+        key = (tone, overlay)
+        style = self._tone_styles.get(key)
+        if style is None:
+            style = self.get_component_rich_style(f"tone--{tone}")
+            if overlay:
+                style += self.get_component_rich_style(overlay)
+            self._tone_styles[key] = style
+        return style
 
-    def strip(self, line: Line, overlay: Style | None = None) -> Strip:
-        """The line as Textual draws it; `overlay` is laid over every span."""
-        segments = []
-        for span in line:
-            style = self.tone(span.tone)
-            segments.append(Segment(span.text, style + overlay if overlay else style))
-        return Strip(segments)
+    def segments(self, line: Line, overlay: str = "") -> list[Segment]:
+        """The line as Textual draws it."""
+        return [Segment(span.text, self.style_of(span.tone, overlay)) for span in line]
+
+    def strip(self, line: Line) -> Strip:
+        """The line as Textual draws it."""
+        return Strip(self.segments(line))
+
+    def notify_style_update(self) -> None:
+        """The theme changed, or the focus."""
+        self._tone_styles.clear()
+        super().notify_style_update()

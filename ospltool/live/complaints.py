@@ -1,0 +1,61 @@
+"""What one node's own snapshot says is not as it should be, whatever the others say."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Iterator
+from typing import Final
+
+from engine.runtime.monitor import FellowView, NodeSnapshot
+
+MAX_SKEW_NS: Final = 1_000_000_000
+
+
+class Severity(enum.IntEnum):
+    """How urgent, most urgent first. CONTRADICTION: two nodes state facts that can not both hold."""
+
+    FAULT = 0
+    CONTRADICTION = 1
+    WARNING = 2
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Concern:
+    """One thing that is not as it should be. `since_ns` is 0 when nothing tells."""
+
+    severity: Severity
+    text: str
+    since_ns: int = 0
+    node: str = ""
+    name_space: str = ""
+
+
+def complaints(snapshot: NodeSnapshot) -> Iterator[Concern]:
+    """Everything abnormal that the snapshot alone shows."""
+    name = snapshot.name
+    if snapshot.store.problem:
+        yield Concern(Severity.FAULT, f"{name} store: {snapshot.store.problem}", 0, snapshot.id)
+    for fellow in snapshot.fellows:
+        yield from _of_fellow(snapshot, fellow)
+    if snapshot.state == "COMPLETE":
+        for view in snapshot.name_spaces:
+            if not view.master:
+                text = f"{view.name} has no master on {name}: {view.why}"
+                yield Concern(Severity.FAULT, text, 0, snapshot.id, view.name)
+    lost = sum(group.lost for group in snapshot.groups)
+    if lost:
+        yield Concern(Severity.WARNING, f"{name} lost {lost:,} samples", 0, snapshot.id)
+    for delivery in snapshot.deliveries:
+        if delivery.state == "failed":
+            text = f"{name} could not serve a reader of {delivery.topic}: {delivery.problem}"
+            yield Concern(Severity.FAULT, text, delivery.finished_ns, snapshot.id)
+
+
+def _of_fellow(snapshot: NodeSnapshot, fellow: FellowView) -> Iterator[Concern]:
+    if fellow.communication == "incompatible":
+        text = f"{snapshot.name} and {fellow.name} do not communicate: {fellow.problem}"
+        yield Concern(Severity.CONTRADICTION, text, 0, snapshot.id)
+    if abs(fellow.skew_ns) > MAX_SKEW_NS:
+        text = f"clock of {fellow.name} is {fellow.skew_ns / 1e9:+.1f} s off, as {snapshot.name} sees it"
+        yield Concern(Severity.WARNING, text, 0, snapshot.id)
