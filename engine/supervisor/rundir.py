@@ -41,7 +41,7 @@ _LOCK_ATTEMPTS: Final = 5
 _LOCK_PAUSE_S: Final = 0.05
 
 
-class RunDirectoryError(Exception):
+class RunDirectoryError(OSError):
     """The run directory can not be used; the message says why and which path."""
 
 

@@ -56,11 +56,14 @@ def start(
     from ospltool.cli import targets as find
 
     found = find.targets(uri, os.environ, role=role, node=node)
-    if foreground:
-        if len(found) > 1:
-            raise CommandError("only one node can stay in front; choose it with --node", Exit.USAGE)
-        raise typer.Exit(_run_in_front(found[0]))
-    outcomes = [_start(target, timeout) for target in found]
+    if foreground and len(found) > 1:
+        raise CommandError("only one node can stay in front; choose it with --node", Exit.USAGE)
+    try:
+        if foreground:
+            raise typer.Exit(_run_in_front(found[0]))
+        outcomes = [_start(target, timeout) for target in found]
+    except OSError as error:  # no room, no processes, no permission
+        raise CommandError(f"the node can not be started: {error}", Exit.RECOVERABLE) from error
     if as_json:
         from ospltool.cli import report
 

@@ -43,7 +43,7 @@ def top(
 
     Exit codes: 0 left in order, 2 wrong usage or the console is not installed, 3 domain not reachable.
     """
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not has_terminal():
         raise CommandError("the console needs a terminal; `ospltool status --json` does not", Exit.USAGE)
     try:
         from tui.app import run_console
@@ -51,6 +51,11 @@ def top(
         raise _not_installed("console", error) from error
     feed = _recording(replay, speed) if replay is not None else _live(uri, domain, partition)
     raise typer.Exit(run_console(feed, title="ospltool", theme=theme, ascii_only=ascii_only))
+
+
+def has_terminal() -> bool:
+    """Whether there is a terminal to read keys from and to draw on."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def _not_installed(extra: str, error: ImportError) -> CommandError:

@@ -18,9 +18,10 @@ import pytest
 import engine
 from engine.supervisor.rundir import RunDirectory, RunDirectoryError, location
 from engine.supervisor.status import status_of
-from ospltool.cli import app, known
+from ospltool.cli import app, known, targets
 from ospltool.cli.exits import CommandError, Exit
 from ospltool.cli.units import duration_s
+from ospltool.live.recording import Caption, encode_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -454,3 +455,93 @@ def test_the_record_of_a_node_is_complete(shell: Shell) -> None:
     assert status is not None
     assert (status.record.uri, status.record.configuration) == (str(path), str(path))
     assert status.record.terminate_period_s == 3
+
+
+def test_a_node_whose_supervisor_died_must_end_before_it_starts_again(shell: Shell) -> None:
+    path = shell.write()
+    shell.use("orphan")
+    shell.run("start", path)
+    (directory,) = RunDirectory(shell.runs).nodes()
+    record = directory.record()
+    assert record is not None
+    record.supervisor.send(signal.SIGKILL)
+    assert record.supervisor.wait(20)
+
+    code, _, err = shell.run("start", path)
+    assert code == 1
+    assert "the node is ending" in err
+    assert shell.run("stop", path)[0] == 0
+    shell.use("run")
+    assert shell.run("start", path)[0] == 0
+
+
+def test_a_run_directory_without_room_is_recoverable(shell: Shell) -> None:
+    path = shell.write()
+    shell.runs.mkdir(mode=0o700)
+    (shell.runs / targets.one_target(str(path), os.environ).key).write_text("in the way")
+    for arguments in (("start", path), ("start", "-f", path)):
+        code, _, err = shell.run(*arguments)
+        assert code == 1
+        assert "Traceback" not in err
+        assert "File exists" in err
+
+
+def test_the_console_needs_a_terminal(shell: Shell) -> None:
+    code, out, err = shell.run("top")
+    assert (code, out) == (2, "")
+    assert "needs a terminal" in err
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ospltool.cli.top.has_terminal", lambda: True)
+
+
+@pytest.mark.usefixtures("terminal")
+def test_the_console_plays_recordings_and_refuses_other_files(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[Any] = []
+
+    def show(feed: Any, **options: Any) -> int:
+        shown.append((feed.title, feed.mode, options))
+        feed.close()
+        return 0
+
+    monkeypatch.setattr("tui.app.run_console", show)
+    item = Caption("began")
+    (shell.root / "night.jsonl").write_bytes(encode_line(1, item))
+    assert shell.run("top", "--replay", "night.jsonl", "--ascii", "--theme", "ops-mono")[0] == 0
+    options = {"title": "ospltool", "theme": "ops-mono", "ascii_only": True}
+    assert shown == [("recording night.jsonl", "recorded", options)]
+
+    (shell.root / "other.txt").write_text("no recording")
+    for name in ("other.txt", "missing.jsonl"):
+        code, _, err = shell.run("top", "--replay", name)
+        assert code == 2
+        assert name in err
+        assert "Traceback" not in err
+
+
+@pytest.mark.dds
+@pytest.mark.usefixtures("terminal")
+def test_the_console_watches_the_domain_of_a_configuration_or_the_one_given(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    titles: list[str] = []
+
+    def show(feed: Any, **_: Any) -> int:
+        titles.append(feed.title)
+        feed.close()
+        return 0
+
+    monkeypatch.setattr("tui.app.run_console", show)
+    monkeypatch.setenv("DOMAIN_ID", "212")
+    path = shell.write()
+    assert shell.run("top", path)[0] == 0
+    assert shell.run("top", path, "--domain", "213")[0] == 0
+    assert titles == ["domain 212", "domain 213"]
+    monkeypatch.setenv("CYCLONEDDS_URI", "<CycloneDDS><General><Wrong/></General></CycloneDDS>")
+    code, _, err = shell.run("top", "--domain", "214")
+    assert code == 3
+    assert "domain 214 can not be opened" in err
