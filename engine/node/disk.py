@@ -2,44 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from engine.core.messages import NO_EPOCH, Epoch
-from engine.core.settings import StoredSet
-from engine.dataset.dataset import DataSet
 from engine.runtime.persistence import Persistence
-from engine.runtime.runtime import LINEAGE
-from engine.store.interface import DamageLog, StoreError
+from engine.runtime.startup import read_store
+from engine.store.interface import StoreError
 from engine.store.opening import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.dataset.groups import GroupDescription
-    from engine.store.interface import OpenReport, Store
+    from engine.runtime.startup import Found
 
 RETRY_S: Final = 1.0
 """Pause before a disk that refused is tried again."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Found:
-    """What the store held at start.
-
-    Attributes:
-        report: identity, fellows, findings.
-        sets: verified complete sets with their groups, by name-space.
-        stored: the same for the core: quality and lineage; a damaged set has no quality.
-        damage: what is not as it was written, by name-space, in words.
-    """
-
-    report: OpenReport
-    sets: dict[str, tuple[DataSet, list[GroupDescription]]]
-    stored: dict[str, StoredSet]
-    damage: dict[str, str]
 
 
 class Disk:
@@ -96,7 +74,7 @@ class Disk:
     def _run(self) -> None:
         try:
             store = open_store(self._directory, self._node)
-            self._found = _read(store)
+            self._found = read_store(store)
         except (StoreError, OSError) as error:
             self._error = error
             self._opened.set()
@@ -119,32 +97,3 @@ class Disk:
                 return
             self._wake.wait(RETRY_S if self.persistence.problem else None)
             self._wake.clear()
-
-
-def _read(store: Store) -> Found:
-    """Read and verify every complete set: only a verified one has a quality (guide 5.4.4, steps 1 and 2)."""
-    sets: dict[str, tuple[DataSet, list[GroupDescription]]] = {}
-    stored: dict[str, StoredSet] = {}
-    damage: dict[str, str] = {}
-    for name in store.name_spaces():
-        if store.complete_set(name) is None:
-            continue
-        log = DamageLog()
-        data, descriptions = DataSet(), []
-        for description, samples in store.load(name, log):
-            descriptions.append(description)
-            group_set = data.open_group(description.group, description.qos.history_depth)
-            for sample in samples:
-                group_set.apply(sample)
-        info = store.complete_set(name)
-        quality = info.quality_ns if info else None
-        sets[name] = (data, descriptions)
-        stored[name] = StoredSet(quality or 0, _lineage(store.marks(name).get(LINEAGE, "")))
-        if log.count:
-            damage[name] = f"{log.count} damaged, first: {log.first[0]}"
-    return Found(store.report, sets, stored, damage)
-
-
-def _lineage(mark: str) -> Epoch:
-    counter, _, node = mark.partition("/")
-    return Epoch(int(counter), node) if counter.isdigit() and node else NO_EPOCH

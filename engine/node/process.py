@@ -12,8 +12,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from engine.core.namespaces import NameSpace
-from engine.core.settings import CoreSettings
 from engine.dds.bulk import BulkReceiver
 from engine.dds.channel import Channel, ChannelTopic, PeerAttached, PeerDetached
 from engine.dds.discovery import Discovery
@@ -29,6 +27,7 @@ from engine.node.neighbourhood import Neighbourhood
 from engine.node.wire import DdsWire, receiver_partition
 from engine.runtime import codec, monitor
 from engine.runtime.runtime import CapturedSample, Runtime
+from engine.runtime.startup import core_settings
 from engine.runtime.view import Identity, snapshot
 from engine.tracing.levels import Level
 
@@ -37,8 +36,8 @@ if TYPE_CHECKING:
 
     from engine.config.settings import Configuration
     from engine.dds.discovery import EndpointSeen
-    from engine.node.disk import Found
     from engine.node.neighbourhood import DurableReader
+    from engine.runtime.startup import Found
     from engine.tracing.record import Record
     from engine.tracing.tracer import Tracer
 
@@ -399,31 +398,6 @@ class Node:
 
 def _nothing(*_: object) -> None:
     """A task that only wakes the node."""
-
-
-def core_settings(configuration: Configuration, name: str, host: str, found: Found) -> CoreSettings:
-    """What the core is told, from configuration and store."""
-    network, alignment = configuration.network, configuration.alignment
-    fellows = {fellow.id for known in found.report.fellows.values() for fellow in known}
-    return CoreSettings(
-        node=found.report.node_id,
-        incarnation=found.report.incarnation,
-        name=name,
-        role=configuration.domain.role,
-        host=host,
-        name_spaces=tuple(
-            NameSpace(space.name, tuple(sorted(set(space.elements))))
-            for space in configuration.name_spaces.name_spaces
-        ),
-        policies=configuration.name_spaces.policies,
-        heartbeat_expiry_s=network.heartbeat.expiry_s,
-        heartbeat_period_s=network.heartbeat.period_s,
-        initial_discovery_s=network.initial_discovery_period_s,
-        combine_initial_s=alignment.combine_initial_s,
-        combine_operational_s=alignment.combine_operational_s,
-        remembered=frozenset(fellows),
-        stored=found.stored,
-    )
 
 
 def uri_of(configuration: Configuration, environ: Mapping[str, str]) -> str:

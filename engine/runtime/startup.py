@@ -1,0 +1,89 @@
+"""What a node knows before its first turn: the store's content, verified, and the settings of its core."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from engine.core.messages import NO_EPOCH, Epoch
+from engine.core.namespaces import NameSpace
+from engine.core.settings import CoreSettings, StoredSet
+from engine.dataset.dataset import DataSet
+from engine.runtime.runtime import LINEAGE
+from engine.store.interface import DamageLog
+
+if TYPE_CHECKING:
+    from engine.config.settings import Configuration
+    from engine.dataset.groups import GroupDescription
+    from engine.store.interface import OpenReport, Store
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Found:
+    """What the store held at start.
+
+    Attributes:
+        report: identity, fellows, findings.
+        sets: verified complete sets with their groups, by name-space.
+        stored: the same for the core: quality and lineage; a damaged set has no quality.
+        damage: what is not as it was written, by name-space, in words.
+    """
+
+    report: OpenReport
+    sets: dict[str, tuple[DataSet, list[GroupDescription]]]
+    stored: dict[str, StoredSet]
+    damage: dict[str, str]
+
+
+def read_store(store: Store) -> Found:
+    """Read and verify every complete set: only a verified one has a quality (guide 5.4.4, steps 1 and 2)."""
+    sets: dict[str, tuple[DataSet, list[GroupDescription]]] = {}
+    stored: dict[str, StoredSet] = {}
+    damage: dict[str, str] = {}
+    for name in store.name_spaces():
+        if store.complete_set(name) is None:
+            continue
+        log = DamageLog()
+        data, descriptions = DataSet(), []
+        for description, samples in store.load(name, log):
+            descriptions.append(description)
+            group_set = data.open_group(description.group, description.qos.history_depth)
+            for sample in samples:
+                group_set.apply(sample)
+        info = store.complete_set(name)
+        quality = info.quality_ns if info else None
+        sets[name] = (data, descriptions)
+        stored[name] = StoredSet(quality or 0, _lineage(store.marks(name).get(LINEAGE, "")))
+        if log.count:
+            damage[name] = f"{log.count} damaged, first: {log.first[0]}"
+    return Found(store.report, sets, stored, damage)
+
+
+def _lineage(mark: str) -> Epoch:
+    counter, _, node = mark.partition("/")
+    return Epoch(int(counter), node) if counter.isdigit() and node else NO_EPOCH
+
+
+def core_settings(configuration: Configuration, name: str, host: str, found: Found) -> CoreSettings:
+    """What the core is told, from configuration and store."""
+    network, alignment = configuration.network, configuration.alignment
+    fellows = {fellow.id for known in found.report.fellows.values() for fellow in known}
+    return CoreSettings(
+        node=found.report.node_id,
+        incarnation=found.report.incarnation,
+        name=name,
+        role=configuration.domain.role,
+        host=host,
+        name_spaces=tuple(
+            NameSpace(space.name, tuple(sorted(set(space.elements))))
+            for space in configuration.name_spaces.name_spaces
+        ),
+        policies=configuration.name_spaces.policies,
+        heartbeat_expiry_s=network.heartbeat.expiry_s,
+        heartbeat_period_s=network.heartbeat.period_s,
+        initial_discovery_s=network.initial_discovery_period_s,
+        combine_initial_s=alignment.combine_initial_s,
+        combine_operational_s=alignment.combine_operational_s,
+        remembered=frozenset(fellows),
+        stored=found.stored,
+    )
