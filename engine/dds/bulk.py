@@ -148,6 +148,10 @@ class BulkReceiver:
         """Wait until there may be something to take."""
         return self._reader.wait(timeout_s)
 
+    def wake(self) -> None:
+        """Let a thread that waits return."""
+        self._reader.wake()
+
     def take(self, limit: int = 16) -> list[Received]:
         """Up to `limit` batches and ends, in order for each stream."""
         taken = []

@@ -9,6 +9,7 @@ the other and knows that the other has: only then does nothing that is sent get 
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import time
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -73,13 +74,18 @@ class Received(NamedTuple):
     participant: bytes
 
 
-class PeerAttached(NamedTuple):
-    """Both sides have matched everything of each other: from here on nothing that is sent gets lost."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class PeerAttached:
+    """Both sides have matched everything of each other: from here on nothing that is sent gets lost.
+
+    The peer may know it first, so a message of it may come before this.
+    """
 
     participant: bytes
 
 
-class PeerDetached(NamedTuple):
+@dataclasses.dataclass(frozen=True, slots=True)
+class PeerDetached:
     """The peer left, was lost, or lost us. It may attach again with the same GUID."""
 
     participant: bytes

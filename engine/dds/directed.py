@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import Final, Self
 
 from engine.core import expressions
-from engine.dataset.groups import KEEP_ALL, DurabilityKind, GroupQos, TypeDescription
+from engine.dataset.groups import KEEP_ALL, GroupQos, TypeDescription
 from engine.dataset.sample import Sample
 from engine.dds.discovery import Discovery, EndpointGone, EndpointSeen, ParticipantSeen
 from engine.dds.domains import free_domain_id

@@ -14,7 +14,7 @@ _log: Final = logging.getLogger(__name__)
 _LONGEST_WAIT_S: Final = 1.0
 
 Take = Callable[[], Sequence[Any]]
-Sink = Callable[[str, Sequence[Any]], None]
+Sink = Callable[[str, Sequence[Any]], object]
 
 
 class Pump:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from engine.dds.errors import DdsError, UnsupportedCyclone
+
+if TYPE_CHECKING:
+    from engine.dds.participant import NodeParticipant
+    from engine.dds.topics import Topic
 
 _TOPIC: Final = "ospltool_selfcheck"
 _TIMES_NS: Final = (11, 12, 13)
 
 
 def check_layouts() -> None:
-    """Write, dispose and unregister one instance through our writer and tap, and compare every byte.
+    """Write, dispose and unregister one instance, discover a writer and its type, and compare every byte.
 
-    It uses a domain of its own that talks to nobody, takes about 30 ms and leaves nothing behind.
+    It uses a domain of its own that talks to nobody, takes some milliseconds and leaves nothing behind.
 
     Raises:
         UnsupportedCyclone: `cyclonedds` is missing or not the supported version, or a layout differs.
@@ -33,37 +37,68 @@ def check_layouts() -> None:
 
 def _difference() -> str:
     """What is not as expected; empty when all is well."""
-    from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
     from engine.dds.domains import free_domain_id
     from engine.dds.participant import NodeParticipant
-    from engine.dds.qos import EndpointQos
-    from engine.dds.tap import WRITER_GONE, Captured, CaptureReader
     from engine.dds.topics import Topic
     from engine.dds.uri import private_uri
     from engine.dds.wiretypes import SelfCheck
-    from engine.dds.writer import RawWriter
 
     with (
         free_domain_id() as domain_id,
         NodeParticipant(domain_id, private_uri(), "selfcheck", os.urandom(16)) as participant,
     ):
         topic = Topic.of_class(participant, _TOPIC, SelfCheck)
-        tap = CaptureReader(participant, topic, limit=8)
-        writer = RawWriter(participant, topic, EndpointQos(history_depth=0, autodispose=False))
-        whole = b"\0\1\0\0" + (7).to_bytes(4, "little") + b"\2\0\0\0x\0\0\0"
-        key = (7).to_bytes(4, "little")
-        key_only = b"\0\1\0\0" + key
-        writer.write(whole, _TIMES_NS[0])
-        writer.dispose(key_only, _TIMES_NS[1])
-        writer.unregister(key_only, _TIMES_NS[2])
-        writer.close()
-        found = tap.drain()
-        expected = [
-            Captured(_TIMES_NS[0], writer.guid, DATA, key, whole),
-            Captured(_TIMES_NS[1], writer.guid, DISPOSE, key, key_only),
-            Captured(_TIMES_NS[2], writer.guid, UNREGISTER, key, key_only),
-            Captured(0, writer.guid, WRITER_GONE, b"", b""),
-        ]
-    if found == expected:
-        return ""
-    return f"a tap gave {found} where {expected} was written"
+        return _tap_difference(participant, topic) or _discovery_difference(participant, topic)
+
+
+def _tap_difference(participant: NodeParticipant, topic: Topic) -> str:
+    from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
+    from engine.dds.qos import EndpointQos
+    from engine.dds.tap import WRITER_GONE, Captured, CaptureReader
+    from engine.dds.writer import RawWriter
+
+    tap = CaptureReader(participant, topic, limit=8)
+    writer = RawWriter(participant, topic, EndpointQos(history_depth=0, autodispose=False))
+    whole = b"\0\1\0\0" + (7).to_bytes(4, "little") + b"\2\0\0\0x\0\0\0"
+    key = (7).to_bytes(4, "little")
+    key_only = b"\0\1\0\0" + key
+    writer.write(whole, _TIMES_NS[0])
+    writer.dispose(key_only, _TIMES_NS[1])
+    writer.unregister(key_only, _TIMES_NS[2])
+    writer.close()
+    found = tap.drain()
+    expected = [
+        Captured(_TIMES_NS[0], writer.guid, DATA, key, whole),
+        Captured(_TIMES_NS[1], writer.guid, DISPOSE, key, key_only),
+        Captured(_TIMES_NS[2], writer.guid, UNREGISTER, key, key_only),
+        Captured(0, writer.guid, WRITER_GONE, b"", b""),
+    ]
+    return "" if found == expected else f"a tap gave {found} where {expected} was written"
+
+
+def _discovery_difference(participant: NodeParticipant, topic: Topic) -> str:
+    from engine.dataset.groups import DurabilityKind
+    from engine.dds.discovery import Discovery, EndpointSeen
+    from engine.dds.qos import EndpointQos
+    from engine.dds.typeinfo import resolve_type
+    from engine.dds.writer import RawWriter
+
+    qos = EndpointQos(
+        durability=DurabilityKind.TRANSIENT,
+        history_depth=3,
+        by_source_timestamp=True,
+        exclusive=True,
+        partitions=("a", "b"),
+        representations=(0,),
+        service_cleanup_delay_ns=5,
+        service_history_depth=4,
+    )
+    writer = RawWriter(participant, topic, qos)
+    found = [one for one in Discovery(participant).take() if isinstance(one, EndpointSeen)]
+    mine = next((one for one in found if one.guid == writer.guid), None)
+    if mine is None or mine.type is None or (mine.topic, mine.endpoint_qos) != (topic.name, qos):
+        return f"discovery told {mine} where {qos} was offered"
+    resolution = resolve_type(participant, mine.type, attempts=1)
+    if resolution.type != topic.type:
+        return f"discovery told the type {resolution} where it was {topic.type}"
+    return ""

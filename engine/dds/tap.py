@@ -109,6 +109,10 @@ class CaptureReader:
         """Wait for the signal; True when something may be in the queue."""
         return bool(len(self) or self._signal.wait(timeout_s) or len(self))
 
+    def wake(self) -> None:
+        """Let a thread that waits return."""
+        self._signal.set()
+
     def drain(self, limit: int = 10_000) -> list[Captured]:
         """Take up to `limit` records, oldest first. One thread drains."""
         return [] if self._closed else self._queue.drain(limit)

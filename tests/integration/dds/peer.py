@@ -12,6 +12,7 @@ import resource
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from tests.integration.dds import sample_types
@@ -21,9 +22,24 @@ def say(**what: Any) -> None:
     print(json.dumps(what), flush=True)
 
 
-def wait_for_end() -> None:
-    """Until the parent says so or is gone."""
-    sys.stdin.readline()
+ended = threading.Event()
+"""The parent says that it is enough, or is gone."""
+
+
+def at_end(action: Callable[[], object]) -> None:
+    """Do something when the parent says that it is enough."""
+
+    def wait() -> None:
+        sys.stdin.readline()
+        ended.set()
+        action()
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def leave() -> None:
+    """End at once, whatever the main thread waits for."""
+    os._exit(0)
 
 
 def application_qos(options: dict[str, Any]) -> Any:
@@ -66,10 +82,11 @@ def writer(options: dict[str, Any]) -> None:
     from cyclonedds.pub import DataWriter, Publisher
 
     _, _, *ends = kept = application(options, Publisher, DataWriter, options["types"])
+    at_end(lambda: None)
     say(ready=True)
     for name, type_, one in ends:
         deadline = time.monotonic() + 10
-        while not one.get_matched_subscriptions() and time.monotonic() < deadline:
+        while not one.get_matched_subscriptions() and time.monotonic() < deadline and not ended.is_set():
             time.sleep(0.002)
         for number in range(options.get("count", 4)):
             sample = sample_types.SAMPLES[type_](number)
@@ -78,13 +95,13 @@ def writer(options: dict[str, Any]) -> None:
                 one.dispose(sample, timestamp=1001 + 10 * number)
                 one.unregister_instance(sample, timestamp=1002 + 10 * number)
     say(written=True)
-    wait_for_end()
+    ended.wait()
     del kept
 
 
 def reader(options: dict[str, Any]) -> None:
     """Tells each sample that an ordinary reader gets."""
-    from cyclonedds.core import ReadCondition, SampleState, ViewState, InstanceState, WaitSet
+    from cyclonedds.core import InstanceState, ReadCondition, SampleState, ViewState, WaitSet
     from cyclonedds.sub import DataReader, Subscriber
 
     participant, _, *ends = application(options, Subscriber, DataReader, options["types"])
@@ -93,7 +110,7 @@ def reader(options: dict[str, Any]) -> None:
     for _, _, one in ends:
         waitset.attach(ReadCondition(one, mask))
     say(ready=True)
-    threading.Thread(target=lambda: (wait_for_end(), os._exit(0)), daemon=True).start()
+    at_end(leave)
     while True:
         waitset.wait(1_000_000_000)
         for name, _, one in ends:
@@ -123,7 +140,7 @@ def tap(options: dict[str, Any]) -> None:
         type_ = TypeDescription(name, bytes.fromhex(information), bytes.fromhex(mapping), keyed)
         taps[topic] = CaptureReader(participant, open_topic(participant, topic, type_), signal=signal)
     say(ready=True)
-    threading.Thread(target=lambda: (wait_for_end(), os._exit(0)), daemon=True).start()
+    at_end(leave)
     while True:
         signal.wait(1.0)
         for topic, one in taps.items():
@@ -142,11 +159,12 @@ def raw_writer(options: dict[str, Any]) -> None:
     topic = Topic.of_class(participant, "Plain", sample_types.Plain)
     qos = EndpointQos(history_depth=0, blocking_ns=10_000_000_000, autodispose=False)
     one = RawWriter(participant, topic, qos)
+    at_end(lambda: None)
     one.wait_matched(1, 10)
     for number in range(options["count"]):
         one.write(b"\0\1\0\0" + number.to_bytes(8, "little") + bytes(8), 1000 + number)
     say(written=True, acked=one.wait_for_acks(30))
-    wait_for_end()
+    ended.wait()
     participant.close()
 
 
@@ -160,7 +178,7 @@ def node(options: dict[str, Any]) -> None:
     channel = Channel(participant)
     channel.publish("d_status", name, b"state of " + name.encode())
     say(ready=True, guid=participant.guid.hex())
-    threading.Thread(target=lambda: (wait_for_end(), os._exit(0)), daemon=True).start()
+    at_end(leave)
     while True:
         channel.wait(1.0)
         for got in channel.take():
@@ -179,19 +197,19 @@ def bulk_receiver(options: dict[str, Any]) -> None:
     participant = NodeParticipant(options["domain"], os.environ["CYCLONEDDS_URI"], "bulk", os.urandom(16))
     receiver = BulkReceiver(participant, options["partition"], limit=options.get("limit", 4))
     say(ready=True, guid=participant.guid.hex())
+    at_end(receiver.wake)
     digest, size, before = hashlib.sha256(), 0, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    while True:
+    while not ended.is_set():
         receiver.wait(10.0)
         for _, _, payload in receiver.take(1):
             if payload is None:
                 grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
                 say(bytes=size, digest=digest.hexdigest(), rejected=receiver.rejected, grown_kib=grown)
-                wait_for_end()
-                participant.close()
-                return
+                continue
             time.sleep(options.get("pause_s", 0.0))  # the receiver is slow: that is what is tested
             size += len(payload)
             digest.update(payload)
+    participant.close()
 
 
 ROLES = {

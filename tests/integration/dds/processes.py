@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -86,10 +87,8 @@ class Peer:
         """Let it end in order; a frozen or stubborn one is killed."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        try:
+        with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
-        except BrokenPipeError:
-            pass
         try:
             self._process.send_signal(signal.SIGCONT)
             self._process.wait(10)

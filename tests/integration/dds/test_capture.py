@@ -11,7 +11,7 @@ from engine.dds.directed import DirectedSession
 from engine.dds.discovery import Discovery, EndpointSeen, ParticipantSeen
 from engine.dds.participant import NodeParticipant
 from engine.dds.qos import EndpointQos
-from engine.dds.tap import AUTODISPOSE, WRITER_GONE, CaptureReader, Captured
+from engine.dds.tap import AUTODISPOSE, WRITER_GONE, Captured, CaptureReader
 from engine.dds.topics import Topic, open_topic
 from engine.dds.typecheck import BrokenType, check_description
 from engine.dds.typeinfo import resolve_type
@@ -30,9 +30,7 @@ def discover_writers(discovery: Discovery, signal: Signal, count: int) -> list[E
     found: list[EndpointSeen] = []
 
     def enough() -> bool:
-        found.extend(
-            one for one in discovery.take() if isinstance(one, EndpointSeen) and one.is_writer
-        )
+        found.extend(one for one in discovery.take() if isinstance(one, EndpointSeen) and one.is_writer)
         return len(found) >= count
 
     wait_until(enough, signal.wait)
@@ -88,11 +86,12 @@ def test_every_kind_of_type_is_captured_and_written_again_bit_by_bit(
     wait_until(all_there, signal.wait)
     by_topic = {one.topic: one.guid for one in writers}
     for name in TYPES:
-        for got, (time_ns, status, payload) in zip(captured[name], expected_of(name, count), strict=True):
-            assert (got.source_time_ns, got.status, got.writer) == (time_ns, status, by_topic[name])
-            assert bool(got.key) == (name != "Keyless")
+        expected = expected_of(name, count)
+        for event, (time_ns, status, payload) in zip(captured[name], expected, strict=True):
+            assert (event.source_time_ns, event.status, event.writer) == (time_ns, status, by_topic[name])
+            assert bool(event.key) == (name != "Keyless")
             if payload is not None:
-                assert body(got.payload) == body(payload), name
+                assert body(event.payload) == body(payload), name
 
     # The application goes. Its topics are made again elsewhere from their descriptions alone.
     source.end()
@@ -109,18 +108,14 @@ def test_every_kind_of_type_is_captured_and_written_again_bit_by_bit(
     qos = {one.topic: one.qos for one in writers}
     with DirectedSession(address, "lo", arena.domain, b"n" * 16, tag=arena.tag) as session:
         for name in TYPES:
-            samples = [make_sample(*one) for one in captured[name]]
+            samples = [make_sample(*event) for event in captured[name]]
             report = session.deliver(f"again_{name}", described[name], qos[name], "", samples, 10)
             assert (report.problem, report.acked) == ("", len(samples)), name
-            for one in captured[name]:
+            for event in captured[name]:
                 line = target.expect(lambda said: "event" in said)
                 assert line["topic"] == f"again_{name}"
-                assert line["event"] == [
-                    one.source_time_ns,
-                    one.status,
-                    one.key.hex(),
-                    one.payload.hex(),
-                ], name
+                time_ns, _, status, key, payload = event
+                assert line["event"] == [time_ns, status, key.hex(), payload.hex()], name
 
 
 def address_of(discovery: Discovery, pid: int) -> str | None:
@@ -293,9 +288,12 @@ def test_a_damaged_type_description_is_refused_with_the_place(participant: NodeP
     whole = Topic.of_class(participant, "Growing", sample_types.Growing).type
     other = Topic.of_class(participant, "Plain", sample_types.Plain).type
 
-    def check_refused(words: str, **changes: bytes) -> None:
+    def check_refused(
+        words: str, information: bytes = whole.information, mapping: bytes = whole.mapping
+    ) -> None:
+        damaged = dataclasses.replace(whole, information=information, mapping=mapping)
         with pytest.raises(BrokenType, match=words):
-            open_topic(participant, "Damaged", dataclasses.replace(whole, **changes))
+            open_topic(participant, "Damaged", damaged)
 
     for cut in range(0, len(whole.mapping), 7):
         check_refused("type mapping of 'shop::Growing'", mapping=whole.mapping[:cut])

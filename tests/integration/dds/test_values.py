@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import shutil
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.dataset.groups import DurabilityKind
+from engine.dds import cdr, make_ring, ring, ring_code
+from engine.dds.participant import Tag, TagRole
+from engine.dds.qos import EndpointQos, incompatibilities
+from engine.dds.uri import cyclone_uri, directed_uri, private_uri
+
+NAMES = st.binary(min_size=1, max_size=cdr.MAX_NAME_BYTES).filter(lambda name: 0 not in name)
+
+
+@given(NAMES, st.binary(max_size=300))
+def test_what_is_packed_is_unpacked(name: bytes, payload: bytes) -> None:
+    assert cdr.unpack_named(cdr.pack_named(name, payload)) == (name, payload)
+    assert cdr.unpack_octets(cdr.pack_octets(payload)) == payload
+    assert len(cdr.pack_named(name, payload)) % 4 == len(cdr.pack_octets(payload)) % 4 == 0
+
+
+@given(st.binary(max_size=60) | st.binary(max_size=60).map(lambda rest: cdr.HEADER + rest))
+def test_any_bytes_are_unpacked_or_malformed(noise: bytes) -> None:
+    for unpack in (cdr.unpack_named, cdr.unpack_octets):
+        with contextlib.suppress(cdr.Malformed):
+            unpack(noise)
+
+
+@given(NAMES, st.binary(max_size=40), st.data())
+def test_what_is_cut_off_is_malformed(name: bytes, payload: bytes, data: st.DataObject) -> None:
+    whole = cdr.pack_named(name, payload)
+    end = len(whole) - (-len(payload) % 4)
+    with pytest.raises(cdr.Malformed):
+        cdr.unpack_named(whole[: data.draw(st.integers(0, end - 1))])
+
+
+@given(st.sampled_from(TagRole), st.binary(min_size=16, max_size=16), st.integers(0, 9999))
+def test_a_tag_is_read_back(role: TagRole, node_id: bytes, version: int) -> None:
+    assert Tag.decode(Tag(role, node_id, version).encode()) == Tag(role, node_id, version)
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"durable_support", b"ospltool-node/1:abc", b"ospltool-x/1:" + b"0" * 32]
+)
+def test_foreign_user_data_is_no_tag(text: bytes) -> None:
+    assert Tag.decode(text) is None
+
+
+def test_a_node_id_of_another_length_is_refused() -> None:
+    with pytest.raises(ValueError, match="16 bytes"):
+        Tag(TagRole.NODE, b"short").encode()
+
+
+OFFER = EndpointQos(representations=(0,))
+
+
+@pytest.mark.parametrize(
+    ("offered", "requested", "policy"),
+    [
+        ({}, {}, ""),
+        ({"reliable": False}, {"reliable": True}, "RELIABILITY: offered BEST_EFFORT, requested RELIABLE"),
+        ({"reliable": True}, {"reliable": False}, ""),
+        (
+            {"durability": DurabilityKind.VOLATILE},
+            {"durability": DurabilityKind.TRANSIENT},
+            "DURABILITY: offered VOLATILE, requested TRANSIENT",
+        ),
+        ({"durability": DurabilityKind.PERSISTENT}, {"durability": DurabilityKind.TRANSIENT}, ""),
+        ({"exclusive": True}, {}, "OWNERSHIP: offered EXCLUSIVE, requested SHARED"),
+        ({}, {"by_source_timestamp": True}, "DESTINATION_ORDER: offered BY_RECEPTION_TIMESTAMP"),
+        ({"by_source_timestamp": True}, {}, ""),
+        ({}, {"deadline_ns": 5}, "DEADLINE: offered infinite, requested 5 ns"),
+        ({"deadline_ns": 4}, {"deadline_ns": 5}, ""),
+        ({"latency_budget_ns": 6}, {"latency_budget_ns": 5}, "LATENCY_BUDGET"),
+        ({}, {"liveliness_lease_ns": 9}, "LIVELINESS: offered AUTOMATIC lease infinite, requested"),
+        ({}, {"liveliness": 2}, "LIVELINESS"),
+        ({}, {"presentation": 1, "ordered": True}, "PRESENTATION: offered INSTANCE, requested TOPIC ordered"),
+        ({}, {"representations": (2,)}, "DATA_REPRESENTATION: offered XCDR1, requested XCDR2"),
+        ({"representations": (2, 0)}, {"representations": (0, 2)}, ""),
+    ],
+)
+def test_incompatible_policies_are_named_with_both_values(
+    offered: dict[str, object], requested: dict[str, object], policy: str
+) -> None:
+    found = incompatibilities(
+        dataclasses.replace(OFFER, **offered),  # type: ignore[arg-type]  # a table of single fields
+        dataclasses.replace(OFFER, **requested),  # type: ignore[arg-type]
+    )
+    assert len(found) == bool(policy)
+    assert policy in "".join(found)
+
+
+def test_the_environment_decides_the_settings_where_it_is_set() -> None:
+    assert cyclone_uri(environment={"CYCLONEDDS_URI": " file:///mine.xml "}) == "file:///mine.xml"
+
+
+def test_settings_are_well_formed_whatever_the_values_are() -> None:
+    odd = 'a"<&>b'
+    for text in (
+        cyclone_uri(interfaces=(odd, "10.0.0.1"), peers=(odd,), tag=odd, environment={}),
+        directed_uri(odd, odd, 3, odd),
+        private_uri(),
+    ):
+        ElementTree.fromstring(text)
+    domain = ElementTree.fromstring(cyclone_uri(interfaces=(odd, "10.0.0.1"), peers=(odd,), environment={}))[
+        0
+    ]
+    interfaces = [one.attrib for one in domain.iter("NetworkInterface")]
+    assert interfaces == [{"name": odd}, {"address": "10.0.0.1"}]
+    assert [one.attrib for one in domain.iter("Peer")] == [{"Address": odd}]
+
+
+def test_the_default_stays_on_this_machine() -> None:
+    domain = ElementTree.fromstring(cyclone_uri(environment={}))[0]
+    assert [one.attrib for one in domain.iter("NetworkInterface")] == [{"name": "lo"}]
+    assert domain.findtext("General/AllowMulticast") == "false"
+
+
+def test_the_machine_code_is_that_of_the_source() -> None:
+    assert make_ring.source_digest() == ring_code.SOURCE_DIGEST, "run `python -m engine.dds.make_ring`"
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="compiles ring.c, and there is no gcc")
+@pytest.mark.skipif(bool(ring.available()), reason=f"the machine code does not run here: {ring.available()}")
+def test_the_source_of_the_machine_code_compiles_to_code_that_needs_nothing() -> None:
+    code, offsets = make_ring.compile_code()
+    assert set(offsets) == set(ring_code.OFFSETS)
+    assert 0 < len(code) <= 4096
