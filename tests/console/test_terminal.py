@@ -79,6 +79,7 @@ def test_a_person_at_a_terminal_reads_filters_and_leaves(terminal: Terminal) -> 
     terminal.press("/", "n", "2")
     terminal.wait_for("space-02 on n2", "n2")
     terminal.press("Escape")
+    terminal.wait_for("● n1", "● n3", "q quit")
     terminal.press("q")
     after = terminal.wait_for("ended with 0")
     assert "━━" not in after
