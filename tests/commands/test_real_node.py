@@ -30,7 +30,8 @@ pytestmark = pytest.mark.dds
 ROOT = pathlib.Path(engine.__path__[0]).parent
 FLEET = ROOT / "samples" / "three-nodes" / "fleet.toml"
 PATIENCE_S = 40.0
-DOMAIN_ID = 211
+WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+DOMAIN_ID = 211 + WORKER % 10  # tests that run side by side must not meet
 CONFIGURATION = """<OpenSplice>
   <Domain>
     <Name>real</Name>
