@@ -8,6 +8,8 @@ import socket
 import struct
 from typing import Final
 
+from engine.dds.uri import settings_text
+
 _GET_ADDRESS: Final = 0x8915
 """SIOCGIFADDR: the IPv4 address of an interface (netdevice(7))."""
 _INTERFACE: Final = re.compile(
@@ -17,8 +19,20 @@ _INTERFACE: Final = re.compile(
 
 def first_interface(uri: str) -> str:
     """The name or address of the first network interface in the settings; empty when they leave it open."""
-    found = _INTERFACE.search(uri)
+    found = _INTERFACE.search(settings_text(uri))
     return found["value"] if found else ""
+
+
+def address_towards(address: str, otherwise: str) -> str:
+    """The address of ours from which a `host:port` is reached; `otherwise` where there is no way to it."""
+    host, _, port = address.rpartition(":")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((host.strip("[]"), int(port)))  # sends nothing: it only asks for the route
+            return str(probe.getsockname()[0])
+        except (OSError, ValueError):
+            return otherwise
 
 
 def address_of(interface: str) -> str:

@@ -13,6 +13,7 @@ import struct
 from typing import Final
 
 from engine.dataset.groups import TypeDescription
+from engine.dds.errors import BAD_PARAMETER, DdsError
 
 MAX_TYPES: Final = 4096
 """Types in one description; more is refused."""
@@ -26,8 +27,12 @@ _U32: Final = struct.Struct("<I")
 _USED: Final = re.compile(rb"\x14\x00\x00\x00([\xf1\xf2].{14})", re.DOTALL)
 
 
-class BrokenType(ValueError):
+class BrokenType(DdsError):
     """A type description is damaged. The text says where."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(BAD_PARAMETER, text)
+        self.args = (text,)
 
 
 def check_description(description: TypeDescription) -> None:

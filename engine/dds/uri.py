@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 from collections.abc import Iterable, Mapping
-from xml.sax.saxutils import escape, quoteattr
+from pathlib import Path
+from typing import Final
+from xml.sax.saxutils import escape, quoteattr, unescape
 
 DEFAULT_MAX_PARTICIPANT_INDEX = 120
 """Processes per machine that unicast discovery can find, applications included."""
+
+_MAX_FILE_BYTES: Final = 1 << 20
+_PART: Final = re.compile(r"<.*?</CycloneDDS\s*>|[^,<]+", re.DOTALL | re.IGNORECASE)
+_COMMENT: Final = re.compile(r"<!--.*?-->", re.DOTALL)
+_TAG: Final = re.compile(r"<Tag\s*>(?P<tag>.*?)</Tag\s*>", re.DOTALL | re.IGNORECASE)
 
 
 def cyclone_uri(
@@ -53,6 +62,28 @@ def cyclone_uri(
         ),
         receive_buffer_bytes=receive_buffer_bytes,
     )
+
+
+def settings_text(uri: str) -> str:
+    """The XML that a CYCLONEDDS_URI stands for: a list of files and XML fragments, without comments.
+
+    A file that can not be read is left out: Cyclone DDS refuses it with a message of its own.
+    """
+    texts = []
+    for part in _PART.findall(uri):
+        text = part.strip()
+        if text and not text.startswith("<"):
+            with contextlib.suppress(OSError), Path(text.removeprefix("file://")).open("rb") as file:
+                texts.append(file.read(_MAX_FILE_BYTES).decode("utf-8", "replace"))
+        else:
+            texts.append(text)
+    return _COMMENT.sub("", "".join(texts))
+
+
+def domain_tag(uri: str) -> str:
+    """The domain tag in the settings; empty for none. Of several the last one counts."""
+    found = _TAG.findall(settings_text(uri))
+    return unescape(found[-1].strip()) if found else ""
 
 
 def directed_uri(
