@@ -26,7 +26,7 @@ def request(context: Context, state: NameSpaceState, aligner: str, purpose: str,
 
 def advance(context: Context, state: NameSpaceState, now: float) -> None:
     """Take the next step towards a complete set, where there is one to take."""
-    if state.phase is Phase.WAIT and state.aligner:
+    if state.phase is Phase.WAIT and state.aligner and not _may_be_delayed(context, state):
         report = context.aligner_report(state)
         if report is not None and report.complete and report.aligner:
             state.move(Trigger.REQUESTED)
@@ -34,6 +34,27 @@ def advance(context: Context, state: NameSpaceState, now: float) -> None:
             context.changed = True
     elif state.phase is Phase.COLLECT and not state.outstanding:
         complete(context, state, _first_lineage(state))
+
+
+def _may_be_delayed(context: Context, state: NameSpaceState) -> bool:
+    """Whether our stored data may still be injected into an empty set without writers (5.2.3.3).
+
+    The holder of the empty set asks for it; until then we do not align to nothing.
+    """
+    report = context.aligner_report(state)
+    fellow = context.fellows.get(state.aligner)
+    roll_up = fellow.roll_up(state.name) if fellow else None
+    return bool(
+        state.policy.delayed_alignment
+        and state.quality_ns
+        and not state.has_writers
+        and report
+        and report.complete
+        and report.delayed
+        and not report.has_writers
+        and roll_up
+        and not roll_up.count
+    )
 
 
 def start_collecting(context: Context, state: NameSpaceState, now: float) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from engine.core.events import Event, Note
 from engine.core.fellows import Fellow, FellowTable
 from engine.core.messages import Outgoing
+from engine.core.states import Phase
 
 if TYPE_CHECKING:
     from engine.core.messages import Message, NameSpaceReport
@@ -58,11 +59,20 @@ class Context:
         return fellow.name if fellow else node[:8]
 
     def role_fellows(self, state: NameSpaceState) -> list[tuple[Fellow, NameSpaceReport]]:
-        """The fellows of our role that we talk to and that have the name-space, with their reports."""
+        """The fellows of our role that we talk to and that take part in the name-space, with reports."""
         found: list[tuple[Fellow, NameSpaceReport]] = []
         for fellow in self.fellows.approved():
             report = fellow.report(state.name)
-            if report is not None and fellow.role == self.settings.role:
+            if report and report.phase is not Phase.PASSIVE and fellow.role == self.settings.role:
+                found.append((fellow, report))
+        return found
+
+    def foreign_fellows(self, state: NameSpaceState) -> list[tuple[Fellow, NameSpaceReport]]:
+        """The fellows of other roles that we talk to and that take part in the name-space."""
+        found: list[tuple[Fellow, NameSpaceReport]] = []
+        for fellow in self.fellows.approved():
+            report = fellow.report(state.name)
+            if report and report.phase is not Phase.PASSIVE and fellow.role != self.settings.role:
                 found.append((fellow, report))
         return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.core import election
-from engine.core.events import AbandonSet, LoadStored
+from engine.core.events import AbandonSet
 from engine.core.messages import Vote
 from engine.core.namespace import stand_of
 from engine.core.states import Phase, Trigger
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from engine.core.election import Decision
     from engine.core.namespace import NameSpaceState
 
-_BEFORE_COMPLETE = (Phase.INJECT, Phase.COLLECT, Phase.ALIGN)
+_BEFORE_COMPLETE = (Phase.SOURCE, Phase.INJECT, Phase.COLLECT, Phase.ALIGN)
 
 
 def elect(context: Context, state: NameSpaceState, now: float) -> None:
     """Decide about the master of a name-space whose discovery is over, and act on a change."""
     decision = _decide(context, state, now)
     previous_master = state.following.node if state.following else ""
-    previous_aligner, previous_vote = state.aligner, state.vote
+    previous_via, previous_vote = state.via, state.vote
     before, why = state.following, state.why
     if decision.following is None and before is not None:
         decision = _after_loss(context, state, now, before.counter)
@@ -36,7 +36,7 @@ def elect(context: Context, state: NameSpaceState, now: float) -> None:
             context.note("election.needed", namespace=state.name)
         if not decision.candidates and decision.rule != why:
             context.note("election.no-master", namespace=state.name, reason=decision.rule)
-    _move(context, state, before is not None, previous_master, previous_aligner)
+    _move(context, state, before is not None, previous_master, previous_via)
     if state.following and state.following != before:
         _note_master(context, state, decision)
 
@@ -59,12 +59,13 @@ def _after_loss(context: Context, state: NameSpaceState, now: float, counter: in
 
 
 def _move(
-    context: Context, state: NameSpaceState, had_master: bool, previous_master: str, previous_aligner: str
+    context: Context, state: NameSpaceState, had_master: bool, previous_master: str, previous_via: str
 ) -> None:
     """Take the phase along when the master changed."""
     master = state.following.node if state.following else ""
-    if master == previous_master and state.aligner == previous_aligner:
+    if master == previous_master and state.via == previous_via:
         return
+    state.source, state.source_until_s = "", 0.0
     if state.outstanding or state.phase in _BEFORE_COMPLETE:
         state.outstanding.clear()
         state.merging = ()
@@ -76,8 +77,6 @@ def _move(
     elif master == context.node:
         if master != previous_master:
             state.move(Trigger.MASTER_IS_SELF)
-            if state.phase is Phase.INJECT:
-                context.emit(LoadStored(state.name))
     else:
         state.move(Trigger.MASTER_IS_FELLOW)
 

@@ -57,6 +57,8 @@ def _as_master(context: Context, state: NameSpaceState, now: float) -> None:
         )
     state.rejoined -= {fellow.node for fellow, _ in foreign}
     context.changed = True
+    if policy is MergeType.DELETE:
+        context.emit(DeleteSet(state.name))
     if not sources:
         _decide(context, state, lineages, with_data=False)
         return
@@ -85,10 +87,18 @@ def _sources(state: NameSpaceState, foreign: list[tuple[Fellow, NameSpaceReport]
     ]
 
 
-def _decide(context: Context, state: NameSpaceState, lineages: tuple[Epoch, ...], *, with_data: bool) -> None:
+def _decide(
+    context: Context,
+    state: NameSpaceState,
+    lineages: tuple[Epoch, ...],
+    *,
+    with_data: bool,
+    because_of: str = "",
+) -> None:
     others = tuple(lineage for lineage in lineages if lineage != state.lineage)
     # A fellow that came back with our own lineage must act on its policy, so that lineage is decided, too.
-    state.decide_about(others, with_data=with_data or len(others) < len(lineages), node=context.node)
+    with_data = with_data or len(others) < len(lineages)
+    state.decide_about(others, with_data=with_data, node=context.node, because_of=because_of)
     context.changed = True
     context.emit(LineageAdopted(state.name, state.lineage))
 
@@ -100,7 +110,10 @@ def _as_slave(context: Context, state: NameSpaceState, now: float) -> None:
     if state.lineage in report.parents:
         _adopt(context, state, report.lineage)
     elif state.lineage in report.merged:
-        _carry_out_policy(context, state, report, now)
+        policy = policy_for(context, state, report.because_of or context.settings.role)
+        if report.because_of and policy is MergeType.IGNORE:
+            policy = MergeType.MERGE  # the master's policy took something in; stay with the master
+        carry_out(context, state, report, policy, now)
 
 
 def _adopt(context: Context, state: NameSpaceState, lineage: Epoch) -> None:
@@ -109,10 +122,14 @@ def _adopt(context: Context, state: NameSpaceState, lineage: Epoch) -> None:
     context.emit(LineageAdopted(state.name, lineage))
 
 
-def _carry_out_policy(context: Context, state: NameSpaceState, report: NameSpaceReport, now: float) -> None:
+def carry_out(
+    context: Context, state: NameSpaceState, report: NameSpaceReport, policy: MergeType, now: float
+) -> None:
+    """Let a policy act on our set, against the set that the aligner reports."""
     fellow = context.fellows.get(state.aligner)
     roll_up = fellow.roll_up(state.name) if fellow else None
-    policy = policy_for(context, state, context.settings.role)
+    if policy is MergeType.IGNORE and not state.roll_up.count:
+        policy = MergeType.MERGE  # there is nothing to keep apart: an empty set is aligned
     if policy is MergeType.DELETE:
         context.emit(DeleteSet(state.name))
         _adopt(context, state, report.lineage)
@@ -157,9 +174,10 @@ def received(context: Context, state: NameSpaceState, lineage: Epoch) -> None:
 def _finish(context: Context, state: NameSpaceState) -> None:
     """The master has everything it asked for."""
     lineages, state.merging = state.merging, ()
+    role, state.merging_role = state.merging_role, ""
     state.move(Trigger.MERGED)
     if lineages:
-        _decide(context, state, lineages, with_data=True)
+        _decide(context, state, lineages, with_data=True, because_of=role)
 
 
 def watch_difference(context: Context, state: NameSpaceState, now: float) -> None:

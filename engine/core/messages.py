@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 from typing import NamedTuple
 
-from engine.core.namespaces import Durability, Element, Group
+from engine.core.namespaces import Durability, Element, Group, MergeRule
 from engine.core.states import Phase, ServiceState
 
 CAPABILITIES = ("batched-alignment", "digest-roll-up", "delivery-announcement")
@@ -94,6 +94,10 @@ class NameSpaceReport:
         lineage: which history its set belongs to; sets of one lineage have not evolved apart.
         parents: lineages that became `lineage` without new data; their holders just adopt the new one.
         merged: lineages whose data has been decided about; their holders apply their merge policy.
+        because_of: the role whose set changed this one in `lineage`; empty for the sender's own.
+        merges: the sender's merge policies, for telling pairs that make no sense between roles.
+        has_writers: a live DataWriter of some group of the name-space is known to the sender.
+        delayed: the sender's delayedAlignment policy.
     """
 
     name: str
@@ -110,6 +114,10 @@ class NameSpaceReport:
     lineage: Epoch
     parents: tuple[Epoch, ...] = ()
     merged: tuple[Epoch, ...] = ()
+    because_of: str = ""
+    merges: tuple[MergeRule, ...] = ()
+    has_writers: bool = False
+    delayed: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -152,8 +160,9 @@ class Deliveries:
 class SampleRequest:
     """Asks for the set of a name-space (d_sampleRequest).
 
-    `purpose` is "initial" (give me the complete set), "collect" (give me what you have) or "merge".
-    `request` is unique for the sender's incarnation.
+    `purpose` is "initial" (give me the complete set), "collect" (give me what you have), "delayed" (give me
+    your stored set), or "merge", "replace", "catchup" (give me the set for that policy). `request` is unique
+    for the sender's incarnation.
     """
 
     request: int

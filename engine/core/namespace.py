@@ -50,13 +50,20 @@ class NameSpaceState:
     vote: Vote | None = None
     following: Epoch | None = None
     via: str = ""
+    source: str = ""
+    source_until_s: float = 0.0
+    foreign_seen: tuple[Epoch, ...] = ()
+    has_writers: bool = False
+    is_wanted: bool = False
     why: str = ""
     lineage: Epoch = NO_EPOCH
     parents: tuple[Epoch, ...] = ()
     merged: tuple[Epoch, ...] = ()
+    because_of: str = ""
     rejoined: set[str] = dataclasses.field(default_factory=set)
     outstanding: dict[int, Outstanding] = dataclasses.field(default_factory=dict)
     merging: tuple[Epoch, ...] = ()
+    merging_role: str = ""
     history: list[tuple[Epoch, str]] = dataclasses.field(default_factory=list)
     roll_up: RollUp = dataclasses.field(init=False)
     differs_since: tuple[RollUp, RollUp] | None = None
@@ -79,8 +86,8 @@ class NameSpaceState:
 
     @property
     def aligner(self) -> str:
-        """The node to ask for the set: the master, or the fellow through which it is followed."""
-        return self.via or (self.following.node if self.following else "")
+        """The node to ask for the set: the injector of another role, else the master or the fellow to it."""
+        return self.source or self.via or (self.following.node if self.following else "")
 
     def is_master(self, node: str) -> bool:
         """Whether `node` is the confirmed master as followed here."""
@@ -106,11 +113,15 @@ class NameSpaceState:
             self.parents = (*self.parents, self.lineage)[-MAX_MERGED:]
             self.lineage = self.following
 
-    def decide_about(self, lineages: tuple[Epoch, ...], *, with_data: bool, node: str) -> None:
+    def decide_about(
+        self, lineages: tuple[Epoch, ...], *, with_data: bool, node: str, because_of: str = ""
+    ) -> None:
         """After a merge round of the master: a new lineage, in which `lineages` have been decided about.
 
-        Holders of the old lineage just adopt the new one when no data was taken in; otherwise they align.
+        Holders of the old lineage just adopt the new one when no data was taken in; otherwise they align,
+        by their policy for the role `because_of` that changed the set (their own when it is empty).
         """
+        self.because_of = because_of
         old = self.lineage
         counters = [epoch.counter for epoch in (old, *lineages)]
         if self.following:
@@ -127,9 +138,17 @@ class NameSpaceState:
         """Something may have been missed: begin a lineage of our own, which the master will merge."""
         self.adopt(Epoch(self.lineage.counter + 1, node))
 
+    def has_decided_about(self, lineage: Epoch) -> bool:
+        """Whether nothing of `lineage` is news to the holder of this set."""
+        return lineage in (self.lineage, *self.parents, *self.merged, *self.foreign_seen)
+
+    def note_foreign(self, lineage: Epoch) -> None:
+        """A lineage of another role has been dealt with."""
+        self.foreign_seen = tuple(dict.fromkeys((*self.foreign_seen, lineage)))[-MAX_MERGED:]
+
     def adopt(self, lineage: Epoch) -> None:
         """The set belongs to `lineage` now, begun by somebody else or, after a gap, by nobody else."""
-        self.lineage, self.parents, self.merged = lineage, (), ()
+        self.lineage, self.parents, self.merged, self.because_of = lineage, (), (), ""
 
     def report(self) -> NameSpaceReport:
         """What fellows are told."""
@@ -148,6 +167,10 @@ class NameSpaceState:
             lineage=self.lineage,
             parents=self.parents,
             merged=self.merged,
+            because_of=self.because_of,
+            merges=self.policy.merges,
+            has_writers=self.has_writers,
+            delayed=self.policy.delayed_alignment,
         )
 
 

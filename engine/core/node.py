@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.core import alignment, mastership, merging
+from engine.core import alignment, mastership, merging, roles
 from engine.core.context import Context
 from engine.core.events import (
     Deliver,
@@ -32,7 +32,7 @@ from engine.core.messages import (
     Vote,
 )
 from engine.core.namespace import NameSpaceState
-from engine.core.namespaces import Conflict, NameSpace, compare, find_policy
+from engine.core.namespaces import Alignee, Conflict, NameSpace, compare, find_policy
 from engine.core.readers import ReaderTable, Server, choose_server
 from engine.core.requests import RequestQueue
 from engine.core.states import LocalFault, Phase, ServiceState, Trigger, service_state
@@ -130,6 +130,7 @@ class DurabilityNode:
     def next_timer(self) -> float:
         """When `handle_timer` must be called at the latest."""
         times = [self._next_status]
+        times += [state.source_until_s for state in self._context.states.values() if state.source_until_s]
         retry = self._readers.next_retry()
         if retry is not None:
             times.append(retry)
@@ -202,6 +203,25 @@ class DurabilityNode:
         state = self._context.states[name_space]
         if state.phase is Phase.INJECT:
             alignment.start_collecting(self._context, state, now)
+        self._evaluate(now)
+
+    def writers_known(self, name_space: str, *, present: bool, now: float) -> None:
+        """Whether a live DataWriter of some group of the name-space is known (5.2.3.3)."""
+        state = self._context.states[name_space]
+        if state.has_writers != present:
+            state.has_writers = present
+            self._context.changed = True
+            self._evaluate(now)
+
+    def wanted(self, name_space: str, now: float) -> None:
+        """A durable reader on this node's host wants the data: a Lazy alignee begins to keep it (5.2.3.1)."""
+        state = self._context.states[name_space]
+        if state.is_wanted or state.policy.alignee is Alignee.ON_REQUEST:
+            return
+        state.is_wanted = True
+        if state.phase is Phase.PASSIVE:
+            state.move(Trigger.WANTED)
+            self._context.changed = True
         self._evaluate(now)
 
     def set_received(self, name_space: str, request: int, lineage: Epoch, now: float) -> None:
@@ -391,7 +411,7 @@ class DurabilityNode:
             source=message.request,
         )
         target = Target(sender, message.request, message.purpose)
-        if message.purpose == "collect":
+        if message.purpose in ("collect", "delayed"):
             self._context.emit(SendSet(state.name, state.lineage, (target,)))
             return
         settings = self._context.settings
@@ -412,11 +432,19 @@ class DurabilityNode:
             if state.phase is Phase.DISCOVER:
                 if not self._discovered(state, now):
                     continue
-                state.move(Trigger.DISCOVERED)
+                wanted = state.policy.alignee is Alignee.INITIAL or state.is_wanted
+                state.move(Trigger.DISCOVERED if wanted else Trigger.NOT_WANTED)
                 self._context.changed = True
+            if state.phase is Phase.PASSIVE:
+                continue
             mastership.elect(self._context, state, now)
+            if state.phase is Phase.SOURCE:
+                roles.find_source(self._context, state, now)
+            roles.check_source(self._context, state)
             alignment.advance(self._context, state, now)
             merging.advance(self._context, state, now)
+            roles.open_delayed_set(self._context, state, now)
+            roles.meet(self._context, state, now)
         for name, targets in self._requests.due(now, self._ready()):
             self._context.emit(SendSet(name, self._context.states[name].lineage, targets))
         for reader in self._readers.open(self._server_for, now):
@@ -449,11 +477,12 @@ class DurabilityNode:
         """Same incarnation after a gap: what was written meanwhile may have reached only one of us."""
         self._context.note("fellow.reconnected", fellow=fellow.name, gap_ns=0)
         for state in self._context.states.values():
-            if not state.holder or fellow.report(state.name) is None:
+            report = fellow.report(state.name)
+            if not state.holder or report is None:
                 continue
             if state.is_master(self._context.node):
                 state.rejoined.add(fellow.node)
-            else:
+            elif fellow.role == self._context.settings.role:
                 state.diverge(self._context.node)
                 self._context.changed = True
 

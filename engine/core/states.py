@@ -8,12 +8,15 @@ for each other:
 
 - DISCOVER: who is there? (5.4.1, 5.4.2)
 - ELECT: fellows are known; proposals are exchanged until all agree on a master (5.4.3).
-- INJECT: this node is master and loads its stored set (5.4.4). An empty set is a set.
+- SOURCE: this node is master of its role; of the masters of all roles, one injects (5.4.4).
+- INJECT: this node loads its stored set. An empty set is a set.
 - COLLECT: this node is master and gathers what fellows captured before there was a master (5.2.3.7).
-- WAIT: a fellow is master and not complete yet, or there is no master at all.
-- ALIGN: the master is complete and has been asked for its set (5.4.6).
+- WAIT: the node that will have the set (the master, or the injector of another role) is not complete yet.
+- ALIGN: that node is complete and has been asked for its set (5.4.6).
 - COMPLETE: the set is whole; it is given to late joiners and to fellows (5.4.7).
 - MERGE: the set evolved apart from the master's, or from a fellow's, and is being merged (5.4.8).
+- PASSIVE: nothing is kept: alignee Lazy before the first durable reader on this host, or On_Request
+  (5.2.3.1).
 
 Everything that affects a transition is in these tables; documentation diagrams and the exhaustive test are
 made from them. A pair that is not listed is a mistake of ours and raises `LocalFault`.
@@ -52,12 +55,14 @@ class Phase(enum.StrEnum):
 
     DISCOVER = "discover"
     ELECT = "elect"
+    SOURCE = "source"
     INJECT = "inject"
     COLLECT = "collect"
     WAIT = "wait"
     ALIGN = "align"
     COMPLETE = "complete"
     MERGE = "merge"
+    PASSIVE = "passive"
 
 
 class Trigger(enum.StrEnum):
@@ -67,6 +72,10 @@ class Trigger(enum.StrEnum):
     MASTER_IS_SELF = "this node is the confirmed master"
     MASTER_IS_FELLOW = "a fellow is the confirmed master"
     MASTER_LOST = "there is no master any more"
+    NOT_WANTED = "nobody here wants the data yet"
+    WANTED = "a durable reader on this host wants the data"
+    INJECTOR_IS_SELF = "this node injects for the whole system"
+    INJECTOR_IS_OTHER = "the master of another role injects or has injected"
     INJECTED = "the stored set is loaded"
     COLLECTED = "fellows' data is gathered"
     REQUESTED = "the master was asked for its set"
@@ -78,10 +87,17 @@ class Trigger(enum.StrEnum):
 
 PHASES: Mapping[Phase, Mapping[Trigger, Phase]] = MappingProxyType(
     {
-        Phase.DISCOVER: {Trigger.DISCOVERED: Phase.ELECT},
+        Phase.DISCOVER: {Trigger.DISCOVERED: Phase.ELECT, Trigger.NOT_WANTED: Phase.PASSIVE},
+        Phase.PASSIVE: {Trigger.WANTED: Phase.ELECT},
         Phase.ELECT: {
-            Trigger.MASTER_IS_SELF: Phase.INJECT,
+            Trigger.MASTER_IS_SELF: Phase.SOURCE,
             Trigger.MASTER_IS_FELLOW: Phase.WAIT,
+        },
+        Phase.SOURCE: {
+            Trigger.INJECTOR_IS_SELF: Phase.INJECT,
+            Trigger.INJECTOR_IS_OTHER: Phase.WAIT,
+            Trigger.MASTER_IS_FELLOW: Phase.WAIT,
+            Trigger.MASTER_LOST: Phase.ELECT,
         },
         Phase.INJECT: {
             Trigger.INJECTED: Phase.COLLECT,
@@ -95,14 +111,14 @@ PHASES: Mapping[Phase, Mapping[Trigger, Phase]] = MappingProxyType(
         },
         Phase.WAIT: {
             Trigger.REQUESTED: Phase.ALIGN,
-            Trigger.MASTER_IS_SELF: Phase.INJECT,
+            Trigger.MASTER_IS_SELF: Phase.SOURCE,
             Trigger.MASTER_IS_FELLOW: Phase.WAIT,
             Trigger.MASTER_LOST: Phase.ELECT,
         },
         Phase.ALIGN: {
             Trigger.ALIGNED: Phase.COMPLETE,
             Trigger.FAILED: Phase.WAIT,
-            Trigger.MASTER_IS_SELF: Phase.INJECT,
+            Trigger.MASTER_IS_SELF: Phase.SOURCE,
             Trigger.MASTER_IS_FELLOW: Phase.WAIT,
             Trigger.MASTER_LOST: Phase.ELECT,
         },
@@ -151,7 +167,7 @@ def service_state(phases: list[Phase]) -> ServiceState:
     reached = set(phases)
     if Phase.DISCOVER in reached:
         return ServiceState.DISCOVER_FELLOWS_GROUPS
-    if Phase.ELECT in reached:
+    if reached & {Phase.ELECT, Phase.SOURCE}:
         return ServiceState.DISCOVER_PERSISTENT_SOURCE
     if Phase.INJECT in reached:
         return ServiceState.INJECT_PERSISTENT

@@ -410,15 +410,17 @@ class Runtime:
 
     def _send_set(self, event: events.SendSet) -> None:
         data = self.spaces[event.name_space]
+        is_delayed = all(target.purpose == "delayed" for target in event.targets)
+        held = (data.loaded or DataSet()) if is_delayed else data.working
         groups = [
             (self.descriptions[group], list(group_set.samples()))
-            for group, group_set in data.working.groups.items()
+            for group, group_set in held.groups.items()
             if group in self.descriptions
         ]
         self._streams += 1
         number = bytes.fromhex(self.settings.node)[:8] + self.settings.incarnation.to_bytes(4)
         number += self._streams.to_bytes(4)
-        size = sum(group_set.payload_bytes for group_set in data.working.groups.values())
+        size = sum(group_set.payload_bytes for group_set in held.groups.values())
         count = sum(len(samples) for _, samples in groups)
         begin = stream.Begin(event.name_space, self.settings.node, event.lineage, event.targets, count, size)
         fellows = tuple(target.node for target in event.targets)

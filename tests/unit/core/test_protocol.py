@@ -11,7 +11,7 @@ import pytest
 
 from engine.core import events
 from engine.core.messages import NO_EPOCH, STATE_MESSAGES, Epoch, Message, ReaderKey
-from engine.core.namespaces import MergeRule, MergeType, NameSpace, Policy
+from engine.core.namespaces import Alignee, MergeRule, MergeType, NameSpace, Policy
 from engine.core.node import DurabilityNode
 from engine.core.settings import CoreSettings, StoredSet
 from engine.core.states import Phase, ServiceState
@@ -58,16 +58,27 @@ class Cluster:
         name_spaces: tuple[NameSpace, ...] = (NameSpace.of(NS, "*.*"),),
         aligner: bool = True,
         discovery_s: float = 0.5,
+        role: str = "r",
+        merges: tuple[MergeRule, ...] | None = None,
+        delayed: bool = False,
+        alignee: Alignee = Alignee.INITIAL,
     ) -> Member:
         settings = CoreSettings(
             node=node,
             incarnation=incarnation,
             name=node,
-            role="r",
+            role=role,
             host="h",
             name_spaces=name_spaces,
             policies=(
-                Policy("*", aligner=aligner, master_priority=priority, merges=(MergeRule(merge, "*"),)),
+                Policy(
+                    "*",
+                    aligner=aligner,
+                    alignee=alignee,
+                    delayed_alignment=delayed,
+                    master_priority=priority,
+                    merges=(MergeRule(merge, "*"),) if merges is None else merges,
+                ),
             ),
             heartbeat_expiry_s=2.0,
             heartbeat_period_s=0.5,
@@ -204,13 +215,16 @@ class Cluster:
         elif isinstance(event, events.AbandonSet):
             member.loading = set()
         elif isinstance(event, events.SendSet):
-            data = member.working | member.loading
+            delayed = any(target.purpose == "delayed" for target in event.targets)
+            data = set(member.stored) if delayed else member.working | member.loading
             for target in event.targets:
                 self.after(0.01, functools.partial(self._stream, node, target, data, event.lineage))
         elif isinstance(event, events.Completed):
             member.working |= member.loading
             member.loading = set()
             member.stored = member.working
+        elif isinstance(event, events.DeleteSet):
+            member.working.clear()
         elif isinstance(event, events.Deliver):
             member.served.append(event.reader)
             self.after(0.01, functools.partial(self._delivered, node, member, event.reader))
@@ -491,3 +505,89 @@ def test_lineage_of_the_last_run_never_comes_again() -> None:
     cluster.start("a", lineage=Epoch(7, "a"))
     cluster.run_until(cluster.settled)
     assert cluster.members["a"].core.name_spaces[0].lineage == Epoch(8, "a")
+
+
+def two_roles(cluster: Cluster, left: MergeType, right: MergeType) -> None:
+    for node, role, policy, other in (("a", "L", left, "R"), ("b", "L", left, "R"), ("c", "R", right, "L")):
+        merges = (MergeRule(policy, other), MergeRule(MergeType.MERGE, "*"))
+        cluster.start(node, role=role, merges=merges, stored={ord(node)}, quality=ord(node))
+
+
+def quiet(cluster: Cluster) -> bool:
+    return all(member.core.name_spaces[0].phase is Phase.COMPLETE for member in cluster.members.values())
+
+
+def test_one_node_injects_in_the_whole_system_whatever_the_roles_policies_say() -> None:
+    cluster = Cluster()
+    two_roles(cluster, MergeType.IGNORE, MergeType.IGNORE)
+    cluster.run_until(lambda: quiet(cluster))
+    assert {cluster.master(node) for node in "ab"} == {"b"}
+    assert cluster.master("c") == "c"
+    assert all(member.working == {ord("c")} for member in cluster.members.values())
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "expected_left", "expected_right"),
+    [
+        (MergeType.MERGE, MergeType.MERGE, {99, 1, 2}, {99, 1, 2}),
+        (MergeType.MERGE, MergeType.IGNORE, {99, 1, 2}, {99, 2}),
+        (MergeType.CATCHUP, MergeType.IGNORE, {99, 2}, {99, 2}),
+        (MergeType.IGNORE, MergeType.REPLACE, {99, 1}, {99, 1}),
+        (MergeType.DELETE, MergeType.IGNORE, set(), {99, 2}),
+        (MergeType.REPLACE, MergeType.REPLACE, {99, 1}, {99, 2}),
+        (MergeType.REPLACE, MergeType.MERGE, {99, 1}, {99, 2}),
+        (MergeType.DELETE, MergeType.MERGE, {99, 1}, {99, 2}),
+    ],
+)
+def test_roles_that_meet_again_apply_their_policies_once_and_come_to_rest(
+    left: MergeType, right: MergeType, expected_left: set[int], expected_right: set[int]
+) -> None:
+    cluster = Cluster()
+    two_roles(cluster, left, right)
+    cluster.run_until(lambda: quiet(cluster))
+    cluster.split("a b", "c")
+    cluster.run(5)
+    cluster.write(1, "a", "b")
+    cluster.write(2, "c")
+    cluster.heal()
+    cluster.run(10)
+    assert quiet(cluster), cluster.describe()
+    assert [cluster.members[node].working for node in "abc"] == [expected_left] * 2 + [expected_right]
+    lineages = [member.core.name_spaces[0].lineage for member in cluster.members.values()]
+    cluster.run(30)
+    assert lineages == [member.core.name_spaces[0].lineage for member in cluster.members.values()]
+
+
+def test_delayed_alignment_opens_an_empty_complete_set_again() -> None:
+    cluster = Cluster()
+    cluster.start("a", priority=10, delayed=True)
+    cluster.run_until(cluster.settled)
+    cluster.start("b", priority=5, delayed=True, stored={9}, quality=9)
+    check_settles(cluster, "a", {9})
+
+
+def test_delayed_alignment_stays_closed_once_there_is_a_writer() -> None:
+    cluster = Cluster()
+    cluster.start("a", priority=10, delayed=True).core.writers_known(NS, present=True, now=0.0)
+    cluster.run_until(cluster.settled)
+    cluster.start("b", priority=5, delayed=True, stored={9}, quality=9)
+    check_settles(cluster, "a", set())
+
+
+def test_lazy_node_keeps_nothing_until_a_reader_on_its_host_wants_it() -> None:
+    cluster = Cluster()
+    cluster.start("a", priority=10, stored={1}, quality=1)
+    lazy = cluster.start("b", priority=200, alignee=Alignee.LAZY)
+    cluster.run(5)
+    assert (cluster.phase("b"), cluster.master("a"), lazy.working) == (Phase.PASSIVE, "a", set())
+    lazy.core.wanted(NS, cluster.now)
+    check_settles(cluster, "b", {1})
+
+
+def test_on_request_node_never_keeps_anything() -> None:
+    cluster = Cluster()
+    cluster.start("a", priority=10, stored={1}, quality=1)
+    passive = cluster.start("b", alignee=Alignee.ON_REQUEST)
+    passive.core.wanted(NS, cluster.now)
+    cluster.run(5)
+    assert (cluster.phase("b"), passive.core.state) == (Phase.PASSIVE, ServiceState.COMPLETE)

@@ -1,0 +1,198 @@
+"""Masters of several roles: who injects at start, and how sets of different roles meet afterwards.
+
+At start there is one injector in the whole system: of the masters of all roles the one with the highest
+masterPriority, then the best quality, then the highest id. The others align from it, whatever their merge
+policies say, because merge policies are for systems that have been running (deployment guide 5.4.4, 5.4.8).
+
+Afterwards each master applies its own policy for the other's role, once for each lineage of the other that
+is news to it. A lineage that only consists of what is known here is no news, so two masters that merge with
+each other come to rest. Pairs of policies that contradict each other are reported and treated as Ignore.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from engine.core import alignment
+from engine.core.events import DeleteSet, LineageAdopted, LoadStored
+from engine.core.expressions import matches
+from engine.core.namespaces import MergeType
+from engine.core.states import Phase, Trigger
+
+if TYPE_CHECKING:
+    from engine.core.context import Context
+    from engine.core.fellows import Fellow
+    from engine.core.messages import NameSpaceReport
+    from engine.core.namespace import NameSpaceState
+
+    Foreign = tuple[Fellow, NameSpaceReport]
+
+CONTRADICTIONS: Final = frozenset(
+    {
+        frozenset({MergeType.REPLACE}),
+        frozenset({MergeType.REPLACE, MergeType.MERGE}),
+        frozenset({MergeType.REPLACE, MergeType.DELETE}),
+        frozenset({MergeType.DELETE, MergeType.MERGE}),
+    }
+)
+"""Pairs of policies between two roles that make no sense (one kind alone stands for a pair of it)."""
+
+
+def find_source(context: Context, state: NameSpaceState, now: float) -> None:
+    """In phase SOURCE: find out who injects, as soon as every role has a master."""
+    settings = context.settings
+    if not state.source_until_s:
+        state.source_until_s = now + 2 * (settings.initial_discovery_s + settings.heartbeat_expiry_s)
+    foreign = context.foreign_fellows(state)
+    holders = [one for one in foreign if one[1].holder]
+    masters = [one for one in foreign if _is_master(one)]
+    if holders:
+        complete = [one for one in holders if one[1].complete]
+        if not complete and now < state.source_until_s:
+            return  # it is merging just now
+        best = max(
+            complete or holders, key=lambda one: (_is_master(one), one[1].master_priority, one[0].node)
+        )
+        _wait_for(context, state, best[0])
+        return
+    undecided = {
+        fellow.role for fellow, report in foreign if report.aligner and report.master_priority > 0
+    } - {fellow.role for fellow, _ in masters}
+    if undecided and now < state.source_until_s:
+        return
+    own = (state.policy.master_priority, state.quality_ns, settings.node)
+    better = [one for one in masters if _rank(one) > own]
+    if better:
+        _wait_for(context, state, max(better, key=_rank)[0])
+    else:
+        state.source_until_s = 0.0
+        state.move(Trigger.INJECTOR_IS_SELF)
+        context.changed = True
+        context.emit(LoadStored(state.name))
+
+
+def _is_master(one: Foreign) -> bool:
+    fellow, report = one
+    return report.following is not None and report.following.node == fellow.node
+
+
+def _rank(one: Foreign) -> tuple[int, int, str]:
+    fellow, report = one
+    return (report.master_priority, report.quality_ns, fellow.node)
+
+
+def _wait_for(context: Context, state: NameSpaceState, injector: Fellow) -> None:
+    state.source_until_s = 0.0
+    state.source = injector.node
+    state.move(Trigger.INJECTOR_IS_OTHER)
+    context.changed = True
+    context.note("injection.not-mine", namespace=state.name, master=injector.name)
+
+
+def check_source(context: Context, state: NameSpaceState) -> None:
+    """In phase WAIT for another role: when that node is gone, find out anew who injects."""
+    if state.phase is Phase.WAIT and state.source and context.aligner_report(state) is None:
+        state.source = ""
+        state.move(Trigger.MASTER_IS_SELF)
+        context.changed = True
+
+
+def meet(context: Context, state: NameSpaceState, now: float) -> None:
+    """As complete master: deal with the lineages of other roles that are news."""
+    if state.phase is not Phase.COMPLETE or not state.is_master(context.node):
+        return
+    for fellow, report in context.foreign_fellows(state):
+        if not _is_master((fellow, report)) or not report.complete or fellow.conflict:
+            continue
+        came_back = fellow.node in state.rejoined  # then even a lineage that we know may have gone on
+        parts = (*report.parents, *report.merged)
+        if not came_back and state.has_decided_about(report.lineage):
+            continue
+        if not came_back and parts and all(state.has_decided_about(part) for part in parts):
+            state.note_foreign(report.lineage)
+            continue
+        state.rejoined.discard(fellow.node)
+        context.note(
+            "conflict.foreign-state", namespace=state.name, fellow=fellow.name, conflict=report.lineage
+        )
+        _apply(context, state, fellow, report, now)
+        if state.outstanding:
+            return  # one after the other
+
+
+def _apply(
+    context: Context, state: NameSpaceState, fellow: Fellow, report: NameSpaceReport, now: float
+) -> None:
+    policy = _policy(context, state, fellow, report)
+    roll_up = fellow.roll_up(state.name)
+    if policy is MergeType.DELETE:
+        context.emit(DeleteSet(state.name))
+        _settle(context, state, fellow, report)
+    elif policy is MergeType.IGNORE or (roll_up and roll_up.same_content(state.roll_up)):
+        state.note_foreign(report.lineage)
+    else:
+        state.move(Trigger.DIVERGED)
+        state.merging, state.merging_role = (report.lineage,), fellow.role
+        context.changed = True
+        context.note(
+            "merge.started",
+            fellow=fellow.name,
+            namespace=state.name,
+            conflict=report.lineage,
+            policy=policy,
+            role=fellow.role,
+        )
+        purpose = "collect" if policy is MergeType.MERGE else policy.value.lower()
+        alignment.request(context, state, fellow.node, purpose, now)
+
+
+def _settle(context: Context, state: NameSpaceState, fellow: Fellow, report: NameSpaceReport) -> None:
+    """Our set changed because of another role: the slaves follow by their policy for that role."""
+    state.note_foreign(report.lineage)
+    state.decide_about((report.lineage,), with_data=True, node=context.node, because_of=fellow.role)
+    context.changed = True
+    context.emit(LineageAdopted(state.name, state.lineage))
+
+
+def _policy(context: Context, state: NameSpaceState, fellow: Fellow, report: NameSpaceReport) -> MergeType:
+    """Our policy for the fellow's role, Ignore where there is none or where the two contradict."""
+    ours = state.policy.merge_type(fellow.role)
+    if ours is None:
+        context.note("merge.no-scope", namespace=state.name, role=fellow.role, fellow=fellow.name)
+        return MergeType.IGNORE
+    own_role = context.settings.role
+    theirs = next((rule.type for rule in report.merges if matches(rule.scope, own_role)), None)
+    if theirs is not None and frozenset({ours, theirs}) in CONTRADICTIONS:
+        context.note(
+            "merge.contradiction",
+            policy=ours,
+            other_policy=theirs,
+            role=own_role,
+            other_role=fellow.role,
+            namespace=state.name,
+        )
+        return MergeType.IGNORE
+    return ours
+
+
+def open_delayed_set(context: Context, state: NameSpaceState, now: float) -> None:
+    """As master of an empty complete set without writers: let a late node inject its data (5.2.3.3)."""
+    if (
+        not state.policy.delayed_alignment
+        or state.phase is not Phase.COMPLETE
+        or not state.is_master(context.node)
+        or state.roll_up.count
+        or state.has_writers
+    ):
+        return
+    late = [
+        (report.quality_ns, fellow.node)
+        for fellow, report in context.role_fellows(state)
+        if report.delayed and report.quality_ns and not report.holder and report.phase is Phase.WAIT
+    ]
+    if late:
+        state.move(Trigger.DIVERGED)
+        state.merging = (state.lineage,)
+        context.changed = True
+        context.note("namespace.delayed-set", namespace=state.name)
+        alignment.request(context, state, max(late)[1], "delayed", now)
