@@ -1,0 +1,187 @@
+"""The small tables of a store: set versions, their groups and watermarks, and the types of the groups."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING
+
+from engine.core import plain
+from engine.core.namespaces import Group
+from engine.dataset.dataset import EMPTY, Summary
+from engine.dataset.groups import GroupDescription, GroupQos, TypeDescription
+from engine.store.interface import Damage, GroupInfo, SetInfo, SetState, Soundness, add_summary
+from engine.store.schema import DROPPED, row_check
+
+if TYPE_CHECKING:
+    import sqlite3
+
+
+@dataclasses.dataclass(slots=True)
+class GroupRow:
+    """A group of one version: its number in the file, and what of it is on disk."""
+
+    id: int
+    description: GroupDescription
+    type_number: int
+    qos_text: str
+    stored: Summary = EMPTY
+
+
+@dataclasses.dataclass(slots=True)
+class Version:
+    """A set version as the open store knows it; `damage` is what reading the small tables found."""
+
+    number: int
+    name_space: str
+    state: SetState
+    mark: str = ""
+    soundness: Soundness = Soundness.UNVERIFIED
+    groups: dict[Group, GroupRow] = dataclasses.field(default_factory=dict)
+    damage: list[Damage] = dataclasses.field(default_factory=list)
+
+    def stored(self) -> Summary:
+        """Roll-up of the groups."""
+        total = EMPTY
+        for row in self.groups.values():
+            total = add_summary(total, row.stored)
+        return total
+
+    def info(self) -> SetInfo:
+        """What others may know of it."""
+        rows = [self.groups[key] for key in sorted(self.groups)]
+        groups = tuple(GroupInfo(row.description, row.stored) for row in rows)
+        stored = self.stored()
+        return SetInfo(self.number, self.name_space, self.state, self.mark, stored, groups, self.soundness)
+
+
+@dataclasses.dataclass(slots=True)
+class Catalog:
+    """All versions by number, the numbers of the groups still to be swept, and what was found."""
+
+    versions: dict[int, Version]
+    dropped: list[int]
+    findings: list[str]
+
+
+def read_catalog(connection: sqlite3.Connection) -> Catalog:
+    """Read the small tables; a row that fails its check is a finding, and damage of its version."""
+    catalog = Catalog({}, [], [])
+    for number, name_space, state, mark, check in connection.execute(
+        "SELECT version, name_space, state, mark, row_check FROM set_version ORDER BY version"
+    ):
+        if check != row_check(number, name_space, state, mark):
+            catalog.findings.append(f"set version {number}: its entry is damaged; the version is not used")
+        elif state != DROPPED:
+            catalog.versions[number] = Version(number, name_space, SetState(state), mark)
+    types = _read_types(connection)
+    for row in connection.execute(
+        "SELECT id, version, partition, topic, type_id, type, qos, sample_count, sample_digest, newest_ns,"
+        " row_check FROM sample_group ORDER BY id"
+    ):
+        _take_group(catalog, types, row)
+    return catalog
+
+
+def _read_types(connection: sqlite3.Connection) -> dict[int, TypeDescription]:
+    types = {}
+    for number, digest, name, information, mapping, keyed in connection.execute(
+        "SELECT id, digest, name, information, mapping, keyed FROM type_description"
+    ):
+        if digest == row_check(name, information, mapping, keyed):
+            types[number] = TypeDescription(name, information, mapping, bool(keyed))
+    return types
+
+
+_GroupFields = tuple[int, int, str, str, str, int, str, int, bytes, int, bytes]
+
+
+def _take_group(catalog: Catalog, types: dict[int, TypeDescription], row: _GroupFields) -> None:
+    number, version_number, partition, topic, type_id, type_number, qos_text, count, digest, newest, check = (
+        row
+    )
+    version = catalog.versions.get(version_number)
+    if version is None:
+        catalog.dropped.append(number)
+        return
+    group = Group(partition, topic, type_id)
+    place = f"group {group}"
+    if check != row_check(*row[:-1]):
+        version.damage.append(Damage(place, "its entry is damaged; its samples are not read"))
+    elif type_number not in types:
+        version.damage.append(
+            Damage(place, "the description of its type is damaged; its samples are not read")
+        )
+    else:
+        qos: GroupQos = plain.from_plain(GroupQos, json.loads(qos_text))
+        description = GroupDescription(group, types[type_number], qos)
+        stored = Summary(count, int.from_bytes(digest), newest)
+        version.groups[group] = GroupRow(number, description, type_number, qos_text, stored)
+
+
+def new_version(connection: sqlite3.Connection, name_space: str) -> Version:
+    """Write the entry of a version that starts to fill."""
+    number = connection.execute(
+        "INSERT INTO set_version (name_space, state, mark, row_check) VALUES ('', '', '', x'')"
+    ).lastrowid
+    assert number is not None
+    version = Version(number, name_space, SetState.FILLING, soundness=Soundness.INTACT)
+    write_version(connection, version, version.state)
+    return version
+
+
+def write_version(connection: sqlite3.Connection, version: Version, state: str, mark: str = "") -> None:
+    """Write the state and the mark of a version's entry."""
+    connection.execute(
+        "UPDATE set_version SET name_space = ?, state = ?, mark = ?, row_check = ? WHERE version = ?",
+        (
+            version.name_space,
+            state,
+            mark,
+            row_check(version.number, version.name_space, str(state), mark),
+            version.number,
+        ),
+    )
+
+
+def write_group(
+    connection: sqlite3.Connection, version: int, row: GroupRow | None, description: GroupDescription
+) -> GroupRow:
+    """Write the description of a group, new or changed; `write_watermark` must follow."""
+    group = description.group
+    type_ = description.type
+    content = (type_.name, type_.information, type_.mapping, int(type_.keyed))
+    digest = row_check(*content)
+    connection.execute(  # a damaged entry of the same type is made good by the way
+        "INSERT INTO type_description (digest, name, information, mapping, keyed) VALUES (?, ?, ?, ?, ?)"
+        " ON CONFLICT (digest) DO UPDATE SET name = excluded.name, information = excluded.information,"
+        " mapping = excluded.mapping, keyed = excluded.keyed",
+        (digest, *content),
+    )
+    found = connection.execute("SELECT id FROM type_description WHERE digest = ?", (digest,)).fetchone()
+    type_number = int(found[0])
+    qos_text = json.dumps(plain.to_plain(description.qos))
+    if row is not None:
+        connection.execute(
+            "UPDATE sample_group SET type = ?, qos = ? WHERE id = ?", (type_number, qos_text, row.id)
+        )
+        return GroupRow(row.id, description, type_number, qos_text, row.stored)
+    number = connection.execute(
+        "INSERT INTO sample_group (version, partition, topic, type_id, type, qos, sample_count,"
+        " sample_digest, newest_ns, row_check) VALUES (?, ?, ?, ?, ?, ?, 0, x'', 0, x'')",
+        (version, *group, type_number, qos_text),
+    ).lastrowid
+    assert number is not None
+    return GroupRow(number, description, type_number, qos_text)
+
+
+def write_watermark(connection: sqlite3.Connection, version: int, row: GroupRow) -> None:
+    """Write what of a group is on disk, with the check of the whole entry."""
+    stored = row.stored
+    watermark = (stored.count, stored.digest.to_bytes(16), stored.newest_ns)
+    check = row_check(row.id, version, *row.description.group, row.type_number, row.qos_text, *watermark)
+    connection.execute(
+        "UPDATE sample_group SET sample_count = ?, sample_digest = ?, newest_ns = ?, row_check = ?"
+        " WHERE id = ?",
+        (*watermark, check, row.id),
+    )

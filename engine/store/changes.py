@@ -1,0 +1,110 @@
+"""What is waiting to be written: changes brought to their net effect, and the writer of a new version."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from engine.core.namespaces import Group
+    from engine.dataset.dataset import Summary
+    from engine.dataset.groups import GroupDescription
+    from engine.dataset.sample import Sample
+    from engine.store.catalog import Version
+    from engine.store.interface import Change
+
+
+class Net:
+    """What a sequence of changes of one group comes to.
+
+    A sample that came and went within the sequence is `passing`: it is written nowhere, and taken for absent.
+    """
+
+    __slots__ = ("added", "description", "evicted", "passing")
+
+    def __init__(self, description: GroupDescription) -> None:
+        self.description = description
+        self.added: dict[bytes, Sample] = {}
+        self.evicted: dict[bytes, Sample] = {}
+        self.passing: dict[bytes, Sample] = {}
+
+    def add(self, sample: Sample) -> None:
+        """A sample came."""
+        digest = sample.digest
+        if self.evicted:
+            self.evicted.pop(digest, None)
+        if self.passing:
+            self.passing.pop(digest, None)
+        self.added[digest] = sample
+
+    def evict(self, sample: Sample) -> None:
+        """A sample went."""
+        digest = sample.digest
+        if self.added.pop(digest, None) is not None:
+            self.passing[digest] = sample
+        elif digest not in self.passing:
+            self.evicted[digest] = sample
+
+    def sort_out(self, here: set[bytes]) -> None:
+        """Leave only what changes something, given the digests that are in the store already."""
+        self.added = {digest: sample for digest, sample in self.added.items() if digest not in here}
+        gone = {**self.evicted, **self.passing}
+        self.evicted = {digest: sample for digest, sample in gone.items() if digest in here}
+        self.passing = {}
+
+    def samples(self) -> list[Sample]:
+        """All samples that the sequence named."""
+        return [*self.added.values(), *self.evicted.values(), *self.passing.values()]
+
+
+def net_changes(changes: Sequence[Change]) -> dict[Group, Net]:
+    """The net effect of a sequence of changes on each group."""
+    nets: dict[Group, Net] = {}
+    for description, added, evicted in changes:
+        group = description.group
+        net = nets.get(group)
+        if net is None:
+            net = nets[group] = Net(description)
+        net.description = description
+        if added is not None:
+            net.add(added)
+        for sample in evicted:
+            net.evict(sample)
+    return nets
+
+
+class FillingSet:
+    """A writer; see `engine.store.interface.SetWriter` for what each call means."""
+
+    __slots__ = ("_add", "_version")
+
+    def __init__(self, version: Version, add: Callable[[Version, GroupDescription, Net], None]) -> None:
+        self._version = version
+        self._add = add
+
+    @property
+    def name_space(self) -> str:
+        """The name-space of the version."""
+        return self._version.name_space
+
+    @property
+    def version(self) -> int:
+        """The number of the version."""
+        return self._version.number
+
+    @property
+    def stored(self) -> Summary:
+        """Roll-up of what was added so far."""
+        return self._version.stored()
+
+    def add(
+        self, description: GroupDescription, samples: Sequence[Sample], evicted: Sequence[Sample] = ()
+    ) -> None:
+        """Put samples into a group and take the evicted out."""
+        net = Net(description)
+        for sample in samples:
+            net.add(sample)
+        for sample in evicted:
+            net.evict(sample)
+        self._add(self._version, description, net)

@@ -1,0 +1,84 @@
+"""Opening the database file: what to do with one that is damaged, and what an unclean end may have left."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING, Final
+
+from engine.store import schema
+from engine.store.catalog import read_catalog
+from engine.store.interface import StoreDamaged, StoreFailed
+from engine.store.view import read_fellows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from engine.store.files import Record
+
+_MAX_LINES: Final = 10
+"""Lines of SQLite's structure check that are reported of each table."""
+_MAX_SET_ASIDE: Final = 100
+"""Damaged files that are kept under another name before opening gives up."""
+
+
+def open_database(path: Path, findings: list[str]) -> sqlite3.Connection:
+    """Connect; a file that is no readable database any more is put aside, for a fellow has the data."""
+    try:
+        return _probe(path)
+    except StoreDamaged as damage:
+        aside = _put_aside(path)
+        findings.append(f"the store could not be read ({damage}); it was put aside as {aside.name}")
+        return _probe(path)
+
+
+def _probe(path: Path) -> sqlite3.Connection:
+    connection = None
+    try:
+        connection = schema.connect(path)
+        if schema.check_format(connection, path):
+            read_catalog(connection)
+            read_fellows(connection)
+    except BaseException as error:
+        if connection is not None:
+            connection.close()
+        known = schema.typed(error, path) if isinstance(error, sqlite3.Error) else None
+        if known is None:
+            raise
+        raise known from error
+    return connection
+
+
+def _put_aside(path: Path) -> Path:
+    for number in range(1, _MAX_SET_ASIDE + 1):
+        aside = path.with_name(f"{path.name}.damaged-{number}")
+        if aside.exists():
+            continue
+        try:
+            path.rename(aside)
+            for suffix in ("-wal", "-shm"):
+                log = path.with_name(path.name + suffix)
+                if log.exists():
+                    log.rename(aside.with_name(aside.name + suffix))
+        except OSError as error:
+            raise StoreFailed(f"{path}: can not be put aside: {error.strerror}") from error
+        return aside
+    raise StoreFailed(f"{path}: {_MAX_SET_ASIDE} damaged stores lie beside it already; remove some")
+
+
+def lost_tail(record: Record, commits: int) -> list[str]:
+    """What the ledger says of transactions that the database does not have."""
+    missing = record.commits - commits
+    if missing <= 0:
+        return []
+    where = "are missing at the end of the write-ahead log; the sets are those of before"
+    return [f"{missing} transactions that were on disk {where}"]
+
+
+def check_structure(connection: sqlite3.Connection) -> list[str]:
+    """Look into the small tables after an unclean end; the samples are looked into when they are loaded."""
+    findings = ["the last run did not close the store"]
+    for table in schema.SMALL_TABLES:
+        for (line,) in connection.execute(f"PRAGMA quick_check('{table}')").fetchmany(_MAX_LINES):
+            if line != "ok":
+                findings.append(f"table {table}: {line}")
+    return findings

@@ -1,0 +1,161 @@
+"""The two small files beside the database: who has the store open, and how far it once was."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import struct
+import time
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from engine.store.interface import LockedStore, StoreFailed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DATABASE: Final = "store.sqlite"
+LOCK: Final = "store.lock"
+LEDGER: Final = "store.ledger"
+
+_MAX_NOTE_BYTES: Final = 4096
+_FLOCK: Final = struct.Struct("hhqqi4x")
+"""`struct flock` of 64-bit Linux: kind, whence, start, length, pid."""
+_WHOLE_FILE: Final = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+
+
+class Lock:
+    """Holds a store directory for one opener; the kernel lets go of it when the process dies.
+
+    The lock is on the open file (so a second opening in the same process meets it too) and not on its
+    existence, so a file left behind by a dead process is no
+    obstacle. Its content says who holds it, for the message of the one who comes second.
+    """
+
+    def __init__(self, path: Path, node: str) -> None:
+        """Take the lock.
+
+        Raises:
+            LockedStore: somebody living has it.
+            StoreFailed: the file can not be made or locked.
+        """
+        try:
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise StoreFailed(f"{path}: {error.strerror}") from error
+        try:
+            fcntl.fcntl(self._file, fcntl.F_OFD_SETLK, _WHOLE_FILE)
+        except BlockingIOError:
+            holder = _holder(os.pread(self._file, _MAX_NOTE_BYTES, 0))
+            os.close(self._file)
+            raise _locked(path, *holder) from None
+        except OSError as error:
+            os.close(self._file)
+            raise StoreFailed(f"{path}: {error.strerror}") from error
+        note = {"pid": os.getpid(), "node": node, "since_ns": time.time_ns()}
+        with contextlib.suppress(OSError):  # on a full disk the lock holds without its note
+            os.ftruncate(self._file, 0)
+            os.pwrite(self._file, json.dumps(note).encode(), 0)
+
+    def release(self) -> None:
+        """Let the next one in; the file stays, for removing it would race with an opener."""
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._file, 0)
+        os.close(self._file)
+
+
+def lock_holder(path: Path) -> tuple[int, str, int] | None:
+    """Pid, node name and opening time (ns since 1970 UTC) of a lock's living holder; None when it is free.
+
+    Asking does not take the lock, not even for a moment.
+
+    Raises:
+        StoreFailed: the file is there and can not be read.
+    """
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StoreFailed(f"{path}: {error.strerror}") from error
+    try:
+        (kind, *_) = _FLOCK.unpack(fcntl.fcntl(file, fcntl.F_OFD_GETLK, _WHOLE_FILE))
+        return None if kind == fcntl.F_UNLCK else _holder(os.pread(file, _MAX_NOTE_BYTES, 0))
+    except OSError as error:
+        raise StoreFailed(f"{path}: {error.strerror}") from error
+    finally:
+        os.close(file)
+
+
+def _holder(note: bytes) -> tuple[int, str, int]:
+    try:
+        fields = json.loads(note)
+        return int(fields["pid"]), str(fields["node"]), int(fields["since_ns"])
+    except (ValueError, KeyError, TypeError):
+        return 0, "", 0
+
+
+def _locked(path: Path, pid: int, node: str, since_ns: int) -> LockedStore:
+    who = f"node {node!r} (process {pid})" if pid else "another process, which left no note"
+    since = ""
+    if since_ns:
+        since = time.strftime(" since %Y-%m-%d %H:%M:%S UTC", time.gmtime(since_ns / 1e9))
+    return LockedStore(f"{path.parent}: the store is in use by {who}{since}", pid, node, since_ns)
+
+
+class Record(NamedTuple):
+    """How far a store was: its node's id, its opening, its number of committed transactions."""
+
+    node_id: str
+    incarnation: int
+    commits: int
+
+
+_RECORD: Final = struct.Struct(">8s16sQQ")
+_MAGIC: Final = b"ospltool"
+_CHECK_BYTES: Final = 16
+
+
+class Ledger:
+    """Counts commits outside the database.
+
+    A database whose write-ahead log lost its tail to a flipped bit opens as if those transactions had never
+    been. The count here tells that they were. It is written after each commit and not synchronised: after a
+    power failure it may lag behind the database, which means nothing, but it is never ahead of a sound one.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open or make the file.
+
+        Raises:
+            StoreFailed: it can not be made.
+        """
+        try:
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise StoreFailed(f"{path}: {error.strerror}") from error
+
+    def read(self) -> Record | None:
+        """The last record; None when there is none or it is damaged."""
+        raw = os.pread(self._file, _RECORD.size + _CHECK_BYTES, 0)
+        body, check = raw[: _RECORD.size], raw[_RECORD.size :]
+        if len(body) < _RECORD.size or _check(body) != check:
+            return None
+        magic, node_id, incarnation, commits = _RECORD.unpack(body)
+        return Record(node_id.hex(), incarnation, commits) if magic == _MAGIC else None
+
+    def write(self, record: Record) -> None:
+        """Note how far the store is. A failure is passed over: the commit itself is safe."""
+        body = _RECORD.pack(_MAGIC, bytes.fromhex(record.node_id), record.incarnation, record.commits)
+        with contextlib.suppress(OSError):
+            os.pwrite(self._file, body + _check(body), 0)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        os.close(self._file)
+
+
+def _check(body: bytes) -> bytes:
+    return hashlib.blake2b(body, digest_size=_CHECK_BYTES).digest()

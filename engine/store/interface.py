@@ -1,0 +1,312 @@
+"""What the engine asks of a place where sets live; memory and SQLite both answer it.
+
+A *set version* is one copy of a name-space's data. At most one version per name-space is complete and at
+most one is filling; the complete one stays until the filling one takes its place in a single transaction,
+which is the back-up set of deployment guide 5.4.4. A version is identified by a number that is never used
+again in one store.
+
+A store belongs to the thread that opened it. It starts no threads and waits for nothing but the disk, so
+that its owner decides where the waiting happens; another thread opens its own read-only view instead.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from engine.dataset.dataset import Summary
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from engine.core.namespaces import Group
+    from engine.dataset.groups import GroupDescription
+    from engine.dataset.sample import Sample
+
+
+class StoreError(Exception):
+    """Anything that keeps a store from doing what was asked; nothing acknowledged is lost by it."""
+
+
+class StoreFull(StoreError):
+    """No space is left. The transaction did not happen; the same call works again when space returns."""
+
+
+class StoreFailed(StoreError):
+    """The medium refused: an I/O error, a read-only file system, missing permission. Nothing was changed."""
+
+
+class StoreDamaged(StoreError):
+    """The file is not a readable store any more."""
+
+
+class StoreRefused(StoreError):
+    """The store is sound but not for us: a newer format, or not a store of ours at all."""
+
+
+class LockedStore(StoreRefused):
+    """Another node has the store open; the message says which.
+
+    Attributes:
+        pid: process id of the holder, 0 when its note could not be read.
+        node: name of the holder.
+        since_ns: when it opened the store, nanoseconds since 1970 UTC.
+    """
+
+    def __init__(self, message: str, pid: int, node: str, since_ns: int) -> None:
+        super().__init__(message)
+        self.pid = pid
+        self.node = node
+        self.since_ns = since_ns
+
+
+class SetState(enum.StrEnum):
+    """What a set version is good for."""
+
+    COMPLETE = "complete"
+    FILLING = "filling"
+    KEPT = "kept"
+    """A former complete set that an operator's replacement put aside."""
+
+
+class Soundness(enum.StrEnum):
+    """Whether the samples of a set version are known to be what was once written."""
+
+    UNVERIFIED = "unverified"
+    INTACT = "intact"
+    DAMAGED = "damaged"
+
+
+class Damage(NamedTuple):
+    """One thing that is not as it was written: where, and what is wrong with it."""
+
+    place: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.reason}"
+
+
+MAX_DAMAGE_KEPT: Final = 1_000
+
+
+class DamageLog:
+    """Collects damage; of more than `MAX_DAMAGE_KEPT` the first are kept and all are counted."""
+
+    __slots__ = ("count", "first")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.first: list[Damage] = []
+
+    def add(self, place: str, reason: str) -> None:
+        """Note one damage."""
+        self.count += 1
+        if len(self.first) < MAX_DAMAGE_KEPT:
+            self.first.append(Damage(place, reason))
+
+
+class Fellow(NamedTuple):
+    """A fellow of the last run: 128-bit id as 32 hexadecimal characters, name, role."""
+
+    id: str
+    name: str
+    role: str
+
+
+class Change(NamedTuple):
+    """What one call of `GroupSet.apply` or `remove_instance` did to a group.
+
+    `added` is None when samples only went away.
+    """
+
+    description: GroupDescription
+    added: Sample | None
+    evicted: Sequence[Sample] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GroupInfo:
+    """A group of a set version with its stored watermark: what of it is on disk."""
+
+    description: GroupDescription
+    stored: Summary
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SetInfo:
+    """One set version.
+
+    Attributes:
+        version: number of this version, larger than every earlier one.
+        mark: what the owner wrote at `commit_complete`, such as a merge id.
+        stored: roll-up of all groups.
+        groups: in the order of their names.
+        soundness: see `Store.load`.
+    """
+
+    version: int
+    name_space: str
+    state: SetState
+    mark: str
+    stored: Summary
+    groups: tuple[GroupInfo, ...]
+    soundness: Soundness
+
+    @property
+    def quality_ns(self) -> int | None:
+        """Newest source timestamp, 0 for an empty set; None unless the set is verified and intact."""
+        return self.stored.newest_ns if self.soundness is Soundness.INTACT else None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class OpenReport:
+    """What opening found.
+
+    Attributes:
+        node_id: 32 hexadecimal characters, made at the first start and kept from then on.
+        incarnation: counts the openings, from 1.
+        clean_shutdown: the last run closed the store; True at the first start.
+        findings: what verification noticed, in words; empty when there is nothing to say.
+        fellows: the fellows that were known at the end of the last run, by name-space.
+    """
+
+    node_id: str
+    incarnation: int
+    clean_shutdown: bool
+    findings: tuple[str, ...]
+    fellows: Mapping[str, tuple[Fellow, ...]]
+
+
+class SetWriter(Protocol):
+    """Fills one new set version; each call is one transaction of its own."""
+
+    @property
+    def name_space(self) -> str:
+        """The name-space of the version."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """The number of the version."""
+        ...
+
+    @property
+    def stored(self) -> Summary:
+        """Roll-up of what was added so far."""
+        ...
+
+    def add(
+        self, description: GroupDescription, samples: Sequence[Sample], evicted: Sequence[Sample] = ()
+    ) -> None:
+        """Put samples into a group and take the evicted out; without samples, declare the group.
+
+        Raises:
+            StoreError: nothing of this call was stored; the writer can be used again.
+        """
+        ...
+
+
+class Store(Protocol):
+    """Sets, and what a node must remember besides them."""
+
+    @property
+    def report(self) -> OpenReport:
+        """What opening found."""
+        ...
+
+    def name_spaces(self) -> tuple[str, ...]:
+        """The name-spaces of which there is a set or a remembered value."""
+        ...
+
+    def sets(self, name_space: str) -> tuple[SetInfo, ...]:
+        """All versions, oldest first."""
+        ...
+
+    def complete_set(self, name_space: str) -> SetInfo | None:
+        """The complete version, which may be empty; None when there never was one."""
+        ...
+
+    def newest_until(self, name_space: str, limit_ns: int) -> int | None:
+        """Quality of the complete set without the samples stamped later than `limit_ns`.
+
+        Returns:
+            None when there is no complete set or it is not known to be intact; 0 when nothing is that old.
+        """
+        ...
+
+    def begin_set(self, name_space: str) -> SetWriter:
+        """Start a new version; one that was still filling is abandoned."""
+        ...
+
+    def commit_complete(self, writer: SetWriter, mark: str = "", *, keep_previous: bool = False) -> SetInfo:
+        """Make the writer's version the complete one and drop the previous, in one transaction."""
+        ...
+
+    def abandon(self, writer: SetWriter) -> None:
+        """Drop a version that is still filling."""
+        ...
+
+    def append(self, name_space: str, changes: Sequence[Change]) -> dict[Group, Summary]:
+        """Bring live changes, in their order, to the complete set as one transaction.
+
+        Returns:
+            The new watermark of each group named in `changes`, once all of them are on disk. A sample that
+            is there already, or not there when it is evicted, changes nothing.
+
+        Raises:
+            StoreError: none of the changes is stored.
+            LookupError: there is no complete set.
+        """
+        ...
+
+    def load(
+        self, name_space: str, damage: DamageLog, version: int | None = None
+    ) -> Iterator[tuple[GroupDescription, Iterator[Sample]]]:
+        """Read a version (the complete one by default), each group oldest sample first.
+
+        What is read is the version as it is when reading starts, whatever is appended meanwhile. Every
+        sample's digest is computed again; a sample that fails goes to `damage` instead of the caller.
+        When everything was read and found as the watermarks promise, the version is intact from then on.
+        A group's samples must be used up before the next group is asked for. A damaged group description
+        takes its samples with it.
+        """
+        ...
+
+    def remember_fellows(self, name_space: str, fellows: Iterable[Fellow]) -> None:
+        """Replace the fellows known to a name-space."""
+        ...
+
+    def mark(self, name_space: str, key: str, value: str | None) -> None:
+        """Remember a value for a name-space (its elements, a merge id, ...); None forgets it."""
+        ...
+
+    def marks(self, name_space: str) -> dict[str, str]:
+        """What was remembered with `mark`."""
+        ...
+
+    def tidy(self) -> bool:
+        """Give back some of the space of dropped versions, a bounded piece of work.
+
+        Writing does a little of it too. Returns True when more is left.
+        """
+        ...
+
+    def close(self) -> None:
+        """End in order; the next opening reports a clean shutdown. A second call does nothing."""
+        ...
+
+
+def add_summary(left: Summary, right: Summary) -> Summary:
+    """The summary of two disjoint sets together."""
+    digest = (left.digest + right.digest) & ((1 << 128) - 1)
+    return Summary(left.count + right.count, digest, max(left.newest_ns, right.newest_ns))
+
+
+def unfinished(name_space: str, count: int) -> str:
+    """The finding for a version that was still filling when its node ended."""
+    return (
+        f"name-space {name_space!r}: an alignment was interrupted; its {count} samples are dropped "
+        "and the last complete set stays"
+    )

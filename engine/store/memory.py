@@ -1,0 +1,327 @@
+"""The store for nodes without a store directory, for simulation, and the one to compare others with.
+
+What a `Medium` holds survives the store that is opened on it, as a disk survives a process; a store that is
+not closed is a process that was killed. A medium can be made to fail, so that a simulated cluster meets the
+same faults as a real one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from engine.dataset.dataset import EMPTY, Summary
+from engine.store.interface import (
+    GroupInfo,
+    OpenReport,
+    SetInfo,
+    SetState,
+    Soundness,
+    StoreFailed,
+    StoreFull,
+    add_summary,
+    unfinished,
+)
+from engine.store.verification import sound_samples
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from engine.core.namespaces import Group
+    from engine.dataset.groups import GroupDescription
+    from engine.dataset.sample import Sample
+    from engine.store.interface import Change, DamageLog, Fellow, SetWriter
+
+_MASK = (1 << 128) - 1
+
+
+@dataclasses.dataclass(slots=True)
+class _GroupRows:
+    description: GroupDescription
+    rows: dict[bytes, Sample]
+    stored: Summary = EMPTY
+
+
+@dataclasses.dataclass(slots=True)
+class _Version:
+    number: int
+    name_space: str
+    state: SetState
+    mark: str = ""
+    soundness: Soundness = Soundness.INTACT
+    groups: dict[Group, _GroupRows] = dataclasses.field(default_factory=dict)
+
+    def stored(self) -> Summary:
+        total = EMPTY
+        for group in self.groups.values():
+            total = add_summary(total, group.stored)
+        return total
+
+    def info(self) -> SetInfo:
+        groups = tuple(
+            GroupInfo(self.groups[key].description, self.groups[key].stored) for key in sorted(self.groups)
+        )
+        return SetInfo(
+            self.number, self.name_space, self.state, self.mark, self.stored(), groups, self.soundness
+        )
+
+
+class Medium:
+    """What survives: the stand-in for a store directory.
+
+    Attributes:
+        node_id: of the node that lives here.
+        capacity_bytes: payload bytes that fit; None for no limit. A write beyond it is `StoreFull`.
+        failing: while True every write is `StoreFailed`.
+    """
+
+    def __init__(self, node_id: str, capacity_bytes: int | None = None) -> None:
+        self.node_id = node_id
+        self.capacity_bytes = capacity_bytes
+        self.failing = False
+        self.incarnation = 0
+        self.closed = True
+        self.last_version = 0
+        self.used_bytes = 0
+        self.versions: dict[int, _Version] = {}
+        self.fellows: dict[str, tuple[Fellow, ...]] = {}
+        self.marks: dict[str, dict[str, str]] = {}
+
+    def check_writable(self, more_bytes: int = 0) -> None:
+        """Meet the faults that are set.
+
+        Raises:
+            StoreFull: `more_bytes` do not fit.
+            StoreFailed: the medium is failing.
+        """
+        if self.failing:
+            raise StoreFailed("memory medium: writing fails")
+        if self.capacity_bytes is not None and self.used_bytes + more_bytes > self.capacity_bytes:
+            raise StoreFull(f"memory medium: {more_bytes} more bytes do not fit in {self.capacity_bytes}")
+
+    def flip(self, name_space: str, digest: bytes) -> bool:
+        """Damage one sample of the complete set as a flipped bit would; False when it is not there."""
+        for version in self.versions.values():
+            if version.name_space == name_space and version.state is SetState.COMPLETE:
+                for group in version.groups.values():
+                    sample = group.rows.get(digest)
+                    if sample is not None:
+                        time_ns = sample.source_time_ns ^ 1
+                        group.rows[digest] = sample._replace(source_time_ns=time_ns)
+                        return True
+        return False
+
+    def drop(self, version: _Version) -> None:
+        """Forget a version and the space that it used."""
+        del self.versions[version.number]
+        for group in version.groups.values():
+            self.used_bytes -= sum(len(sample.payload) for sample in group.rows.values())
+
+
+class _MemoryWriter:
+    __slots__ = ("_medium", "_version")
+
+    def __init__(self, medium: Medium, version: _Version) -> None:
+        self._medium = medium
+        self._version = version
+
+    @property
+    def name_space(self) -> str:
+        return self._version.name_space
+
+    @property
+    def version(self) -> int:
+        return self._version.number
+
+    @property
+    def stored(self) -> Summary:
+        return self._version.stored()
+
+    def add(
+        self, description: GroupDescription, samples: Sequence[Sample], evicted: Sequence[Sample] = ()
+    ) -> None:
+        if self._medium.versions.get(self._version.number) is not self._version:
+            raise LookupError(f"set version {self._version.number} was abandoned")
+        if self._version.state is not SetState.FILLING:
+            raise LookupError(f"set version {self._version.number} is not filling any more")
+        self._medium.check_writable(sum(len(sample.payload) for sample in samples))
+        _change(self._medium, self._version, description, samples, evicted)
+
+
+def _change(
+    medium: Medium,
+    version: _Version,
+    description: GroupDescription,
+    added: Iterable[Sample],
+    evicted: Iterable[Sample],
+) -> None:
+    group = version.groups.get(description.group)
+    if group is None:
+        group = version.groups[description.group] = _GroupRows(description, {})
+    group.description = description
+    count, digest, newest_ns = group.stored.count, group.stored.digest, group.stored.newest_ns
+    for sample in added:
+        if sample.digest not in group.rows:
+            group.rows[sample.digest] = sample
+            count += 1
+            digest += int.from_bytes(sample.digest)
+            newest_ns = max(newest_ns, sample.source_time_ns)
+            medium.used_bytes += len(sample.payload)
+    for sample in evicted:
+        if group.rows.pop(sample.digest, None) is not None:
+            count -= 1
+            digest -= int.from_bytes(sample.digest)
+            medium.used_bytes -= len(sample.payload)
+    group.stored = Summary(count, digest & _MASK, newest_ns)
+
+
+class MemoryStore:
+    """A store on a `Medium`; see `engine.store.interface.Store` for what each call means."""
+
+    def __init__(self, medium: Medium) -> None:
+        medium.check_writable()
+        self._medium = medium
+        self._open = True
+        findings = []
+        for version in list(medium.versions.values()):
+            version.soundness = Soundness.UNVERIFIED
+            if version.state is SetState.FILLING:
+                medium.drop(version)
+                findings.append(unfinished(version.name_space, version.stored().count))
+        medium.incarnation += 1
+        self.report = OpenReport(
+            medium.node_id, medium.incarnation, medium.closed, tuple(findings), dict(medium.fellows)
+        )
+        medium.closed = False
+
+    def name_spaces(self) -> tuple[str, ...]:
+        """The name-spaces of which there is a set or a remembered value."""
+        named = {version.name_space for version in self._medium.versions.values()}
+        return tuple(sorted(named.union(self._medium.fellows, self._medium.marks)))
+
+    def sets(self, name_space: str) -> tuple[SetInfo, ...]:
+        """All versions, oldest first."""
+        versions = self._medium.versions.values()
+        return tuple(version.info() for version in versions if version.name_space == name_space)
+
+    def _complete(self, name_space: str) -> _Version | None:
+        return self._find(name_space, SetState.COMPLETE)
+
+    def _find(self, name_space: str, state: SetState) -> _Version | None:
+        for version in self._medium.versions.values():
+            if version.name_space == name_space and version.state is state:
+                return version
+        return None
+
+    def complete_set(self, name_space: str) -> SetInfo | None:
+        """The complete version, or None."""
+        version = self._complete(name_space)
+        return version.info() if version else None
+
+    def newest_until(self, name_space: str, limit_ns: int) -> int | None:
+        """Newest source timestamp up to a limit, of an intact complete set."""
+        version = self._complete(name_space)
+        if version is None or version.soundness is not Soundness.INTACT:
+            return None
+        times = (row.source_time_ns for group in version.groups.values() for row in group.rows.values())
+        return max((time_ns for time_ns in times if time_ns <= limit_ns), default=0)
+
+    def begin_set(self, name_space: str) -> SetWriter:
+        """Start a new version."""
+        self._medium.check_writable()
+        former = self._find(name_space, SetState.FILLING)
+        if former is not None:
+            self._medium.drop(former)
+        self._medium.last_version += 1
+        version = _Version(self._medium.last_version, name_space, SetState.FILLING)
+        self._medium.versions[version.number] = version
+        return _MemoryWriter(self._medium, version)
+
+    def _filling(self, writer: SetWriter) -> _Version:
+        version = self._medium.versions.get(writer.version)
+        if version is None or version.state is not SetState.FILLING:
+            raise LookupError(f"set version {writer.version} is not filling")
+        return version
+
+    def commit_complete(self, writer: SetWriter, mark: str = "", *, keep_previous: bool = False) -> SetInfo:
+        """Make the writer's version the complete one."""
+        self._medium.check_writable()
+        version = self._filling(writer)
+        previous = self._complete(version.name_space)
+        if previous is not None and keep_previous:
+            previous.state = SetState.KEPT
+        elif previous is not None:
+            self._medium.drop(previous)
+        version.state = SetState.COMPLETE
+        version.mark = mark
+        return version.info()
+
+    def abandon(self, writer: SetWriter) -> None:
+        """Drop a version that is still filling."""
+        self._medium.check_writable()
+        self._medium.drop(self._filling(writer))
+
+    def append(self, name_space: str, changes: Sequence[Change]) -> dict[Group, Summary]:
+        """Bring live changes to the complete set."""
+        version = self._complete(name_space)
+        if version is None:
+            raise LookupError(f"there is no complete set of name-space {name_space!r}")
+        self._medium.check_writable(sum(len(change.added.payload) for change in changes if change.added))
+        touched: dict[Group, Summary] = {}
+        for description, added, evicted in changes:
+            _change(self._medium, version, description, () if added is None else (added,), evicted)
+            touched[description.group] = version.groups[description.group].stored
+        return touched
+
+    def load(
+        self, name_space: str, damage: DamageLog, version: int | None = None
+    ) -> Iterator[tuple[GroupDescription, Iterator[Sample]]]:
+        """Read and verify a version."""
+        chosen = self._complete(name_space) if version is None else self._medium.versions.get(version)
+        if chosen is None or chosen.name_space != name_space:
+            raise LookupError(f"there is no such set of name-space {name_space!r}")
+        return self._read(chosen, damage)
+
+    def _read(
+        self, version: _Version, damage: DamageLog
+    ) -> Iterator[tuple[GroupDescription, Iterator[Sample]]]:
+        before = damage.count
+        snapshot = [
+            (key, group.description, group.stored, sorted(group.rows.values()))
+            for key, group in sorted(version.groups.items())
+        ]
+        for key, description, stored, rows in snapshot:
+            samples = sound_samples(key, stored, rows, damage)
+            yield description, samples
+            skipped = sum(1 for _ in samples)
+            assert not skipped, "a group's samples must be used up before the next group is asked for"
+        version.soundness = Soundness.INTACT if damage.count == before else Soundness.DAMAGED
+
+    def remember_fellows(self, name_space: str, fellows: Iterable[Fellow]) -> None:
+        """Replace the fellows known to a name-space."""
+        self._medium.check_writable()
+        self._medium.fellows[name_space] = tuple(sorted(fellows))
+
+    def mark(self, name_space: str, key: str, value: str | None) -> None:
+        """Remember a value, or forget it with None."""
+        self._medium.check_writable()
+        known = self._medium.marks.setdefault(name_space, {})
+        known.pop(key, None)
+        if value is not None:
+            known[key] = value
+        if not known:
+            del self._medium.marks[name_space]
+
+    def marks(self, name_space: str) -> dict[str, str]:
+        """What was remembered with `mark`."""
+        return dict(self._medium.marks.get(name_space, {}))
+
+    def tidy(self) -> bool:
+        """Nothing is left over in memory."""
+        return False
+
+    def close(self) -> None:
+        """End in order."""
+        if self._open:
+            self._open = False
+            self._medium.closed = True

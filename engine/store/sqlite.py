@@ -1,0 +1,343 @@
+"""The store on disk: one SQLite file in write-ahead mode, synchronous FULL, one process at a time.
+
+A call that writes is one transaction and returns when it is on disk. If it fails, nothing of it is there
+and the store goes on: the next call may work, as it does when a full disk has room again.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import sqlite3
+from typing import TYPE_CHECKING, Final
+
+from engine.store import schema
+from engine.store.catalog import (
+    GroupRow,
+    Version,
+    new_version,
+    read_catalog,
+    write_group,
+    write_version,
+    write_watermark,
+)
+from engine.store.changes import FillingSet, Net, net_changes
+from engine.store.database import check_structure, lost_tail, open_database
+from engine.store.files import DATABASE, LEDGER, LOCK, Ledger, Lock, Record
+from engine.store.interface import (
+    OpenReport,
+    SetState,
+    Soundness,
+    StoreDamaged,
+    StoreFailed,
+    unfinished,
+)
+from engine.store.rows import SampleTable, Unexpected
+from engine.store.view import StoreView, name_spaces, read_fellows, read_marks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from engine.core.namespaces import Group
+    from engine.dataset.dataset import Summary
+    from engine.dataset.groups import GroupDescription
+    from engine.dataset.sample import Sample
+    from engine.store.interface import Change, DamageLog, Fellow, SetInfo, SetWriter
+
+_SWEEP_SAMPLES: Final = 4_000
+"""Samples of dropped versions that each writing transaction removes: a few milliseconds."""
+_GROUP_COST: Final = 4
+"""What removing a group counts as, in samples."""
+
+
+class SqliteStore:
+    """A store in a directory; see `engine.store.interface.Store` for what each call means."""
+
+    def __init__(self, directory: Path, node: str, new_node_id: Callable[[], str]) -> None:
+        """Open a store, or make one.
+
+        Args:
+            directory: made when it is not there.
+            node: name of the node, for the one who finds the store locked.
+            new_node_id: gives 32 hexadecimal characters; asked at the first start only.
+
+        Raises:
+            LockedStore: another node has it open.
+            StoreRefused: a newer format, or a database that is no store.
+            StoreFull: no space to note the opening.
+            StoreFailed: the directory can not be used.
+        """
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreFailed(f"{directory}: {error.strerror}") from error
+        self._path = directory / DATABASE
+        with contextlib.ExitStack() as undo:
+            lock = Lock(directory / LOCK, node)
+            undo.callback(lock.release)
+            self._ledger = Ledger(directory / LEDGER)
+            undo.callback(self._ledger.close)
+            findings: list[str] = []
+            record = self._ledger.read()
+            self._connection = open_database(self._path, findings)
+            undo.callback(lambda: self._connection.close())
+            self._commits = 0
+            self._begin_run(record, new_node_id, findings)
+            self._release = undo.pop_all()
+        self._table = SampleTable(self._connection)
+        self._open = True
+
+    def _begin_run(self, record: Record | None, new_node_id: Callable[[], str], findings: list[str]) -> None:
+        db = self._connection
+        self._node_id, self._incarnation = "", 0
+        with self._transaction():
+            if not schema.check_format(db, self._path):
+                schema.create(db, record.node_id if record else new_node_id())
+            row = db.execute("SELECT id, incarnation, commits, closed FROM node").fetchone()
+            if row is None:
+                raise StoreDamaged(f"{self._path}: the entry of the node is missing")
+            self._node_id, incarnation, self._commits, closed = row
+            if record is not None and record.node_id == self._node_id:
+                findings += lost_tail(record, self._commits)
+                incarnation = max(incarnation, record.incarnation)
+            self._incarnation = incarnation + 1
+            if not closed:
+                findings += check_structure(db)
+            db.execute("UPDATE node SET incarnation = ?, closed = 0", (self._incarnation,))
+            catalog = read_catalog(db)
+            findings += catalog.findings
+            for version in list(catalog.versions.values()):
+                findings += [f"name-space {version.name_space!r}: {damage}" for damage in version.damage]
+                if version.state is SetState.FILLING:
+                    findings.append(unfinished(version.name_space, version.stored().count))
+                    write_version(db, version, schema.DROPPED)
+                    catalog.dropped += [row.id for row in version.groups.values()]
+                    del catalog.versions[version.number]
+            fellows, damaged = read_fellows(db)
+            if damaged:
+                findings.append(f"{damaged} remembered fellows have a damaged entry and are forgotten")
+        self._versions = catalog.versions
+        self._dropped = collections.deque(catalog.dropped)
+        self.report = OpenReport(self._node_id, self._incarnation, bool(closed), tuple(findings), fellows)
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            yield
+            self._connection.execute("UPDATE node SET commits = commits + 1")
+            self._connection.execute("COMMIT")
+        except BaseException as error:
+            with contextlib.suppress(sqlite3.Error):
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+            known = schema.typed(error, self._path) if isinstance(error, sqlite3.Error) else None
+            if known is None:
+                raise
+            raise known from error
+        self._commits += 1
+        self._ledger.write(Record(self._node_id, self._incarnation, self._commits))
+
+    def name_spaces(self) -> tuple[str, ...]:
+        """The name-spaces of which there is a set or a remembered value."""
+        return name_spaces(self._connection, self._versions)
+
+    def sets(self, name_space: str) -> tuple[SetInfo, ...]:
+        """All versions, oldest first."""
+        return tuple(v.info() for v in self._versions.values() if v.name_space == name_space)
+
+    def _find(self, name_space: str, state: SetState) -> Version | None:
+        for version in self._versions.values():
+            if version.name_space == name_space and version.state is state:
+                return version
+        return None
+
+    def complete_set(self, name_space: str) -> SetInfo | None:
+        """The complete version, or None."""
+        version = self._find(name_space, SetState.COMPLETE)
+        return version.info() if version else None
+
+    def newest_until(self, name_space: str, limit_ns: int) -> int | None:
+        """Newest source timestamp up to a limit, of an intact complete set."""
+        version = self._find(name_space, SetState.COMPLETE)
+        if version is None or version.soundness is not Soundness.INTACT:
+            return None
+        rows = version.groups.values()
+        return max((self._table.newest_until(row.id, limit_ns) for row in rows), default=0)
+
+    def begin_set(self, name_space: str) -> SetWriter:
+        """Start a new version."""
+        former = self._find(name_space, SetState.FILLING)
+        with self._transaction():
+            if former is not None:
+                write_version(self._connection, former, schema.DROPPED)
+            version = new_version(self._connection, name_space)
+        if former is not None:
+            self._forget(former)
+        self._versions[version.number] = version
+        return FillingSet(version, self._add)
+
+    def _filling(self, number: int) -> Version:
+        version = self._versions.get(number)
+        if version is None or version.state is not SetState.FILLING:
+            raise LookupError(f"set version {number} is not filling")
+        return version
+
+    def _add(self, version: Version, description: GroupDescription, net: Net) -> None:
+        self._filling(version.number)
+        self._write(version, {description.group: net})
+
+    def commit_complete(self, writer: SetWriter, mark: str = "", *, keep_previous: bool = False) -> SetInfo:
+        """Make the writer's version the complete one."""
+        version = self._filling(writer.version)
+        previous = self._find(version.name_space, SetState.COMPLETE)
+        with self._transaction():
+            if previous is not None:
+                state = SetState.KEPT if keep_previous else schema.DROPPED
+                write_version(self._connection, previous, state, previous.mark)
+            write_version(self._connection, version, SetState.COMPLETE, mark)
+        if previous is not None and keep_previous:
+            previous.state = SetState.KEPT
+        elif previous is not None:
+            self._forget(previous)
+        version.state = SetState.COMPLETE
+        version.mark = mark
+        return version.info()
+
+    def abandon(self, writer: SetWriter) -> None:
+        """Drop a version that is still filling."""
+        version = self._filling(writer.version)
+        with self._transaction():
+            write_version(self._connection, version, schema.DROPPED)
+        self._forget(version)
+
+    def _forget(self, version: Version) -> None:
+        del self._versions[version.number]
+        self._dropped.extend(row.id for row in version.groups.values())
+
+    def append(self, name_space: str, changes: Sequence[Change]) -> dict[Group, Summary]:
+        """Bring live changes to the complete set."""
+        version = self._find(name_space, SetState.COMPLETE)
+        if version is None:
+            raise LookupError(f"there is no complete set of name-space {name_space!r}")
+        nets = net_changes(changes)
+        self._write(version, nets)
+        return {group: version.groups[group].stored for group in nets}
+
+    def _write(self, version: Version, nets: dict[Group, Net]) -> None:
+        try:
+            self._write_once(version, nets)
+        except Unexpected:
+            for group, net in nets.items():
+                known = version.groups.get(group)
+                net.sort_out(self._table.present(known.id, net.samples()) if known else set())
+            self._write_once(version, nets)
+
+    def _write_once(self, version: Version, nets: dict[Group, Net]) -> None:
+        with self._transaction():
+            rows = {group: self._change(version, net) for group, net in nets.items()}
+            swept = self._sweep()
+        version.groups.update(rows)
+        self._dropped_less(swept)
+
+    def _change(self, version: Version, net: Net) -> GroupRow:
+        known = version.groups.get(net.description.group)
+        if known is None or (
+            known.description is not net.description and known.description != net.description
+        ):
+            row = write_group(self._connection, version.number, known, net.description)
+        else:
+            row = GroupRow(known.id, known.description, known.type_number, known.qos_text, known.stored)
+        if net.passing and self._table.present(row.id, [*net.passing.values()]):
+            raise Unexpected
+        row.stored = self._table.change(row.id, row.stored, net.added.values(), net.evicted.values())
+        write_watermark(self._connection, version.number, row)
+        return row
+
+    def _sweep(self) -> int:
+        """Remove a piece of the dropped versions, in the caller's transaction; returns groups finished."""
+        finished = 0
+        room = _SWEEP_SAMPLES
+        while room > 0 and finished < len(self._dropped):
+            group_id = self._dropped[finished]
+            removed = self._table.sweep(group_id, room)
+            if removed == room:
+                return finished
+            room -= removed + _GROUP_COST
+            self._connection.execute("DELETE FROM sample_group WHERE id = ?", (group_id,))
+            finished += 1
+        if finished and finished == len(self._dropped):
+            self._connection.execute(
+                "DELETE FROM set_version WHERE state = ?"
+                " AND version NOT IN (SELECT version FROM sample_group)",
+                (schema.DROPPED,),
+            )
+            self._connection.execute(
+                "DELETE FROM type_description WHERE id NOT IN (SELECT type FROM sample_group)"
+            )
+        return finished
+
+    def _dropped_less(self, finished: int) -> None:
+        for _ in range(finished):
+            self._dropped.popleft()
+
+    def tidy(self) -> bool:
+        """Remove a piece of the dropped versions."""
+        if self._dropped:
+            with self._transaction():
+                finished = self._sweep()
+            self._dropped_less(finished)
+        return bool(self._dropped)
+
+    def load(
+        self, name_space: str, damage: DamageLog, version: int | None = None
+    ) -> Iterator[tuple[GroupDescription, Iterator[Sample]]]:
+        """Read and verify a version."""
+        chosen = self._find(name_space, SetState.COMPLETE) if version is None else self._versions.get(version)
+        if chosen is None or chosen.name_space != name_space:
+            raise LookupError(f"there is no such set of name-space {name_space!r}")
+        return self._read(chosen, damage)
+
+    def _read(
+        self, version: Version, damage: DamageLog
+    ) -> Iterator[tuple[GroupDescription, Iterator[Sample]]]:
+        before = damage.count
+        with StoreView(self._path) as view:
+            yield from view.load(version.number, damage)
+        version.soundness = Soundness.INTACT if damage.count == before else Soundness.DAMAGED
+
+    def remember_fellows(self, name_space: str, fellows: Iterable[Fellow]) -> None:
+        """Replace the fellows known to a name-space."""
+        rows = [(name_space, *fellow, schema.row_check(name_space, *fellow)) for fellow in fellows]
+        with self._transaction():
+            self._connection.execute("DELETE FROM fellow WHERE name_space = ?", (name_space,))
+            self._connection.executemany("INSERT OR REPLACE INTO fellow VALUES (?, ?, ?, ?, ?)", rows)
+
+    def mark(self, name_space: str, key: str, value: str | None) -> None:
+        """Remember a value, or forget it with None."""
+        with self._transaction():
+            if value is None:
+                self._connection.execute(
+                    "DELETE FROM mark WHERE name_space = ? AND key = ?", (name_space, key)
+                )
+            else:
+                check = schema.row_check(name_space, key, value)
+                self._connection.execute(
+                    "INSERT OR REPLACE INTO mark VALUES (?, ?, ?, ?)", (name_space, key, value, check)
+                )
+
+    def marks(self, name_space: str) -> dict[str, str]:
+        """What was remembered with `mark`; a damaged value is left out."""
+        return {key: value for key, value, sound in read_marks(self._connection, name_space) if sound}
+
+    def close(self) -> None:
+        """End in order."""
+        if not self._open:
+            return
+        self._open = False
+        try:
+            with self._transaction():
+                self._connection.execute("UPDATE node SET closed = 1")
+        finally:
+            self._release.close()

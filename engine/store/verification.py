@@ -1,0 +1,50 @@
+"""The one loop that decides whether stored samples are what was once written; both stores use it."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Final
+
+from engine.dataset.sample import Sample, digest_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from engine.core.namespaces import Group
+    from engine.dataset.dataset import Summary
+    from engine.store.interface import DamageLog
+
+_MASK: Final = (1 << 128) - 1
+_UNFIT: Final = (TypeError, ValueError, OverflowError, struct.error)
+"""What `digest_of` raises for a field that has another type or range than a sample's."""
+
+
+def sound_samples(
+    group: Group, expected: Summary, rows: Iterable[Sample], damage: DamageLog
+) -> Iterator[Sample]:
+    """Pass on the samples whose digest is right, and hold the whole group against its watermark."""
+    count = bad = digest_sum = newest_ns = 0
+    for sample in rows:
+        time_ns, writer, sequence, digest, status, key, payload = sample
+        try:
+            right = digest_of(time_ns, writer, sequence, status, key, payload) == digest
+        except _UNFIT:
+            right = False
+        if not right:
+            bad += 1
+            damage.add(f"group {group}, sample {_name(digest)}", "the content does not match its digest")
+            continue
+        count += 1
+        digest_sum += int.from_bytes(digest)
+        newest_ns = max(newest_ns, time_ns)
+        yield sample
+    if count + bad != expected.count:
+        damage.add(f"group {group}", f"{expected.count} samples were stored, {count + bad} are there")
+    elif not bad and digest_sum & _MASK != expected.digest:
+        damage.add(f"group {group}", "the samples are sound but not the ones that were stored")
+    if newest_ns > expected.newest_ns:
+        damage.add(f"group {group}", "a sample is newer than the newest that was stored")
+
+
+def _name(digest: object) -> str:
+    return digest.hex() if isinstance(digest, bytes) else repr(digest)

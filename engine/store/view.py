@@ -1,0 +1,244 @@
+"""Looking at a store without being its node: reads only, leaves no file behind, waits for nobody.
+
+A view is a snapshot: what a running node writes afterwards is not in it. While it is open the node's
+write-ahead log can not shrink, so a view should not be kept for longer than reading takes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import shutil
+import sqlite3
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from engine.store import schema
+from engine.store.catalog import read_catalog
+from engine.store.files import DATABASE, LOCK, lock_holder
+from engine.store.interface import Fellow, StoreDamaged, StoreFailed, StoreRefused
+from engine.store.rows import read_group
+from engine.store.verification import sound_samples
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.dataset.groups import GroupDescription
+    from engine.dataset.sample import Sample
+    from engine.store.catalog import Version
+    from engine.store.interface import DamageLog, SetInfo
+
+
+class StoreView:
+    """A read-only snapshot of the store in a directory, or of one database file."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the snapshot.
+
+        Args:
+            path: a store directory, or the database file itself.
+
+        Raises:
+            StoreRefused: there is no store of ours, or it is of a newer format.
+            StoreDamaged: it can not be read at all.
+            StoreFailed: the file can not be opened.
+        """
+        self.path = path / DATABASE if path.is_dir() else path
+        self._copy: tempfile.TemporaryDirectory[str] | None = None
+        if not self.path.is_file():
+            raise StoreRefused(f"{self.path}: there is no store")
+        try:
+            self._connection = self._connect()
+        except sqlite3.Error as error:
+            self._remove_copy()
+            raise _unreadable(error, self.path) from error
+        try:
+            if not schema.check_format(self._connection, self.path):
+                raise StoreRefused(f"{self.path}: the store is empty: its node never came to write it")
+            self._connection.execute("BEGIN")
+            self._catalog = read_catalog(self._connection)
+        except sqlite3.Error as error:
+            self.close()
+            raise _unreadable(error, self.path) from error
+        except BaseException:
+            self.close()
+            raise
+
+    def _connect(self) -> sqlite3.Connection:
+        log = self.path.with_name(self.path.name + "-wal")
+        used = lock_holder(self.path.with_name(LOCK)) is not None
+        if used:  # the node keeps the log and its index in being; reading them leaves nothing behind
+            return sqlite3.connect(f"file:{quote(str(self.path))}?mode=ro", uri=True, isolation_level=None)
+        if not log.exists() or not log.stat().st_size:
+            uri = f"file:{quote(str(self.path))}?mode=ro&immutable=1"
+            return sqlite3.connect(uri, uri=True, isolation_level=None)
+        self._copy = tempfile.TemporaryDirectory(prefix="ospltool-store-")
+        target = Path(self._copy.name) / self.path.name
+        try:
+            shutil.copyfile(self.path, target)
+            shutil.copyfile(log, target.with_name(log.name))
+        except OSError as error:
+            self._remove_copy()
+            raise StoreFailed(f"{error.filename}: {error.strerror}") from error
+        return sqlite3.connect(target, isolation_level=None)
+
+    def close(self) -> None:
+        """End the snapshot."""
+        self._connection.close()
+        self._remove_copy()
+
+    def _remove_copy(self) -> None:
+        if self._copy is not None:
+            self._copy.cleanup()
+
+    def __enter__(self) -> StoreView:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """What reading the small tables noticed."""
+        return tuple(self._catalog.findings)
+
+    def node(self) -> tuple[str, int, bool]:
+        """The node's id, its incarnation, and whether it closed the store."""
+        row = self._connection.execute("SELECT id, incarnation, closed FROM node").fetchone()
+        if row is None:
+            raise StoreDamaged(f"{self.path}: the entry of the node is missing")
+        return str(row[0]), int(row[1]), bool(row[2])
+
+    def name_spaces(self) -> tuple[str, ...]:
+        """The name-spaces of which there is a set or a remembered value."""
+        return name_spaces(self._connection, self._catalog.versions)
+
+    def sets(self, name_space: str | None = None) -> tuple[SetInfo, ...]:
+        """All versions, oldest first, of one name-space or of all."""
+        versions = self._catalog.versions.values()
+        return tuple(v.info() for v in versions if name_space is None or v.name_space == name_space)
+
+    def marks(self, name_space: str) -> dict[str, str]:
+        """What the node remembered for a name-space."""
+        return {key: value for key, value, _ in read_marks(self._connection, name_space)}
+
+    def fellows(self) -> dict[str, tuple[Fellow, ...]]:
+        """The fellows that the node remembered, by name-space."""
+        return read_fellows(self._connection)[0]
+
+    def load(self, version: int, damage: DamageLog) -> Iterator[tuple[GroupDescription, Iterator[Sample]]]:
+        """Read and verify one version; see `engine.store.interface.Store.load`.
+
+        Raises:
+            LookupError: there is no such version.
+        """
+        chosen = self._catalog.versions.get(version)
+        if chosen is None:
+            raise LookupError(f"{self.path}: there is no set version {version}")
+        return self._load(chosen, damage)
+
+    def _load(
+        self, version: Version, damage: DamageLog
+    ) -> Iterator[tuple[GroupDescription, Iterator[Sample]]]:
+        for place, reason in version.damage:
+            damage.add(place, reason)
+        for key in sorted(version.groups):
+            row = version.groups[key]
+            raw = read_group(self._connection, row.id, row.stored.count, f"group {key}", damage)
+            samples = sound_samples(key, row.stored, raw, damage)
+            yield row.description, samples
+            skipped = sum(1 for _ in samples)
+            assert not skipped, "a group's samples must be used up before the next group is asked for"
+
+
+def name_spaces(connection: sqlite3.Connection, versions: dict[int, Version]) -> tuple[str, ...]:
+    """The name-spaces of which there is a set or a remembered value."""
+    named = {version.name_space for version in versions.values()}
+    found = connection.execute("SELECT name_space FROM mark UNION SELECT name_space FROM fellow").fetchall()
+    return tuple(sorted(named.union(name for (name,) in found)))
+
+
+def read_marks(connection: sqlite3.Connection, name_space: str | None = None) -> list[tuple[str, str, bool]]:
+    """Keys and values of one name-space or all, each with whether its check is right."""
+    rows = connection.execute(
+        "SELECT name_space, key, value, row_check FROM mark WHERE ?1 IS NULL OR name_space = ?1",
+        (name_space,),
+    ).fetchall()
+    return [(key, value, check == schema.row_check(space, key, value)) for space, key, value, check in rows]
+
+
+def read_fellows(connection: sqlite3.Connection) -> tuple[dict[str, tuple[Fellow, ...]], int]:
+    """The remembered fellows by name-space, and how many more have a damaged entry."""
+    fellows: dict[str, list[Fellow]] = {}
+    damaged = 0
+    for space, id_, name, role, check in connection.execute(
+        "SELECT name_space, id, name, role, row_check FROM fellow ORDER BY name_space, id"
+    ):
+        if check == schema.row_check(space, id_, name, role):
+            fellows.setdefault(space, []).append(Fellow(id_, name, role))
+        else:
+            damaged += 1
+    return {space: tuple(known) for space, known in fellows.items()}, damaged
+
+
+def _unreadable(error: sqlite3.Error, path: Path) -> Exception:
+    return schema.typed(error, path) or StoreFailed(f"{path}: {error}")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class StoreSummary:
+    """A store in short.
+
+    Attributes:
+        path: the database file.
+        node_id: 32 hexadecimal characters.
+        incarnation: number of the last opening.
+        closed: the last run ended in order, or is still running.
+        holder: pid, node name and opening time (ns since 1970 UTC) of the node that has it open.
+        file_bytes: size of the database and its log.
+        sets: every visible set version.
+        marks: remembered values by name-space.
+        findings: what reading the small tables noticed.
+    """
+
+    path: str
+    node_id: str
+    incarnation: int
+    closed: bool
+    holder: tuple[int, str, int] | None
+    file_bytes: int
+    sets: tuple[SetInfo, ...]
+    marks: dict[str, dict[str, str]]
+    findings: tuple[str, ...]
+
+
+def store_summary(path: Path) -> StoreSummary:
+    """What is in a store, without reading its samples.
+
+    Raises:
+        StoreError: see `StoreView`.
+    """
+    with StoreView(path) as view:
+        node_id, incarnation, closed = view.node()
+        holder = lock_holder(view.path.with_name(LOCK))
+        return StoreSummary(
+            path=str(view.path),
+            node_id=node_id,
+            incarnation=incarnation,
+            closed=closed or holder is not None,
+            holder=holder,
+            file_bytes=_bytes_of(view.path),
+            sets=view.sets(),
+            marks={space: view.marks(space) for space in view.name_spaces()},
+            findings=view.findings,
+        )
+
+
+def _bytes_of(path: Path) -> int:
+    total = 0
+    for name in (path.name, path.name + "-wal"):
+        with contextlib.suppress(FileNotFoundError):
+            total += path.with_name(name).stat().st_size
+    return total
