@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final
 from engine.core.events import Event, Note
 from engine.core.fellows import Fellow, FellowTable
 from engine.core.messages import Outgoing
+from engine.core.readers import ReaderTable
+from engine.core.requests import RequestQueue
 from engine.core.states import Phase
 
 if TYPE_CHECKING:
@@ -20,17 +22,27 @@ MAX_QUEUED: Final = 100_000
 
 
 class Context:
-    """The shared state of one node's core."""
+    """The shared state of one node's core.
 
-    def __init__(self, settings: CoreSettings) -> None:
+    Attributes:
+        changed: name-spaces must be reported anew; likewise `status_due` and `readers_changed`.
+        wall_offset_ns: wall clock minus monotonic clock at the start.
+    """
+
+    def __init__(self, settings: CoreSettings, wall_offset_ns: int) -> None:
         self.settings = settings
         self.node = settings.node
         self.fellows = FellowTable(settings.node)
         self.states: dict[str, NameSpaceState] = {}
         self.outbox: collections.deque[Outgoing] = collections.deque()
         self.events: collections.deque[Event] = collections.deque()
+        self.requests = RequestQueue()
+        self.readers = ReaderTable(settings.node)
         self.changed = True
-        self._requests = 0
+        self.status_due = True
+        self.readers_changed = True
+        self.wall_offset_ns = wall_offset_ns
+        self._requests_made = 0
 
     def send(self, message: Message, *to: str) -> None:
         """Queue a message for the named fellows, or for all."""
@@ -48,8 +60,12 @@ class Context:
 
     def next_request(self) -> int:
         """A request number that is new in this incarnation."""
-        self._requests += 1
-        return self._requests
+        self._requests_made += 1
+        return self._requests_made
+
+    def wall_ns(self, now: float) -> int:
+        """The wall clock at monotonic time `now`."""
+        return self.wall_offset_ns + int(now * 1e9)
 
     def name_of(self, node: str) -> str:
         """A node's human name where it is known."""

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.core import alignment, mastership, merging, roles
+from engine.core import alignment, mastership, membership, merging, roles
 from engine.core.context import Context
 from engine.core.events import (
     Deliver,
-    FellowsKnown,
     GroupAnnounced,
-    NameSpaceLearned,
     SendSet,
     Target,
 )
@@ -29,12 +27,10 @@ from engine.core.messages import (
     RollUp,
     SampleRequest,
     Status,
-    Vote,
 )
 from engine.core.namespace import NameSpaceState
-from engine.core.namespaces import Alignee, Conflict, NameSpace, compare, find_policy
-from engine.core.readers import ReaderTable, Server, choose_server
-from engine.core.requests import RequestQueue
+from engine.core.namespaces import Alignee
+from engine.core.readers import Server, choose_server
 from engine.core.states import LocalFault, Phase, ServiceState, Trigger, service_state
 
 if TYPE_CHECKING:
@@ -54,25 +50,16 @@ class DurabilityNode:
         Raises:
             LocalFault: a name-space without a policy; configurations are refused before they come here.
         """
-        self._context = context = Context(settings)
-        self._started = now
-        self._discovery_over = False
-        patience = settings.initial_discovery_s
-        self._discovery_checks = [now + patience, now + patience + settings.heartbeat_expiry_s]
+        self._context = context = Context(settings, wall_ns - int(now * 1e9))
+        self._discovery = membership.Discovery(context, now)
+        self._discovery_check = self._discovery.next_check(now)
         self._stopping: ServiceState | None = None
         self._next_status = now
         self._serial = 0
-        self._status_due = True
-        self._wall_offset_ns = wall_ns - int(now * 1e9)
-        self._requests = RequestQueue()
-        self._readers = ReaderTable(settings.node)
-        self._readers_changed = True
         self._state = ServiceState.INIT
         for name_space in settings.name_spaces:
-            policy = find_policy(settings.policies, name_space.name)
-            if policy is None:
+            if not membership.add_name_space(context, name_space):
                 raise LocalFault(f"name-space '{name_space.name}' has no policy")
-            self._add_name_space(name_space)
         context.note("lifecycle.address", node=settings.node)
         context.note("lifecycle.incarnation", node=settings.node, incarnation=settings.incarnation)
         context.note("lifecycle.waiting-for-fellows")
@@ -109,14 +96,14 @@ class DurabilityNode:
         """The messages that are due, state messages first."""
         if self._context.changed:
             self._context.changed = False
-            self._status_due = True
+            self._context.status_due = True
             reports = tuple(state.report() for state in self._context.states.values())
             self._context.send(NameSpaces(self._context.settings.incarnation, self._next_serial(), reports))
-        if self._readers_changed:
-            self._readers_changed = False
-            self._context.send(self._readers.message(self._context.settings.incarnation))
-        if self._status_due:
-            self._status_due = False
+        if self._context.readers_changed:
+            self._context.readers_changed = False
+            self._context.send(self._context.readers.message(self._context.settings.incarnation))
+        if self._context.status_due:
+            self._context.status_due = False
             self._next_status = now + self._context.settings.heartbeat_period_s
             self._context.outbox.appendleft(Outgoing(self._status(now)))
         messages = list(self._context.outbox)
@@ -131,15 +118,16 @@ class DurabilityNode:
         """When `handle_timer` must be called at the latest."""
         times = [self._next_status]
         times += [state.source_until_s for state in self._context.states.values() if state.source_until_s]
-        retry = self._readers.next_retry()
+        retry = self._context.readers.next_retry()
         if retry is not None:
             times.append(retry)
-        times += self._discovery_checks
+        if self._discovery_check is not None:
+            times.append(self._discovery_check)
         times += [self._context.fellows.expires_at(fellow) for fellow in self._context.fellows.all()]
         times += [
             item.deadline_s for state in self._context.states.values() for item in state.outstanding.values()
         ]
-        due = self._requests.next_due(self._ready())
+        due = self._context.requests.next_due(self._ready())
         return min(times if due is None else [*times, due])
 
     # In.
@@ -147,10 +135,9 @@ class DurabilityNode:
     def handle_timer(self, now: float) -> None:
         """Do whatever is due."""
         if now >= self._next_status:
-            self._status_due = True
-        self._discovery_checks = [when for when in self._discovery_checks if when > now]
+            self._context.status_due = True
         for fellow in self._context.fellows.silent(now):
-            self._lose(fellow, now, "its heartbeat is overdue")
+            membership.lose(self._context, fellow, now, "its heartbeat is overdue")
         for state in self._context.states.values():
             alignment.check_deadlines(self._context, state, now)
         self._evaluate(now)
@@ -160,7 +147,7 @@ class DurabilityNode:
         if sender == self._context.node or self._stopping is ServiceState.TERMINATED:
             return
         if isinstance(message, Status | NameSpaces | Deliveries):
-            self._receive_state(message, sender, now)
+            membership.receive(self._context, message, sender, now)
         elif isinstance(message, SampleRequest):
             self._receive_request(message, sender, now)
         elif isinstance(message, Refusal):
@@ -182,14 +169,15 @@ class DurabilityNode:
     def fellow_attached(self, node: str, now: float) -> None:
         """A fellow's endpoints are matched with ours, both ways (wait-for-attachment)."""
         self._context.fellows.attach(node)
-        self._status_due = True
+        self._context.status_due = True
         self._evaluate(now)
 
     def fellow_detached(self, node: str, now: float) -> None:
         """A fellow's endpoints went away."""
         fellow = self._context.fellows.get(node)
         if fellow:
-            self._lose(fellow, now, "it left" if fellow.leaving else "its endpoints are gone")
+            reason = "it left" if fellow.leaving else "its endpoints are gone"
+            membership.lose(self._context, fellow, now, reason)
         self._context.fellows.detach(node, now)
         self._evaluate(now)
 
@@ -254,28 +242,28 @@ class DurabilityNode:
 
     def reader_seen(self, reader: ReaderKey, host: str, now: float) -> None:
         """A durable reader appeared in a process on `host`."""
-        if self._readers.seen(reader, host):
-            self._readers_changed = True
+        if self._context.readers.seen(reader, host):
+            self._context.readers_changed = True
         self._evaluate(now)
 
     def reader_gone(self, reader: ReaderKey) -> None:
         """A durable reader went away with the last of its kind in its process."""
-        self._readers.gone(reader)
-        self._readers_changed = True
+        self._context.readers.gone(reader)
+        self._context.readers_changed = True
 
     def delivered(self, reader: ReaderKey, now: float, *, done: bool) -> None:
         """The answer to `Deliver`: the reader's process has acknowledged everything, or it failed."""
         if done:
-            self._readers.done(reader)
+            self._context.readers.done(reader)
         else:
-            self._readers.failed(reader, now)
-        self._readers_changed = True
+            self._context.readers.failed(reader, now)
+        self._context.readers_changed = True
         self._evaluate(now)
 
     def stop(self, *, finished: bool = False) -> None:
         """Begin to terminate, or with `finished` say good-bye; fellows are told in the next messages."""
         self._stopping = ServiceState.TERMINATED if finished else ServiceState.TERMINATING
-        self._status_due = True
+        self._context.status_due = True
 
     # The parts.
 
@@ -294,102 +282,13 @@ class DurabilityNode:
             state=self.state,
             period_s=settings.heartbeat_period_s,
             expiry_s=settings.heartbeat_expiry_s,
-            wall_ns=self._wall_offset_ns + int(now * 1e9),
+            wall_ns=self._context.wall_ns(now),
             heard=tuple(fellow.node for fellow in self._context.fellows.all()),
             roll_ups=tuple(
                 RollUp(state.name, state.complete, state.roll_up.count, state.roll_up.digest)
                 for state in self._context.states.values()
             ),
         )
-
-    def _receive_state(self, message: Status | NameSpaces | Deliveries, sender: str, now: float) -> None:
-        known = self._context.fellows.get(sender)
-        if known and known.incarnation < message.incarnation:
-            self._lose(known, now, "it was restarted")
-        taken = self._context.fellows.receive(message, sender, now)
-        if taken is None:
-            return
-        fellow, new = taken
-        if new:
-            self._status_due = True  # it must learn soon that it is heard
-            self._context.note("fellow.discovered", fellow=fellow.node, state=str(fellow.status and "known"))
-        if isinstance(message, Status):
-            self._receive_status(fellow, message, now)
-        elif isinstance(message, NameSpaces):
-            self._compare(fellow, message)
-        elif self._readers.take_claims(message):
-            self._readers_changed = True
-
-    def _receive_status(self, fellow: Fellow, status: Status, now: float) -> None:
-        fellow.skew_ns = status.wall_ns - (self._wall_offset_ns + int(now * 1e9))
-        if fellow.leaving:
-            self._lose(fellow, now, "it is terminating")
-            return
-        if fellow.approved and not fellow.hears(self._context.node):
-            self._context.note("fellow.asymmetric", fellow=fellow.name)
-            self._lose(fellow, now, "it does not hear us")
-            return
-        for state in self._context.states.values():
-            if state.aligner == fellow.node:
-                merging.watch_difference(self._context, state, now)
-
-    def _compare(self, fellow: Fellow, message: NameSpaces) -> None:
-        """Determine compatibility (5.4.2) and learn name-spaces that a policy of ours matches (5.2.3.6)."""
-        theirs = [NameSpace(report.name, report.elements) for report in message.reports]
-        ours = [state.name_space for state in self._context.states.values()]
-        conflicts = [conflict for a in ours for b in theirs if (conflict := compare(a, b))]
-        before, fellow.conflict = fellow.conflict, conflicts[0] if conflicts else None
-        if fellow.conflict and not before:
-            self._refuse(fellow, fellow.conflict)
-        elif before and not fellow.conflict:
-            self._context.note("compatibility.resolved", fellow=fellow.name)
-        if fellow.conflict:
-            return
-        for name_space in theirs:
-            if name_space.name not in self._context.states and self._add_name_space(name_space):
-                self._context.note(
-                    "namespace.learned",
-                    namespace=name_space.name,
-                    fellow=fellow.name,
-                    expressions=str(name_space),
-                )
-
-    def _add_name_space(self, name_space: NameSpace) -> bool:
-        policy = find_policy(self._context.settings.policies, name_space.name)
-        if policy is None:
-            return False
-        stored = self._context.settings.stored.get(name_space.name)
-        state = NameSpaceState(name_space, policy)
-        if stored:
-            state.quality_ns = stored.quality_ns
-            state.vote = Vote(stored.lineage.counter + 1, "")  # epochs of the last run must not come again
-        self._context.states[name_space.name] = state
-        self._context.emit(NameSpaceLearned(name_space, policy))
-        self._context.changed = True
-        return True
-
-    def _refuse(self, fellow: Fellow, conflict: Conflict) -> None:
-        fellow.approved = False
-        self._context.note(
-            "compatibility.conflict",
-            fellow=fellow.name,
-            namespace=conflict.ours.name,
-            expressions=str(conflict.ours),
-            other_namespace=conflict.theirs.name,
-            other_expressions=str(conflict.theirs),
-        )
-
-    def _lose(self, fellow: Fellow, now: float, reason: str) -> None:
-        self._context.fellows.remove(fellow.node, now)
-        self._requests.drop(fellow.node)
-        self._readers.lost(fellow.node)
-        self._status_due = True
-        if fellow.approved:
-            self._context.note("fellow.disconnected", fellow=fellow.name, reason=reason)
-        for state in self._context.states.values():
-            for item in [i for i in state.outstanding.values() if i.aligner == fellow.node]:
-                self._context.note("align.aligner-lost", fellow=fellow.name, count=1)
-                alignment.give_up(self._context, state, item.request, now)
 
     def _receive_request(self, message: SampleRequest, sender: str, now: float) -> None:
         state = self._context.states.get(message.name_space)
@@ -417,7 +316,7 @@ class DurabilityNode:
         settings = self._context.settings
         operational = self.state is ServiceState.COMPLETE
         combine = settings.combine_operational_s if operational else settings.combine_initial_s
-        if not self._requests.add(state.name, target, now, combine):
+        if not self._context.requests.add(state.name, target, now, combine):
             self._context.send(Refusal(message.request, state.name, "too many requests wait"), sender)
 
     def _ready(self) -> frozenset[str]:
@@ -427,10 +326,10 @@ class DurabilityNode:
         """Bring everything that follows from what is known up to date."""
         if self._stopping:
             return
-        self._approve()
+        membership.approve(self._context)
         for state in list(self._context.states.values()):
             if state.phase is Phase.DISCOVER:
-                if not self._discovered(state, now):
+                if not self._discovery.is_over(state, now):
                     continue
                 wanted = state.policy.alignee is Alignee.INITIAL or state.is_wanted
                 state.move(Trigger.DISCOVERED if wanted else Trigger.NOT_WANTED)
@@ -445,71 +344,13 @@ class DurabilityNode:
             merging.advance(self._context, state, now)
             roles.open_delayed_set(self._context, state, now)
             roles.meet(self._context, state, now)
-        for name, targets in self._requests.due(now, self._ready()):
+        for name, targets in self._context.requests.due(now, self._ready()):
             self._context.emit(SendSet(name, self._context.states[name].lineage, targets))
-        for reader in self._readers.open(self._server_for, now):
-            self._readers_changed = True
+        for reader in self._context.readers.open(self._server_for, now):
+            self._context.readers_changed = True
             self._context.emit(Deliver(reader))
+        self._discovery_check = self._discovery.next_check(now)
         self._update_state()
-
-    def _approve(self) -> None:
-        for fellow in self._context.fellows.all():
-            if fellow.approved or fellow.conflict or not (fellow.attached and fellow.answered):
-                continue
-            if not fellow.hears(self._context.node):
-                continue
-            fellow.approved = True
-            assert fellow.status is not None
-            self._context.note(
-                "fellow.name",
-                fellow=fellow.node,
-                name=fellow.name,
-                role=fellow.role,
-                host=fellow.status.host,
-            )
-            self._context.note("compatibility.approved", fellow=fellow.name)
-            if fellow.reconnected:
-                self._reconnected(fellow)
-            known = tuple((f.node, f.name, f.role) for f in self._context.fellows.approved())
-            self._context.emit(FellowsKnown(known))
-
-    def _reconnected(self, fellow: Fellow) -> None:
-        """Same incarnation after a gap: what was written meanwhile may have reached only one of us."""
-        self._context.note("fellow.reconnected", fellow=fellow.name, gap_ns=0)
-        for state in self._context.states.values():
-            report = fellow.report(state.name)
-            if not state.holder or report is None:
-                continue
-            if state.is_master(self._context.node):
-                state.rejoined.add(fellow.node)
-            elif fellow.role == self._context.settings.role:
-                state.diverge(self._context.node)
-                self._context.changed = True
-
-    def _discovered(self, state: NameSpaceState, now: float) -> bool:
-        """Whether enough is known to choose a master (5.4.4, steps 3 and 4)."""
-        if self._discovery_over:
-            return True
-        context, settings = self._context, self._context.settings
-        for fellow, report in context.role_fellows(state):
-            if report.holder and report.following and report.following.node == fellow.node:
-                return self._end_discovery(now, f"{fellow.name} is the confirmed master of '{state.name}'")
-        present = {fellow.node: fellow for fellow in context.fellows.all()}
-        settled = all(f.approved or f.conflict for f in present.values())
-        if settled and settings.remembered and settings.remembered <= present.keys():
-            return self._end_discovery(now, "every fellow of the last run has answered")
-        patience = settings.initial_discovery_s + (0 if settled else settings.heartbeat_expiry_s)
-        if now >= self._started + patience:
-            return self._end_discovery(now, "the initial discovery period is over")
-        return False
-
-    def _end_discovery(self, now: float, reason: str) -> bool:
-        self._discovery_over = True
-        self._discovery_checks = []
-        elapsed = int((now - self._started) * 1e9)
-        self._context.note("lifecycle.discovery-ended", elapsed_ns=elapsed, reason=reason)
-        self._context.note("lifecycle.fellows-known", count=len(self._context.fellows.approved()))
-        return True
 
     def _server_for(self, reader: ReaderKey, host: str) -> str | None:
         state = self._context.states.get(reader.name_space)
@@ -533,6 +374,6 @@ class DurabilityNode:
         order = tuple(ServiceState)
         if order.index(reached) > order.index(self._state):
             self._state = reached
-            self._status_due = True
+            self._context.status_due = True
             if reached is ServiceState.COMPLETE:
                 self._context.note("lifecycle.operational")

@@ -1,0 +1,197 @@
+"""Fellows come, are compared, are talked to, and go (deployment guide, 5.4.1 to 5.4.4)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.core import alignment, merging
+from engine.core.events import FellowsKnown, NameSpaceLearned
+from engine.core.messages import Deliveries, NameSpaces, Status, Vote
+from engine.core.namespace import NameSpaceState
+from engine.core.namespaces import Conflict, NameSpace, compare, find_policy
+
+if TYPE_CHECKING:
+    from engine.core.context import Context
+    from engine.core.fellows import Fellow
+
+
+def add_name_space(context: Context, name_space: NameSpace) -> bool:
+    """Take part in a name-space, configured or learned; False when no policy matches its name."""
+    policy = find_policy(context.settings.policies, name_space.name)
+    if policy is None:
+        return False
+    stored = context.settings.stored.get(name_space.name)
+    state = NameSpaceState(name_space, policy)
+    if stored:
+        state.quality_ns = stored.quality_ns
+        state.vote = Vote(stored.lineage.counter + 1, "")  # epochs of the last run must not come again
+    context.states[name_space.name] = state
+    context.emit(NameSpaceLearned(name_space, policy))
+    context.changed = True
+    return True
+
+
+def receive(context: Context, message: Status | NameSpaces | Deliveries, sender: str, now: float) -> None:
+    """A fellow says how it is."""
+    known = context.fellows.get(sender)
+    if known and known.incarnation < message.incarnation:
+        lose(context, known, now, "it was restarted")
+    taken = context.fellows.receive(message, sender, now)
+    if taken is None:
+        return
+    fellow, new = taken
+    if new:
+        context.status_due = True  # it must learn soon that it is heard
+        context.note("fellow.discovered", fellow=fellow.node, state=str(fellow.status and "known"))
+    if isinstance(message, Status):
+        _receive_status(context, fellow, message, now)
+    elif isinstance(message, NameSpaces):
+        _compare(context, fellow, message)
+    elif context.readers.take_claims(message):
+        context.readers_changed = True
+
+
+def _receive_status(context: Context, fellow: Fellow, status: Status, now: float) -> None:
+    fellow.skew_ns = status.wall_ns - context.wall_ns(now)
+    if fellow.leaving:
+        lose(context, fellow, now, "it is terminating")
+        return
+    if fellow.approved and not fellow.hears(context.node):
+        context.note("fellow.asymmetric", fellow=fellow.name)
+        lose(context, fellow, now, "it does not hear us")
+        return
+    for state in context.states.values():
+        if state.aligner == fellow.node:
+            merging.watch_difference(context, state, now)
+
+
+def _compare(context: Context, fellow: Fellow, message: NameSpaces) -> None:
+    """Determine compatibility (5.4.2) and learn name-spaces that a policy of ours matches (5.2.3.6)."""
+    theirs = [NameSpace(report.name, report.elements) for report in message.reports]
+    ours = [state.name_space for state in context.states.values()]
+    conflicts = [conflict for a in ours for b in theirs if (conflict := compare(a, b))]
+    before, fellow.conflict = fellow.conflict, conflicts[0] if conflicts else None
+    if fellow.conflict and not before:
+        _refuse(context, fellow, fellow.conflict)
+    elif before and not fellow.conflict:
+        context.note("compatibility.resolved", fellow=fellow.name)
+    if fellow.conflict:
+        return
+    for name_space in theirs:
+        if name_space.name not in context.states and add_name_space(context, name_space):
+            context.note(
+                "namespace.learned",
+                namespace=name_space.name,
+                fellow=fellow.name,
+                expressions=str(name_space),
+            )
+
+
+def _refuse(context: Context, fellow: Fellow, conflict: Conflict) -> None:
+    fellow.approved = False
+    context.note(
+        "compatibility.conflict",
+        fellow=fellow.name,
+        namespace=conflict.ours.name,
+        expressions=str(conflict.ours),
+        other_namespace=conflict.theirs.name,
+        other_expressions=str(conflict.theirs),
+    )
+
+
+def lose(context: Context, fellow: Fellow, now: float, reason: str) -> None:
+    """A fellow left or was lost: nothing more is expected from it, and others take over."""
+    context.fellows.remove(fellow.node, now)
+    context.requests.drop(fellow.node)
+    context.readers.lost(fellow.node)
+    context.status_due = True
+    if fellow.approved:
+        context.note("fellow.disconnected", fellow=fellow.name, reason=reason)
+    for state in context.states.values():
+        for item in [item for item in state.outstanding.values() if item.aligner == fellow.node]:
+            context.note("align.aligner-lost", fellow=fellow.name, count=1)
+            alignment.give_up(context, state, item.request, now)
+
+
+def approve(context: Context) -> None:
+    """Begin to talk to the fellows that are attached, known, compatible, and that hear us."""
+    for fellow in context.fellows.all():
+        if fellow.approved or fellow.conflict or not (fellow.attached and fellow.answered):
+            continue
+        if not fellow.hears(context.node):
+            continue
+        fellow.approved = True
+        assert fellow.status is not None
+        context.note(
+            "fellow.name", fellow=fellow.node, name=fellow.name, role=fellow.role, host=fellow.status.host
+        )
+        context.note("compatibility.approved", fellow=fellow.name)
+        if fellow.reconnected:
+            _reconnected(context, fellow)
+        known = tuple((f.node, f.name, f.role) for f in context.fellows.approved())
+        context.emit(FellowsKnown(known))
+
+
+def _reconnected(context: Context, fellow: Fellow) -> None:
+    """Same incarnation after a gap: what was written meanwhile may have reached only one of us."""
+    context.note("fellow.reconnected", fellow=fellow.name, gap_ns=0)
+    for state in context.states.values():
+        report = fellow.report(state.name)
+        if not state.holder or report is None:
+            continue
+        if state.is_master(context.node):
+            state.rejoined.add(fellow.node)
+        elif fellow.role == context.settings.role:
+            state.diverge(context.node)
+            context.changed = True
+
+
+class Discovery:
+    """When enough is known to choose a master (5.4.4, steps 3 and 4).
+
+    For a name-space: as soon as a fellow of our role is its confirmed master. For all: when every fellow of
+    the last run has answered, else when the InitialDiscoveryPeriod is over and everybody who was heard has
+    answered; who is heard but never answers is waited for one heartbeat expiry longer.
+    """
+
+    def __init__(self, context: Context, now: float) -> None:
+        settings = context.settings
+        self._context = context
+        self._started = now
+        self._patience = (
+            settings.initial_discovery_s,
+            settings.initial_discovery_s + settings.heartbeat_expiry_s,
+        )
+        self._is_over = False
+
+    def next_check(self, now: float) -> float | None:
+        """When time alone may end discovery."""
+        ends = [self._started + patience for patience in self._patience]
+        return None if self._is_over else min((end for end in ends if end > now), default=None)
+
+    def is_over(self, state: NameSpaceState, now: float) -> bool:
+        """Whether the name-space may elect."""
+        if self._is_over:
+            return True
+        for fellow, report in self._context.role_fellows(state):
+            if report.holder and report.following and report.following.node == fellow.node:
+                self._note(now, f"{fellow.name} is the confirmed master of '{state.name}'")
+                return True
+        fellows = self._context.fellows.all()
+        settled = all(fellow.approved or fellow.conflict for fellow in fellows)
+        remembered = self._context.settings.remembered
+        if settled and remembered and remembered <= {fellow.node for fellow in fellows}:
+            return self._end(now, "every fellow of the last run has answered")
+        if now >= self._started + self._patience[0 if settled else 1]:
+            return self._end(now, "the initial discovery period is over")
+        return False
+
+    def _end(self, now: float, reason: str) -> bool:
+        self._is_over = True
+        self._note(now, reason)
+        return True
+
+    def _note(self, now: float, reason: str) -> None:
+        elapsed = int((now - self._started) * 1e9)
+        self._context.note("lifecycle.discovery-ended", elapsed_ns=elapsed, reason=reason)
+        self._context.note("lifecycle.fellows-known", count=len(self._context.fellows.approved()))
