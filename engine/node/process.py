@@ -21,7 +21,7 @@ from engine.dds.pump import Pump
 from engine.dds.selfcheck import check_layouts
 from engine.dds.tap import WRITER_GONE
 from engine.dds.typeinfo import resolve_type
-from engine.dds.uri import cyclone_uri
+from engine.dds.uri import cyclone_uri, domain_tag
 from engine.node.disk import Disk
 from engine.node.neighbourhood import Neighbourhood
 from engine.node.wire import DdsWire, receiver_partition
@@ -159,6 +159,7 @@ class Node:
             node=node,
             partition=partition,
             interface=self._interface,
+            tag=domain_tag(self._uri),
         )
         self._runtime = Runtime(
             core_settings(configuration, name, address_of(self._interface), found),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from engine.dds.bulk import BulkSender
 from engine.dds.directed import DeliveryReport, DirectedSession
 from engine.dds.errors import DdsError, DdsTimeout
+from engine.dds.interfaces import address_towards
 from engine.dds.tap import CaptureReader
 from engine.dds.topics import open_topic
 from engine.runtime.monitor import DeliveryView
@@ -44,7 +45,8 @@ class DdsWire:
 
     Args:
         post: runs a callable on the node's own thread; everything that comes back goes through it.
-        interface: the interface over which late joiners are reached.
+        interface: the interface over which late joiners are reached that the routes do not tell of.
+        tag: the domain tag of the applications.
     """
 
     def __init__(
@@ -58,7 +60,9 @@ class DdsWire:
         node: str,
         partition: str,
         interface: str,
+        tag: str,
     ) -> None:
+        self._tag = tag
         self._participant = participant
         self._channel = channel
         self._neighbourhood = neighbourhood
@@ -196,10 +200,11 @@ class DdsWire:
         try:
             with DirectedSession(
                 address,
-                self._interface,
+                address_towards(address, self._interface),
                 self._participant.domain_id,
                 bytes.fromhex(self._node),
                 bytes.fromhex(reader.participant),
+                self._tag,
             ) as session:
                 for description, samples in groups:
                     group = description.group
