@@ -78,6 +78,7 @@ class Runtime:
                 "streams_received",
                 "delivered",
                 "unrouted",
+                "refused",
             ),
             0,
         )
