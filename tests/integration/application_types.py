@@ -1,0 +1,32 @@
+"""The types of the applications: those of the capture tests, and one with a value to change.
+
+No postponed annotations here: the wheel cannot resolve them as text.
+"""
+
+# The base classes come without types.
+# mypy: disable-error-code="misc,call-arg,valid-type"
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from cyclonedds.idl import IdlStruct
+from cyclonedds.idl import annotations as annotate
+from cyclonedds.idl import types as idl
+
+from tests.integration.dds import sample_types
+
+
+@dataclass
+class Reading(IdlStruct, typename="depot.Reading"):
+    number: idl.int32
+    annotate.key("number")
+    value: idl.int64
+    text: str
+
+
+TYPES: dict[str, type] = {**sample_types.TYPES, "Reading": Reading}
+SAMPLES: dict[type, Callable[[int], Any]] = {
+    **sample_types.SAMPLES,
+    Reading: lambda n: Reading(n, 0, f"reading {n}"),
+}

@@ -1,0 +1,256 @@
+"""The other processes of a test: `python -m tests.integration.applications ROLE JSON`.
+
+Ordinary applications: they use cyclonedds only. (The hostile one and the watcher use our own transport.)
+"""
+
+from __future__ import annotations
+
+import collections
+import json
+import os
+import sys
+import threading
+from typing import Any
+
+from tests.integration import application_types as types
+
+DURABILITY = ("Volatile", "TransientLocal", "Transient", "Persistent")
+NOT_ALIVE_DISPOSED, NOT_ALIVE_NO_WRITERS, ALIVE = 32, 64, 16
+STATES = {NOT_ALIVE_DISPOSED: "disposed", NOT_ALIVE_NO_WRITERS: "no writers", ALIVE: "alive"}
+
+
+def say(**what: Any) -> None:
+    print(json.dumps(what), flush=True)
+
+
+def commands() -> Any:
+    """What the parent says, until it closes."""
+    for line in sys.stdin:
+        yield json.loads(line)
+
+
+def qos_of(options: dict[str, Any]) -> Any:
+    from cyclonedds.core import Policy, Qos
+
+    depth = options.get("depth", 1)
+    policies = [
+        getattr(Policy.Durability, DURABILITY[options.get("durability", 3)]),
+        Policy.DurabilityService(
+            options.get("cleanup_ns", (1 << 63) - 1),
+            Policy.History.KeepLast(depth) if depth else Policy.History.KeepAll,
+            -1,
+            -1,
+            -1,
+        ),
+        Policy.Reliability.Reliable(10_000_000_000),
+        Policy.History.KeepAll,
+        Policy.WriterDataLifecycle(autodispose=False),
+    ]
+    if options.get("by_source", True):
+        policies.append(Policy.DestinationOrder.BySourceTimestamp)
+    if options.get("exclusive"):
+        policies.append(Policy.Ownership.Exclusive)
+    return Qos(*policies)
+
+
+class WriterSide:
+    """One writer for each type, topic and partition that is named."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        from cyclonedds.domain import DomainParticipant
+
+        self._options = options
+        self._participant = DomainParticipant(options["domain"])
+        self._writers: dict[tuple[str, str, tuple[str, ...]], Any] = {}
+        self._topics: dict[tuple[str, str], Any] = {}
+
+    def writer(self, type_name: str, partitions: tuple[str, ...]) -> Any:
+        from cyclonedds.core import Policy, Qos
+        from cyclonedds.pub import DataWriter, Publisher
+        from cyclonedds.topic import Topic
+
+        topic_name = self._options.get("topic") or type_name
+        key = (type_name, topic_name, partitions)
+        if key not in self._writers:
+            qos = qos_of(self._options)
+            topic_key = (type_name, topic_name)
+            if topic_key not in self._topics:
+                self._topics[topic_key] = Topic(
+                    self._participant, topic_name, types.TYPES[type_name], qos=qos
+                )
+            publisher = Publisher(self._participant, Qos(Policy.Partition(list(partitions))))
+            matched = Matched(self._options.get("readers", 1))
+            writer = DataWriter(publisher, self._topics[topic_key], qos=qos, listener=matched.listener())
+            if not matched.reached.wait(20):
+                say(error=f"nobody reads {topic_name} in {partitions}")
+                sys.exit(1)
+            self._writers[key] = writer
+        return self._writers[key]
+
+    def carry_out(self, steps: list[dict[str, Any]]) -> int:
+        """Each step: `op`, `first`, `count`, `time` of the first; the others follow by a nanosecond."""
+        done = 0
+        for step in steps:
+            type_name = step.get("type", "Reading")
+            partitions = tuple(step.get("partitions", ["stock"]))
+            writer = self.writer(type_name, partitions)
+            make = types.SAMPLES[types.TYPES[type_name]]
+            perform = {
+                "write": writer.write,
+                "dispose": writer.dispose,
+                "unregister": writer.unregister_instance,
+            }[step.get("op", "write")]
+            first, time_ns = step.get("first", 0), step["time"]
+            for index in range(step.get("count", 1)):
+                number = first + index
+                sample = make(number)
+                if "value" in step:
+                    sample.value = step["value"]
+                perform(sample, timestamp=time_ns + index)
+                done += 1
+                if done % 500 == 0 and step.get("progress"):
+                    say(progress=done)
+        for writer in self._writers.values():
+            writer.wait_for_acks(20_000_000_000)
+        return done
+
+
+class Matched:
+    """Set once so many readers match."""
+
+    def __init__(self, wanted: int) -> None:
+        self.wanted = wanted
+        self.reached = threading.Event()
+
+    def listener(self) -> Any:
+        from cyclonedds.core import Listener
+
+        def on_publication_matched(_: Any, status: Any) -> None:
+            if status.current_count >= self.wanted:
+                self.reached.set()
+
+        return Listener(on_publication_matched=on_publication_matched)
+
+
+def writer(options: dict[str, Any]) -> None:
+    """Carries out the given steps, and then those that it is told, until it is told to end."""
+    side = WriterSide(options)
+    say(done=side.carry_out(options.get("steps", [])))
+    for command in commands():
+        say(done=side.carry_out(command["steps"]))
+
+
+class Tally:
+    """What a reader got, by instance: the type's name and the key field `number`, where there is one."""
+
+    def __init__(self) -> None:
+        self._wanted: list[dict[str, Any]] = []
+        self._names: dict[tuple[str, int], str] = {}
+        self._samples: collections.defaultdict[str, list[list[Any]]] = collections.defaultdict(list)
+        self._states: dict[str, str] = {}
+        self._arrivals = 0
+        self._seen: collections.Counter[tuple[str, int]] = collections.Counter()
+
+    def add(self, type_name: str, sample: Any) -> None:
+        info = sample.sample_info
+        valid = bool(info.valid_data)
+        number = getattr(sample if valid else sample.key_sample, "number", None)
+        unnamed = f"{type_name} #{len(self._names)}"
+        name = self._names.setdefault(
+            (type_name, info.instance_handle), unnamed if number is None else f"{type_name} {number}"
+        )
+        self._states[name] = STATES[int(info.instance_state)]
+        if valid:
+            self._samples[name].append([info.source_timestamp, repr(sample)])
+            self._arrivals += 1
+            self._seen[name, info.source_timestamp] += 1
+
+    def want(self, wanted: dict[str, Any]) -> None:
+        self._wanted.append(wanted)
+
+    def tell_reached(self) -> None:
+        states = collections.Counter(self._states.values())
+        for wanted in list(self._wanted):
+            enough = all(states[state] >= count for state, count in wanted["states"].items())
+            if enough and self._arrivals >= wanted["arrivals"]:
+                self._wanted.remove(wanted)
+                say(reached=wanted)
+
+    def tell(self, *, detailed: bool) -> None:
+        say(
+            tally={
+                "arrivals": self._arrivals,
+                "instances": len(self._samples),
+                "repeated": sum(count - 1 for count in self._seen.values()),
+                "states": dict(collections.Counter(self._states.values())),
+                "samples": self._samples if detailed else {},
+                "state_of": self._states if detailed else {},
+            }
+        )
+
+
+def reader(options: dict[str, Any]) -> None:
+    """Counts what arrives. Commands: `want` arrivals and states, `tally`."""
+    from cyclonedds.core import InstanceState, Policy, Qos, ReadCondition, SampleState, ViewState, WaitSet
+    from cyclonedds.domain import DomainParticipant
+    from cyclonedds.sub import DataReader, Subscriber
+    from cyclonedds.topic import Topic
+
+    participant = DomainParticipant(options["domain"])
+    subscriber = Subscriber(participant, Qos(Policy.Partition(options.get("partitions", ["stock"]))))
+    qos = qos_of(options)
+    waitset = WaitSet(participant)
+    ends = []
+    for type_name in options.get("types", ["Reading"]):
+        topic = Topic(participant, options.get("topic") or type_name, types.TYPES[type_name], qos=qos)
+        one = DataReader(subscriber, topic, qos=qos)
+        waitset.attach(ReadCondition(one, SampleState.Any | ViewState.Any | InstanceState.Any))
+        ends.append((type_name, one))
+    tally = Tally()
+    lock = threading.Lock()
+    say(ready=True)
+
+    def collect() -> None:
+        for type_name, one in ends:
+            while samples := one.take(5000):
+                for sample in samples:
+                    tally.add(type_name, sample)
+        tally.tell_reached()
+
+    def obey() -> None:
+        for command in commands():
+            with lock:
+                if "want" in command:
+                    tally.want(command["want"])
+                collect()
+                if "tally" in command:
+                    tally.tell(detailed=command["tally"] == "detailed")
+        os._exit(0)
+
+    threading.Thread(target=obey, daemon=True).start()
+    while True:
+        waitset.wait(1_000_000_000)
+        with lock:
+            collect()
+
+
+def watch(options: dict[str, Any]) -> None:
+    """Passes on what nodes show, as seen from here."""
+    from engine.runtime import monitor
+    from ospltool.live.dds import LiveFeed
+
+    feed = LiveFeed(options["domain"])
+    threading.Thread(target=lambda: (sys.stdin.readline(), os._exit(0)), daemon=True).start()
+    say(ready=True)
+    while True:
+        feed.wait(1.0)
+        update = feed.poll()
+        shown: list[monitor.Message] = [heard.snapshot for heard in update.snapshots]
+        for item in [*shown, *update.events]:
+            say(monitor=monitor.encode(item).decode())
+
+
+ROLES = {"writer": writer, "reader": reader, "watch": watch}
+
+if __name__ == "__main__":
+    ROLES[sys.argv[1]](json.loads(sys.argv[2]))

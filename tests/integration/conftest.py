@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.lab import Lab
+
+_counter = itertools.count()
+
+
+def own_domain() -> tuple[int, str]:
+    """A domain and a tag that no other test uses at the same time.
+
+    The tag alone keeps tests apart; different domains have different ports, so that many processes at once
+    do not look for a free port among the same few. The capture tests count up from another place.
+    """
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    number = next(_counter)
+    return (30 + worker * 57 + number) % 230, f"nodes-{os.getpid()}-{number}"
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    domain, tag = own_domain()
+    made = Lab(tmp_path, domain, tag)
+    yield made
+    made.close()

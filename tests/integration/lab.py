@@ -1,0 +1,252 @@
+"""Nodes and applications of one test: real processes, in a directory and a domain of their own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from engine.dds.uri import cyclone_uri
+from engine.store.interface import DamageLog, SetState
+from engine.store.view import StoreView
+from engine.tracing.catalogue import catalogue
+from engine.tracing.formats import read_line
+from ospltool.live.dds import LiveFeed
+from tests.integration.configurations import Settings, node_xml
+from tests.integration.programs import ROOT, Program
+from tests.integration.watching import FeedSource, Watch
+
+END_S: Final = 15.0
+LEASE_S: Final = 1.5
+
+
+class Lab:
+    """One domain, closed to everybody else by a domain tag.
+
+    Args:
+        directory: for configurations, stores and traces; given by the test.
+        domain: DDS domain id.
+        tag: domain tag.
+        uri: Cyclone DDS settings in place of loopback with that tag.
+        watched: watch the nodes from this process.
+    """
+
+    def __init__(
+        self, directory: Path, domain: int, tag: str, uri: str | None = None, *, watched: bool = True
+    ) -> None:
+        self.directory = directory
+        self.domain = domain
+        self.uri = uri or cyclone_uri(tag=tag, lease_s=LEASE_S, spdp_interval_ms=200, environment={})
+        self.environ = {
+            **os.environ,
+            "CYCLONEDDS_URI": self.uri,
+            "OSPL_LOGPATH": str(directory),
+            "OSPLTOOL_RUNDIR": str(directory / "run"),
+        }
+        self.prefixes: dict[str, Sequence[str]] = {}
+        self._settings: dict[str, Settings] = {}
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._programs: list[Program] = []
+        self.watch = self._watch() if watched else None
+
+    def _watch(self) -> Watch:
+        watch = Watch(FeedSource(LiveFeed(self.domain, uri=self.uri)))
+        watch.check = self.check
+        return watch
+
+    @property
+    def seen(self) -> Watch:
+        """What the nodes show to this process."""
+        assert self.watch is not None
+        return self.watch
+
+    def home(self, name: str) -> Path:
+        return self.directory / name
+
+    def configure(self, name: str, settings: Settings) -> Path:
+        """Write the configuration of a node."""
+        self.home(name).mkdir(parents=True, exist_ok=True)
+        path = self.home(name) / "ospl.xml"
+        path.write_text(node_xml(name, self.domain, self.home(name), settings), encoding="utf-8")
+        self._settings[name] = settings
+        return path
+
+    def configure_three(self, settings: Settings | None = None) -> tuple[str, str, str]:
+        """n1, n2 and n3 with masterPriority 200, 100 and 50."""
+        for name, priority in (("n1", 200), ("n2", 100), ("n3", 50)):
+            self.configure(name, (settings or Settings()).with_priority(priority))
+        return "n1", "n2", "n3"
+
+    def start_three(self, settings: Settings | None = None) -> tuple[str, str, str]:
+        """Configure and start three nodes; they are complete when this returns."""
+        names = self.configure_three(settings)
+        self.start(*names)
+        self.seen.wait_for("all three are complete", lambda: self.seen.are_complete(*names))
+        return names
+
+    def is_aligning(self, name: str) -> bool:
+        """Whether a node has begun to take in the set of a fellow."""
+        shown = self.seen.node(name)
+        return shown is not None and any(space.phase == "align" for space in shown.name_spaces)
+
+    def wait_delivered(self, count: int = 1) -> None:
+        """Until nodes show so many deliveries of history, all of them at their end."""
+
+        def ended() -> bool:
+            shown = [self.seen.node(name) for name in self._processes]
+            states = [view.state for node in shown if node is not None for view in node.deliveries]
+            return len(states) >= count and "running" not in states
+
+        self.seen.wait_for(f"{count} deliveries have ended", ended)
+
+    # Nodes.
+
+    def start(self, *names: str, environ: Mapping[str, str] | None = None) -> None:
+        """Start nodes; each has been configured."""
+        for name in names:
+            self._processes[name] = self.launch(name, environ)
+
+    def launch(self, name: str, environ: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
+        """Start the process of a node that nobody expects to stay."""
+        home = self.home(name)
+        with (home / "output.log").open("ab") as output:
+            return subprocess.Popen(
+                [*self.prefixes.get(name, ()), sys.executable, "-m", "engine", str(home / "ospl.xml")],
+                cwd=ROOT,
+                env={**self.environ, "OSPL_LOGPATH": str(home), **(environ or {})},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+            )
+
+    def pid(self, name: str) -> int:
+        return self._processes[name].pid
+
+    def kill(self, *names: str) -> None:
+        """SIGKILL to all of them, one right after the other."""
+        for name in names:
+            self._processes[name].send_signal(signal.SIGKILL)
+        for name in names:
+            self._processes.pop(name).wait(END_S)
+        if self.watch:
+            self.watch.forget(*names)
+
+    def stop(self, *names: str) -> list[int]:
+        """SIGTERM; returns the exit codes."""
+        for name in names:
+            self._processes[name].terminate()
+        codes = [self._processes.pop(name).wait(END_S) for name in names]
+        if self.watch:
+            self.watch.forget(*names)
+        return codes
+
+    def output(self, name: str) -> str:
+        """What a node wrote to its standard streams."""
+        return (self.home(name) / "output.log").read_text(encoding="utf-8")
+
+    def errors(self, name: str) -> str:
+        """Its ospl-error.log."""
+        path = self.home(name) / "ospl-error.log"
+        return path.read_text(encoding="utf-8") if path.exists() else ""
+
+    def trace(self, name: str, *events: str) -> list[dict[str, str]]:
+        """The fields of these events in its trace, in order, each with `event` and `time_ns`."""
+        found = []
+        for text in (self.home(name) / "trace.log").read_text(encoding="utf-8").splitlines():
+            line = read_line(text)
+            matched = catalogue().match(line.text) if line else None
+            if line and matched and matched[0].id in events:
+                found.append({"event": matched[0].id, "time_ns": str(line.time_ns), **matched[1]})
+        return found
+
+    def on_disk(self, name: str, name_space: str = "stock") -> dict[tuple[str, str], list[bytes]]:
+        """The digests of all samples in a node's complete set, verified, by (partition, topic)."""
+        found: dict[tuple[str, str], list[bytes]] = {}
+        damage = DamageLog()
+        with StoreView(self.home(name) / "store") as view:
+            for info in view.sets(name_space):
+                if info.state is not SetState.COMPLETE:
+                    continue
+                for description, samples in view.load(info.version, damage):
+                    group = description.group
+                    found.setdefault((group.partition, group.topic), []).extend(s.digest for s in samples)
+        assert damage.count == 0, damage.first
+        return found
+
+    # Applications.
+
+    def program(self, role: str, *, prefix: Sequence[str] = (), **options: Any) -> Program:
+        """Start an application; it is ended with the test."""
+        program = Program(role, {"domain": self.domain, **options}, self.environ, prefix)
+        self._programs.append(program)
+        return program
+
+    def write(self, *steps: dict[str, Any], prefix: Sequence[str] = (), **options: Any) -> None:
+        """A writer that carries out the steps and is gone when this returns."""
+        program = self.program("writer", prefix=prefix, steps=list(steps), **options)
+        program.answer("done")
+        assert program.end() == 0
+
+    def reader(self, *, prefix: Sequence[str] = (), **options: Any) -> Reader:
+        """A reader that is there when this returns."""
+        program = self.program("reader", prefix=prefix, **options)
+        program.answer("ready")
+        return Reader(program, self)
+
+    def readers(self, count: int, **options: Any) -> list[Reader]:
+        """Readers in processes of their own that start at the same time."""
+        programs = [self.program("reader", **options) for _ in range(count)]
+        for program in programs:
+            program.answer("ready")
+        return [Reader(program, self) for program in programs]
+
+    # The end.
+
+    def check(self) -> None:
+        """No node has ended by itself."""
+        for name, process in self._processes.items():
+            code = process.poll()
+            if code is not None:
+                raise AssertionError(f"{name} ended with code {code}: {self.output(name)[-2000:]}")
+
+    def close(self) -> None:
+        for program in self._programs:
+            program.end()
+        for process in self._processes.values():
+            process.terminate()
+        for process in self._processes.values():
+            try:
+                process.wait(END_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait(END_S)
+        if self.watch:
+            self.watch.close()
+
+
+class Reader:
+    """An application that counts what it gets."""
+
+    def __init__(self, program: Program, lab: Lab) -> None:
+        self.program = program
+        self._lab = lab
+
+    def wait(self, arrivals: int, timeout_s: float = 30.0, **states: int) -> None:
+        """Until it has so many valid samples, and so many instances in each of the states."""
+        wanted = {"arrivals": arrivals, "states": {name.replace("_", " "): n for name, n in states.items()}}
+        self.program.tell(want=wanted)
+        try:
+            self.program.expect(lambda line: line.get("reached") == wanted, timeout_s)
+        except AssertionError as error:
+            self._lab.check()
+            raise AssertionError(f"{error}; it has {self.tally()}") from None
+
+    def tally(self, *, detailed: bool = False) -> dict[str, Any]:
+        """What it has now."""
+        self.program.tell(tally="detailed" if detailed else "short")
+        tally: dict[str, Any] = self.program.answer("tally")
+        return tally

@@ -1,0 +1,103 @@
+"""Applications of a test, in processes of their own: they speak in lines of JSON."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+PATIENCE_S = 30.0
+
+
+class Program:
+    """A child process in a role of `tests.integration.applications`.
+
+    Its standard input takes commands, one JSON object a line; its end is the command to end.
+    """
+
+    def __init__(
+        self, role: str, options: dict[str, Any], environ: Mapping[str, str], prefix: Sequence[str] = ()
+    ) -> None:
+        self.role = role
+        self._lines: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        self._process = subprocess.Popen(
+            [*prefix, sys.executable, "-m", "tests.integration.applications", role, json.dumps(options)],
+            cwd=ROOT,
+            env=environ,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._lines.put(json.loads(line))
+        self._lines.put(None)
+
+    def line(self, timeout_s: float) -> dict[str, Any]:
+        """The next line.
+
+        Raises:
+            queue.Empty: none in time.
+        """
+        line = self._lines.get(timeout=timeout_s)
+        if line is None:
+            self._lines.put(None)
+            raise AssertionError(f"the {self.role} ended with code {self._process.wait(10)}")
+        return line
+
+    def expect(
+        self, wanted: Callable[[dict[str, Any]], Any], timeout_s: float = PATIENCE_S
+    ) -> dict[str, Any]:
+        """The first line that is wanted; others before it are dropped."""
+        deadline = time.monotonic() + timeout_s
+        dropped: list[dict[str, Any]] = []
+        while True:
+            try:
+                line = self.line(max(0.0, deadline - time.monotonic()))
+            except queue.Empty:
+                raise AssertionError(f"the {self.role} did not say it in {timeout_s} s: {dropped}") from None
+            if wanted(line):
+                return line
+            dropped.append(line)
+
+    def answer(self, key: str, timeout_s: float = PATIENCE_S) -> Any:
+        """The value of the first line that has this key."""
+        return self.expect(lambda line: key in line, timeout_s)[key]
+
+    def tell(self, **command: Any) -> None:
+        """Give it a command."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(command) + "\n")
+        self._process.stdin.flush()
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait(10)
+
+    def end(self) -> int:
+        """Let it end in order; one that does not is killed. Returns its exit code."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.send_signal(signal.SIGKILL)
+            self._process.wait(10)
+        self._thread.join(10)
+        self._process.stdout.close()
+        return self._process.returncode

@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.integration.configurations import Settings
+from tests.integration.lab import Lab, Reader
+
+pytestmark = pytest.mark.dds
+
+COUNT = 200
+
+
+def check_whole(reader: Reader, count: int, **states: int) -> dict[str, Any]:
+    """The reader gets every instance, each sample once, with the timestamps of the writer."""
+    reader.wait(count, **states)
+    tally = reader.tally(detailed=True)
+    assert (tally["arrivals"], tally["instances"], tally["repeated"]) == (count, count, 0)
+    for name, samples in tally["samples"].items():
+        assert [time for time, _ in samples] == [1_000 + int(name.split()[1])]
+    return tally
+
+
+def deliveries(lab: Lab, *names: str, event: str = "deliver.finished") -> list[tuple[str, str]]:
+    """(node, samples) of every delivery of history that the nodes traced."""
+    return [(name, found["samples"]) for name in names for found in lab.trace(name, event)]
+
+
+def test_a_late_reader_gets_all_once_with_timestamps_disposes_and_unregisters(lab: Lab) -> None:
+    names = lab.start_three()
+    lab.write(
+        {"count": COUNT, "time": 1_000},
+        {"op": "dispose", "first": 10, "count": 5, "time": 2_000},
+        {"op": "unregister", "first": 20, "count": 5, "time": 3_000},
+    )
+    total = COUNT + 10
+    lab.seen.wait_for("it is on three disks", lambda: all(lab.seen.stored(n) == total for n in names))
+    tally = check_whole(lab.reader(), COUNT, disposed=5, no_writers=COUNT - 5)
+    assert {n for n, state in tally["state_of"].items() if state == "disposed"} == {
+        f"Reading {number}" for number in range(10, 15)
+    }
+    lab.wait_delivered()
+    assert deliveries(lab, *names) == [("n1", str(total))]
+
+
+def test_two_late_readers_are_served_once_each_and_others_get_nothing_twice(lab: Lab) -> None:
+    names = lab.start_three()
+    early = lab.reader()
+    lab.write({"count": COUNT, "time": 1_000}, readers=len(names) + 1)
+    early.wait(COUNT)
+    lab.seen.wait_for("it is stored", lambda: all(lab.seen.stored(n) == COUNT for n in names))
+    late = lab.readers(2)
+    for reader in late:
+        check_whole(reader, COUNT)
+    lab.wait_delivered(2)
+    for reader in [early, *late]:
+        check_whole(reader, COUNT)
+    assert sorted(deliveries(lab, *names)) == [("n1", "0"), ("n1", str(COUNT)), ("n1", str(COUNT))]
+
+
+def test_a_reader_that_is_there_before_the_nodes_waits_for_complete_and_gets_all_once(lab: Lab) -> None:
+    names = lab.start_three()
+    lab.write({"count": COUNT, "time": 1_000})
+    lab.seen.wait_for("it is stored", lambda: all(lab.seen.stored(n) == COUNT for n in names))
+    lab.kill(*names)
+    reader = lab.reader()
+    lab.start(*names)
+    check_whole(reader, COUNT)
+    lab.seen.wait_for("all complete", lambda: lab.seen.are_complete(*names))
+    lab.wait_delivered()
+    check_whole(reader, COUNT)
+    for name in names:
+        order = [found["event"] for found in lab.trace(name, "store.complete", "deliver.started")]
+        assert order in (["store.complete"] * 2, ["store.complete"] * 2 + ["deliver.started"])
+
+
+def test_a_reader_that_joins_while_alignment_runs_gets_all_once(lab: Lab) -> None:
+    count = 50_000
+    for name in ("n1", "n2"):
+        lab.configure(name, Settings().with_priority(200 if name == "n1" else 100))
+    lab.start("n1")
+    lab.seen.wait_for("n1 complete", lambda: lab.seen.are_complete("n1"))
+    lab.write({"count": count, "time": 1_000})
+    lab.seen.wait_for("it is stored", lambda: lab.seen.stored("n1") == count)
+    lab.start("n2")
+    lab.seen.wait_for("n2 aligns", lambda: lab.is_aligning("n2"))
+    reader = lab.reader()
+    reader.wait(count)
+    lab.seen.wait_for("n2 complete", lambda: lab.seen.are_complete("n1", "n2"))
+    lab.wait_delivered()
+    tally = reader.tally()
+    assert (tally["arrivals"], tally["instances"], tally["repeated"]) == (count, count, 0)
+    assert len(deliveries(lab, "n1", "n2")) == 1
+
+
+def test_a_reader_that_asks_more_than_is_offered_gets_nothing_and_both_sides_are_named(lab: Lab) -> None:
+    lab.configure("n1", Settings())
+    lab.start("n1")
+    lab.seen.wait_for("n1 complete", lambda: lab.seen.are_complete("n1"))
+    lab.write({"count": 5, "time": 1_000}, by_source=False)
+    lab.seen.wait_for("it is stored", lambda: lab.seen.stored("n1") == 5)
+    refused = lab.reader(by_source=True)
+    willing = lab.reader(by_source=False)
+    willing.wait(5)
+    lab.wait_delivered(2)
+    assert refused.tally()["arrivals"] == 0
+    shown = lab.seen.node("n1")
+    assert shown is not None
+    problems = [view.problem for view in shown.deliveries if view.problem]
+    assert len(problems) == 1
+    for text in (problems[0], *(found["cause"] for found in lab.trace("n1", "group.qos-mismatch"))):
+        assert "offered BY_RECEPTION" in text
+        assert "requested BY_SOURCE" in text
+    assert lab.trace("n1", "group.qos-mismatch")
