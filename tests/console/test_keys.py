@@ -107,7 +107,7 @@ def test_slash_filters_while_typing_and_escape_takes_it_away(play: Play, read_sc
         await pilot.press("escape")
         await pilot.pause()
         assert len(grid_of(app)._table.keys) == 3
-        assert not app.screen.query_one(Input).has_class("-open")
+        assert not app.screen.query_one(Input).display
         await pilot.press("slash", "x", "escape")
         assert len(grid_of(app)._table.keys) == 3
         assert app.focused is grid_of(app)

@@ -39,13 +39,13 @@ class Terminal:
         )
         return done.stdout
 
-    def wait_for(self, *wanted: str, timeout_s: float = 30) -> str:
-        """The pane's text as soon as it has all that is wanted."""
+    def wait_for(self, *wanted: str, without: str = "\0", timeout_s: float = 30) -> str:
+        """The pane's text as soon as it has all that is wanted, and not what it should be without."""
         deadline = time.monotonic() + timeout_s
         text = ""
         while time.monotonic() < deadline:
             text = self.tmux("capture-pane", "-p", "-t", ":0")
-            if all(one in text for one in wanted):
+            if all(one in text for one in wanted) and without not in text:
                 return text
             time.sleep(0.1)
         raise AssertionError(f"{wanted} not on the screen:\n{text}")
@@ -77,7 +77,7 @@ def test_a_person_at_a_terminal_reads_filters_and_leaves(terminal: Terminal) -> 
     terminal.wait_for("PAUSED")
     terminal.press("p")
     terminal.press("/", "n", "2")
-    terminal.wait_for("space-02 on n2", "n2")
+    terminal.wait_for("● n2", without="● n1")
     terminal.press("Escape")
     terminal.wait_for("● n1", "● n3", "q quit")
     terminal.press("q")

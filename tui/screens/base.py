@@ -27,7 +27,7 @@ class FilterLine(Input):
     def action_give_up(self) -> None:
         """Empty the filter and close the line."""
         self.value = ""
-        self.remove_class("-open")
+        self.display = False
         if isinstance(self.screen, OpsScreen):
             self.screen.focus_body()
             self.screen.refresh_now()
@@ -54,8 +54,10 @@ class OpsScreen(Screen[None]):
         yield Lines(id="header")
         yield Lines(id="caption")
         yield from self.body()
-        filter_line = FilterLine(placeholder="words that must match; !word must not", id="filter")
+        hint = "words that must match; !word must not"
+        filter_line = FilterLine(placeholder=hint, select_on_focus=False, id="filter")
         filter_line.cursor_blink = False
+        filter_line.display = False
         yield filter_line
         yield Footer(show_command_palette=False)
 
@@ -86,7 +88,7 @@ class OpsScreen(Screen[None]):
     @property
     def filter_height(self) -> int:
         """Lines that the filter takes now."""
-        return int(self.query_one(FilterLine).has_class("-open"))
+        return int(self.query_one(FilterLine).display)
 
     def refresh_now(self) -> None:
         """Show again what was shown last: the filter, the size or the cursor changed."""
@@ -102,10 +104,10 @@ class OpsScreen(Screen[None]):
         self.refresh_now()
 
     def action_filter(self) -> None:
-        """Open the filter line."""
+        """Open the filter line. The focus moves at once, so that nothing typed after it is lost."""
         line = self.query_one(FilterLine)
-        line.add_class("-open")
-        line.focus()
+        line.display = True
+        self.set_focus(line)
         self.refresh_now()
 
     def action_clear(self) -> None:
@@ -120,7 +122,7 @@ class OpsScreen(Screen[None]):
     @on(Input.Submitted, "#filter")
     def _filter_done(self, _event: Input.Submitted) -> None:
         line = self.query_one(FilterLine)
-        line.set_class(bool(self.filter), "-open")
+        line.display = bool(self.filter)
         self.focus_body()
 
     def focus_body(self) -> None:

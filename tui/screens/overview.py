@@ -45,7 +45,7 @@ class OverviewScreen(OpsScreen):
 
     def focus_body(self) -> None:
         """The arrow keys walk over the matrix."""
-        self.query_one(Grid).focus()
+        self.set_focus(self.query_one(Grid))
 
     def show(self, view: View) -> None:
         """Fill all parts and share the height between them."""
