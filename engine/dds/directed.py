@@ -34,6 +34,8 @@ MAX_SESSIONS: Final = 64
 MATCH_TIMEOUT_S: Final = 5.0
 """How long a delivery waits for the target's readers to be discovered, and then to match."""
 
+SETTLE_S: Final = 0.005
+"""Pause between our match with the target's readers and the first write."""
 
 _sessions = threading.BoundedSemaphore(MAX_SESSIONS)
 
@@ -156,6 +158,9 @@ class DirectedSession:
                 left = min(deadline, time.monotonic() + MATCH_TIMEOUT_S) - time.monotonic()
                 if not writer.wait_until(lambda: willing <= writer.matched_guids(), left):
                     problem = _unmatched(writer, willing)
+                # The target hears of the writer about a millisecond later, and no call tells when. What is
+                # written before that is not lost, but repaired, which takes up to 0.1 s.
+                time.sleep(SETTLE_S)
                 readers = frozenset(writer.matched_guids())
                 if readers:
                     sent, trouble = _write_all(writer, samples, deadline)
