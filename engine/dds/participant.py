@@ -16,6 +16,7 @@ from engine.dds.qos import EndpointQos, group_qos, new_qos
 
 NODE_ID_BYTES: Final = 16
 TAG_VERSION: Final = 1
+_NOT_OURS: Final = 0
 _TAG: Final = re.compile(rb"ospltool-(node|deliverer|client)/(\d{1,4}):([0-9a-f]{32})")
 
 
@@ -73,8 +74,9 @@ class _Domains:
                 known[1] += 1
                 return
             entity = abi.create_domain(domain_id, uri.encode())
-            if entity == PRECONDITION_NOT_MET:
-                raise DdsError(entity, f"create domain {domain_id}; this process already has it")
+            if entity == PRECONDITION_NOT_MET:  # the application around us has made it; it stays the owner
+                self._known[domain_id] = [_NOT_OURS, 1]
+                return
             check(entity, f"create domain {domain_id} with these settings: {uri}")
             self._known[domain_id] = [entity, 1]
 
@@ -84,7 +86,8 @@ class _Domains:
             known[1] -= 1
             if known[1] == 0:
                 del self._known[domain_id]
-                abi.delete(known[0])
+                if known[0] != _NOT_OURS:
+                    abi.delete(known[0])
 
 
 _domains = _Domains()
@@ -94,7 +97,8 @@ _open: weakref.WeakSet[NodeParticipant] = weakref.WeakSet()
 class NodeParticipant:
     """A participant of this product, in a domain of this process.
 
-    The first participant of a domain creates it with its `uri`; a later one in the same process shares it.
+    The first participant of a domain creates it with its `uri`; a later one in the same process shares it,
+    and so does one in an application that had the domain before. Who shares has no say in the settings.
 
     Args:
         domain_id: the domain id in this process, 0 to 230.

@@ -135,6 +135,22 @@ print("end")
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "end\n", "")
 
 
+def test_an_application_that_has_the_domain_already_keeps_it(arena: Arena) -> None:
+    code = f"""
+import os
+os.environ["CYCLONEDDS_URI"] = {arena.uri!r}
+from cyclonedds.domain import DomainParticipant
+from engine.dds.participant import NodeParticipant, TagRole
+application = DomainParticipant({arena.domain})
+for _ in range(2):
+    with NodeParticipant({arena.domain}, "", "library", b"c" * 16, TagRole.CLIENT) as ours:
+        assert ours.guid
+print(len(application.guid.bytes))
+"""
+    ended = run_python(code)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "16\n", "")
+
+
 def test_the_check_of_layouts_passes_and_leaves_nothing_behind() -> None:
     code = """
 import threading, os
