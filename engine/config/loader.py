@@ -24,11 +24,13 @@ class Interpreted:
     """A document as one node understands it.
 
     Where `problems` is not empty no node starts on it; `configuration` then has defaults in the places that
-    could not be read, so that the check can still look at the rest.
+    could not be read, so that the check can still look at the rest. `schema_problems` is everything in the
+    file that the schema does not allow, whether a node of ours minds or not.
     """
 
     configuration: Configuration
     problems: tuple[Problem, ...]
+    schema_problems: tuple[Problem, ...]
 
 
 def load(
@@ -93,7 +95,7 @@ def interpret(document: Document, *, role: str | None = None, service: str = "du
     )
     problems += builder.problems + name_spaces.problems
     problems.sort(key=lambda each: (each.line, each.column))
-    return Interpreted(configuration, tuple(problems))
+    return Interpreted(configuration, tuple(problems), tuple(found))
 
 
 def _service_section(document: Document, service: str, problems: list[Problem]) -> Node | None:

@@ -255,25 +255,23 @@ class _Builder:
             subject = f"{path}@{flat[index]}"
             value = self._value(flat[index + 1], Span(*found.span(group)), subject)
             span = Span(name_span.start, found.end())
-            attributes.append(
-                Attribute(flat[index], value, span, name_span, self.source.position(span.start))
-            )
+            attributes.append(Attribute(flat[index], value, span, name_span))
             at = found.end()
         return tuple(attributes), data.index(b">", at) + 1
 
     def _value(self, raw: str, span: Span, subject: str) -> Value:
-        position = self.source.position(span.start)
+        if "$" not in raw and "\\" not in raw:
+            return Value(raw, raw, span, self.source)
         try:
             expanded = expand(raw, self.environ)
         except ExpansionFault as fault:
             self.problems.append(self._expansion_problem(fault, raw, span, subject))
-            return Value(raw, raw, span, position, is_broken=True)
-        if expanded.text is not raw:
-            self.expanded += len(expanded.text)
-            if self.expanded > MAX_EXPANDED_TOTAL_CHARS:
-                message = f"all values together expand to more than {MAX_EXPANDED_TOTAL_CHARS} characters"
-                raise _at(self.source, span.start, Kind.TOO_LARGE, message)
-        return Value(raw, expanded.text, span, position, expanded.uses)
+            return Value(raw, raw, span, self.source, is_broken=True)
+        self.expanded += len(expanded.text)
+        if self.expanded > MAX_EXPANDED_TOTAL_CHARS:
+            message = f"all values together expand to more than {MAX_EXPANDED_TOTAL_CHARS} characters"
+            raise _at(self.source, span.start, Kind.TOO_LARGE, message)
+        return Value(raw, expanded.text, span, self.source, expanded.uses)
 
     def _expansion_problem(self, fault: ExpansionFault, raw: str, span: Span, subject: str) -> Problem:
         place = span
@@ -308,7 +306,7 @@ class _Builder:
             Span(element.tag_span.start, end),
             element.tag_span,
             element.name_span,
-            self.source.position(element.tag_span.start),
+            self.source,
         )
         if self.open:
             self.open[-1].children.append(node)

@@ -34,7 +34,8 @@ class Item:
     `minimum` and `maximum` are how often an element may occur in its parent (None: without bound); an
     attribute is required when `minimum` is 1. `low` and `high` are the inclusive range of a number, empty
     where it is open. `max_length` counts characters, 0 for no bound. A hidden item is deprecated; a
-    commercial one is ignored by the community edition.
+    commercial one is ignored by the community edition. `name` is the last part of the path and `parent` what
+    comes before it; the parent of a child of the root is empty.
     """
 
     path: str
@@ -50,20 +51,9 @@ class Item:
     hidden: bool
     commercial: bool
 
-    @property
-    def is_attribute(self) -> bool:
-        """Whether it is an attribute rather than an element."""
-        return "@" in self.path
-
-    @property
-    def name(self) -> str:
-        """The name without the way to it."""
-        return self.path.rpartition("@" if self.is_attribute else "/")[2]
-
-    @property
-    def parent(self) -> str:
-        """The path of the element that it belongs to; empty for the root."""
-        return self.path.rpartition("@" if self.is_attribute else "/")[0]
+    is_attribute: bool
+    name: str
+    parent: str
 
 
 class Schema:
@@ -150,6 +140,8 @@ def _item(line: str) -> Item:
     low, _, high = bounds.partition("..") if type_ is not Type.ENUM else ("", "", "")
     minimum, maximum = _occurrence(occurs)
     is_string = type_ is Type.STRING
+    separator = "@" if "@" in path else "/"
+    parent, _, name = path.rpartition(separator)
     return Item(
         path=path,
         type=type_,
@@ -163,6 +155,9 @@ def _item(line: str) -> Item:
         unit=unit,
         hidden="hidden" in flags,
         commercial="commercial" in flags,
+        is_attribute=separator == "@",
+        name=name,
+        parent=parent,
     )
 
 

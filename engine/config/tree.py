@@ -80,9 +80,14 @@ class Value:
     raw: str
     text: str
     span: Span
-    position: Position
+    source: Source = dataclasses.field(repr=False)
     uses: tuple[Use, ...] = ()
     is_broken: bool = False
+
+    @property
+    def position(self) -> Position:
+        """Line and column at which the value begins, after the quote."""
+        return self.source.position(self.span.start)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -93,7 +98,11 @@ class Attribute:
     value: Value
     span: Span
     name_span: Span
-    position: Position
+
+    @property
+    def position(self) -> Position:
+        """Line and column at which the name begins."""
+        return self.value.source.position(self.span.start)
 
     @property
     def text(self) -> str:
@@ -118,7 +127,12 @@ class Node:
     span: Span
     tag_span: Span
     name_span: Span
-    position: Position
+    source: Source = dataclasses.field(repr=False)
+
+    @property
+    def position(self) -> Position:
+        """Line and column at which the start tag begins."""
+        return self.source.position(self.span.start)
 
     @property
     def line(self) -> int:
