@@ -143,7 +143,8 @@ class Report:
     """Everything that one run of the check has to say.
 
     `rules` has the texts of all rules that were found to be broken; `files` are all that were looked at, in
-    order; `suppressed` and `not_selected` count findings that are not among the diagnostics.
+    order; `suppressed` and `not_selected` count findings that are not among the diagnostics; `skipped` are
+    files of directories that are no configurations.
     """
 
     diagnostics: tuple[Diagnostic, ...]
@@ -151,6 +152,7 @@ class Report:
     rules: tuple[RuleText, ...]
     suppressed: int = 0
     not_selected: int = 0
+    skipped: tuple[str, ...] = ()
 
     def count(self, severity: Severity) -> int:
         """How many findings have exactly that severity."""

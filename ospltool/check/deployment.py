@@ -1,0 +1,117 @@
+"""What a deployment amounts to: roles, expected masters, and which merge meets which.
+
+All of it is computed as a node of ours computes it: first match for policies and scopes, and the order of the
+election. What only a running system knows, quality and ids, is left open and said to be open.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+
+from engine.core.namespaces import MAX_PRIORITY, MergeType
+from ospltool.check.views import Definition, NodeView
+
+MAX_NAMES = 5
+"""Most node names in one message; the number of the others is said."""
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names for a message: all of a few, some of many."""
+    every = list(dict.fromkeys(names))
+    if len(every) <= MAX_NAMES:
+        return ", ".join(every)
+    return f"{', '.join(every[:MAX_NAMES])} and {len(every) - MAX_NAMES} more"
+
+
+def names_of(definitions: Iterable[Definition]) -> tuple[str, ...]:
+    """The nodes of some definitions, each once, in order."""
+    return tuple(dict.fromkeys(each.view.shown_name for each in definitions))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ExpectedMaster:
+    """Who becomes master of a name-space in a role, as far as the files tell.
+
+    `candidates` may all be it: one, or several with the same highest masterPriority, among whom the quality
+    of the stored data and then the highest id decide. `rule` says in words what decided.
+    """
+
+    name_space: str
+    role: str
+    candidates: tuple[Definition, ...]
+    rule: str
+
+
+def by_role(definitions: Iterable[Definition]) -> dict[str, list[Definition]]:
+    """Definitions by the role of their node, in order of appearance."""
+    found: dict[str, list[Definition]] = {}
+    for each in definitions:
+        found.setdefault(each.view.role, []).append(each)
+    return found
+
+
+def expected_masters(definitions: dict[str, list[Definition]]) -> list[ExpectedMaster]:
+    """The expected master of every name-space and role (deployment guide 5.4.3)."""
+    return [
+        _expected(name, role, members)
+        for name, every in definitions.items()
+        for role, members in by_role(every).items()
+    ]
+
+
+def _expected(name: str, role: str, members: list[Definition]) -> ExpectedMaster:
+    able = [
+        (each, each.policy.master_priority) for each in members if each.policy and each.policy.may_be_master
+    ]
+    if not able:
+        return ExpectedMaster(name, role, (), "nobody may be master")
+    highest = max(priority for _, priority in able)
+    best = tuple(each for each, priority in able if priority == highest)
+    if len(able) == 1:
+        rule = "the only candidate"
+    elif len(best) == 1:
+        rule = f"highest masterPriority, {highest}"
+    elif highest == MAX_PRIORITY:
+        rule = "legacy election: newest stored data, then highest id"
+    else:
+        rule = f"equal masterPriority {highest}: newest stored data, then highest id"
+    return ExpectedMaster(name, role, best, rule)
+
+
+TAKES = frozenset({MergeType.MERGE, MergeType.REPLACE, MergeType.CATCHUP})
+"""Merge types that bring the other side's data in."""
+
+_SENSELESS = (
+    {MergeType.REPLACE},
+    {MergeType.REPLACE, MergeType.MERGE},
+    {MergeType.REPLACE, MergeType.DELETE},
+    {MergeType.DELETE, MergeType.MERGE},
+)
+
+
+def is_senseless(left: MergeType, right: MergeType) -> bool:
+    """Whether two roles cannot sensibly apply these types to each other's data.
+
+    Catchup ends in the same set as Replace and therefore counts as Replace.
+    """
+    plain = {MergeType.REPLACE if each is MergeType.CATCHUP else each for each in (left, right)}
+    return plain in _SENSELESS
+
+
+def merge_towards(definition: Definition, role: str) -> MergeType:
+    """What a node does with the data of a role, as documented; nothing that matches means Ignore."""
+    policy = definition.policy
+    return (policy.merge_type(role) if policy else None) or MergeType.IGNORE
+
+
+def host_of(node: NodeView) -> str | None:
+    """What tells the machine of a node: a network address of its own, if the file has one."""
+    address = node.configuration.ddsi.network_interface.strip().lower()
+    if not node.configuration.ddsi.is_configured or not address:
+        return None
+    return (
+        "loopback"
+        if address == "lo" or address.startswith("127.") or address == "::1"
+        else (address if "." in address or ":" in address else None)
+    )

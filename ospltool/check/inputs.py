@@ -1,0 +1,161 @@
+"""What is to be checked: files, directories, URIs, fleet files, and nodes named on the command line."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterable, Mapping, Sequence
+
+from engine.config import ConfigError, Fleet, load_fleet
+from engine.config.problems import Problem
+from engine.config.reader import path_of_uri
+
+MAX_FILES = 10_000
+"""Most files of one run; more is refused with a message."""
+
+FLEET_FILE = "fleet.toml"
+
+
+class UsageFault(Exception):
+    """What was asked for makes no sense; the message is for the user."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NodeInput:
+    """One configuration to read: `name` is empty for a file that stands for itself.
+
+    `is_found` marks a file that was found in a directory, where other XML is not an error.
+    """
+
+    uri: str
+    environ: Mapping[str, str]
+    name: str = ""
+    role: str | None = None
+    is_found: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DeploymentInput:
+    """Configurations that are looked at together; `problems` are those of the fleet file itself."""
+
+    nodes: tuple[NodeInput, ...]
+    path: str = ""
+    is_fleet: bool = False
+    problems: tuple[Problem, ...] = ()
+
+
+def shown_path(path: str) -> str:
+    """A path as people want to read it: relative when it lies below the current directory."""
+    absolute = os.path.abspath(path)  # noqa: PTH100 - pathlib would resolve symbolic links or keep `..`
+    here = os.getcwd()  # noqa: PTH109 - the counterpart of the line above
+    if absolute.startswith(here.rstrip("/") + "/"):
+        return os.path.relpath(absolute, here)
+    return path
+
+
+def gather(
+    paths: Sequence[str], environ: Mapping[str, str], *, together: bool = False
+) -> list[DeploymentInput]:
+    """Deployments for the paths and URIs of a command line.
+
+    Each file stands for itself, unless `together` makes one deployment of all plain files. A fleet file is a
+    deployment; a directory is searched for both.
+
+    Raises:
+        UsageFault: more than MAX_FILES files.
+    """
+    files: list[NodeInput] = []
+    deployments: list[DeploymentInput] = []
+    for given in paths:
+        if "://" not in given and os.path.isdir(given):  # noqa: PTH112 - a URI is no Path
+            for path in _found_in(given):
+                if os.path.basename(path) == FLEET_FILE:  # noqa: PTH119 - as above
+                    deployments.append(fleet_input(path, environ))
+                else:
+                    files.append(NodeInput(shown_path(path), environ, is_found=True))
+        elif given.endswith(".toml"):
+            deployments.append(fleet_input(given, environ))
+        else:
+            files.append(NodeInput(given if "://" in given else shown_path(given), environ))
+        if len(files) > MAX_FILES:
+            raise UsageFault(f"more than {MAX_FILES} files; name fewer, or directories with fewer")
+    in_fleets = {_identity(node.uri) for deployment in deployments for node in deployment.nodes}
+    rest = [each for each in files if not each.is_found or _identity(each.uri) not in in_fleets]
+    if together:
+        named = [dataclasses.replace(each, name=each.uri) for each in rest]
+        deployments.append(DeploymentInput(tuple(named), is_fleet=True))
+    else:
+        deployments.extend(DeploymentInput((each,)) for each in rest)
+    return deployments
+
+
+def _identity(uri: str) -> str:
+    try:
+        return os.path.realpath(path_of_uri(uri))
+    except ConfigError:
+        return uri
+
+
+def _found_in(directory: str) -> Iterable[str]:
+    """XML files and fleet files below a directory, in a stable order; hidden directories are left out."""
+    for place, directories, names in os.walk(directory):
+        directories[:] = sorted(each for each in directories if not each.startswith("."))
+        for name in sorted(names):
+            if name.endswith(".xml") or name == FLEET_FILE:
+                yield f"{place.rstrip('/')}/{name}"
+
+
+def fleet_input(path: str, environ: Mapping[str, str]) -> DeploymentInput:
+    """The deployment of a fleet file; one without nodes and with problems when it is wrong."""
+    try:
+        fleet = load_fleet(shown_path(path) if "://" not in path else path)
+    except ConfigError as error:
+        return DeploymentInput((), error.path, is_fleet=True, problems=error.problems)
+    return DeploymentInput(tuple(_nodes(fleet, environ)), fleet.path, is_fleet=True)
+
+
+def _nodes(fleet: Fleet, environ: Mapping[str, str]) -> Iterable[NodeInput]:
+    for node in fleet.nodes:
+        uri = node.file if "://" in node.file else shown_path(node.file)
+        yield NodeInput(uri, node.environ(environ), node.name, node.role)
+
+
+def named_nodes(
+    nodes: Sequence[str], variables: Sequence[str], environ: Mapping[str, str]
+) -> tuple[DeploymentInput | None, dict[str, str]]:
+    """A deployment from `name=file` texts, and the environment for all with `VAR=value` texts added.
+
+    `name:VAR=value` sets a variable for one of the named nodes only.
+
+    Raises:
+        UsageFault: a text of another shape, a node named twice, or a variable for an unknown node.
+    """
+    common = dict(environ)
+    own: dict[str, dict[str, str]] = {}
+    for text in variables:
+        target, value = _divided(text, "--env", "VAR=value or node:VAR=value")
+        node, colon, variable = target.rpartition(":")
+        if not variable:
+            raise UsageFault(f"--env {text!r}: the variable has no name")
+        if colon:
+            own.setdefault(node, {})[variable] = value
+        else:
+            common[variable] = value
+    inputs: dict[str, NodeInput] = {}
+    for text in nodes:
+        name, file = _divided(text, "--node", "name=file")
+        if name in inputs:
+            raise UsageFault(f"--node {name!r} is given twice")
+        uri = file if "://" in file else shown_path(file)
+        inputs[name] = NodeInput(uri, {**common, **own.get(name, {})}, name)
+    unknown = sorted(set(own) - set(inputs))
+    if unknown:
+        raise UsageFault(f"--env names {', '.join(map(repr, unknown))}, but no --node does")
+    return (DeploymentInput(tuple(inputs.values()), is_fleet=True) if inputs else None), common
+
+
+def _divided(text: str, option: str, shape: str) -> tuple[str, str]:
+    left, equals, right = text.partition("=")
+    if not equals or not left or (option == "--node" and not right):
+        raise UsageFault(f"{option} {text!r} is not of the form {shape}")
+    return left, right

@@ -1,0 +1,157 @@
+"""The table of rules: each is one function whose docstring is its documentation.
+
+The docstring has a first line, which says what is wrong, and these sections: Why, Example, Use instead,
+OpenSplice (what the real service does), Reference. Codes are stable and never given to another rule.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+import importlib
+import inspect
+import re
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+from ospltool.check.findings import Finding
+from ospltool.output.diagnostics_model import RuleText, Severity, Target
+
+FAMILIES = (
+    "files",
+    "structure",
+    "values",
+    "leftovers",
+    "name_spaces",
+    "notation",
+    "policies",
+    "built_in",
+    "merging",
+    "timing",
+    "persistence",
+    "services",
+    "tracing",
+    "fleet_names",
+    "fleet_masters",
+    "fleet_merging",
+    "fleet_domain",
+)
+"""The modules of `ospltool.check.rules`."""
+
+EVERYWHERE = frozenset(Target)
+OPENSPLICE = frozenset({Target.OPENSPLICE})
+OSPLTOOL = frozenset({Target.OSPLTOOL})
+NOWHERE: frozenset[Target] = frozenset()
+
+SECTIONS = ("Why", "Example", "Use instead", "OpenSplice", "Reference")
+"""What the documentation of every rule must have, in this order."""
+
+
+class Scope(enum.Enum):
+    """What a rule looks at: a file that may be unreadable, one node, or all nodes of a deployment."""
+
+    FILE = "file"
+    NODE = "node"
+    FLEET = "fleet"
+    META = "meta"
+
+
+Check: TypeAlias = Callable[..., Iterable[Finding]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule.
+
+    `targets` are the services for which it means anything; `blocks` those that refuse to start, unless a
+    finding says otherwise.
+    """
+
+    code: str
+    name: str
+    severity: Severity
+    since: str
+    scope: Scope
+    targets: frozenset[Target]
+    blocks: frozenset[Target]
+    check: Check
+
+    @property
+    def summary(self) -> str:
+        """What is wrong, in one line."""
+        return inspect.getdoc(self.check).partition("\n")[0]  # type: ignore[union-attr]  # `rule` insists
+
+    def sections(self) -> dict[str, str]:
+        """The documentation by section."""
+        return documentation(inspect.getdoc(self.check) or "")
+
+    def text(self) -> RuleText:
+        """The rule as output formats want it."""
+        return RuleText(self.code, self.name, self.severity, self.summary, self.sections().get("Why", ""))
+
+
+_SECTION = re.compile(rf"^({'|'.join(SECTIONS)}): *(.*)$")
+
+
+def documentation(docstring: str) -> dict[str, str]:
+    """Split a cleaned docstring into its sections; what comes before the first is under the empty name."""
+    sections: dict[str, list[str]] = {"": []}
+    current = sections[""]
+    for line in docstring.splitlines():
+        found = _SECTION.match(line)
+        if found:
+            current = sections.setdefault(found[1], [])
+            line = found[2]
+        current.append(line)
+    return {name: inspect.cleandoc("\n".join(lines)).strip() for name, lines in sections.items()}
+
+
+_RULES: dict[str, Rule] = {}
+
+
+def rule(
+    code: str,
+    name: str,
+    severity: Severity,
+    *,
+    scope: Scope = Scope.NODE,
+    targets: frozenset[Target] = EVERYWHERE,
+    blocks: frozenset[Target] = NOWHERE,
+    since: str = "0.1",
+) -> Callable[[Check], Check]:
+    """Register a function as a rule."""
+
+    def register(check: Check) -> Check:
+        assert code not in _RULES, f"{code} is taken"
+        assert check.__doc__, f"{code} has no documentation"
+        _RULES[code] = Rule(code, name, severity, since, scope, targets, blocks, check)
+        return check
+
+    return register
+
+
+@functools.cache
+def all_rules() -> dict[str, Rule]:
+    """Every rule by code, in the order of the codes."""
+    for family in FAMILIES:
+        importlib.import_module(f"ospltool.check.rules.{family}")
+    importlib.import_module("ospltool.check.suppressions")
+    return dict(sorted(_RULES.items()))
+
+
+def find_rules(selector: str) -> list[Rule]:
+    """The rules that a user means: by code, by the beginning of a code, by name, or `ALL`.
+
+    Raises:
+        KeyError: nothing is called like that.
+    """
+    wanted = selector.strip()
+    rules = all_rules().values()
+    upper = wanted.upper()
+    found = [
+        each for each in rules if upper == "ALL" or each.code.startswith(upper) or each.name == wanted.lower()
+    ]
+    if not wanted or not found:
+        raise KeyError(wanted)
+    return found

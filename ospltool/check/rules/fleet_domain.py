@@ -1,0 +1,314 @@
+"""DUR74x: what keeps the nodes of a deployment from meeting, or makes them meet on one disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from engine.config import Node
+from ospltool.check.deployment import host_of, listed
+from ospltool.check.findings import Finding
+from ospltool.check.registry import OPENSPLICE, Scope, rule
+from ospltool.check.views import FleetView, NodeView, Thing
+from ospltool.output.diagnostics_model import Severity
+
+
+def _groups(nodes: list[NodeView], key: Callable[[NodeView], object]) -> list[list[NodeView]]:
+    """The nodes by a property, the largest group first."""
+    found: dict[object, list[NodeView]] = {}
+    for node in nodes:
+        found.setdefault(key(node), []).append(node)
+    return sorted(found.values(), key=len, reverse=True)
+
+
+def _place(node: NodeView, element: Node | None) -> Thing:
+    return element or (node.domain or node.document.root).name_span
+
+
+def _names(nodes: list[NodeView]) -> str:
+    return listed(node.shown_name for node in nodes)
+
+
+@rule("DUR740", "domains-differ", Severity.ERROR, scope=Scope.FLEET)
+def domains_differ(fleet: FleetView) -> Iterator[Finding]:
+    """Nodes of one deployment use different domain ids.
+
+    Why: They never meet.
+
+    Example:
+        n1: <Id>0</Id>; n2: <Id>1</Id>
+    Use instead:
+        One id, for example ${DOMAIN_ID:-0} in all files
+    OpenSplice: The same.
+    Reference: //OpenSplice/Domain/Id
+    """
+    first, *rest = _groups(list(fleet.nodes), lambda node: node.configuration.domain.id) or [[]]
+    for group in rest:
+        node, usual = group[0], first[0]
+        here, there = node.configuration.domain.id, usual.configuration.domain.id
+        message = f"{_names(group)} use domain {here}, but {_names(first)} use {there}"
+        related = (usual.place(_place(usual, usual.domain_setting("Id")), f"domain {there}"),)
+        place = _place(node, node.domain_setting("Id"))
+        yield node.found(place, message, related=related, subject="Domain/Id")
+
+
+@rule("DUR741", "protocol-partition-differs", Severity.ERROR, scope=Scope.FLEET)
+def protocol_partition_differs(fleet: FleetView) -> Iterator[Finding]:
+    """Nodes use different partitions for the durability protocol.
+
+    Why: They never hear each other: each believes to be alone.
+
+    Example:
+        n1: <EntityNames><Partition>dur1</Partition></EntityNames>; n2: the default
+    Use instead:
+        The default, durabilityPartition, on all nodes
+    OpenSplice: The same.
+    Reference: //OpenSplice/DurabilityService/EntityNames/Partition
+    """
+    groups = _groups(fleet.durable(), lambda node: node.configuration.entity_names.partition) or [[]]
+    first, *rest = groups
+    for group in rest:
+        node, usual = group[0], first[0]
+        here, there = (each.configuration.entity_names.partition for each in (node, usual))
+        message = f"{_names(group)} talk in partition '{here}', but {_names(first)} in '{there}'"
+        element, other = (each.setting("EntityNames/Partition") for each in (node, usual))
+        related = (usual.place(other or _service(usual), f"partition '{there}'"),)
+        yield node.found(
+            element or _service(node),
+            message,
+            related=related,
+            subject="DurabilityService/EntityNames/Partition",
+        )
+
+
+def _service(node: NodeView) -> Thing:
+    return (node.service or node.document.root).name_span
+
+
+def _same_place(
+    fleet: FleetView, value: Callable[[NodeView], str], path: str, what: str
+) -> Iterator[tuple[NodeView, Node, NodeView, Node, bool, list[NodeView]]]:
+    """Nodes that use one path, as pairs of the first and a later one, and whether surely on one machine."""
+    by_path: dict[str, list[NodeView]] = {}
+    for node in fleet.durable():
+        if value(node):
+            by_path.setdefault(value(node), []).append(node)
+    for nodes in by_path.values():
+        reported = False
+        for at, node in enumerate(nodes):
+            for earlier in nodes[:at]:
+                hosts = host_of(earlier), host_of(node)
+                is_known = None not in hosts
+                if is_known and hosts[0] != hosts[1]:
+                    continue
+                if is_known or not reported:
+                    reported = True
+                    element, other = node.setting(path), earlier.setting(path)
+                    assert element, f"{what} has a value, so it is written"
+                    assert other, f"{what} has a value, so it is written"
+                    yield node, element, earlier, other, is_known, nodes
+                break
+
+
+@rule("DUR742", "shared-store", Severity.ERROR, scope=Scope.FLEET)
+def shared_store(fleet: FleetView) -> Iterator[Finding]:
+    """Two nodes have the same store directory.
+
+    Why: On one machine the second node finds the store in use and does not start, or destroys it. On two
+        machines it is two directories, and all is well: where the files do not say, this is information
+        only.
+
+    Example:
+        n1 and n2: <StoreDirectory>/var/lib/durability</StoreDirectory>
+    Use instead:
+        <StoreDirectory>/var/lib/durability/${NODE:?}</StoreDirectory>
+    OpenSplice: Has no check for it.
+    Reference: //OpenSplice/DurabilityService/Persistent/StoreDirectory
+    """
+
+    def directory(node: NodeView) -> str:
+        persistent, element = node.configuration.persistent, node.setting("Persistent/StoreDirectory")
+        return persistent.store_directory.rstrip("/") if persistent and element and element.text else ""
+
+    for node, element, earlier, other, is_known, nodes in _same_place(
+        fleet, directory, "Persistent/StoreDirectory", "the store"
+    ):
+        names = f"{earlier.shown_name} and {node.shown_name}" if is_known else _names(nodes)
+        where = "on one machine" if is_known else "which is wrong if they share a machine"
+        message = f"{names} store in '{directory(node)}', {where}"
+        severity = Severity.ERROR if is_known else Severity.INFO
+        related = (earlier.place(other, earlier.shown_name),)
+        yield node.found(
+            element.value or element, message, related=related, severity=severity, subject=element.path
+        )
+
+
+@rule("DUR743", "shared-trace", Severity.WARNING, scope=Scope.FLEET)
+def shared_trace(fleet: FleetView) -> Iterator[Finding]:
+    """Two nodes write their traces into one file.
+
+    Why: On one machine their lines mix, and cannot be told apart afterwards.
+
+    Example:
+        n1 and n2: <OutputFile>/tmp/durability.log</OutputFile>
+    Use instead:
+        <OutputFile>/var/log/durability-${NODE:?}.log</OutputFile>
+    OpenSplice: Appends without looking at who else does.
+    Reference: //OpenSplice/DurabilityService/Tracing/OutputFile
+    """
+
+    def file(node: NodeView) -> str:
+        name = node.configuration.tracing.output_file or ""
+        return "" if name.lower() in ("stdout", "stderr") else name
+
+    for node, element, earlier, other, is_known, nodes in _same_place(
+        fleet, file, "Tracing/OutputFile", "the trace"
+    ):
+        names = f"{earlier.shown_name} and {node.shown_name}" if is_known else _names(nodes)
+        where = "on one machine" if is_known else "which is wrong if they share a machine"
+        message = f"{names} trace into '{file(node)}', {where}"
+        severity = Severity.WARNING if is_known else Severity.INFO
+        related = (earlier.place(other, earlier.shown_name),)
+        yield node.found(
+            element.value or element, message, related=related, severity=severity, subject=element.path
+        )
+
+
+@rule("DUR744", "heartbeats-do-not-fit", Severity.WARNING, scope=Scope.FLEET)
+def heartbeats_do_not_fit(fleet: FleetView) -> Iterator[Finding]:
+    """One node waits for heartbeats for a shorter time than another one takes between them.
+
+    Why: It takes that fellow for lost, finds it again, and merges, over and over.
+
+    Example:
+        n1: ExpiryTime 1.0; n2: ExpiryTime 10.0 with update_factor 0.2, a heartbeat every 2 s
+    Use instead:
+        The same ExpiryTime and update_factor on all nodes
+    OpenSplice: Uses Domain/Daemon/Heartbeat for the same purpose.
+    Reference: deployment guide 5.4.1
+    """
+    nodes = fleet.durable()
+    if len(nodes) < 2:
+        return
+    slow = max(nodes, key=lambda node: node.configuration.network.heartbeat.period_s)
+    period_s = slow.configuration.network.heartbeat.period_s
+    hasty = [
+        node
+        for node in nodes
+        if node.configuration.network.heartbeat.expiry_s <= period_s and node is not slow
+    ]
+    if hasty:
+        node = hasty[0]
+        expiry_s = node.configuration.network.heartbeat.expiry_s
+        message = (
+            f"{_names(hasty)} lose a fellow after {expiry_s:g} s of silence, "
+            f"but {slow.shown_name} is silent for {period_s:g} s between heartbeats"
+        )
+        path = "Network/Heartbeat/ExpiryTime"
+        related = (slow.place(slow.setting(path) or _service(slow), f"every {period_s:g} s"),)
+        subject = f"DurabilityService/{path}"
+        yield node.found(node.setting(path) or _service(node), message, related=related, subject=subject)
+
+
+@rule("DUR745", "client-partitions-differ", Severity.WARNING, scope=Scope.FLEET)
+def client_partitions_differ(fleet: FleetView) -> Iterator[Finding]:
+    """Nodes serve durability clients in different partitions.
+
+    Why: A client asks in one of them, and is answered by some of the nodes only.
+
+    Example:
+        n1: <ClientDurability/>; n2: <ClientDurability><EntityNames><Partition>c</Partition>...
+    Use instead:
+        The same partition on all nodes that serve clients
+    OpenSplice: The default is the partition of the durability protocol.
+    Reference: //OpenSplice/DurabilityService/ClientDurability/EntityNames/Partition
+    """
+    serving = [node for node in fleet.durable() if node.configuration.client_durability]
+
+    def partition(node: NodeView) -> str:
+        client = node.configuration.client_durability
+        return client.partition if client else ""
+
+    first, *rest = _groups(serving, partition) or [[]]
+    for group in rest:
+        node = group[0]
+        here, there = partition(node), partition(first[0])
+        message = f"{_names(group)} serve clients in '{here}', {_names(first)} in '{there}'"
+        element = node.setting("ClientDurability/EntityNames/Partition") or node.setting("ClientDurability")
+        yield node.found(element or _service(node), message)
+
+
+@rule("DUR746", "y2038-differs", Severity.ERROR, scope=Scope.FLEET, targets=OPENSPLICE)
+def y2038_differs(fleet: FleetView) -> Iterator[Finding]:
+    """Some nodes advertise timestamps beyond 2038, others understand legacy timestamps only.
+
+    Why: Services that differ in it cannot be in one system.
+
+    Example:
+        n1: <y2038Ready>true</y2038Ready>; n2: without it
+    Use instead:
+        The same value on all nodes
+    OpenSplice: `I advertise timestamps that go beyond 2038, but federation with systemid ... can only
+        understand legacy timestamps` is fatal.
+    Reference: //OpenSplice/Domain/y2038Ready
+    """
+
+    def ready(node: NodeView) -> bool:
+        element = node.domain_setting("y2038Ready")
+        return element is not None and element.text.strip().lower() == "true"
+
+    groups = _groups(fleet.durable(), ready)
+    if len(groups) > 1:
+        on, off = sorted(groups, key=lambda group: not ready(group[0]))
+        message = f"y2038Ready is on for {_names(on)} and off for {_names(off)}"
+        yield on[0].found(on[0].domain_setting("y2038Ready") or _service(on[0]), message)
+
+
+@rule("DUR747", "node-without-network", Severity.WARNING, scope=Scope.FLEET, targets=OPENSPLICE)
+def node_without_network(fleet: FleetView) -> Iterator[Finding]:
+    """A node of a deployment runs no network service.
+
+    Why: It never meets the others.
+
+    Example:
+        <Domain> with <Service name="durability"> only
+    Use instead:
+        <Service name="ddsi2"><Command>ddsi2</Command></Service> and <DDSI2Service name="ddsi2"/>
+    OpenSplice: Needs a network service to leave the machine. Nodes of ours always have a network.
+    Reference: deployment guide 5.3.2
+    """
+    if len(fleet.nodes) < 2:
+        return
+    network = ("DDSI2Service", "DDSI2EService", "NetworkService", "SNetworkService")
+    for node in fleet.nodes:
+        if not any(node.document.root.named(name) for name in network):
+            yield node.found(
+                _place(node, None), f"{node.shown_name} has no network service", subject="Domain/Service"
+            )
+
+
+@rule("DUR748", "one-name-for-two-nodes", Severity.INFO, scope=Scope.FLEET)
+def one_name_for_two_nodes(fleet: FleetView) -> Iterator[Finding]:
+    """Two nodes on one machine have the same Domain/Name.
+
+    Why: `stop`, `status` and `list` find nodes by that name, and OpenSplice allows one domain of a name
+        on a machine.
+
+    Example:
+        n1 and n2: <Name>radar</Name>, both on 127.0.0.1
+    Use instead:
+        <Name>radar-${NODE:?}</Name>
+    OpenSplice: A second domain of the same name does not start on the machine.
+    Reference: //OpenSplice/Domain/Name
+    """
+    first: dict[tuple[str, str], NodeView] = {}
+    for node in fleet.nodes:
+        host, name = host_of(node), node.configuration.domain.name
+        element = node.domain_setting("Name")
+        if host is None or element is None or not name:
+            continue
+        earlier = first.setdefault((host, name), node)
+        if earlier is not node:
+            other = earlier.domain_setting("Name")
+            related = (earlier.place(other, earlier.shown_name),) if other else ()
+            message = f"{earlier.shown_name} and {node.shown_name} are both called '{name}' on one machine"
+            yield node.found(element.value or element, message, related=related, subject=element.path)

@@ -1,0 +1,332 @@
+"""DUR32x: masters, aligners and durability across the nodes of a deployment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from engine.core.namespaces import MAX_PRIORITY, Alignee, Durability
+from ospltool.check.deployment import by_role, expected_masters, listed, names_of
+from ospltool.check.findings import Finding
+from ospltool.check.registry import OPENSPLICE, Scope, rule
+from ospltool.check.views import Definition, FleetView
+from ospltool.output.diagnostics_model import Severity
+
+
+def _found(
+    definition: Definition,
+    attribute: str,
+    message: str,
+    *,
+    advice: str = "",
+    others: tuple[Definition, ...] = (),
+) -> Finding:
+    """A finding on an attribute of a policy; further policies are related places."""
+    place = definition.attribute(attribute) or definition.policy_node or definition.node
+    related = tuple(
+        each.view.place(each.attribute(attribute) or each.policy_node or each.node, each.view.shown_name)
+        for each in others[:3]
+    )
+    subject = f"DurabilityService/NameSpaces/Policy@{attribute}"
+    return definition.view.found(place, message, advice=advice, related=related, subject=subject)
+
+
+def _shared(fleet: FleetView) -> Iterator[tuple[str, list[Definition]]]:
+    """Name-spaces that at least two nodes keep."""
+    for name, definitions in fleet.by_name_space().items():
+        if len(names_of(definitions)) > 1:
+            yield name, definitions
+
+
+@rule("DUR320", "no-aligner", Severity.ERROR, scope=Scope.FLEET)
+def no_aligner(fleet: FleetView) -> Iterator[Finding]:
+    """No node aligns a name-space.
+
+    Why: Nobody ever has the complete set, and everybody waits for it.
+
+    Example:
+        <Policy nameSpace="a" aligner="false" .../> on every node
+    Use instead:
+        <Policy nameSpace="a" aligner="true" .../> on at least one, better on two nodes
+    OpenSplice: The legacy election waits for ever; the election by priority confirms nobody.
+    Reference: deployment guide 5.2.3.1
+    """
+    for name, definitions in fleet.by_name_space().items():
+        if all(each.policy and not each.policy.aligner for each in definitions):
+            message = (
+                f"no node aligns name-space '{name}': {listed(names_of(definitions))} all have aligner false"
+            )
+            yield _found(definitions[0], "aligner", message, others=tuple(definitions[1:]))
+
+
+@rule("DUR321", "no-master", Severity.ERROR, scope=Scope.FLEET)
+def no_master(fleet: FleetView) -> Iterator[Finding]:
+    """Nodes align a name-space, but none of them may be its master: all have masterPriority 0.
+
+    Why: Without a master nobody publishes the stored data at start, and nobody settles a split.
+
+    Example:
+        <Policy nameSpace="a" aligner="true" masterPriority="0" .../> on every node
+    Use instead:
+        A priority from 1 to 254 on at least one aligner
+    OpenSplice: Confirms that `Fellow '0' is the master`, which means nobody.
+    Reference: deployment guide 5.4.3
+    """
+    for name, definitions in fleet.by_name_space().items():
+        policies = [each.policy for each in definitions if each.policy]
+        if any(policy.aligner for policy in policies) and not any(
+            policy.may_be_master for policy in policies
+        ):
+            message = f"nobody may be master of name-space '{name}': every aligner has masterPriority 0"
+            aligner = next(each for each in definitions if each.policy and each.policy.aligner)
+            yield _found(aligner, "masterPriority", message)
+
+
+@rule("DUR322", "role-without-master", Severity.WARNING, scope=Scope.FLEET)
+def role_without_master(fleet: FleetView) -> Iterator[Finding]:
+    """A role has no node that may be master of a name-space, although another role has.
+
+    Why: Masters are elected for each role. The nodes of this one get their data from others only.
+
+    Example:
+        n1: <Role>A</Role>, masterPriority 100; n2: <Role>B</Role>, masterPriority 0
+    Use instead:
+        A candidate in every role, or one role
+    OpenSplice: Only fellows of the same role are candidates.
+    Reference: deployment guide 5.4.3
+    """
+    for expected in expected_masters(dict(_shared(fleet))):
+        every = fleet.by_name_space()[expected.name_space]
+        if not expected.candidates and any(each.policy and each.policy.may_be_master for each in every):
+            members = by_role(every)[expected.role]
+            message = f"no node of role '{expected.role}' may be master of name-space '{expected.name_space}'"
+            yield _found(members[0], "masterPriority", message, others=tuple(members[1:]))
+
+
+@rule("DUR323", "mixed-priorities", Severity.WARNING, scope=Scope.FLEET)
+def mixed_priorities(fleet: FleetView) -> Iterator[Finding]:
+    """One node has masterPriority 255 for a name-space, another one has not.
+
+    Why: 255 asks for the legacy election, any other value for the election by priority; the two do not
+        understand each other. Between nodes of ours 255 then is the highest priority.
+
+    Example:
+        n1: <Policy nameSpace="a" .../> (255); n2: <Policy nameSpace="a" masterPriority="100" .../>
+    Use instead:
+        A priority from 0 to 254 on all nodes
+    OpenSplice: `I use priorities for namespace '...' while fellow ... uses the legacy master selection
+        algorithm, this is an incompatible and unsupported configuration`, and goes on.
+    Reference: deployment guide 5.4.3
+    """
+    for name, definitions in _shared(fleet):
+        legacy = [each for each in definitions if each.policy and each.policy.master_priority == MAX_PRIORITY]
+        ranked = [each for each in definitions if each.policy and each.policy.master_priority != MAX_PRIORITY]
+        if legacy and ranked:
+            message = (
+                f"name-space '{name}' has masterPriority 255 on {listed(names_of(legacy))}, "
+                f"but another one on {listed(names_of(ranked))}"
+            )
+            yield _found(legacy[0], "masterPriority", message, others=tuple(ranked))
+
+
+@rule("DUR324", "tied-masters", Severity.INFO, scope=Scope.FLEET)
+def tied_masters(fleet: FleetView) -> Iterator[Finding]:
+    """Several nodes of a role share the highest masterPriority.
+
+    Why: Which of them becomes master depends on the age of the stored data and on ids, not on the files.
+
+    Example:
+        <Policy masterPriority="100" .../> on two nodes
+    Use instead:
+        Different priorities where it matters who is master
+    OpenSplice: Draws the system id by chance at every start.
+    Reference: deployment guide 5.4.3
+    """
+    for expected in expected_masters(dict(_shared(fleet))):
+        tied = expected.candidates
+        if len(tied) > 1 and tied[0].policy and tied[0].policy.master_priority != MAX_PRIORITY:
+            priority = tied[0].policy.master_priority
+            message = (
+                f"{listed(names_of(tied))} share the highest masterPriority, {priority}, "
+                f"for name-space '{expected.name_space}' in role '{expected.role}'"
+            )
+            yield _found(tied[0], "masterPriority", message, others=tied[1:])
+
+
+@rule("DUR325", "single-candidate", Severity.WARNING, scope=Scope.FLEET)
+def single_candidate(fleet: FleetView) -> Iterator[Finding]:
+    """Several nodes keep a name-space, but only one of them may be its master.
+
+    Why: When it is lost there is no master: nobody aligns newcomers, and no split is settled.
+
+    Example:
+        n1: masterPriority="100"; n2: masterPriority="0"; n3: aligner="false"
+    Use instead:
+        A second aligner with a priority above 0
+    OpenSplice: The same.
+    Reference: deployment guide 5.4.3
+    """
+    for name, definitions in _shared(fleet):
+        able = [each for each in definitions if each.policy and each.policy.may_be_master]
+        if len(able) == 1:
+            message = f"only {able[0].view.shown_name} may be master of name-space '{name}'"
+            others = tuple(each for each in definitions if each is not able[0])
+            yield _found(able[0], "masterPriority", message, others=others)
+
+
+@rule("DUR326", "election-live-lock", Severity.WARNING, scope=Scope.FLEET, targets=OPENSPLICE)
+def election_live_lock(fleet: FleetView) -> Iterator[Finding]:
+    """A node has two fellows with different, higher priorities, among which OpenSplice cannot choose.
+
+    Why: Half of all draws of the system ids end in an election that never settles: masters conflict, and
+        each conflict is a merge of everything, about two in a second, until a restart draws other ids.
+
+    Example:
+        masterPriority 200, 100 and 50 on three nodes of one role
+    Use instead:
+        Two values at most: one for the preferred master, one lower for all others. Nodes of ours do not
+        have the fault and take any values.
+    OpenSplice: Compares fellows with the priority of the node itself instead of that of the best
+        candidate so far, so that the highest system id among the higher priorities wins.
+    Reference: deployment guide 5.4.3
+    """
+    for name, definitions in _shared(fleet):
+        for role, members in by_role(definitions).items():
+            able = [
+                (each, each.policy.master_priority)
+                for each in members
+                if each.policy and each.policy.may_be_master
+            ]
+            if all(priority == MAX_PRIORITY for _, priority in able):
+                continue
+            able.sort(key=lambda pair: pair[1])
+            for each, priority in able:
+                higher = [(other, theirs) for other, theirs in able if theirs > priority]
+                if len({theirs for _, theirs in higher}) > 1:
+                    values = ", ".join(str(theirs) for theirs in sorted({theirs for _, theirs in higher}))
+                    message = (
+                        f"{each.view.shown_name} has priority {priority} for name-space '{name}' "
+                        f"in role '{role}' and may follow any of the fellows with {values}"
+                    )
+                    yield _found(each, "masterPriority", message, others=tuple(other for other, _ in higher))
+                    break
+
+
+@rule("DUR327", "delayed-alignment-differs", Severity.WARNING, scope=Scope.FLEET)
+def delayed_alignment_differs(fleet: FleetView) -> Iterator[Finding]:
+    """Nodes do not agree on delayedAlignment of a name-space.
+
+    Why: Some would let a late node publish its stored data, others hold the empty set for the final one.
+
+    Example:
+        n1: delayedAlignment="true"; n2: delayedAlignment="false"
+    Use instead:
+        The same value on all nodes
+    OpenSplice: The documentation requires the same value and nothing checks it.
+    Reference: deployment guide 5.2.3.3
+    """
+    for name, definitions in _shared(fleet):
+        on = [each for each in definitions if each.policy and each.policy.delayed_alignment]
+        off = [each for each in definitions if each.policy and not each.policy.delayed_alignment]
+        if on and off:
+            message = (
+                f"delayedAlignment of name-space '{name}' is on for {listed(names_of(on))} "
+                f"and off for {listed(names_of(off))}"
+            )
+            yield _found(on[0], "delayedAlignment", message, others=tuple(off))
+
+
+@rule("DUR328", "durability-differs", Severity.INFO, scope=Scope.FLEET)
+def durability_differs(fleet: FleetView) -> Iterator[Finding]:
+    """Nodes keep a name-space with different durability.
+
+    Why: It is allowed, to spare disks. After a power cut only the nodes with a store have the data.
+
+    Example:
+        n1: durability="Persistent"; n2: durability="Transient"
+    Use instead:
+        At least two nodes that store
+    OpenSplice: Does not compare it.
+    Reference: deployment guide 5.2.3.2
+    """
+    for name, definitions in _shared(fleet):
+        kinds: dict[Durability, list[Definition]] = {}
+        for each in definitions:
+            if each.policy:
+                kinds.setdefault(each.policy.durability, []).append(each)
+        if len(kinds) > 1:
+            parts = "; ".join(f"{kind} on {listed(names_of(having))}" for kind, having in kinds.items())
+            first, *rest = (having[0] for having in kinds.values())
+            yield _found(first, "durability", f"name-space '{name}' is {parts}", others=tuple(rest))
+
+
+def _stores(definition: Definition) -> bool:
+    policy = definition.policy
+    kinds = (Durability.PERSISTENT, Durability.DURABLE)
+    return (
+        policy is not None
+        and policy.durability in kinds
+        and definition.view.configuration.persistent is not None
+    )
+
+
+@rule("DUR329", "master-without-store", Severity.WARNING, scope=Scope.FLEET)
+def master_without_store(fleet: FleetView) -> Iterator[Finding]:
+    """The expected master of a name-space stores nothing, but other nodes do.
+
+    Why: At start the master publishes its stored set, which is empty, and all others set their stored
+        data aside to align with it. What was persistent is gone, and lies in a back-up.
+
+    Example:
+        n1: masterPriority="200" durability="Transient"; n2: masterPriority="100" durability="Persistent"
+    Use instead:
+        The highest priority on a node that stores, or masterPriority="0" on one that does not
+    OpenSplice: Priority goes before the quality of the stored data, too.
+    Reference: deployment guide 5.4.3, 5.4.4
+    """
+    for expected in expected_masters(dict(_shared(fleet))):
+        others = [each for each in fleet.by_name_space()[expected.name_space] if _stores(each)]
+        if expected.candidates and others and not any(_stores(each) for each in expected.candidates):
+            master = expected.candidates[0]
+            message = (
+                f"{master.view.shown_name} is the expected master of name-space '{expected.name_space}' "
+                f"and stores nothing, but {listed(names_of(others))} would"
+            )
+            yield _found(master, "masterPriority", message, others=tuple(others))
+
+
+@rule("DUR330", "nobody-fetches", Severity.WARNING, scope=Scope.FLEET)
+def nobody_fetches(fleet: FleetView) -> Iterator[Finding]:
+    """No node keeps a name-space from the beginning: all are Lazy or On_Request.
+
+    Why: Data that is written while nobody reads is cached nowhere, and lost for all late joiners.
+
+    Example:
+        <Policy alignee="Lazy" .../> on every node
+    Use instead:
+        <Policy alignee="Initial" .../> on at least one aligner
+    OpenSplice: The same over native networking; over DDSI it treats Lazy as Initial.
+    Reference: deployment guide 5.2.3.1
+    """
+    for name, definitions in _shared(fleet):
+        if all(each.policy and each.policy.alignee is not Alignee.INITIAL for each in definitions):
+            message = f"no node keeps name-space '{name}' from the start"
+            yield _found(definitions[0], "alignee", message, others=tuple(definitions[1:]))
+
+
+@rule("DUR331", "nobody-stores", Severity.WARNING, scope=Scope.FLEET)
+def nobody_stores(fleet: FleetView) -> Iterator[Finding]:
+    """No node of the deployment stores a name-space, so that nothing survives when all are down.
+
+    Why: Data written as PERSISTENT is then no more than TRANSIENT.
+
+    Example:
+        <Policy durability="Transient" .../> on every node
+    Use instead:
+        <Policy durability="Persistent" .../> and a Persistent/StoreDirectory on two nodes
+    OpenSplice: The same.
+    Reference: deployment guide 5.1, 5.2.3.2
+    """
+    for name, definitions in _shared(fleet):
+        if not any(_stores(each) for each in definitions):
+            message = f"no node stores name-space '{name}': its data is lost when all nodes are down"
+            yield _found(definitions[0], "durability", message, others=tuple(definitions[1:]))

@@ -1,0 +1,200 @@
+"""DUR12x: settings that are deprecated, commercial, or without any effect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from engine.config import Node
+from engine.config.schema import schema
+from ospltool.check import edits
+from ospltool.check.findings import Finding
+from ospltool.check.registry import OPENSPLICE, rule
+from ospltool.check.views import NodeView
+from ospltool.output.diagnostics_model import Severity
+
+_NOTATION = ("durabilityKind", "alignmentKind")
+
+
+@rule("DUR120", "deprecated-setting", Severity.WARNING)
+def deprecated_setting(node: NodeView) -> Iterator[Finding]:
+    """A setting is deprecated: the schema hides it from its users.
+
+    Why: It is accepted without any word, and gone from the documentation that could explain it.
+
+    Example:
+        <Persistent><QueueSize>100</QueueSize>...</Persistent>
+    Use instead:
+        Nothing: leave it out.
+    OpenSplice: Accepts hidden settings; its validator has no diagnostic for them. NameSpace[@mergePolicy]
+        is never read. QueueSize still bounds the queue of the persistent reader.
+    Reference: //OpenSplice/DurabilityService/Persistent/QueueSize
+    """
+    known = schema()
+    for element in node.document.root.walk():
+        item = known.get(element.path)
+        if item and item.hidden and element.path:
+            yield node.found(element.name_span, f"<{element.name}> is deprecated", subject=element.path)
+        for attribute in element.attributes:
+            item = known.get(f"{element.path}@{attribute.name}")
+            if item and item.hidden and attribute.name not in _NOTATION and element.path:
+                ignored = " and never read" if attribute.name == "mergePolicy" else ""
+                fix = edits.remove_attribute(node, attribute, is_safe=True) if ignored else None
+                message = f"{attribute.name} is deprecated{ignored}"
+                yield node.found(attribute, message, subject=item.path, fix=fix)
+
+
+@rule("DUR121", "commercial-setting", Severity.INFO, targets=OPENSPLICE)
+def commercial_setting(node: NodeView) -> Iterator[Finding]:
+    """A setting belongs to the commercial edition of OpenSplice.
+
+    Why: With the community edition, and with nodes of ours, it has no effect.
+
+    Example:
+        <Domain><Database><Size>10485760</Size></Database>...</Domain>
+    Use instead:
+        Leave it out where the community edition runs; <SingleProcess>true</SingleProcess> needs no
+        Database.
+    OpenSplice: The validator accepts it without a word in every edition.
+    Reference: //OpenSplice/Domain/Database
+    """
+    known = schema()
+    stack: list[Node] = [node.document.root]
+    while stack:
+        element = stack.pop()
+        item = known.get(element.path)
+        if item and item.commercial:
+            message = f"<{element.name}> is a setting of the commercial edition"
+            yield node.found(element.name_span, message, subject=element.path)
+            continue
+        stack.extend(reversed(element.children))
+
+
+@rule("DUR122", "alignment-partition-ignored", Severity.WARNING, targets=OPENSPLICE)
+def alignment_partition_ignored(node: NodeView) -> Iterator[Finding]:
+    """Alignment/Partition is configured, which OpenSplice never reads.
+
+    Why: Someone expects one partition to be aligned before another, and it is not.
+
+    Example:
+        <Alignment><Partition Name="p" alignment_priority="10"/></Alignment>
+    Use instead:
+        Name-spaces of their own for what must not wait.
+    OpenSplice: The schema documents it; the durability service has no code that reads it.
+    Reference: //OpenSplice/DurabilityService/Network/Alignment/Partition
+    """
+    for element in node.service.find_all("Network/Alignment/Partition") if node.service else ():
+        fix = edits.remove_element(node, element, is_safe=False)
+        yield node.found(element, "OpenSplice never reads Alignment/Partition", fix=fix)
+
+
+@rule("DUR123", "client-names-ignored", Severity.INFO, targets=OPENSPLICE)
+def client_names_ignored(node: NodeView) -> Iterator[Finding]:
+    """The names of the client-durability publisher or subscriber are set, which has no effect.
+
+    Why: Someone will look for the configured name in a tool and not find it.
+
+    Example:
+        <ClientDurability><EntityNames><Publisher>p</Publisher></EntityNames></ClientDurability>
+    Use instead:
+        The partition only, which is read.
+    OpenSplice: Creates both entities with fixed names, clientDurabilityPublisher and
+        clientDurabilitySubscriber.
+    Reference: //OpenSplice/DurabilityService/ClientDurability/EntityNames
+    """
+    for name in ("Publisher", "Subscriber"):
+        element = node.setting(f"ClientDurability/EntityNames/{name}")
+        if element:
+            fix = edits.remove_element(node, element, is_safe=False)
+            yield node.found(
+                element, f"OpenSplice ignores the configured {name} of client durability", fix=fix
+            )
+
+
+@rule("DUR124", "priority-kind-ignored", Severity.INFO, targets=OPENSPLICE)
+def priority_kind_ignored(node: NodeView) -> Iterator[Finding]:
+    """priority_kind is set for a thread of the durability service, which ignores it.
+
+    Why: Relative and Absolute end in the same priority.
+
+    Example:
+        <Watchdog><Scheduling><Priority priority_kind="Absolute">7</Priority>...
+    Use instead:
+        <Watchdog><Scheduling><Priority>7</Priority>...
+    OpenSplice: Every thread of the service is started with the plain number.
+    Reference: //OpenSplice/DurabilityService/Watchdog/Scheduling/Priority[@priority_kind]
+    """
+    for element in node.service.walk() if node.service else ():
+        attribute = element.attribute("priority_kind")
+        if attribute and element.name == "Priority":
+            fix = edits.remove_attribute(node, attribute, is_safe=True)
+            message = "the durability service ignores priority_kind"
+            yield node.found(attribute, message, subject=f"{element.path}@priority_kind", fix=fix)
+
+
+@rule("DUR125", "heartbeat-default-differs", Severity.INFO, targets=OPENSPLICE)
+def heartbeat_default_differs(node: NodeView) -> Iterator[Finding]:
+    """Network/Heartbeat is left out, and the documented default is not the one that OpenSplice uses.
+
+    Why: A calculation with the documented 10 s and 0.2 is wrong.
+
+    Example:
+        <Network><InitialDiscoveryPeriod>3.0</InitialDiscoveryPeriod></Network>
+    Use instead:
+        <Network><Heartbeat><ExpiryTime update_factor="0.2">10.0</ExpiryTime></Heartbeat>...</Network>
+    OpenSplice: Takes 4.0 s and 0.25 when the element is absent. Nodes of ours take the documented values.
+    Reference: //OpenSplice/DurabilityService/Network/Heartbeat/ExpiryTime
+    """
+    if node.service and not node.setting("Network/Heartbeat"):
+        thing = node.setting("Network") or node.service
+        message = "without Heartbeat, OpenSplice takes 4.0 s * 0.25, and not the documented 10.0 s * 0.2"
+        yield node.found(thing.name_span, message, subject="DurabilityService/Network/Heartbeat/ExpiryTime")
+
+
+@rule("DUR126", "equality-check-ineffective", Severity.WARNING, targets=OPENSPLICE)
+def equality_check_ineffective(node: NodeView) -> Iterator[Finding]:
+    """EqualityCheck is on, which in OpenSplice hardly ever saves anything.
+
+    Why: It is set so that equal sets are not sent again, and costs a hash over every set that is
+        compared.
+
+    Example:
+        <Policy equalityCheck="true" .../>
+    Use instead:
+        <Policy equalityCheck="false" .../> on OpenSplice. Nodes of ours never move equal data, whatever is
+        set.
+    OpenSplice: Compares the hash only when the numbers of messages differ, which is evidently inverted:
+        equal sets without a living writer are always sent in full. The payload is not part of the hash
+        either.
+    Reference: deployment guide 5.2.3.5
+    """
+    for policy, element in node.policies:
+        attribute = element.attribute("equalityCheck")
+        if policy.equality_check and attribute:
+            message = "OpenSplice sends equal sets in spite of equalityCheck unless they have a living writer"
+            yield node.found(attribute, message, subject=f"{element.path}@equalityCheck")
+
+
+@rule("DUR127", "y2038-partly-ready", Severity.WARNING, targets=OPENSPLICE)
+def y2038_partly_ready(node: NodeView) -> Iterator[Finding]:
+    """Timestamps beyond 2038 are on for the domain but not for its user clock, or the other way round.
+
+    Why: The clock is what makes the timestamps.
+
+    Example:
+        <y2038Ready>true</y2038Ready><UserClock><UserClockModule>c</UserClockModule></UserClock>
+    Use instead:
+        <y2038Ready>true</y2038Ready><UserClock y2038Ready="true">...</UserClock>
+    OpenSplice: Has two switches, Domain/y2038Ready and Domain/UserClock[@y2038Ready], both off by
+        default.
+    Reference: //OpenSplice/Domain/y2038Ready
+    """
+    clock = node.domain_setting("UserClock")
+    if clock is None:
+        return
+    element = node.domain_setting("y2038Ready")
+    ready = element is not None and element.text.strip().lower() == "true"
+    attribute = clock.attribute("y2038Ready")
+    clock_ready = attribute is not None and attribute.text.strip().lower() == "true"
+    if ready != clock_ready:
+        where, other = ("the domain", "its user clock") if ready else ("the user clock", "the domain")
+        yield node.found(clock, f"{where} is ready for 2038, {other} is not")

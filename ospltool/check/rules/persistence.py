@@ -1,0 +1,241 @@
+"""DUR60x: what is stored, where, and what is not although it looks so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+from engine.config import Kind
+from engine.config.settings import StoreMode
+from engine.core.namespaces import Durability
+from ospltool.check import edits
+from ospltool.check.findings import Finding
+from ospltool.check.registry import NOWHERE, OPENSPLICE, rule
+from ospltool.check.views import NodeView
+from ospltool.output.diagnostics_model import Severity
+
+_TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm", "/run")  # noqa: S108 - we look for them, we do not use them
+
+
+@rule("DUR601", "persistent-without-store", Severity.WARNING)
+def persistent_without_store(node: NodeView) -> Iterator[Finding]:
+    """A Policy promises persistent data, but the file says nowhere where to store it.
+
+    Why: The data is kept in memory only and is gone when the last node stops.
+
+    Example:
+        <Policy durability="Persistent" .../> without <Persistent>
+    Use instead:
+        <Persistent><StoreDirectory>/var/lib/durability</StoreDirectory></Persistent>
+    OpenSplice: Runs without persistency, and says so only in the trace: `Persistency has not been
+        enabled...`
+    Reference: deployment guide 5.2.3.2
+    """
+    if node.configuration.persistent is None:
+        for policy, element in node.policies:
+            if policy.durability is Durability.PERSISTENT:
+                place = element.attribute("durability") or element
+                message = (
+                    f"'{policy.name_space}' is to be persistent, but there is no Persistent/StoreDirectory"
+                )
+                yield node.found(place, message, subject=f"{element.path}@durability")
+
+
+@rule("DUR602", "durable-without-store", Severity.INFO)
+def durable_without_store(node: NodeView) -> Iterator[Finding]:
+    """A Policy keeps data as durable as it is, but persistent data has nowhere to go.
+
+    Why: Durable means: persistent data on the disk, transient data in memory. Without a store the
+        persistent data is transient as well.
+
+    Example:
+        <Policy durability="Durable" .../> without <Persistent>
+    Use instead:
+        durability="Transient" to say that nothing is stored, or a Persistent/StoreDirectory
+    OpenSplice: Runs without persistency, and says so only in the trace.
+    Reference: deployment guide 5.2.3.2
+    """
+    if node.configuration.persistent is None:
+        for policy, element in node.policies:
+            if policy.durability is Durability.DURABLE:
+                place = element.attribute("durability") or element
+                message = f"without StoreDirectory, persistent data of '{policy.name_space}' stays in memory"
+                yield node.found(place, message, subject=f"{element.path}@durability")
+
+
+@rule("DUR603", "unused-store", Severity.INFO)
+def unused_store(node: NodeView) -> Iterator[Finding]:
+    """There is a store, but no policy stores anything in it.
+
+    Why: Who sees the directory believes that data survives a power cut.
+
+    Example:
+        <Persistent>...</Persistent> with <Policy durability="Transient" .../> only
+    Use instead:
+        <Policy durability="Persistent" .../>
+    OpenSplice: Opens the store all the same.
+    Reference: deployment guide 5.2.3.2
+    """
+    element = node.setting("Persistent")
+    policies = node.configuration.name_spaces.policies
+    if (
+        element
+        and policies
+        and all(p.durability not in (Durability.PERSISTENT, Durability.DURABLE) for p in policies)
+    ):
+        yield node.found(element.name_span, "no Policy stores anything here", subject=element.path)
+
+
+@rule("DUR604", "empty-store-directory", Severity.ERROR)
+def empty_store_directory(node: NodeView) -> Iterator[Finding]:
+    """The store directory is empty, most often because of a variable that is not set.
+
+    Why: Persistent data has nowhere to go.
+
+    Example:
+        <StoreDirectory>${STORE}</StoreDirectory>
+    Use instead:
+        <StoreDirectory>${STORE:?where to store}</StoreDirectory>
+    OpenSplice: Fails to open the store quietly and runs without persistency. Nodes of ours refuse to
+        start.
+    Reference: //OpenSplice/DurabilityService/Persistent/StoreDirectory
+    """
+    for problem in node.interpreted.problems:
+        if problem.kind is Kind.EMPTY_VALUE and problem.subject.endswith("/StoreDirectory"):
+            yield node.from_problem(problem, blocks=NOWHERE)
+
+
+@rule("DUR605", "temporary-store", Severity.WARNING)
+def temporary_store(node: NodeView) -> Iterator[Finding]:
+    """The store lies in a directory that is emptied at reboot.
+
+    Why: Persistent data is meant to outlive the system, and this is where the system cleans up.
+
+    Example:
+        <StoreDirectory>/tmp/pstore</StoreDirectory>
+    Use instead:
+        <StoreDirectory>/var/lib/durability</StoreDirectory>
+    OpenSplice: /tmp/pstore is its documented example.
+    Reference: //OpenSplice/DurabilityService/Persistent/StoreDirectory
+    """
+    element = node.setting("Persistent/StoreDirectory")
+    if element and element.value and not element.value.is_broken:
+        path = str(PurePosixPath(element.text))
+        if any(path == place or path.startswith(f"{place}/") for place in _TEMPORARY):
+            yield node.found(element.value, f"'{element.text}' is emptied at reboot", subject=element.path)
+
+
+@rule("DUR606", "relative-store", Severity.INFO)
+def relative_store(node: NodeView) -> Iterator[Finding]:
+    """The store directory is a relative path.
+
+    Why: It depends on the directory from which the node is started; started from elsewhere, the node
+        finds no data and begins with an empty set.
+
+    Example:
+        <StoreDirectory>pstore</StoreDirectory>
+    Use instead:
+        <StoreDirectory>/var/lib/durability</StoreDirectory>
+    OpenSplice: Takes it from the current directory, too.
+    Reference: //OpenSplice/DurabilityService/Persistent/StoreDirectory
+    """
+    element = node.setting("Persistent/StoreDirectory")
+    if element and element.value and element.text and not PurePosixPath(element.text).is_absolute():
+        yield node.found(
+            element.value, "the store depends on where the node is started", subject=element.path
+        )
+
+
+@rule("DUR607", "key-value-store-ignored", Severity.WARNING, targets=OPENSPLICE)
+def key_value_store_ignored(node: NodeView) -> Iterator[Finding]:
+    """KeyValueStore is configured, but StoreMode does not ask for it.
+
+    Why: The data goes to XML files.
+
+    Example:
+        <Persistent>...<KeyValueStore type="sqlite3"/></Persistent>
+    Use instead:
+        <Persistent>...<StoreMode>KV</StoreMode><KeyValueStore type="sqlite3"/></Persistent>
+    OpenSplice: StoreMode is XML by default, and KeyValueStore is then not looked at.
+    Reference: //OpenSplice/DurabilityService/Persistent/StoreMode
+    """
+    settings = node.configuration.persistent
+    element = node.setting("Persistent/KeyValueStore")
+    if settings and element and settings.mode is not StoreMode.KV:
+        mode = node.setting("Persistent/StoreMode")
+        related = (node.place(mode, "the store is XML"),) if mode else ()
+        message = "KeyValueStore has no effect: StoreMode is XML"
+        yield node.found(element, message, related=related)
+
+
+@rule("DUR608", "optimize-interval-rounded", Severity.INFO, targets=OPENSPLICE)
+def optimize_interval_rounded(node: NodeView) -> Iterator[Finding]:
+    """StoreOptimizeInterval has a value that OpenSplice changes, or that its store ignores.
+
+    Why: The store is tidied up at other times than the file says.
+
+    Example:
+        <StoreOptimizeInterval>3</StoreOptimizeInterval>
+    Use instead:
+        <StoreOptimizeInterval>10</StoreOptimizeInterval> with an XML store, none with a KV store
+    OpenSplice: Takes 10 for 1 to 9. The KV store has nothing to optimise.
+    Reference: //OpenSplice/DurabilityService/Persistent/StoreOptimizeInterval
+    """
+    settings = node.configuration.persistent
+    element = node.setting("Persistent/StoreOptimizeInterval")
+    if settings is None or element is None or not settings.optimize_interval:
+        return
+    if settings.mode is StoreMode.KV:
+        fix = edits.remove_element(node, element, is_safe=True)
+        yield node.found(element, "the KV store does not look at StoreOptimizeInterval", fix=fix)
+    elif settings.optimize_interval < 10:
+        message = f"OpenSplice takes 10 instead of {settings.optimize_interval}"
+        rounded = edits.replace_value(node, element.value, "10", is_safe=True) if element.value else None
+        yield node.found(element, message, fix=rounded)
+
+
+@rule("DUR609", "trace-in-store", Severity.WARNING)
+def trace_in_store(node: NodeView) -> Iterator[Finding]:
+    """The trace is written into the store directory.
+
+    Why: A store is copied, replaced and deleted as a whole; the trace would go with it, and grow it.
+
+    Example:
+        <StoreDirectory>/d</StoreDirectory> with <OutputFile>/d/durability.log</OutputFile>
+    Use instead:
+        <OutputFile>/var/log/durability.log</OutputFile>
+    OpenSplice: Has no check for it; its XML store takes the entries of the directory for partitions.
+    Reference: //OpenSplice/DurabilityService/Tracing/OutputFile
+    """
+    element = node.setting("Tracing/OutputFile")
+    store = node.setting("Persistent/StoreDirectory")
+    if element and store and element.value and store.text and element.text:
+        file, directory = PurePosixPath(element.text), PurePosixPath(store.text)
+        if directory in file.parents and directory != PurePosixPath():
+            message = "the trace lies in the store directory"
+            yield node.found(
+                element.value, message, related=(node.place(store, "the store"),), subject=element.path
+            )
+
+
+@rule("DUR610", "xml-store-limits", Severity.INFO, targets=OPENSPLICE)
+def xml_store_limits(node: NodeView) -> Iterator[Finding]:
+    """Persistent data is kept in the XML store, which does not scale.
+
+    Why: A file is written anew for each dispose; a topic may have 2 GiB at most; the quality of a set is
+        the time of its files, so that a copy of an old store wins the election.
+
+    Example:
+        <Persistent><StoreDirectory>/d</StoreDirectory></Persistent>
+    Use instead:
+        <Persistent><StoreDirectory>/d</StoreDirectory><StoreMode>KV</StoreMode>...
+    OpenSplice: XML is the default. Nodes of ours have a store of their own, whatever is set.
+    Reference: //OpenSplice/DurabilityService/Persistent/StoreMode
+    """
+    settings = node.configuration.persistent
+    element = node.setting("Persistent")
+    if settings and element and settings.mode is StoreMode.XML and not element.find("KeyValueStore"):
+        thing = element.find("StoreMode") or element.name_span
+        yield node.found(
+            thing, "OpenSplice keeps this data in XML files", subject=f"{element.path}/StoreMode"
+        )

@@ -1,0 +1,299 @@
+"""DUR30x: policies that are never used, and what they make of one node as aligner and master."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from engine.core import expressions
+from engine.core.namespaces import MAX_PRIORITY, Alignee, Durability, Policy
+from ospltool.check import edits
+from ospltool.check.containment import covers
+from ospltool.check.findings import Finding
+from ospltool.check.registry import OPENSPLICE, rule
+from ospltool.check.views import NodeView
+from ospltool.output.diagnostics_model import Severity
+
+
+@rule("DUR301", "shadowed-policy", Severity.WARNING)
+def shadowed_policy(node: NodeView) -> Iterator[Finding]:
+    """A Policy is never used, because an earlier one matches everything that it matches.
+
+    Why: The first match wins, in the order of the document. The more special policy has to come first.
+
+    Example:
+        <Policy nameSpace="*" .../>
+        <Policy nameSpace="ships" .../>
+    Use instead:
+        <Policy nameSpace="ships" .../>
+        <Policy nameSpace="*" .../>
+    OpenSplice: The same, without any diagnostic.
+    Reference: //OpenSplice/DurabilityService/NameSpaces/Policy[@nameSpace]
+    """
+    for at, (policy, element) in enumerate(node.policies):
+        for earlier, other in node.policies[:at]:
+            if covers(earlier.name_space, policy.name_space):
+                message = (
+                    f"'{policy.name_space}' is always taken by the earlier Policy for '{earlier.name_space}'"
+                )
+                place = element.attribute("nameSpace") or element
+                yield node.found(
+                    place, message, related=(node.place(other, "this one wins"),), subject=element.path
+                )
+                break
+
+
+@rule("DUR302", "policy-partly-shadowed", Severity.INFO)
+def policy_partly_shadowed(node: NodeView) -> Iterator[Finding]:
+    """A name-space matches several policies that differ; the first one applies.
+
+    Why: Readers of the file may take the more special one for the one that applies.
+
+    Example:
+        <NameSpace name="ships">...
+        <Policy nameSpace="s*" masterPriority="1" .../>
+        <Policy nameSpace="*ships" masterPriority="9" .../>
+    Use instead:
+        The policy that is meant first, or expressions that do not overlap.
+    OpenSplice: The same: the first match wins.
+    Reference: //OpenSplice/DurabilityService/NameSpaces/Policy[@nameSpace]
+    """
+    for definition in node.definitions:
+        name = definition.name_space.name
+        hits = [
+            (policy, element)
+            for policy, element in node.policies
+            if expressions.matches(policy.name_space, name)
+        ]
+        if len(hits) > 1 and definition.policy_node is not definition.node:
+            winner, element = hits[0]
+            for policy, other in hits[1:]:
+                if not covers(winner.name_space, policy.name_space) and _differ(winner, policy):
+                    message = f"name-space '{name}' follows '{winner.name_space}', not this Policy"
+                    place = other.attribute("nameSpace") or other
+                    related = (node.place(element, "this one wins"),)
+                    yield node.found(place, message, related=related, subject=other.path)
+
+
+def _differ(left: Policy, right: Policy) -> bool:
+    fields = (
+        "durability",
+        "aligner",
+        "alignee",
+        "delayed_alignment",
+        "equality_check",
+        "master_priority",
+        "merges",
+    )
+    return any(getattr(left, field) != getattr(right, field) for field in fields)
+
+
+@rule("DUR303", "unused-policy", Severity.INFO)
+def unused_policy(node: NodeView) -> Iterator[Finding]:
+    """A Policy matches no name-space of this file.
+
+    Why: Either a name is misspelt, or it waits for name-spaces that other nodes bring along. The latter
+        is meant where a node should keep whatever comes.
+
+    Example:
+        <NameSpace name="ships">...</NameSpace> <Policy nameSpace="shisp" .../>
+    Use instead:
+        <NameSpace name="ships">...</NameSpace> <Policy nameSpace="ships" .../>
+    OpenSplice: Learns name-spaces from fellows by such a policy. Persistent data of a learned name-space
+        is probably not stored, because the persistent reader is set up before.
+    Reference: deployment guide 5.2.3.6
+    """
+    names = [each.name for each in node.configuration.name_spaces.name_spaces]
+    names += [each.name for each in node.configuration.name_spaces.builtin]
+    for policy, element in node.policies:
+        if not any(expressions.matches(policy.name_space, name) for name in names):
+            literal = expressions.is_literal(policy.name_space)
+            help_ = _did_you_mean(policy.name_space, names) if literal else ""
+            message = f"'{policy.name_space}' matches no name-space of this file"
+            place = element.attribute("nameSpace") or element
+            yield node.found(place, message, advice=help_, subject=element.path)
+
+
+def _did_you_mean(wrong: str, names: list[str]) -> str:
+    from engine.config.values import did_you_mean
+
+    return did_you_mean(wrong, names)
+
+
+@rule("DUR304", "priority-without-aligner", Severity.WARNING)
+def priority_without_aligner(node: NodeView) -> Iterator[Finding]:
+    """A Policy sets masterPriority, but its node is not an aligner and therefore never master.
+
+    Why: Someone counts on this node as a master.
+
+    Example:
+        <Policy aligner="false" masterPriority="100" .../>
+    Use instead:
+        <Policy aligner="true" masterPriority="100" .../>
+    OpenSplice: Warns: `When [@aligner] is set to 'false' [@masterPriority] has no effect.`
+    Reference: deployment guide 5.4.3
+    """
+    for policy, element in node.policies:
+        attribute = element.attribute("masterPriority")
+        if attribute and not policy.aligner and policy.master_priority > 0:
+            message = (
+                f"masterPriority {policy.master_priority} has no effect on a node that is not an aligner"
+            )
+            fix = edits.remove_attribute(node, attribute, is_safe=True)
+            yield node.found(attribute, message, subject=f"{element.path}@masterPriority", fix=fix)
+
+
+@rule("DUR305", "lazy-master", Severity.WARNING)
+def lazy_master(node: NodeView) -> Iterator[Finding]:
+    """A node may become master of a name-space whose data it does not fetch at start.
+
+    Why: A master gives its set to all others. One that is Lazy or On_Request may have nothing to give,
+        and then everybody is complete without data.
+
+    Example:
+        <Policy aligner="true" alignee="Lazy" masterPriority="200" .../>
+    Use instead:
+        <Policy aligner="true" alignee="Initial" masterPriority="200" .../>, or masterPriority="0"
+    OpenSplice: Has no check for it.
+    Reference: deployment guide 5.2.3.1, 5.4.3
+    """
+    for policy, element in node.policies:
+        if policy.may_be_master and policy.alignee is not Alignee.INITIAL:
+            place = element.attribute("alignee") or element
+            priority = policy.master_priority
+            message = f"a node with alignee {policy.alignee} and masterPriority {priority} may be master"
+            help_ = "alignee Initial for a master; masterPriority 0 keeps this node from becoming one"
+            yield node.found(place, message, advice=help_, subject=f"{element.path}@alignee")
+
+
+@rule("DUR306", "lazy-over-ddsi", Severity.INFO, targets=OPENSPLICE)
+def lazy_over_ddsi(node: NodeView) -> Iterator[Finding]:
+    """Alignee Lazy together with a DDSI network, over which OpenSplice treats it as Initial.
+
+    Why: The memory and the traffic that Lazy should save are used all the same.
+
+    Example:
+        <DDSI2Service name="ddsi2"/> with <Policy alignee="Lazy" .../>
+    Use instead:
+        <Policy alignee="Initial" .../>, or no name-space for the data on this node
+    OpenSplice: DDSI makes a local reader for every writer of durable data, so there is always an
+        interest. Nodes of ours do what Lazy says.
+    Reference: deployment guide 5.2.3.1
+    """
+    if node.configuration.ddsi.is_configured:
+        for policy, element in node.policies:
+            attribute = element.attribute("alignee")
+            if policy.alignee is Alignee.LAZY and attribute:
+                message = "over DDSI, OpenSplice treats Lazy as Initial"
+                yield node.found(attribute, message, subject=f"{element.path}@alignee")
+
+
+@rule("DUR307", "mixed-algorithms", Severity.WARNING, targets=OPENSPLICE)
+def mixed_algorithms(node: NodeView) -> Iterator[Finding]:
+    """Some policies of a node leave masterPriority at 255 and others set another value.
+
+    Why: 255 stands for the legacy election, which ignores priorities. One other value switches the whole
+        node to the priority election, where 255 then is simply the highest priority.
+
+    Example:
+        <Policy nameSpace="a" masterPriority="100" .../> <Policy nameSpace="b" .../>
+    Use instead:
+        masterPriority in every Policy, from 0 to 254, or in none.
+    OpenSplice: Decides by node, and not by name-space, which election it uses.
+    Reference: deployment guide 5.4.3
+    """
+    policies = node.configuration.name_spaces.policies
+    if len({policy.master_priority == MAX_PRIORITY for policy in policies}) < 2:
+        return
+    other = next(element for policy, element in node.policies if policy.master_priority != MAX_PRIORITY)
+    for policy, element in node.policies:
+        if policy.master_priority == MAX_PRIORITY:
+            place = element.attribute("masterPriority") or element
+            message = (
+                f"masterPriority of '{policy.name_space}' is 255, the legacy election, but not everywhere"
+            )
+            related = (node.place(other, "uses the election by priority"),)
+            yield node.found(place, message, related=related, subject=f"{element.path}@masterPriority")
+
+
+@rule("DUR308", "delayed-alignment-without-store", Severity.WARNING)
+def delayed_alignment_without_store(node: NodeView) -> Iterator[Finding]:
+    """DelayedAlignment is on, but this node stores nothing that it could publish later.
+
+    Why: The setting lets a late node publish its stored set where only an empty one was found.
+
+    Example:
+        <Policy delayedAlignment="true" durability="Transient" .../>
+    Use instead:
+        <Policy delayedAlignment="true" durability="Persistent" .../> and a Persistent/StoreDirectory
+    OpenSplice: Has no check for it.
+    Reference: deployment guide 5.2.3.3
+    """
+    for policy, element in node.policies:
+        attribute = element.attribute("delayedAlignment")
+        if not policy.delayed_alignment or not attribute:
+            continue
+        weak = policy.durability not in (Durability.PERSISTENT, Durability.DURABLE)
+        if weak or node.configuration.persistent is None:
+            why = f"durability is {policy.durability}" if weak else "there is no Persistent/StoreDirectory"
+            message = f"delayedAlignment has no effect here: {why}"
+            yield node.found(attribute, message, subject=f"{element.path}@delayedAlignment")
+
+
+@rule("DUR309", "not-durable", Severity.INFO)
+def not_durable(node: NodeView) -> Iterator[Finding]:
+    """A Policy keeps nothing: its durability is Volatile or Transient_Local.
+
+    Why: This node keeps no data of the name-space for anybody, although it takes part in its elections.
+
+    Example:
+        <Policy durability="Transient_Local" .../>
+    Use instead:
+        <Policy durability="Transient" .../>, or no name-space for the data on this node
+    OpenSplice: Knows Transient_Local, but not Volatile.
+    Reference: deployment guide 5.2.3.2
+    """
+    for policy, element in node.policies:
+        if policy.durability in (Durability.VOLATILE, Durability.TRANSIENT_LOCAL):
+            place = element.attribute("durability") or element
+            message = f"with durability {policy.durability} this node keeps no data for others"
+            yield node.found(place, message, subject=f"{element.path}@durability")
+
+
+@rule("DUR310", "legacy-wait", Severity.INFO, targets=OPENSPLICE)
+def legacy_wait(node: NodeView) -> Iterator[Finding]:
+    """TimeToWaitForAligner is set, but the election by priority does not look at it.
+
+    Why: A node that should end when there is no aligner goes on without a master.
+
+    Example:
+        <TimeToWaitForAligner>0.0</TimeToWaitForAligner> with <Policy masterPriority="100" .../>
+    Use instead:
+        The default, and a monitor for nodes without a master.
+    OpenSplice: Only the legacy election honours it, that is when all priorities are 255.
+    Reference: //OpenSplice/DurabilityService/Network/Alignment/TimeToWaitForAligner
+    """
+    element = node.setting("Network/Alignment/TimeToWaitForAligner")
+    policies = node.configuration.name_spaces.policies
+    if element and any(policy.master_priority != MAX_PRIORITY for policy in policies):
+        yield node.found(element, "OpenSplice honours TimeToWaitForAligner only when all priorities are 255")
+
+
+@rule("DUR311", "empty-role", Severity.WARNING)
+def empty_role(node: NodeView) -> Iterator[Finding]:
+    """The role of a node is empty.
+
+    Why: Nodes of one role elect one master, and merge scopes match roles; the empty role is matched by
+        `*` alone.
+
+    Example:
+        <Role>${NODE_ROLE}</Role>
+    Use instead:
+        <Role>${NODE_ROLE:-DefaultRole}</Role>
+    OpenSplice: Has no check for it.
+    Reference: //OpenSplice/Domain/Role
+    """
+    element = node.domain_setting("Role")
+    if element and not element.text:
+        yield node.found(element, "the role is empty")
+    elif not node.role:
+        yield node.found(node.document.root.name_span, "the role is empty", subject="Domain/Role")

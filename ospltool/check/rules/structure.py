@@ -1,0 +1,228 @@
+"""DUR02x: elements and attributes that the schema does not have, or has elsewhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from engine.config import Kind, Problem
+from engine.config.schema import schema
+from ospltool.check import edits
+from ospltool.check.findings import Finding
+from ospltool.check.registry import EVERYWHERE, NOWHERE, OPENSPLICE, OSPLTOOL, rule
+from ospltool.check.views import NodeView
+from ospltool.output.diagnostics_model import Severity
+
+_MEANT = re.compile(r"did you mean (\w+)\?")
+
+REMOVED = {
+    "//OpenSplice/DurabilityService/Persistent/MemoryMappedFileStore": (
+        "the memory-mapped store was removed from OpenSplice"
+    ),
+    "//OpenSplice/DurabilityService/Persistent/SmpCount": (
+        "it was removed from OpenSplice and has no successor"
+    ),
+    "//OpenSplice/Domain/Watchdog": (
+        "the real service reads Watchdog[@deadlockDetection] here, but the validator refuses it before"
+    ),
+}
+"""Elements that OpenSplice once had, or that one part of it reads and another refuses."""
+
+
+def _suggestion(problem: Problem) -> tuple[str, bool]:
+    """The name that was meant, and whether only upper and lower case differ."""
+    found = _MEANT.search(problem.hint)
+    return (found[1], "Upper and lower" in problem.hint) if found else ("", False)
+
+
+@rule("DUR020", "unknown-element", Severity.ERROR, blocks=OPENSPLICE)
+def unknown_element(node: NodeView) -> Iterator[Finding]:
+    """An element is not in the schema at this place.
+
+    Why: A misspelt or misplaced setting has no effect, and its author believes that it has one.
+
+    Example:
+        <DurabilityService name="durability"><Presistent>...</Presistent></DurabilityService>
+    Use instead:
+        <DurabilityService name="durability"><Persistent>...</Persistent></DurabilityService>
+    OpenSplice: Its validator compares names with case, reports `For element '...' the child element '...'
+        is not allowed` without a line, and the domain does not start. Nodes of ours refuse it below
+        DurabilityService and leave other services alone.
+    Reference: //OpenSplice
+    """
+    for problem in node.problems(Kind.UNKNOWN_ELEMENT):
+        if problem.subject in REMOVED:
+            continue
+        element = node.node_at(problem)
+        name, only_case = _suggestion(problem)
+        fix = edits.rename_element(node, element, name, is_safe=only_case) if element and name else None
+        yield node.from_problem(problem, fix=fix)
+
+
+@rule("DUR021", "unknown-attribute", Severity.ERROR, blocks=OPENSPLICE)
+def unknown_attribute(node: NodeView) -> Iterator[Finding]:
+    """An attribute is not in the schema at this place.
+
+    Why: A misspelt setting has no effect, and its author believes that it has one.
+
+    Example:
+        <Policy namespace="*" ...>
+    Use instead:
+        <Policy nameSpace="*" ...>
+    OpenSplice: `Element '...': attribute '...' not allowed`, and the domain does not start.
+    Reference: //OpenSplice
+    """
+    for problem in node.problems(Kind.UNKNOWN_ATTRIBUTE):
+        attribute = node.attribute_at(problem)
+        name, only_case = _suggestion(problem)
+        fix = edits.rename_attribute(node, attribute, name, is_safe=only_case) if attribute and name else None
+        yield node.from_problem(problem, fix=fix)
+
+
+@rule("DUR022", "missing-element", Severity.ERROR, blocks=OPENSPLICE)
+def missing_element(node: NodeView) -> Iterator[Finding]:
+    """A required element is missing.
+
+    Why: What would hold instead is not defined; defaults of the schema do not apply to required elements.
+
+    Example:
+        <Heartbeat/>
+    Use instead:
+        <Heartbeat><ExpiryTime update_factor="0.2">10.0</ExpiryTime></Heartbeat>
+    OpenSplice: `Required element '...' is missing`, and the domain does not start.
+    Reference: //OpenSplice
+    """
+    for problem in node.problems(Kind.MISSING_ELEMENT):
+        yield node.from_problem(problem)
+
+
+@rule("DUR023", "missing-attribute", Severity.ERROR, blocks=OPENSPLICE)
+def missing_attribute(node: NodeView) -> Iterator[Finding]:
+    """A required attribute is missing.
+
+    Why: What would hold instead is not defined; a Merge without scope even crashes a service whose
+        validator is switched off.
+
+    Example:
+        <Policy nameSpace="*" aligner="true" durability="Durable"/>
+    Use instead:
+        <Policy nameSpace="*" aligner="true" durability="Durable" alignee="Initial"/>
+    OpenSplice: `Element '...' required attribute '...' is missing`, and the domain does not start.
+    Reference: //OpenSplice
+    """
+    for problem in node.problems(Kind.MISSING_ATTRIBUTE):
+        element = node.node_at(problem)
+        item = next((each for each in schema().attributes(element.path).values()
+                     if problem.message.endswith(f"'{each.name}'")), None) if element else None  # fmt: skip
+        fix = (
+            edits.insert_attribute(node, element, item.name, item.default, is_safe=False)
+            if element and item
+            else None
+        )
+        yield node.from_problem(problem, fix=fix)
+
+
+@rule("DUR024", "repeated-element", Severity.ERROR, blocks=OPENSPLICE)
+def repeated_element(node: NodeView) -> Iterator[Finding]:
+    """An element occurs more often than the schema allows.
+
+    Why: Only one of them counts, and it is not always the one that a reader expects.
+
+    Example:
+        <Role>A</Role><Role>B</Role>
+    Use instead:
+        <Role>A</Role>
+    OpenSplice: `Element '...' is specified more than '1' times`, and the domain does not start. Without
+        the validator the first of repeated values counts, but the last of DurabilityService elements of
+        one name.
+    Reference: //OpenSplice
+    """
+    for problem in node.problems(Kind.REPEATED_ELEMENT):
+        yield node.from_problem(problem)
+
+
+@rule("DUR025", "stray-text", Severity.WARNING)
+def stray_text(node: NodeView) -> Iterator[Finding]:
+    """Text stands where only elements may stand, or elements stand in a value.
+
+    Why: It is the rest of a comment or of an edit, and has no effect.
+
+    Example:
+        <Domain>test <Name>n1</Name></Domain>
+    Use instead:
+        <Domain><!-- test --><Name>n1</Name></Domain>
+    OpenSplice: No message of its validator is about such text.
+    Reference: //OpenSplice
+    """
+    for problem in node.problems(Kind.STRAY_TEXT):
+        yield node.from_problem(problem, blocks=NOWHERE)
+
+
+@rule("DUR026", "removed-setting", Severity.ERROR, blocks=OPENSPLICE)
+def removed_setting(node: NodeView) -> Iterator[Finding]:
+    """An element belongs to another version of OpenSplice, or one part of it reads what another refuses.
+
+    Why: It was right once or stands in some documentation, so it does not look wrong.
+
+    Example:
+        <Persistent><StoreDirectory>/s</StoreDirectory><SmpCount>4</SmpCount></Persistent>
+    Use instead:
+        <Persistent><StoreDirectory>/s</StoreDirectory></Persistent>
+    OpenSplice: The validator of 6.9 refuses the file.
+    Reference: //OpenSplice/DurabilityService/Persistent
+    """
+    for problem in node.problems(Kind.UNKNOWN_ELEMENT):
+        why = REMOVED.get(problem.subject)
+        element = node.node_at(problem)
+        if why and element:
+            fix = edits.remove_element(node, element, is_safe=False)
+            yield node.from_problem(problem, message=f"<{element.name}>: {why}", fix=fix)
+
+
+@rule("DUR027", "no-durability-service", Severity.WARNING, targets=OSPLTOOL, blocks=OSPLTOOL)
+def no_durability_service(node: NodeView) -> Iterator[Finding]:
+    """A file has no DurabilityService, so that no node of ours can run with it.
+
+    Why: Durable data is kept by other nodes only, and lost when none of them is connected.
+
+    Example:
+        <OpenSplice><Domain>...</Domain><DDSI2Service name="ddsi2"/></OpenSplice>
+    Use instead:
+        A DurabilityService and the Domain/Service of its name, or leave the file out of the deployment.
+    OpenSplice: Runs without a durability service when the domain lists none.
+    Reference: //OpenSplice/DurabilityService
+    """
+    if not node.has_durability:
+        yield node.found(node.document.root.name_span, "the file has no DurabilityService")
+
+
+@rule("DUR028", "wrong-service-name", Severity.ERROR, blocks=EVERYWHERE)
+def wrong_service_name(node: NodeView) -> Iterator[Finding]:
+    """No DurabilityService has the name of the service to run, or two have it.
+
+    Why: The name says which configuration applies to which Domain/Service.
+
+    Example:
+        <DurabilityService name="dur"> with Domain/Service name="durability"
+    Use instead:
+        <DurabilityService name="durability">
+    OpenSplice: `No DurabilityService configurations found for serviceName '...'` ends the service; of two
+        with one name the last is used with a warning, while the validator allows one DurabilityService
+        only.
+    Reference: //OpenSplice/DurabilityService[@name]
+    """
+    for problem in node.interpreted.problems:
+        if problem.kind is Kind.SERVICE and node.has_durability:
+            wanted = node.configuration.service
+            listed = {entry.name for entry in node.configuration.domain.services}
+            names = [
+                each.text
+                for n in node.document.root.named("DurabilityService")
+                if (each := n.attribute("name"))
+            ]
+            fits_domain = len(names) == 1 and names[0] in listed
+            if fits_domain and wanted not in listed:
+                hint = f"OpenSplice runs it as '{names[0]}'; a node of ours needs to be told that name"
+                yield node.from_problem(problem, advice=hint, blocks=NOWHERE, severity=Severity.WARNING)
+            else:
+                yield node.from_problem(problem)

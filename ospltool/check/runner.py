@@ -1,0 +1,186 @@
+"""Reads what is to be checked, runs the rules, and puts their findings in order."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+
+from engine.config import ConfigError, Kind, Source, interpret, read_document
+from engine.config.reader import MAX_BYTES, MAX_LINES, path_of_uri, read_bytes
+from ospltool.check.findings import Finding
+from ospltool.check.inputs import DeploymentInput, NodeInput
+from ospltool.check.registry import Rule, Scope, all_rules
+from ospltool.check.suppressions import Suppressor
+from ospltool.check.views import FileView, FleetView, NodeView
+from ospltool.output.diagnostics_model import Diagnostic, Report, Severity, Target
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Choice:
+    """Which rules run and how much they matter.
+
+    `codes` None runs all rules; `severities` replaces severities by code; `least` leaves out what matters
+    less.
+    """
+
+    codes: frozenset[str] | None = None
+    targets: frozenset[Target] = frozenset(Target)
+    severities: dict[str, Severity] = dataclasses.field(default_factory=dict)
+    least: Severity = Severity.INFO
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Examined:
+    """One deployment after reading: the nodes that could be read, and the files that could not.
+
+    `skipped` are files found in directories that are no OpenSplice configurations.
+    """
+
+    fleet: FleetView
+    is_fleet: bool
+    unreadable: tuple[FileView, ...]
+    paths: tuple[str, ...]
+    skipped: tuple[str, ...]
+
+
+def examine(deployment: DeploymentInput) -> Examined:
+    """Read and interpret all files of a deployment; nothing is raised for bad ones."""
+    nodes: list[NodeView] = []
+    unreadable: list[FileView] = []
+    paths: list[str] = []
+    skipped: list[str] = []
+    if deployment.path:
+        paths.append(deployment.path)
+    if deployment.problems:
+        unreadable.append(FileView(deployment.path, source_of(deployment.path), deployment.problems))
+    for each in deployment.nodes:
+        outcome = _read(each)
+        if isinstance(outcome, NodeView):
+            nodes.append(outcome)
+            paths.append(outcome.path)
+        elif each.is_found and all(problem.kind is Kind.ROOT for problem in outcome.problems):
+            skipped.append(outcome.path)
+        else:
+            unreadable.append(outcome)
+            paths.append(outcome.path)
+    fleet = FleetView(tuple(nodes), deployment.path)
+    return Examined(
+        fleet, deployment.is_fleet, tuple(unreadable), tuple(dict.fromkeys(paths)), tuple(skipped)
+    )
+
+
+def _read(given: NodeInput) -> NodeView | FileView:
+    try:
+        document = read_document(given.uri, given.environ)
+        return NodeView(given.name, document, interpret(document, role=given.role), given.environ)
+    except ConfigError as error:
+        return FileView(error.path, source_of(given.uri), error.problems, given.name)
+
+
+def source_of(uri: str) -> Source | None:
+    """The content of a file for code frames, when it is of a size that can be shown."""
+    try:
+        path = path_of_uri(uri)
+        data = read_bytes(path)
+    except ConfigError:
+        return None
+    if len(data) > MAX_BYTES or data.count(b"\n") + data.count(b"\r") > MAX_LINES:
+        return None
+    return Source(path, data, "utf-8")
+
+
+def run(deployments: Iterable[Examined], choice: Choice) -> Report:
+    """Run all chosen rules over all deployments, one after the other; a deployment is not kept."""
+    rules = {code: each for code, each in all_rules().items() if _is_chosen(each, choice)}
+    found: list[Diagnostic] = []
+    files: list[str] = []
+    skipped: list[str] = []
+    suppressed = 0
+    for deployment in deployments:
+        kept, taken_away = _kept(deployment, rules)
+        found += (_diagnostic(each, finding, choice) for each, finding in kept)
+        suppressed += taken_away
+        files += deployment.paths
+        skipped += deployment.skipped
+    every = _merged(found)
+    shown = tuple(each for each in every if each.severity >= choice.least)
+    broken = {each.code for each in shown}
+    return Report(
+        diagnostics=shown,
+        files=tuple(dict.fromkeys(files)),
+        rules=tuple(each.text() for code, each in rules.items() if code in broken),
+        suppressed=suppressed,
+        not_selected=len(every) - len(shown),
+        skipped=tuple(skipped),
+    )
+
+
+def _kept(deployment: Examined, rules: dict[str, Rule]) -> tuple[list[tuple[Rule, Finding]], int]:
+    """The findings of one deployment that no comment suppresses, and how many are suppressed."""
+    found = list(_findings(deployment, rules.values()))
+    suppressor = Suppressor(deployment.fleet.nodes)
+    kept = [(each, finding) for each, finding in found if not suppressor.suppresses(each.code, finding.place)]
+    suppressed = len(found) - len(kept)
+    compared = _is_compared(deployment)
+    ran = frozenset(code for code, each in rules.items() if each.scope is not Scope.FLEET or compared)
+    kept += [(rules[code], finding) for code, finding in suppressor.findings(ran) if code in rules]
+    return kept, suppressed
+
+
+def _is_chosen(each: Rule, choice: Choice) -> bool:
+    is_selected = choice.codes is None or each.code in choice.codes
+    return is_selected and bool(each.targets & choice.targets)
+
+
+def _is_compared(deployment: Examined) -> bool:
+    """Whether there is anything to compare: rules about deployments need two nodes that belong together."""
+    return deployment.is_fleet and len(deployment.fleet.nodes) > 1
+
+
+def _findings(deployment: Examined, rules: Iterable[Rule]) -> Iterator[tuple[Rule, Finding]]:
+    compared = _is_compared(deployment)
+    for each in rules:
+        if each.scope is Scope.NODE:
+            for node in deployment.fleet.nodes:
+                for finding in each.check(node):
+                    yield each, finding
+        elif each.scope is Scope.FILE:
+            for file in deployment.unreadable:
+                for finding in each.check(file):
+                    yield each, finding
+        elif each.scope is Scope.FLEET and compared:
+            for finding in each.check(deployment.fleet):
+                yield each, finding
+
+
+def _diagnostic(each: Rule, finding: Finding, choice: Choice) -> Diagnostic:
+    severity = finding.severity or each.severity
+    blocks = each.blocks if finding.blocks is None else finding.blocks
+    return Diagnostic(
+        code=each.code,
+        name=each.name,
+        severity=choice.severities.get(each.code, severity),
+        message=finding.message,
+        place=finding.place,
+        related=finding.related,
+        nodes=finding.nodes,
+        subject=finding.subject,
+        help=finding.advice,
+        blocks=blocks & choice.targets,
+        targets=each.targets,
+        fix=finding.fix,
+    )
+
+
+def _merged(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """One diagnostic for what several nodes with one file have in common, in the order of the files."""
+    found: dict[tuple[object, ...], Diagnostic] = {}
+    for each in diagnostics:
+        key = (each.code, each.place.path, each.place.span, each.place.line, each.message)
+        earlier = found.get(key)
+        if earlier is None:
+            found[key] = each
+        else:
+            nodes = tuple(dict.fromkeys((*earlier.nodes, *each.nodes)))
+            found[key] = dataclasses.replace(earlier, nodes=nodes, blocks=earlier.blocks | each.blocks)
+    return sorted(found.values(), key=lambda each: (*each.place.order, each.code))

@@ -1,0 +1,294 @@
+"""What rules look at: a file, a node with its file interpreted, a deployment."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Mapping
+from typing import TypeAlias
+
+from engine.config import Attribute, Configuration, Document, Kind, Node, Problem, Source, Span, Value
+from engine.config.loader import Interpreted
+from engine.config.schema import documented
+from engine.core import expressions
+from engine.core.namespaces import NameSpace, Policy
+from ospltool.check.findings import Finding
+from ospltool.output.diagnostics_model import Fix, Place, Severity, Target
+
+Thing: TypeAlias = Node | Attribute | Value | Span
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FileView:
+    """A file as far as it could be read: `problems` are what the reader said of it."""
+
+    path: str
+    source: Source | None
+    problems: tuple[Problem, ...]
+    node_name: str = ""
+
+    def place(self, problem: Problem) -> Place:
+        """Where a problem is; without the file's content when that could not be had."""
+        if self.source and problem.span:
+            return Place.of(self.source, problem.span)
+        column = problem.column
+        return Place(self.path, problem.line, column, problem.line, column, None, self.source)
+
+
+class NodeView:
+    """One node of a deployment, or a single file, with everything a rule asks of it."""
+
+    def __init__(
+        self, name: str, document: Document, interpreted: Interpreted, environ: Mapping[str, str]
+    ) -> None:
+        self.name = name
+        self.document = document
+        self.interpreted = interpreted
+        self.environ = environ
+
+    @property
+    def path(self) -> str:
+        """The file."""
+        return self.document.path
+
+    @property
+    def shown_name(self) -> str:
+        """What to call the node in a message: its name, or its file."""
+        return self.name or self.path
+
+    @property
+    def configuration(self) -> Configuration:
+        """The typed settings, with defaults where the file is wrong."""
+        return self.interpreted.configuration
+
+    @property
+    def role(self) -> str:
+        """The role that fellows see."""
+        return self.configuration.domain.role
+
+    @property
+    def source(self) -> Source:
+        """The content of the file."""
+        return self.document.source
+
+    @functools.cached_property
+    def domain(self) -> Node | None:
+        """The Domain element."""
+        return self.document.root.find("Domain")
+
+    @functools.cached_property
+    def service(self) -> Node | None:
+        """The DurabilityService element that the node uses."""
+        nodes = self.document.root.named("DurabilityService")
+        name = self.configuration.service
+        for node in nodes:
+            given = node.attribute("name")
+            if given and given.text == name:
+                return node
+        return nodes[0] if nodes else None
+
+    @functools.cached_property
+    def has_durability(self) -> bool:
+        """Whether the file configures a durability service at all."""
+        return self.service is not None
+
+    def setting(self, path: str) -> Node | None:
+        """The first element at a path below DurabilityService."""
+        return self.service.find(path) if self.service else None
+
+    def domain_setting(self, path: str) -> Node | None:
+        """The first element at a path below Domain."""
+        return self.domain.find(path) if self.domain else None
+
+    @functools.cached_property
+    def name_space_nodes(self) -> list[Node]:
+        """The NameSpace elements, in document order."""
+        return self.service.find_all("NameSpaces/NameSpace") if self.service else []
+
+    @functools.cached_property
+    def policy_nodes(self) -> list[Node]:
+        """The Policy elements, in document order."""
+        return self.service.find_all("NameSpaces/Policy") if self.service else []
+
+    @functools.cached_property
+    def policies(self) -> list[tuple[Policy, Node]]:
+        """The policies of the current notation with their elements, in document order."""
+        policies = self.configuration.name_spaces.policies
+        written = policies[len(policies) - len(self.policy_nodes) :]
+        return list(zip(written, self.policy_nodes, strict=True))
+
+    @functools.cached_property
+    def deprecated_name_spaces(self) -> list[Node]:
+        """NameSpace elements in the notation that carries its own policy."""
+        return [
+            node
+            for node in self.name_space_nodes
+            if not node.attribute("name")
+            or node.attribute("durabilityKind")
+            or node.attribute("alignmentKind")
+        ]
+
+    @functools.cached_property
+    def definitions(self) -> list[Definition]:
+        """The name-spaces with the policy that applies to each, without those of built-in topics."""
+        name_spaces = self.configuration.name_spaces
+        at = {(origin.line, origin.column): each for each, origin in
+              zip(name_spaces.name_spaces, name_spaces.name_space_origins, strict=True)}  # fmt: skip
+        by_policy = {id(policy): node for policy, node in self.policies}
+        found = []
+        for node in self.name_space_nodes:
+            name_space = at.get((node.line, node.column))
+            if name_space is None:
+                continue
+            policy = next(
+                (p for p in name_spaces.policies if expressions.matches(p.name_space, name_space.name)), None
+            )
+            policy_node = by_policy.get(id(policy), node) if policy else None
+            found.append(Definition(self, name_space, node, policy, policy_node))
+        return found
+
+    def definition(self, name: str) -> Definition | None:
+        """The definition of a name-space."""
+        return next((each for each in self.definitions if each.name_space.name == name), None)
+
+    def place(self, thing: Thing, label: str = "") -> Place:
+        """Where something stands: the value or start tag of an element, a whole attribute, a value."""
+        if isinstance(thing, Node):
+            is_leaf = thing.value is not None and not thing.children
+            span = thing.value.span if thing.value and is_leaf else thing.tag_span
+        elif isinstance(thing, Span):
+            span = thing
+        else:
+            span = thing.span
+        return Place.of(self.source, span, label)
+
+    def found(
+        self,
+        thing: Thing,
+        message: str,
+        *,
+        advice: str = "",
+        related: tuple[Place, ...] = (),
+        subject: str = "",
+        severity: Severity | None = None,
+        blocks: frozenset[Target] | None = None,
+        fix: Fix | None = None,
+    ) -> Finding:
+        """A finding at a place of this node's file."""
+        if not subject and isinstance(thing, Node):
+            subject = thing.path
+        nodes = (self.name,) if self.name else ()
+        shown = documented(subject) if subject and not subject.startswith("//") else subject
+        return Finding(message, self.place(thing), related, advice, shown, nodes, severity, blocks, fix)
+
+    def problems(self, *kinds: Kind) -> Iterator[Problem]:
+        """What the comparison with the schema found, of these kinds."""
+        return (problem for problem in self.interpreted.schema_problems if problem.kind in kinds)
+
+    def from_problem(
+        self,
+        problem: Problem,
+        *,
+        message: str = "",
+        advice: str = "",
+        blocks: frozenset[Target] = frozenset({Target.OPENSPLICE}),
+        severity: Severity | None = None,
+        fix: Fix | None = None,
+    ) -> Finding:
+        """A finding that repeats what the loader said; `blocks` gets ospltool where its nodes refuse."""
+        assert problem.span is not None, "problems of a document have a range"
+        related: tuple[Place, ...] = ()
+        if problem.other:
+            line, column = problem.other
+            related = (Place(self.path, line, column, line, column + 1, None, self.source, "the first one"),)
+        if problem in self.interpreted.problems:
+            blocks |= {Target.OSPLTOOL}
+        text = "; ".join(part for part in (problem.hint, advice) if part)
+        return Finding(
+            message or problem.message,
+            self.place(problem.span),
+            related,
+            text,
+            problem.subject,
+            (self.name,) if self.name else (),
+            severity,
+            blocks,
+            fix,
+        )
+
+    @functools.cached_property
+    def _by_span(self) -> dict[Span, Node | Attribute | Value]:
+        found: dict[Span, Node | Attribute | Value] = {}
+        for node in self.document.root.walk():
+            found[node.name_span] = node
+            if node.value:
+                found[node.value.span] = node.value
+            for attribute in node.attributes:
+                found[attribute.name_span] = attribute
+                found[attribute.value.span] = attribute.value
+        return found
+
+    def node_at(self, problem: Problem) -> Node | None:
+        """The element whose name a problem underlines."""
+        found = self._by_span.get(problem.span) if problem.span else None
+        return found if isinstance(found, Node) else None
+
+    def attribute_at(self, problem: Problem) -> Attribute | None:
+        """The attribute whose name a problem underlines."""
+        found = self._by_span.get(problem.span) if problem.span else None
+        return found if isinstance(found, Attribute) else None
+
+    def value_at(self, problem: Problem) -> Value | None:
+        """The value that a problem underlines."""
+        found = self._by_span.get(problem.span) if problem.span else None
+        return found if isinstance(found, Value) else None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Definition:
+    """A name-space of one node; `policy_node` is the NameSpace itself in the deprecated notation."""
+
+    view: NodeView
+    name_space: NameSpace
+    node: Node
+    policy: Policy | None
+    policy_node: Node | None
+
+    def place(self, label: str = "") -> Place:
+        """Where it is defined."""
+        return self.view.place(self.node, label)
+
+    def policy_place(self, label: str = "") -> Place:
+        """Where its policy stands."""
+        return self.view.place(self.policy_node or self.node, label)
+
+    def attribute(self, name: str) -> Attribute | None:
+        """An attribute of its policy."""
+        return self.policy_node.attribute(name) if self.policy_node else None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FleetView:
+    """All nodes of a deployment that could be read; `path` is the fleet file, or empty."""
+
+    nodes: tuple[NodeView, ...]
+    path: str = ""
+
+    def durable(self) -> list[NodeView]:
+        """The nodes that run the durability service."""
+        return [node for node in self.nodes if node.has_durability]
+
+    def pairs(self) -> Iterator[tuple[NodeView, NodeView]]:
+        """Every two nodes, once."""
+        nodes = self.durable()
+        for at, left in enumerate(nodes):
+            for right in nodes[at + 1 :]:
+                yield left, right
+
+    def by_name_space(self) -> dict[str, list[Definition]]:
+        """The definitions of every name-space, by name in order of appearance."""
+        found: dict[str, list[Definition]] = {}
+        for node in self.durable():
+            for definition in node.definitions:
+                found.setdefault(definition.name_space.name, []).append(definition)
+        return found
