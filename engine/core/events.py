@@ -10,7 +10,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from engine.core.messages import Epoch, ReaderKey
+    from engine.core.messages import Epoch, PurgedInstance, ReaderKey
     from engine.core.namespaces import Group, NameSpace, Policy
 
 
@@ -97,6 +97,23 @@ class GroupAnnounced:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class DataDeleted:
+    """Delete the samples of all groups that match, up to a source time, and never take them in again."""
+
+    partition: str
+    topic: str
+    until_ns: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class InstancesPurged:
+    """Forget these disposed instances where they still end with the same sample."""
+
+    group: Group
+    instances: tuple[PurgedInstance, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Deliver:
     """Give the complete set to this late joiner; answer with `DurabilityNode.delivered`."""
 
@@ -128,6 +145,8 @@ Event = (
     | DeleteSet
     | NameSpaceLearned
     | GroupAnnounced
+    | DataDeleted
+    | InstancesPurged
     | Deliver
     | FellowsKnown
     | Note

@@ -26,7 +26,10 @@ _LEAVING: Final = (ServiceState.TERMINATING, ServiceState.TERMINATED)
 
 @dataclasses.dataclass(slots=True)
 class Fellow:
-    """What is known of one fellow in its present incarnation."""
+    """What is known of one fellow in its present incarnation.
+
+    `gap_s` is how long it was away when it came back without having been restarted, None otherwise.
+    """
 
     node: str
     incarnation: int
@@ -38,7 +41,7 @@ class Fellow:
     skew_ns: int = 0
     conflict: Conflict | None = None
     approved: bool = False
-    reconnected: bool = False
+    gap_s: float | None = None
 
     @property
     def name(self) -> str:
@@ -111,7 +114,7 @@ class FellowTable:
         fellow = self._fellows.get(sender)
         new = fellow is None or fellow.incarnation < message.incarnation
         if fellow is None or new:
-            fellow = self._admit(sender, message.incarnation)
+            fellow = self._admit(sender, message.incarnation, now)
         if message.incarnation < fellow.incarnation:
             return None
         known = (
@@ -134,11 +137,11 @@ class FellowTable:
             fellow.last_heard_s = now
         return fellow, new
 
-    def _admit(self, node: str, incarnation: int) -> Fellow:
+    def _admit(self, node: str, incarnation: int, now: float) -> Fellow:
+        fellow = self._fellows[node] = Fellow(node, incarnation, attached=node in self._attached)
         lost = self._lost.get(node)
-        fellow = Fellow(node, incarnation, attached=node in self._attached)
-        fellow.reconnected = lost is not None and lost[0] == incarnation
-        self._fellows[node] = fellow
+        if lost is not None and lost[0] == incarnation:
+            fellow.gap_s = now - lost[1]
         return fellow
 
     def attach(self, node: str) -> None:
@@ -162,6 +165,12 @@ class FellowTable:
             while len(self._lost) > MAX_REMEMBERED:
                 del self._lost[next(iter(self._lost))]
         return fellow
+
+    def absent(self, now: float, within_s: float, remembered: frozenset[str]) -> frozenset[str]:
+        """Fellows of this run or the last that are not here and not away for longer than `within_s`."""
+        lost = {node for node, (_, when) in self._lost.items() if now - when <= within_s}
+        given_up = self._lost.keys() - lost
+        return frozenset((lost | remembered) - given_up - self._fellows.keys())
 
     def silent(self, now: float) -> list[Fellow]:
         """The fellows whose heartbeat is overdue."""

@@ -126,15 +126,15 @@ def approve(context: Context) -> None:
             "fellow.name", fellow=fellow.node, name=fellow.name, role=fellow.role, host=fellow.status.host
         )
         context.note("compatibility.approved", fellow=fellow.name)
-        if fellow.reconnected:
-            _reconnected(context, fellow)
+        if fellow.gap_s is not None:
+            _reconnected(context, fellow, fellow.gap_s)
         known = tuple((f.node, f.name, f.role) for f in context.fellows.approved())
         context.emit(FellowsKnown(known))
 
 
-def _reconnected(context: Context, fellow: Fellow) -> None:
+def _reconnected(context: Context, fellow: Fellow, gap_s: float) -> None:
     """Same incarnation after a gap: what was written meanwhile may have reached only one of us."""
-    context.note("fellow.reconnected", fellow=fellow.name, gap_ns=0)
+    context.note("fellow.reconnected", fellow=fellow.name, gap_ns=int(gap_s * 1e9))
     for state in context.states.values():
         report = fellow.report(state.name)
         if not state.holder or report is None:

@@ -50,7 +50,10 @@ def _as_master(context: Context, state: NameSpaceState, now: float) -> None:
         return
     lineages = tuple(sorted({report.lineage for _, report in foreign}))
     policy = policy_for(context, state, context.settings.role)
-    sources = _sources(state, foreign) if policy is MergeType.MERGE else []
+    mergeable = [one for one in foreign if not _was_away_too_long(context, one[0])]
+    sources = _sources(state, mergeable) if policy is MergeType.MERGE else []
+    for fellow, _ in foreign:
+        fellow.gap_s = None
     for fellow in sources:
         context.note(
             "conflict.native-state", namespace=state.name, fellow=fellow.name, conflict=state.lineage
@@ -82,9 +85,17 @@ def _sources(state: NameSpaceState, foreign: list[tuple[Fellow, NameSpaceReport]
         next((f for f in fellows if f.node == lineage.node), fellows[-1])
         for (lineage, _), fellows in sorted(by_lineage.items())
     ]
-    return [
-        f for f in sources if (roll := f.roll_up(state.name)) is None or not roll.same_content(state.roll_up)
-    ]
+    return [fellow for fellow in sources if not _has_same_content(fellow, state)]
+
+
+def _has_same_content(fellow: Fellow, state: NameSpaceState) -> bool:
+    roll_up = fellow.roll_up(state.name)
+    return roll_up is not None and roll_up.same_content(state.roll_up)
+
+
+def _was_away_too_long(context: Context, fellow: Fellow) -> bool:
+    """Whether disposes may have been forgotten while it was away, so that its data cannot be merged."""
+    return fellow.gap_s is not None and fellow.gap_s > context.settings.absence_bound_s
 
 
 def _decide(
@@ -130,6 +141,10 @@ def carry_out(
     roll_up = fellow.roll_up(state.name) if fellow else None
     if policy is MergeType.IGNORE and not state.roll_up.count:
         policy = MergeType.MERGE  # there is nothing to keep apart: an empty set is aligned
+    if fellow and policy is MergeType.MERGE and _was_away_too_long(context, fellow):
+        policy = MergeType.CATCHUP
+    if fellow:
+        fellow.gap_s = None
     if policy is MergeType.DELETE:
         context.emit(DeleteSet(state.name))
         _adopt(context, state, report.lineage)

@@ -7,7 +7,8 @@ Three kinds describe a sender as it is now, replace their predecessor, and reach
 3. `Deliveries`: which late-joining readers have been or are being served (5.4.7).
 
 A fellow is talked to once all three are known. The others are sent once, to the named fellows:
-`SampleRequest` (alignee to aligner), answered by a stream of data or by `Refusal`; `NewGroup` to all.
+`SampleRequest` (alignee to aligner), answered by a stream of data or by `Refusal`; `NewGroup`, `DeleteData`
+and `Purge` to all.
 """
 
 from __future__ import annotations
@@ -187,7 +188,31 @@ class NewGroup:
     description: bytes
 
 
-Message = Status | NameSpaces | Deliveries | SampleRequest | Refusal | NewGroup
+@dataclasses.dataclass(frozen=True, slots=True)
+class DeleteData:
+    """Historical data up to a source time is deleted everywhere, for good (d_deleteData, 5.5.18)."""
+
+    partition: str
+    topic: str
+    until_ns: int
+
+
+class PurgedInstance(NamedTuple):
+    """A disposed instance and the digest of its last sample."""
+
+    key: bytes
+    last: bytes
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Purge:
+    """The master forgets these instances; whoever holds them unchanged forgets them, too."""
+
+    group: Group
+    instances: tuple[PurgedInstance, ...]
+
+
+Message = Status | NameSpaces | Deliveries | SampleRequest | Refusal | NewGroup | DeleteData | Purge
 STATE_MESSAGES = (Status, NameSpaces, Deliveries)
 """Messages that describe the sender as it is now and replace their predecessor."""
 

@@ -12,16 +12,21 @@ from typing import TYPE_CHECKING
 from engine.core import alignment, mastership, membership, merging, roles
 from engine.core.context import Context
 from engine.core.events import (
+    DataDeleted,
     Deliver,
     GroupAnnounced,
+    InstancesPurged,
     SendSet,
     Target,
 )
 from engine.core.messages import (
+    DeleteData,
     Deliveries,
     NameSpaces,
     NewGroup,
     Outgoing,
+    Purge,
+    PurgedInstance,
     ReaderKey,
     Refusal,
     RollUp,
@@ -160,6 +165,10 @@ class DurabilityNode:
                     reason=message.reason,
                 )
                 alignment.give_up(self._context, state, message.request, now)
+        elif isinstance(message, DeleteData):
+            self._context.emit(DataDeleted(message.partition, message.topic, message.until_ns))
+        elif isinstance(message, Purge):
+            self._context.emit(InstancesPurged(message.group, message.instances))
         elif isinstance(message, NewGroup):
             fellow = self._context.fellows.get(sender)
             if fellow is None or fellow.conflict is None:
@@ -260,6 +269,45 @@ class DurabilityNode:
         self._context.readers_changed = True
         self._evaluate(now)
 
+    def in_charge_of(self, name_space: str) -> list[ReaderKey]:
+        """The served readers of a name-space that must be shown by this node what a merge brings."""
+        return self._context.readers.in_charge_of(name_space)
+
+    def serve_again(self, reader: ReaderKey, now: float) -> None:
+        """A served reader did not get what a merge brought: it gets everything once more, later."""
+        self._context.readers.serve_again(reader, now)
+        self._context.readers_changed = True
+
+    def delete_data(self, partition: str, topic: str, until_ns: int) -> None:
+        """Delete historical data everywhere (delete_historical_data; 5.5.18 d_deleteData)."""
+        self._context.send(DeleteData(partition, topic, until_ns))
+        self._context.emit(DataDeleted(partition, topic, until_ns))
+
+    def may_purge(self, name_space: str, now: float) -> bool:
+        """Whether tombstones may go: this node is master, and every fellow known has acknowledged all.
+
+        A fellow that is away may still hold what a tombstone denies; it is waited for up to the absence
+        bound, and after that it takes the master's set when it comes back.
+        """
+        context, settings = self._context, self._context.settings
+        state = context.states[name_space]
+        if not state.complete or not state.is_master(settings.node):
+            return False
+        if context.fellows.absent(now, settings.absence_bound_s, settings.remembered):
+            return False
+        for fellow in context.fellows.all():
+            report, roll_up = fellow.report(name_space), fellow.roll_up(name_space)
+            if report is None or report.phase is Phase.PASSIVE:
+                continue
+            in_step = fellow.approved and report.complete and report.lineage == state.lineage
+            if not in_step or roll_up is None or not roll_up.same_content(state.roll_up):
+                return False
+        return True
+
+    def purge(self, group: Group, instances: tuple[PurgedInstance, ...]) -> None:
+        """Tell the fellows which disposed instances are forgotten."""
+        self._context.send(Purge(group, instances))
+
     def stop(self, *, finished: bool = False) -> None:
         """Begin to terminate, or with `finished` say good-bye; fellows are told in the next messages."""
         self._stopping = ServiceState.TERMINATED if finished else ServiceState.TERMINATING
@@ -346,6 +394,8 @@ class DurabilityNode:
             roles.meet(self._context, state, now)
         for name, targets in self._context.requests.due(now, self._ready()):
             self._context.emit(SendSet(name, self._context.states[name].lineage, targets))
+        if self._context.readers.take_over(self._server_for):
+            self._context.readers_changed = True
         for reader in self._context.readers.open(self._server_for, now):
             self._context.readers_changed = True
             self._context.emit(Deliver(reader))

@@ -3,7 +3,8 @@
 Deployment guide 5.4.7. The one that serves is a complete node on the reader's own host if there is one, else
 any complete node; among those the master goes first, then the order of election. Claims are announced, kept
 by everybody while the reader lives, and handed to nodes that join later, so that nobody is served twice. A
-claim of a node that is lost before it was done is open again.
+claim of a node that is lost before it was done is open again; one that was done passes to a node that is
+there, which from then on shows that reader what merges bring.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 FIRST_PAUSE_S: Final = 0.5
 LONGEST_PAUSE_S: Final = 30.0
 """A delivery that failed is tried again after a pause that doubles from the first to the longest."""
+NOBODY: Final = ""
+"""The node of a claim whose node is gone."""
 _NO_PAUSE: Final = (None, FIRST_PAUSE_S)
 
 
@@ -78,9 +81,12 @@ class ReaderTable:
         return changed
 
     def lost(self, node: str) -> None:
-        """A node is gone: what it had not finished is open again."""
-        for reader in [r for r, claim in self._claims.items() if claim.node == node and not claim.done]:
-            del self._claims[reader]
+        """A node is gone: what it had not finished is open again, what it had finished is nobody's."""
+        for reader, claim in list(self._claims.items()):
+            if claim.node == node and claim.done:
+                self._claims[reader] = Delivery(reader, NOBODY, done=True)
+            elif claim.node == node:
+                del self._claims[reader]
 
     def open(self, server_for: Callable[[ReaderKey, str], str | None], now: float) -> list[ReaderKey]:
         """The readers that this node should serve now; they are claimed by this call."""
@@ -97,6 +103,34 @@ class ReaderTable:
         for reader in ours:
             self._claims[reader] = Delivery(reader, self._node, done=False)
         return ours
+
+    def take_over(self, server_for: Callable[[ReaderKey, str], str | None]) -> bool:
+        """Take charge of served readers whose server is gone; True when there were such."""
+        ours = [
+            reader
+            for reader, claim in self._claims.items()
+            if claim.node == NOBODY
+            and reader in self._hosts
+            and server_for(reader, self._hosts[reader]) == self._node
+        ]
+        for reader in ours:
+            self._claims[reader] = Delivery(reader, self._node, done=True)
+        return bool(ours)
+
+    def in_charge_of(self, name_space: str) -> list[ReaderKey]:
+        """The served readers of a name-space that this node is in charge of."""
+        return [
+            reader
+            for reader, claim in sorted(self._claims.items())
+            if claim.done and claim.node == self._node and reader.name_space == name_space
+        ]
+
+    def serve_again(self, reader: ReaderKey, now: float) -> None:
+        """A reader in our charge missed something: after a pause it gets everything once more."""
+        claim = self._claims.get(reader)
+        if claim and claim.node == self._node:
+            self._claims[reader] = Delivery(reader, self._node, done=False)
+            self.failed(reader, now)
 
     def done(self, reader: ReaderKey) -> None:
         """The reader's process acknowledged the whole set."""

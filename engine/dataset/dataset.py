@@ -8,7 +8,7 @@ import enum
 from typing import TYPE_CHECKING, Final
 
 from engine.dataset.history import retained
-from engine.dataset.sample import DATA
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from engine.dataset.sample import Sample
 
 _MODULUS_MASK: Final = (1 << 128) - 1
+
+NO_FLOOR: Final = -(1 << 63)
+"""No historical data has been deleted."""
 
 
 class Outcome(enum.Enum):
@@ -52,14 +55,28 @@ class GroupSet:
 
     Attributes:
         depth: samples kept per instance (see `engine.dataset.history`).
+        floor_ns: samples up to this source time have been deleted and are not taken in again.
+        disposed: the instances that end with a dispose.
         lost: samples that arrived too old to be kept, and samples that newer ones pushed out are not
             counted here: that is what a history depth is for.
     """
 
-    __slots__ = ("_digest", "_instances", "_newest_ns", "count", "depth", "lost", "payload_bytes")
+    __slots__ = (
+        "_digest",
+        "_instances",
+        "_newest_ns",
+        "count",
+        "depth",
+        "disposed",
+        "floor_ns",
+        "lost",
+        "payload_bytes",
+    )
 
     def __init__(self, depth: int) -> None:
         self.depth = depth
+        self.floor_ns = NO_FLOOR
+        self.disposed: set[bytes] = set()
         self.count = 0
         self.payload_bytes = 0
         self.lost = 0
@@ -69,18 +86,28 @@ class GroupSet:
 
     def apply(self, sample: Sample) -> tuple[Outcome, list[Sample]]:
         """Put one sample into the set; returns the outcome and the samples it pushed out."""
+        if sample.source_time_ns <= self.floor_ns:
+            self.lost += 1
+            return Outcome.OLDER, []
         history = self._instances.get(sample.key)
         if history is None:
             self._instances[sample.key] = [sample]
             self._count_in(sample)
+            if sample.status & DISPOSE:
+                self.disposed.add(sample.key)
             return Outcome.STORED, []
-        if len(history) == 1 and self.depth == 1:  # nearly every sample of a KEEP_LAST 1 topic
+        if sample.status == DATA and sample > history[-1]:  # nearly every sample
             known = history[0]
-            if known.status & sample.status & DATA and sample > known:
+            if self.depth == 1 and len(history) == 1 and known.status == DATA:
                 history[0] = sample
                 self._count_out(known)
                 self._count_in(sample)
                 return Outcome.STORED, [known]
+            if not self.depth:
+                history.append(sample)
+                self._count_in(sample)
+                self.disposed.discard(sample.key)
+                return Outcome.STORED, []
         return self._insert(history, sample)
 
     def _insert(self, history: list[Sample], sample: Sample) -> tuple[Outcome, list[Sample]]:
@@ -98,11 +125,40 @@ class GroupSet:
         for item in evicted:
             self._count_out(item)
         self._count_in(sample)
+        self._note_end(sample.key, history)
         return Outcome.STORED, evicted
+
+    def _note_end(self, key: bytes, history: list[Sample]) -> None:
+        """Keep `disposed` right: unregisters at the end do not make an instance alive again."""
+        last = next((item for item in reversed(history) if item.status != UNREGISTER), None)
+        if last is not None and last.status & DISPOSE:
+            self.disposed.add(key)
+        else:
+            self.disposed.discard(key)
+
+    def raise_floor(self, until_ns: int) -> list[Sample]:
+        """Delete the samples up to a source time, for good; returns them (deployment guide 5.5.18)."""
+        if until_ns <= self.floor_ns:
+            return []
+        self.floor_ns = until_ns
+        removed: list[Sample] = []
+        for key, history in list(self._instances.items()):
+            old = [sample for sample in history if sample.source_time_ns <= until_ns]
+            if not old:
+                continue
+            removed += old
+            history[:] = history[len(old) :]
+            self._note_end(key, history)
+            if not history:
+                del self._instances[key]
+        for sample in removed:
+            self._count_out(sample)
+        return removed
 
     def remove_instance(self, key: bytes) -> list[Sample]:
         """Forget an instance; returns what was kept of it."""
         removed = self._instances.pop(key, [])
+        self.disposed.discard(key)
         for sample in removed:
             self._count_out(sample)
         return removed
@@ -171,6 +227,7 @@ class DataSet:
         stored = 0
         for group, theirs in other.groups.items():
             ours = self.open_group(group, theirs.depth)
+            ours.raise_floor(theirs.floor_ns)
             for sample in theirs.samples():
                 stored += ours.apply(sample)[0] is Outcome.STORED
         return stored

@@ -40,12 +40,14 @@ class Changes:
     Attributes:
         unresolved: types that have to be looked up before their writers can be captured.
         groups: durable groups that now have a writer.
+        writers: durable writers with their groups; without groups they are gone.
         readers_seen, readers_gone: durable readers, one for each process, topic and partitions.
         nodes_gone: node ids whose participant left or was lost.
     """
 
     unresolved: list[EndpointSeen] = dataclasses.field(default_factory=list)
     groups: list[GroupDescription] = dataclasses.field(default_factory=list)
+    writers: list[tuple[bytes, tuple[Group, ...]]] = dataclasses.field(default_factory=list)
     readers_seen: list[DurableReader] = dataclasses.field(default_factory=list)
     readers_gone: list[DurableReader] = dataclasses.field(default_factory=list)
     nodes_gone: list[str] = dataclasses.field(default_factory=list)
@@ -60,6 +62,8 @@ class Neighbourhood:
         self._types: dict[TypeRef, TypeDescription] = {}
         self._waiting: dict[TypeRef, list[EndpointSeen]] = {}
         self._endpoints: dict[bytes, EndpointSeen] = {}
+        self._writers: set[bytes] = set()
+        self._gone: set[bytes] = set()
         self._readers: dict[DurableReader, set[bytes]] = {}
 
     def node_of(self, participant: bytes) -> str | None:
@@ -90,15 +94,19 @@ class Neighbourhood:
                 self._endpoint_gone(change, found)
         return found
 
-    def resolved(self, reference: TypeRef, description: TypeDescription | None) -> list[GroupDescription]:
-        """A type was looked up; the groups that wait for it. None gives up on its writers."""
-        waiting = self._waiting.pop(reference, [])
-        if description is None:
-            for endpoint in waiting:
+    def resolved(self, reference: TypeRef, description: TypeDescription | None) -> Changes:
+        """A type was looked up; what was waiting for it. None gives up on its writers."""
+        found = Changes()
+        for endpoint in self._waiting.pop(reference, []):
+            if description is None:
                 self.routes[endpoint.guid] = ()
-            return []
-        self._types[reference] = description
-        return [group for endpoint in waiting for group in self._groups(endpoint, description)]
+            elif endpoint.guid not in self._gone:
+                self._writer_seen(endpoint, description, found)
+        if description is not None:
+            self._types[reference] = description
+        if not self._waiting:
+            self._gone.clear()
+        return found
 
     def _endpoint_seen(self, endpoint: EndpointSeen, found: Changes) -> None:
         participant = self.participants.get(endpoint.participant)
@@ -114,19 +122,21 @@ class Neighbourhood:
         elif endpoint.type is None:
             self.routes[endpoint.guid] = ()
         elif endpoint.type in self._types:
-            found.groups += self._groups(endpoint, self._types[endpoint.type])
+            self._writer_seen(endpoint, self._types[endpoint.type], found)
         else:
             waiting = self._waiting.setdefault(endpoint.type, [])
             waiting.append(endpoint)
             if len(waiting) == 1:
                 found.unresolved.append(endpoint)
 
-    def _groups(self, endpoint: EndpointSeen, description: TypeDescription) -> list[GroupDescription]:
+    def _writer_seen(self, endpoint: EndpointSeen, description: TypeDescription, found: Changes) -> None:
         """The groups of a writer; a sample of a writer in several partitions is one in each."""
         type_id = description.type_id
-        groups = [Group(name, endpoint.topic, type_id) for name in endpoint.partitions or ("",)]
-        self.routes[endpoint.guid] = tuple(groups)
-        return [GroupDescription(group, description, endpoint.qos) for group in groups]
+        groups = tuple(Group(name, endpoint.topic, type_id) for name in endpoint.partitions or ("",))
+        self.routes[endpoint.guid] = groups
+        self._writers.add(endpoint.guid)
+        found.writers.append((endpoint.guid, groups))
+        found.groups += [GroupDescription(group, description, endpoint.qos) for group in groups]
 
     def _reader_seen(self, endpoint: EndpointSeen, participant: ParticipantSeen, found: Changes) -> None:
         if participant.address is None or (participant.tag and participant.tag.role is TagRole.CLIENT):
@@ -140,7 +150,12 @@ class Neighbourhood:
         guids.add(endpoint.guid)
 
     def _endpoint_gone(self, change: EndpointGone, found: Changes) -> None:
-        # The route of a writer stays until the tap has told that it is gone: samples may still be queued.
+        # The route of a writer stays: samples of it may still be queued in the tap.
+        if change.guid in self._writers:
+            self._writers.discard(change.guid)
+            found.writers.append((change.guid, ()))
+        elif self._waiting:
+            self._gone.add(change.guid)
         if self._endpoints.pop(change.guid, None) is None:
             return
         for reader, guids in list(self._readers.items()):

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from engine.config.settings import Configuration
+    from engine.core.messages import ReaderKey
     from engine.dds.discovery import EndpointSeen
     from engine.node.neighbourhood import DurableReader
     from engine.runtime.startup import Found
@@ -169,8 +170,8 @@ class Node:
             self._tracer,
             found.sets,
         )
-        self._wire.on_stream_sent = self._runtime.stream_sent
-        self._wire.on_delivered = self._runtime.delivered
+        self._wire.on_stream_sent = self._runtime.transfers.sent
+        self._wire.on_delivered = self._runtime.serving.delivered
         self._identity = self._make_identity()
         self._tracer.subscribe(self._publish_event, Level.FINE)
         self._pump.add("discovery", self._discovery.take)
@@ -273,15 +274,17 @@ class Node:
             self._runtime.group_seen(description)
         for reader in changes.readers_gone:
             for key in self._reader_keys(reader):
-                self._runtime.reader_gone(key)
+                self._runtime.serving.gone(key)
         for reader in changes.readers_seen:
             for key in self._reader_keys(reader):
-                self._runtime.reader_seen(key, reader.host)
+                self._runtime.serving.seen(key, reader.host)
+        for writer, groups in changes.writers:
+            self._runtime.housekeeping.writers(writer, groups)
         for node in changes.nodes_gone:
             self._runtime.fellow_detached(node)
 
-    def _reader_keys(self, reader: DurableReader) -> list[Any]:
-        return self._runtime.reader_keys(reader.participant.hex(), reader.topic, reader.partitions)
+    def _reader_keys(self, reader: DurableReader) -> list[ReaderKey]:
+        return self._runtime.serving.reader_keys(reader.participant.hex(), reader.topic, reader.partitions)
 
     def _look_up(self, endpoint: EndpointSeen) -> None:
         reference = endpoint.type
@@ -292,8 +295,11 @@ class Node:
             self._post(lambda: resolved(resolution.type, resolution.reason))
 
         def resolved(description: Any, reason: str) -> None:
-            for group in self._neighbourhood.resolved(reference, description):
+            found = self._neighbourhood.resolved(reference, description)
+            for group in found.groups:
                 self._runtime.group_seen(group)
+            for writer, groups in found.writers:
+                self._runtime.housekeeping.writers(writer, groups)
             if description is None:
                 self._tracer.event(
                     "group.creation-failed", group=f"*.{endpoint.topic}", retries=3, cause=reason
@@ -321,7 +327,7 @@ class Node:
     def _batches(self, batch: Sequence[Any]) -> None:
         for received in batch:
             if received.payload is not None:
-                self._runtime.batch(received.payload)
+                self._runtime.transfers.batch(received.payload)
 
     # Duties towards supervisor and consoles.
 

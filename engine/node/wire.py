@@ -7,7 +7,7 @@ import queue
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from engine.dds.bulk import BulkSender
 from engine.dds.directed import DeliveryReport, DirectedSession
@@ -38,6 +38,13 @@ MATCH_TIMEOUT_S: Final = 5.0
 DELIVERY_TIMEOUT_S: Final = 120.0
 DELIVERIES_SHOWN: Final = 100
 """Deliveries that consoles see; older ones are in the trace."""
+
+
+class DeliveredCallback(Protocol):
+    """Takes the answer to a delivery."""
+
+    def __call__(self, reader: ReaderKey, result: Delivered, *, whole: bool) -> None:
+        """See `engine.runtime.serving.Serving.delivered`."""
 
 
 class DdsWire:
@@ -77,7 +84,7 @@ class DdsWire:
         self.taps: dict[tuple[str, str], CaptureReader] = {}
         self.unsent_dropped = 0
         self.on_stream_sent: Callable[[str, tuple[str, ...], int, int], None]
-        self.on_delivered: Callable[[ReaderKey, Delivered], None]
+        self.on_delivered: DeliveredCallback
         self._deliveries: collections.deque[DeliveryView] = collections.deque(maxlen=DELIVERIES_SHOWN)
         self._sender.start()
 
@@ -111,17 +118,20 @@ class DdsWire:
                 self._participant, topic, exclusive=description.qos.exclusive, signal=self._signal
             )
 
-    def deliver(self, reader: ReaderKey, groups: list[tuple[GroupDescription, list[Sample]]]) -> None:
+    def deliver(
+        self, reader: ReaderKey, groups: list[tuple[GroupDescription, list[Sample]]], *, whole: bool
+    ) -> None:
         """Deliver on a worker thread."""
         seen = self._neighbourhood.participants.get(bytes.fromhex(reader.participant))
         if not groups:
-            self._post(lambda: self.on_delivered(reader, Delivered()))
+            self._post(lambda: self.on_delivered(reader, Delivered(), whole=whole))
         elif seen is None or seen.address is None:
-            self._post(lambda: self.on_delivered(reader, Delivered(problem="its process is gone")))
+            gone = Delivered(problem="its process is gone")
+            self._post(lambda: self.on_delivered(reader, gone, whole=whole))
         else:
             address, began_ns = seen.address, time.time_ns()
             self._show(reader, began_ns, None)
-            self._workers.submit(self._deliver, reader, address, groups, began_ns)
+            self._workers.submit(self._deliver, reader, address, groups, began_ns, whole)
 
     def deliveries(self) -> tuple[DeliveryView, ...]:
         """The last deliveries, oldest first."""
@@ -193,6 +203,7 @@ class DdsWire:
         address: str,
         groups: list[tuple[GroupDescription, list[Sample]]],
         began_ns: int,
+        whole: bool,
     ) -> None:
         started = time.monotonic_ns()
         reports: list[DeliveryReport] = []
@@ -230,7 +241,7 @@ class DdsWire:
 
         def tell() -> None:
             self._show(reader, began_ns, result)
-            self.on_delivered(reader, result)
+            self.on_delivered(reader, result, whole=whole)
 
         self._post(tell)
 

@@ -32,6 +32,8 @@ _KINDS: Final[dict[str, type[Message]]] = {
         messages.SampleRequest,
         messages.Refusal,
         messages.NewGroup,
+        messages.DeleteData,
+        messages.Purge,
     )
 }
 _TOPICS: Final[dict[type[Message], str]] = {

@@ -84,9 +84,11 @@ class IncomingStreams:
     @staticmethod
     def _add(stream: Incoming, item: object) -> None:
         if isinstance(item, tuple):
-            description, sample = item
+            group, sample = item
+            description = group.description
             group_set = stream.data.open_group(description.group, description.qos.history_depth)
             if sample is None:
+                group_set.raise_floor(group.floor_ns)
                 stream.descriptions.append(description)
             else:
                 group_set.apply(sample)

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from engine.core.messages import ReaderKey
+    from engine.core.messages import Outgoing, ReaderKey
     from engine.dataset.groups import GroupDescription
     from engine.dataset.sample import Sample
+    from engine.runtime.codec import Envelope
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -46,6 +47,18 @@ class Clock(Protocol):
         ...
 
 
+class Codec(Protocol):
+    """How protocol messages are written; `engine.runtime.codec` is the one of our own wire."""
+
+    def encode(self, outgoing: Outgoing) -> bytes:
+        """The message as bytes."""
+        ...
+
+    def decode(self, data: bytes) -> Envelope:
+        """The message in `data`; raises PeerFault or UnsupportedMessage, see `engine.runtime.codec`."""
+        ...
+
+
 class Wire(Protocol):
     """The way to fellows, applications and consoles."""
 
@@ -63,8 +76,13 @@ class Wire(Protocol):
         """Capture whatever is written to a group from now on; a second call changes nothing."""
         ...
 
-    def deliver(self, reader: ReaderKey, groups: list[tuple[GroupDescription, list[Sample]]]) -> None:
-        """Give samples to the reader's process only, in order; answer with `Runtime.delivered`."""
+    def deliver(
+        self, reader: ReaderKey, groups: list[tuple[GroupDescription, list[Sample]]], *, whole: bool
+    ) -> None:
+        """Give samples to the reader's process only, in order; answer with `Serving.delivered`.
+
+        `whole` tells a complete set from a difference, and comes back with the answer.
+        """
         ...
 
     def publish(self, topic: str, payload: bytes) -> None:

@@ -10,27 +10,26 @@ import json
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from engine.core import events, plain
-from engine.core.expressions import intersection, matches
-from engine.core.messages import ReaderKey
 from engine.core.namespaces import Group
 from engine.core.node import DurabilityNode
-from engine.core.states import ServiceState
+from engine.core.states import Phase, ServiceState
 from engine.dataset.dataset import DataSet, Outcome
 from engine.dataset.groups import GroupDescription
 from engine.dataset.sample import make_sample
-from engine.runtime import codec, stream
-from engine.runtime.incoming import Incoming, IncomingStreams
+from engine.runtime import codec
+from engine.runtime.housekeeping import Housekeeping
 from engine.runtime.persistence import Degraded, Recovered, SetStored, Stored
+from engine.runtime.serving import Serving
 from engine.runtime.sets import NameSpaceData
+from engine.runtime.transfers import Transfers
 from engine.store.interface import Change, Fellow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from engine.core.settings import CoreSettings
-    from engine.dataset.sample import Sample
     from engine.runtime.persistence import Persistence
-    from engine.runtime.ports import Clock, Delivered, Wire
+    from engine.runtime.ports import Clock, Codec, Wire
     from engine.tracing.tracer import Tracer
 
 LINEAGE: Final = "lineage"
@@ -58,13 +57,15 @@ class Runtime:
         clock: Clock,
         tracer: Tracer,
         loaded: Mapping[str, tuple[DataSet, Sequence[GroupDescription]]],
+        message_codec: Codec = codec,
     ) -> None:
         """Begin a run. `loaded` are the verified complete sets of the store, by name-space."""
         self.settings = settings
         self.persistence = persistence
         self.tracer = tracer
-        self._wire = wire
-        self._clock = clock
+        self.wire = wire
+        self.clock = clock
+        self._codec = message_codec
         self._loaded = {name: data for name, (data, _) in loaded.items()}
         self.descriptions: dict[Group, GroupDescription] = {}
         self.spaces: dict[str, NameSpaceData] = {}
@@ -78,18 +79,20 @@ class Runtime:
                 "streams_received",
                 "delivered",
                 "unrouted",
+                "purged",
+                "repeated",
                 "refused",
             ),
             0,
         )
-        self.incoming = IncomingStreams(settings.node)
-        self._merge_started_ns: dict[tuple[str, int], int] = {}
         self._unsupported: set[tuple[str, str]] = set()
-        self._streams = 0
         self.core = DurabilityNode(settings, clock.monotonic(), clock.wall_ns())
+        self.transfers = Transfers(self)
+        self.serving = Serving(self)
+        self.housekeeping = Housekeeping(self)
         for _, descriptions in loaded.values():
             for description in descriptions:
-                self._open_group(description, announce=False)
+                self.open_group(description, announce=False)
         self.turn()
 
     # In: from the wire.
@@ -99,7 +102,7 @@ class Runtime:
         if sender == self.settings.node:
             return
         try:
-            envelope = codec.decode(payload)
+            envelope = self._codec.decode(payload)
         except codec.UnsupportedMessage as error:
             if (sender, error.version) not in self._unsupported and len(self._unsupported) < 1000:
                 self._unsupported.add((sender, error.version))
@@ -114,42 +117,25 @@ class Runtime:
             self.malformed(topic, sender, str(error))
         else:
             if not envelope.to or self.settings.node in envelope.to:
-                self.core.receive(envelope.message, sender, self._clock.monotonic())
+                self.core.receive(envelope.message, sender, self.clock.monotonic())
 
     def malformed(self, topic: str, sender: str, cause: str) -> None:
         """Something arrived that is not one of ours; it is counted, said and ignored."""
         self.counters["malformed"] += 1
         self.tracer.event("message.malformed", topic=topic, sender=sender, cause=cause)
 
-    def batch(self, payload: bytes) -> None:
-        """A batch of a stream arrived."""
-        try:
-            incoming = self.incoming.take(payload, self._clock.wall_ns())
-        except stream.StreamFault as error:
-            self.malformed("d_sampleChain", "a fellow", str(error))
-            return
-        if incoming is None:
-            return
-        name, request = incoming.begin.name_space, incoming.target.request
-        if not self.core.expects(name, request):
-            return
-        if incoming.is_whole:
-            self._received(incoming)
-        else:
-            self.core.set_progress(name, request, self._clock.monotonic())
-
     def fellow_attached(self, node: str) -> None:
         """A fellow's endpoints and ours are matched both ways."""
-        self.core.fellow_attached(node, self._clock.monotonic())
+        self.core.fellow_attached(node, self.clock.monotonic())
 
     def fellow_detached(self, node: str) -> None:
         """A fellow's endpoints went away."""
-        self.core.fellow_detached(node, self._clock.monotonic())
+        self.core.fellow_detached(node, self.clock.monotonic())
 
     def group_seen(self, description: GroupDescription) -> bool:
         """A durable writer of this group exists; False when the group is none of ours."""
         known = description.group in self.descriptions
-        return self._open_group(description, announce=not known)
+        return self.open_group(description, announce=not known)
 
     def count_unrouted(self, count: int) -> None:
         """Samples were dropped because discovery never told of their writers."""
@@ -200,67 +186,11 @@ class Runtime:
         for group in groups:
             state = self.core.name_space_of(group)
             description = self.descriptions.get(group)
-            if state and description:
+            if state and description and state.phase is not Phase.PASSIVE:
                 data = self.spaces[state.name]
                 data.open_group(description)
                 sinks.append((description, data))
         return sinks
-
-    # In: readers.
-
-    def reader_keys(self, participant: str, topic: str, partitions: tuple[str, ...]) -> list[ReaderKey]:
-        """What must be served to a reader, by name-space: those that its partitions and topic touch."""
-        wanted = partitions or ("",)
-        return [
-            ReaderKey(participant, topic, wanted, state.name)
-            for state in self.core.name_spaces
-            if any(
-                matches(element.topic, topic)
-                and any(intersection(element.partition, partition) is not None for partition in wanted)
-                for element in state.name_space.elements
-            )
-        ]
-
-    def reader_seen(self, reader: ReaderKey, host: str) -> None:
-        """A durable reader appeared."""
-        self.core.reader_seen(reader, host, self._clock.monotonic())
-
-    def reader_gone(self, reader: ReaderKey) -> None:
-        """The last durable reader of its kind in a process went away."""
-        self.core.reader_gone(reader)
-
-    def delivered(self, reader: ReaderKey, result: Delivered) -> None:
-        """The answer to `Wire.deliver`."""
-        self.counters["delivered"] += result.samples
-        group = f"{','.join(reader.partitions)}.{reader.topic}"
-        for text in result.refused:
-            self.counters["refused"] += 1
-            self.tracer.event("group.qos-mismatch", group=group, endpoint=reader.participant, cause=text)
-        if result.problem:
-            reason = f"{result.problem}; trying again"
-            self.tracer.event("deliver.waiting", reader=reader.participant, group=group, reason=reason)
-        else:
-            self.tracer.event(
-                "deliver.finished",
-                group=group,
-                reader=reader.participant,
-                samples=result.samples,
-                elapsed_ns=result.elapsed_ns,
-            )
-        self.core.delivered(reader, self._clock.monotonic(), done=not result.problem)
-
-    def stream_sent(self, name_space: str, fellows: tuple[str, ...], samples: int, bytes_sent: int) -> None:
-        """The answer to `Wire.send_stream`."""
-        self.counters["streams_sent"] += 1
-        self.tracer.event(
-            "align.sent",
-            samples=samples,
-            group=name_space,
-            fellow=",".join(self.core.name_of(fellow) for fellow in fellows),
-            fellows=len(fellows),
-            total=samples,
-            bytes=bytes_sent,
-        )
 
     def stop(self, *, finished: bool = False) -> None:
         """Tell fellows that this node terminates, or has terminated."""
@@ -271,19 +201,20 @@ class Runtime:
 
     def turn(self) -> float:
         """Carry out everything that is due; returns when the next turn must come at the latest."""
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         self._take_results()
         if now >= self.core.next_timer():
             self._tell_changes()
             self.core.handle_timer(now)
         while (event := self.core.next_event()) is not None:
             self._carry_out(event)
+        self.housekeeping.work(now)
         self._tell_changes()
         for outgoing in self.core.messages_to_send(now):
-            self._wire.send(codec.topic_of(outgoing), codec.encode(outgoing))
-        self.incoming.keep(self.core.expects)
+            self.wire.send(codec.topic_of(outgoing), self._codec.encode(outgoing))
+        self.transfers.keep_wanted()
         self.tracer.enter(self.core.state)
-        return self.core.next_timer()
+        return min(self.core.next_timer(), self.housekeeping.next_s)
 
     def _tell_changes(self) -> None:
         for name, data in self.spaces.items():
@@ -305,7 +236,7 @@ class Runtime:
             elif isinstance(result, Recovered) and data:
                 self.tracer.event("store.recovered", namespace=result.name_space, samples=0, elapsed_ns=0)
                 if result.rewrite and data.is_switched:
-                    self._write_set(data)
+                    self.write_set(data)
             elif isinstance(result, SetStored):
                 self.tracer.event("store.statistics", actions=1, elapsed_ns=0, rate=0)
 
@@ -323,15 +254,19 @@ class Runtime:
         elif isinstance(event, events.LineageAdopted):
             self.persistence.mark(event.name_space, LINEAGE, lineage_text(event.lineage))
         elif isinstance(event, events.SendSet):
-            self._send_set(event)
+            self.transfers.send(event)
         elif isinstance(event, events.ExpectSet):
-            self._merge_started_ns[event.name_space, event.request] = self._clock.wall_ns()
+            self.transfers.expect(event)
         elif isinstance(event, events.DeleteSet):
-            self._replace(self.spaces[event.name_space], DataSet(), self._clock.wall_ns())
+            self.transfers.delete_set(event.name_space)
+        elif isinstance(event, events.DataDeleted):
+            self.housekeeping.deleted(event.partition, event.topic, event.until_ns)
+        elif isinstance(event, events.InstancesPurged):
+            self.housekeeping.purged(event.group, event.instances)
         elif isinstance(event, events.GroupAnnounced):
             self._group_announced(event)
         elif isinstance(event, events.Deliver):
-            self._deliver(event.reader)
+            self.serving.deliver(event.reader)
         elif isinstance(event, events.FellowsKnown):
             fellows = tuple(Fellow(*fellow) for fellow in event.fellows)
             for name in self.spaces:
@@ -352,7 +287,8 @@ class Runtime:
             durability=event.policy.durability,
         )
 
-    def _open_group(self, description: GroupDescription, *, announce: bool) -> bool:
+    def open_group(self, description: GroupDescription, *, announce: bool) -> bool:
+        """Keep a group from now on; with `announce`, tell fellows. False when it is none of ours."""
         group = description.group
         state = self.core.name_space_of(group)
         if state is None:
@@ -364,8 +300,10 @@ class Runtime:
             return False
         if group not in self.descriptions:
             self.descriptions[group] = description
-            data.open_group(description)
-            self._wire.open_group(description)
+            group_set = data.open_group(description)
+            if data.loaded and group in data.loaded.groups:
+                group_set.raise_floor(data.loaded.groups[group].floor_ns)
+            self.wire.open_group(description)
             self.tracer.event("group.found", group=group, durability=description.qos.durability.name)
             self.tracer.event("capture.started", group=group, depth=description.qos.history_depth)
             if announce:
@@ -385,7 +323,7 @@ class Runtime:
         except ValueError as error:
             self.malformed(codec.MESSAGE_TOPIC, event.fellow, str(error))
             return
-        if description.group not in self.descriptions and self._open_group(description, announce=False):
+        if description.group not in self.descriptions and self.open_group(description, announce=False):
             self.tracer.event("group.created", group=event.group, quality_ns=0)
 
     def _inject(self, name: str) -> None:
@@ -393,102 +331,22 @@ class Runtime:
         data.staging = data.loaded or DataSet()
         samples = data.staging.summary().count
         self.tracer.event("injection.started", namespace=name, samples=samples)
-        self.core.injected(name, self._clock.monotonic())
+        self.core.injected(name, self.clock.monotonic())
 
     def _complete(self, event: events.Completed) -> None:
         data = self.spaces[event.name_space]
         data.complete()
         data.is_switched = True
-        self._write_set(data)
+        self.write_set(data)
         for group in data.working.groups:
             self.tracer.event("group.complete", group=group)
 
-    def _write_set(self, data: NameSpaceData) -> None:
+    def write_set(self, data: NameSpaceData) -> None:
+        """Let the working set become the store's complete set."""
         groups = data.persistent_groups(self.descriptions.values())
         lineage = lineage_text(data.state.lineage)
         self.persistence.write_set(data.state.name, groups, lineage)
         self.persistence.mark(data.state.name, LINEAGE, lineage)
-
-    def _send_set(self, event: events.SendSet) -> None:
-        data = self.spaces[event.name_space]
-        is_delayed = all(target.purpose == "delayed" for target in event.targets)
-        held = (data.loaded or DataSet()) if is_delayed else data.working
-        groups = [
-            (self.descriptions[group], list(group_set.samples()))
-            for group, group_set in held.groups.items()
-            if group in self.descriptions
-        ]
-        self._streams += 1
-        number = bytes.fromhex(self.settings.node)[:8] + self.settings.incarnation.to_bytes(4)
-        number += self._streams.to_bytes(4)
-        size = sum(group_set.payload_bytes for group_set in held.groups.values())
-        count = sum(len(samples) for _, samples in groups)
-        begin = stream.Begin(event.name_space, self.settings.node, event.lineage, event.targets, count, size)
-        fellows = tuple(target.node for target in event.targets)
-        self.tracer.event(
-            "align.sending",
-            group=event.name_space,
-            count=len(fellows),
-            fellows=",".join(self.core.name_of(fellow) for fellow in fellows),
-        )
-        self._wire.send_stream(event.name_space, fellows, stream.batches(number, begin, groups), count)
-
-    def _received(self, incoming: Incoming) -> None:
-        """A whole set is here: it joins or takes the place of what it was asked for."""
-        name, request = incoming.begin.name_space, incoming.target.request
-        data = self.spaces[name]
-        self.counters["streams_received"] += 1
-        for description in incoming.descriptions:
-            self._open_group(description, announce=False)
-        unknown = [group for group in incoming.data.groups if group not in self.descriptions]
-        for group in unknown:
-            del incoming.data.groups[group]  # not kept here by policy
-        began_ns = self._merge_started_ns.pop((name, request), 0)
-        if incoming.target.purpose in ("replace", "catchup"):
-            self._replace(data, incoming.data, began_ns)
-        elif not data.state.holder:
-            if data.staging is None:
-                data.staging = incoming.data
-            else:
-                data.staging.join(incoming.data)
-        else:
-            new, changes = data.join(incoming.data, self.descriptions)
-            self.persistence.append(name, changes)
-            self.tracer.event(
-                "merge.finished",
-                namespace=name,
-                role=self.settings.role,
-                policy=incoming.target.purpose,
-                samples=new,
-                elapsed_ns=self._clock.wall_ns() - incoming.started_ns,
-            )
-        self.tracer.event(
-            "align.completed",
-            group=name,
-            fellow=self.core.name_of(incoming.begin.aligner),
-            source=request,
-            samples=incoming.samples,
-            elapsed_ns=self._clock.wall_ns() - incoming.started_ns,
-        )
-        self.core.set_received(name, request, incoming.begin.lineage, self._clock.monotonic())
-
-    def _replace(self, data: NameSpaceData, other: DataSet, since_ns: int) -> None:
-        data.replace(other, since_ns)
-        self._write_set(data)
-
-    def _deliver(self, reader: ReaderKey) -> None:
-        data = self.spaces[reader.name_space]
-        groups: list[tuple[GroupDescription, list[Sample]]] = [
-            (self.descriptions[group], list(group_set.samples()))
-            for group, group_set in sorted(data.working.groups.items())
-            if group.topic == reader.topic
-            and group_set.count
-            and any(matches(partition, group.partition) for partition in reader.partitions)
-        ]
-        text = f"{','.join(reader.partitions)}.{reader.topic}"
-        count = sum(len(samples) for _, samples in groups)
-        self.tracer.event("deliver.started", group=text, reader=reader.participant, samples=count)
-        self._wire.deliver(reader, groups)
 
     @property
     def state(self) -> ServiceState:

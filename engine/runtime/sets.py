@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from engine.core.namespaces import Durability
 from engine.dataset.dataset import DataSet, GroupSet, Outcome
 from engine.dataset.groups import DurabilityKind
+from engine.dataset.sample import DISPOSE, make_sample
 from engine.store.interface import Change
 
 if TYPE_CHECKING:
@@ -20,6 +21,16 @@ if TYPE_CHECKING:
     from engine.dataset.sample import Sample
 
 _ON_DISK = (Durability.DURABLE, Durability.PERSISTENT)
+_KEY_ONLY = b"\x00\x07\x00\x00"
+"""Encapsulation header of a serialized key: PLAIN_CDR2, little-endian (RTPS 2.5, 10.2)."""
+
+Difference = dict["Group", list["Sample"]]
+"""What readers who had the set before must get to have the set now."""
+
+
+def dispose_of(key: bytes, now_ns: int) -> Sample:
+    """A dispose that a merge policy makes for readers; it is nobody's fact and is never stored."""
+    return make_sample(now_ns, bytes(16), DISPOSE, key, _KEY_ONLY + key)
 
 
 @dataclasses.dataclass(slots=True)
@@ -62,30 +73,45 @@ class NameSpaceData:
         """The group's part of the working set."""
         return self.working.open_group(description.group, description.qos.history_depth)
 
-    def take_in(self, group_set: GroupSet, description: GroupDescription, sample: Sample) -> Change | None:
-        """Apply one sample to the working set; the change when it is to be appended to the store."""
-        outcome, evicted = group_set.apply(sample)
-        if outcome is not Outcome.STORED:
-            return None
-        self.has_changed = True
-        if self.is_switched and self.is_on_disk(description):
-            return Change(description, sample, evicted)
-        return None
-
-    def join(self, other: DataSet, describe: dict[Group, GroupDescription]) -> tuple[int, list[Change]]:
-        """MERGE `other` into the working set: how many samples were new, and what the store must append."""
+    def join(
+        self, other: DataSet, describe: dict[Group, GroupDescription]
+    ) -> tuple[Difference, list[Change]]:
+        """MERGE `other` into the working set: what is new in it, and what the store must append."""
         changes: list[Change] = []
-        new = 0
+        new: Difference = {}
         for group, theirs in other.groups.items():
             description = describe[group]
             ours = self.open_group(description)
-            before = ours.count
+            changes += self.delete(description, theirs.floor_ns)
             for sample in theirs.samples():
-                change = self.take_in(ours, description, sample)
-                if change:
-                    changes.append(change)
-            new += ours.count - before
+                outcome, evicted = ours.apply(sample)
+                if outcome is Outcome.STORED:
+                    new.setdefault(group, []).append(sample)
+                    if self.is_switched and self.is_on_disk(description):
+                        changes.append(Change(description, sample, evicted))
+        self.has_changed = True
         return new, changes
+
+    def delete(self, description: GroupDescription, until_ns: int) -> list[Change]:
+        """Delete the historical data of a group up to a source time; what the store must take out."""
+        removed = self.open_group(description).raise_floor(until_ns)
+        if not removed:
+            return []
+        self.has_changed = True
+        return self._removal(description, removed)
+
+    def purge(self, description: GroupDescription, key: bytes, last: bytes) -> list[Change]:
+        """Forget a disposed instance, if it still ends with the sample of that digest."""
+        group_set = self.open_group(description)
+        history = group_set.instance(key)
+        if not history or history[-1].digest != last:
+            return []
+        self.has_changed = True
+        return self._removal(description, group_set.remove_instance(key))
+
+    def _removal(self, description: GroupDescription, removed: list[Sample]) -> list[Change]:
+        stored = self.is_switched and self.is_on_disk(description)
+        return [Change(description, None, removed)] if stored else []
 
     def complete(self) -> None:
         """The staged set and what was captured meanwhile are the working set from now on."""
@@ -95,15 +121,31 @@ class NameSpaceData:
         self.staging = self.loaded = None
         self.has_changed = True
 
-    def replace(self, other: DataSet, since_ns: int) -> None:
-        """REPLACE or CATCHUP: `other` is the set now, with what was written since the merge began."""
+    def replace(self, other: DataSet, since_ns: int, now_ns: int, *, passes_disposed: bool) -> Difference:
+        """REPLACE, CATCHUP or DELETE: `other` is the set now, with what was written since the merge began.
+
+        Returns what readers on this side must see: a dispose for every instance that is no more (with
+        `passes_disposed`, for every instance), and the samples that are new (then, all of them).
+        """
         for group, group_set in self.working.groups.items():
             target = other.open_group(group, group_set.depth)
+            target.raise_floor(group_set.floor_ns)
             for sample in group_set.samples():
                 if sample.source_time_ns > since_ns:
                     target.apply(sample)
+        difference: Difference = {}
+        for group, target in other.groups.items():
+            before = self.working.groups.get(group)
+            seen = {sample.digest for sample in before.samples()} if before else set()
+            old_keys = before.keys() if before else []
+            gone = [key for key in old_keys if passes_disposed or not target.instance(key)]
+            samples = [dispose_of(key, now_ns) for key in gone]
+            samples += [s for s in target.samples() if passes_disposed or s.digest not in seen]
+            if samples:
+                difference[group] = samples
         self.working = other
         self.has_changed = True
+        return difference
 
     def persistent_groups(
         self, descriptions: Iterable[GroupDescription]

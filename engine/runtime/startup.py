@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from engine.core.messages import NO_EPOCH, Epoch
 from engine.core.namespaces import NameSpace
 from engine.core.settings import CoreSettings, StoredSet
-from engine.dataset.dataset import DataSet
+from engine.dataset.dataset import NO_FLOOR, DataSet
+from engine.runtime.housekeeping import floor_mark
 from engine.runtime.runtime import LINEAGE
 from engine.store.interface import DamageLog
 
@@ -50,10 +51,13 @@ def read_store(store: Store) -> Found:
             group_set = data.open_group(description.group, description.qos.history_depth)
             for sample in samples:
                 group_set.apply(sample)
+        marks = store.marks(name)
+        for group, group_set in data.groups.items():
+            group_set.raise_floor(int(marks.get(floor_mark(group), NO_FLOOR)))
         info = store.complete_set(name)
         quality = info.quality_ns if info else None
         sets[name] = (data, descriptions)
-        stored[name] = StoredSet(quality or 0, _lineage(store.marks(name).get(LINEAGE, "")))
+        stored[name] = StoredSet(quality or 0, _lineage(marks.get(LINEAGE, "")))
         if log.count:
             damage[name] = f"{log.count} damaged, first: {log.first[0]}"
     return Found(store.report, sets, stored, damage)

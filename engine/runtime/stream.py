@@ -54,6 +54,14 @@ class Begin:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class GroupBegin:
+    """A group and up to which source time its historical data has been deleted."""
+
+    description: GroupDescription
+    floor_ns: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class End:
     """What a stream carried in all; `digest` is the sum of the samples' digests modulo 2**128."""
 
@@ -61,7 +69,7 @@ class End:
     digest: int
 
 
-GroupSamples = tuple[GroupDescription, list["Sample"]]
+GroupSamples = tuple[GroupBegin, list["Sample"]]
 
 
 def batches(stream: bytes, begin: Begin, groups: Iterable[GroupSamples]) -> Iterator[bytes]:
@@ -69,8 +77,8 @@ def batches(stream: bytes, begin: Begin, groups: Iterable[GroupSamples]) -> Iter
     packer = _Packer(stream)
     count = digest = 0
     packer.add_value(_BEGIN, begin)
-    for description, samples in groups:
-        packer.add_value(_GROUP, description)
+    for group, samples in groups:
+        packer.add_value(_GROUP, group)
         for sample in samples:
             packer.add_sample(sample)
             digest += int.from_bytes(sample.digest)
@@ -90,7 +98,7 @@ class _Packer:
         self._parts: list[bytes] = []
         self.size = 0
 
-    def add_value(self, kind: int, value: Begin | GroupDescription | End) -> None:
+    def add_value(self, kind: int, value: Begin | GroupBegin | End) -> None:
         self._add(kind, json.dumps(plain.to_plain(value)).encode())
 
     def add_sample(self, sample: Sample) -> None:
@@ -112,8 +120,8 @@ class _Packer:
         return header + body
 
 
-Item = Begin | End | tuple[GroupDescription, "Sample | None"]
-"""A group description comes once with None, then with each of its samples."""
+Item = Begin | End | tuple[GroupBegin, "Sample | None"]
+"""A group comes once with None, then with each of its samples."""
 
 
 class Unpacker:
@@ -121,7 +129,7 @@ class Unpacker:
 
     def __init__(self) -> None:
         self._expected = 0
-        self._group: GroupDescription | None = None
+        self._group: GroupBegin | None = None
 
     def items(self, batch: bytes) -> Iterator[Item]:
         """What a batch carries.
@@ -155,7 +163,7 @@ class Unpacker:
                     raise StreamFault("a sample comes before its group")
                 yield self._group, _sample(record)
             elif kind == _GROUP:
-                self._group = plain.from_plain(GroupDescription, json.loads(bytes(record)))
+                self._group = plain.from_plain(GroupBegin, json.loads(bytes(record)))
                 yield self._group, None
             elif kind in (_BEGIN, _END):
                 yield plain.from_plain(Begin if kind == _BEGIN else End, json.loads(bytes(record)))

@@ -125,7 +125,7 @@ def _alignments(runtime: Runtime, data: NameSpaceData) -> list[AlignmentView]:
             bytes=incoming.bytes,
             started_ns=incoming.started_ns,
         )
-        for incoming in runtime.incoming.running(data.state.name)
+        for incoming in runtime.transfers.running(data.state.name)
     ]
 
 

@@ -1,0 +1,132 @@
+"""Data that goes: deleted on request, or purged because it was disposed long enough ago.
+
+A disposed instance is purged when three conditions hold (DDS 1.4, 2.2.3.5 DURABILITY_SERVICE): it is
+disposed, none of its writers is alive, and service_cleanup_delay has passed. Beyond the standard, its
+tombstone is kept until every fellow known has acknowledged it, so that nobody can bring it back to life.
+The master decides and tells the others, so that all sets stay equal.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from engine.core.expressions import matches
+from engine.core.messages import PurgedInstance
+
+if TYPE_CHECKING:
+    from engine.core.namespaces import Group
+    from engine.dataset.dataset import GroupSet
+    from engine.dataset.groups import GroupDescription
+    from engine.runtime.runtime import Runtime
+    from engine.runtime.sets import NameSpaceData
+
+PERIOD_S: Final = 1.0
+MAX_PURGED: Final = 5_000
+"""Instances of a group that are purged in one period."""
+INFINITE: Final = -1
+
+
+def floor_mark(group: Group) -> str:
+    """Under which name the store remembers up to where a group's data has been deleted."""
+    return f"floor {group.type_id} {group.partition}.{group.topic}"
+
+
+class Housekeeping:
+    """The part of a runtime that forgets."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._writers: dict[bytes, tuple[Group, ...]] = {}
+        self._due_s = 0.0
+
+    @property
+    def next_s(self) -> float:
+        """When `work` has something to look at again."""
+        return self._due_s
+
+    def writers(self, writer: bytes, groups: tuple[Group, ...]) -> None:
+        """A durable writer of these groups is alive; none means that it is gone."""
+        if groups:
+            self._writers[writer] = groups
+        else:
+            self._writers.pop(writer, None)
+        alive = {group for known in self._writers.values() for group in known}
+        now = self._runtime.clock.monotonic()
+        for state in self._runtime.core.name_spaces:
+            present = any(state.name_space.contains(group) for group in alive)
+            self._runtime.core.writers_known(state.name, present=present, now=now)
+
+    def work(self, now: float) -> None:
+        """Purge what may go."""
+        if now < self._due_s:
+            return
+        self._due_s = now + PERIOD_S
+        for data in self._runtime.spaces.values():
+            if any(group.disposed for group in data.working.groups.values()):
+                self._purge(data, now)
+
+    def _purge(self, data: NameSpaceData, now: float) -> None:
+        if not self._runtime.core.may_purge(data.state.name, now):
+            return
+        wall_ns = self._runtime.clock.wall_ns()
+        for group, group_set in data.working.groups.items():
+            description = self._runtime.descriptions.get(group)
+            if description is None or description.qos.cleanup_delay_ns == INFINITE:
+                continue
+            old_enough_ns = wall_ns - description.qos.cleanup_delay_ns
+            instances = self._forgettable(group_set, old_enough_ns)
+            if instances:
+                self.purged(group, instances)
+                self._runtime.core.purge(group, instances)
+
+    def _forgettable(self, group_set: GroupSet, until_ns: int) -> tuple[PurgedInstance, ...]:
+        found: list[PurgedInstance] = []
+        for key in sorted(group_set.disposed):
+            history = group_set.instance(key)
+            last = history[-1]
+            if last.source_time_ns > until_ns or any(s.writer in self._writers for s in history):
+                continue
+            found.append(PurgedInstance(key, last.digest))
+            if len(found) == MAX_PURGED:
+                break
+        return tuple(found)
+
+    def purged(self, group: Group, instances: tuple[PurgedInstance, ...]) -> None:
+        """Forget instances, on the master's word or as master."""
+        data, description = self._find(group)
+        if data is None or description is None:
+            return
+        changes = [change for key, last in instances for change in data.purge(description, key, last)]
+        self._runtime.persistence.append(data.state.name, changes)
+        self._runtime.counters["purged"] += len(instances)
+        self._runtime.tracer.event("purge.done", group=group, instances=len(instances))
+
+    def deleted(self, partition: str, topic: str, until_ns: int) -> None:
+        """Delete historical data of all groups that match, and keep it deleted."""
+        removed = groups = 0
+        for group, description in list(self._runtime.descriptions.items()):
+            if not (matches(partition, group.partition) and matches(topic, group.topic)):
+                continue
+            data, _ = self._find(group)
+            if data is None:
+                continue
+            before = data.open_group(description).count
+            changes = data.delete(description, until_ns)
+            self._runtime.persistence.append(data.state.name, changes)
+            self.remember_floor(data, group)
+            removed += before - data.open_group(description).count
+            groups += 1
+        self._runtime.tracer.event(
+            "delete.done", samples=removed, groups=groups, expression=f"{partition}.{topic}"
+        )
+
+    def remember_floor(self, data: NameSpaceData, group: Group) -> None:
+        """Let the store remember up to where data has been deleted."""
+        group_set = data.working.groups.get(group)
+        if group_set is not None:
+            self._runtime.persistence.mark(data.state.name, floor_mark(group), str(group_set.floor_ns))
+
+    def _find(self, group: Group) -> tuple[NameSpaceData | None, GroupDescription | None]:
+        state = self._runtime.core.name_space_of(group)
+        data = self._runtime.spaces.get(state.name) if state else None
+        return data, self._runtime.descriptions.get(group)
