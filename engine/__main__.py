@@ -12,7 +12,6 @@ import pathlib
 import signal
 import sys
 import time
-from importlib import metadata
 from typing import TYPE_CHECKING, Final
 
 from engine.config import ConfigError, load
@@ -24,6 +23,7 @@ from engine.tracing.levels import Level, ReportType
 from engine.tracing.reports import Reporter, ReportTargetError
 from engine.tracing.sinks import open_sink
 from engine.tracing.tracer import Output, Tracer
+from engine.tracing.version import product_version
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from engine.config import Configuration
 
 DEFAULT_URI: Final = "OSPL_URI"
+NODE_NAME: Final = "OSPLTOOL_NODE_NAME"
+"""Set for a node of a fleet: its name there."""
 _ENDING_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
@@ -61,21 +63,30 @@ def serve(configuration: Configuration, tracer: Tracer, link: SupervisorLink | N
         DdsError,
         UnsupportedCyclone,
     )  # a missing wheel is a message, not a traceback
-    from engine.node.process import Node
+    from engine.node.process import Node, NodeFault
 
     if link:
         link.report("INIT")
     lines = [f"- {setting.path}: {setting.value} ({setting.origin})" for setting in configuration.settings]
     tracer.event_with_lines("lifecycle.configuration", lines)
     try:
-        node = Node(configuration, configuration.domain.name, tracer, os.environ, link)
+        name = os.environ.get(NODE_NAME, configuration.domain.name)
+        node = Node(configuration, name, tracer, os.environ, link)
     except (StoreError, DdsError, UnsupportedCyclone, OSError) as error:
         tracer.event("lifecycle.unrecoverable", cause=str(error))
         print(f"ospltool: {error}", file=sys.stderr)  # noqa: T201  # narration of a program
         return EXIT_DIED
     for number in _ENDING_SIGNALS:
         signal.signal(number, lambda received, _: node.request_stop(signal.Signals(received).name))
-    node.run()
+    try:
+        node.run()
+    except NodeFault as fault:
+        tracer.event("lifecycle.unrecoverable", cause=str(fault))
+        print(f"ospltool: {fault}", file=sys.stderr)  # noqa: T201  # narration of a program
+        return EXIT_DIED
+    except Exception as error:
+        tracer.event("lifecycle.unrecoverable", cause=repr(error))
+        raise
     return EXIT_ENDED
 
 
@@ -109,7 +120,7 @@ def make_reporter(configuration: Configuration) -> Reporter:
     domain = configuration.domain
     return Reporter(
         "ospltool",
-        metadata.version("ospltool"),
+        product_version(),
         os.environ,
         time.time_ns,
         domain_id=domain.id,

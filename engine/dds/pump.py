@@ -38,6 +38,11 @@ class Pump:
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="dds-pump", daemon=True)
 
+    @property
+    def fault(self) -> BaseException | None:
+        """What ended the thread, None while it runs."""
+        return self._failure
+
     def add(self, name: str, take: Take) -> None:
         """Add a source whose entities were made with `pump.signal`; taken from in the order of adding."""
         with self._lock:

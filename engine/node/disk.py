@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from engine.node.watch import Work
 from engine.runtime.persistence import Persistence
 from engine.runtime.startup import read_store
 from engine.store.interface import StoreError
@@ -35,8 +36,9 @@ class Disk:
         self._on_result = on_result
         self._wake = threading.Event()
         self._opened = threading.Event()
-        self._stopping = False
-        self._flush_until_empty = False
+        self._stopping = threading.Event()
+        self.work = Work()
+        self.fault: Exception | None = None
         self._error: StoreError | OSError | None = None
         self._found: Found | None = None
         self.persistence: Persistence
@@ -66,7 +68,7 @@ class Disk:
 
     def close(self, timeout_s: float) -> int:
         """Write what is queued, for at most `timeout_s`, and close; returns what stayed unwritten."""
-        self._stopping = True
+        self._stopping.set()
         self._wake.set()
         self._thread.join(timeout_s)
         return self.persistence.queued_changes
@@ -82,18 +84,29 @@ class Disk:
         self.persistence = Persistence(store)
         self._opened.set()
         try:
-            self._work()
-        finally:
+            self._carry_out()
             store.close()
+        except Exception as error:  # whatever it is: a node must not go on without its store
+            self.fault = error
+            self._on_result()
 
-    def _work(self) -> None:
+    def _carry_out(self) -> None:
         while True:
             refused = bool(self.persistence.problem)
-            while self.persistence.work():
+            while self._one_job():
                 self._on_result()
             if self.persistence.problem and not refused:
                 self._on_result()
-            if self._stopping and (self.persistence.is_idle or self.persistence.problem):
+            if self._stopping.is_set() and (self.persistence.is_idle or self.persistence.problem):
                 return
-            self._wake.wait(RETRY_S if self.persistence.problem else None)
+            if self.persistence.problem:
+                self._stopping.wait(RETRY_S)
+            else:
+                self._wake.wait()
             self._wake.clear()
+
+    def _one_job(self) -> bool:
+        if self.persistence.is_idle:
+            return False
+        with self.work:
+            return self.persistence.work()

@@ -8,7 +8,6 @@ import queue
 import socket
 import threading
 import time
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -24,12 +23,14 @@ from engine.dds.typeinfo import resolve_type
 from engine.dds.uri import cyclone_uri, domain_tag
 from engine.node.disk import Disk
 from engine.node.neighbourhood import Neighbourhood
+from engine.node.watch import Watch, Work
 from engine.node.wire import DdsWire, receiver_partition
 from engine.runtime import codec, monitor
 from engine.runtime.runtime import CapturedSample, Runtime
 from engine.runtime.startup import core_settings
 from engine.runtime.view import Identity, snapshot
 from engine.tracing.levels import Level
+from engine.tracing.version import product_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -59,6 +60,10 @@ MAX_ORPHANS: Final = 200_000
 """Samples that may wait for discovery to tell of their writer; beyond that they are dropped and counted."""
 SNAPSHOT_PAUSE_S: Final = 0.25
 TICK_S: Final = 0.005
+
+
+class NodeFault(Exception):
+    """A part of the node ended by itself; the node cannot go on without it."""
 
 
 class Lease(Protocol):
@@ -122,7 +127,7 @@ class Node:
         self._started = self._clock.monotonic()
         self._started_ns = self._clock.wall_ns()
         self._snapshot_due = 0.0
-        self._renew_due = 0.0
+        self._work = Work()
         self._shown_state = ""
         check_layouts()
         directory = configuration.persistent.store_directory if configuration.persistent else None
@@ -180,6 +185,19 @@ class Node:
         self._pump.add("streams", receiver.take)
         self._pump.add("taps", self._full_taps)
         self._pump.start()
+        watch = Watch(
+            {
+                "ospl_durability": self._work,
+                "persistentDataListener": self._disk.work,
+                "statusThread": self._wire.work,
+            },
+            self._tracer,
+            self._renew,
+            min(1.0, configuration.domain.lease.period_s),
+            detects=configuration.watchdog.deadlock_detection,
+        )
+        self._stack.callback(watch.close)
+        watch.start()
 
     # Other threads.
 
@@ -221,11 +239,13 @@ class Node:
         try:
             due = 0.0
             while self._stop_reason is None:
-                self._take_tasks(max(0.0, min(due, self._next_duty()) - self._clock.monotonic()))
-                self._drain()
-                due = self._runtime.turn()
-                self._disk.wake()
-                self._duties()
+                task = self._next_task(max(0.0, min(due, self._snapshot_due) - self._clock.monotonic()))
+                with self._work:
+                    self._carry_out(task)
+                    self._drain()
+                    due = self._runtime.turn()
+                    self._disk.wake()
+                    self._duties()
             self._tracer.event("lifecycle.stop-requested", signal=self._stop_reason)
             self._runtime.stop()
             self._duties()
@@ -236,18 +256,26 @@ class Node:
         finally:
             self._stack.close()
             self._tracer.event("lifecycle.stopped")
+            if self._lease:
+                self._lease.report("TERMINATED", node=self._found.report.node_id)
 
-    def _take_tasks(self, timeout_s: float) -> None:
+    def _next_task(self, timeout_s: float) -> Callable[[], None]:
         if self._disk.persistence.queued_changes > MAX_BACKLOG:
             timeout_s = min(timeout_s, TICK_S)  # taps wait for the disk; look again soon
         try:
-            task = self._tasks.get(timeout=timeout_s) if timeout_s > 0 else self._tasks.get_nowait()
+            return self._tasks.get(timeout=timeout_s) if timeout_s > 0 else self._tasks.get_nowait()
         except queue.Empty:
-            return
+            return _nothing
+
+    def _carry_out(self, task: Callable[[], None]) -> None:
+        """Carry out a task and those that wait behind it now."""
         task()
         for _ in range(self._tasks.qsize()):
             with contextlib.suppress(queue.Empty):
                 self._tasks.get_nowait()()
+        for part in (self._disk, self._wire, self._pump):
+            if part.fault is not None:
+                raise NodeFault(f"a thread of the node ended: {part.fault!r}") from part.fault
 
     def _drain(self) -> None:
         persistence = self._disk.persistence
@@ -331,9 +359,6 @@ class Node:
 
     # Duties towards supervisor and consoles.
 
-    def _next_duty(self) -> float:
-        return min(self._snapshot_due, self._renew_due)
-
     def _duties(self) -> None:
         now = self._clock.monotonic()
         state = self._runtime.state.value
@@ -342,19 +367,21 @@ class Node:
             self._snapshot_due = now
             if self._lease:
                 self._lease.report(state, node=self._found.report.node_id)
-        if now >= self._renew_due:
-            self._renew_due = now + min(1.0, self._configuration.domain.lease.period_s)
-            if self._lease:
-                self._lease.renew()
-                if self._lease.is_lost():
-                    self._tracer.event("lifecycle.daemon-lost")
-                    self.request_stop("the supervisor is gone")
         if now >= self._snapshot_due:
             self._snapshot_due = now + max(SNAPSHOT_PAUSE_S, self._runtime.settings.heartbeat_period_s)
             shown = snapshot(
                 self._runtime, self._identity, now, self._clock.wall_ns(), self._wire.deliveries()
             )
             self._wire.publish(MONITOR_TOPIC, monitor.encode(shown))
+
+    def _renew(self) -> None:
+        """Renew the lease, on the watch's thread; a supervisor that is gone ends the node."""
+        if self._lease is None:
+            return
+        self._lease.renew()
+        if self._stop_reason is None and self._lease.is_lost():
+            self._tracer.event("lifecycle.daemon-lost")
+            self.request_stop("the supervisor is gone")
 
     def _publish_event(self, record: Record) -> None:
         event = monitor.NodeEvent(
@@ -377,7 +404,7 @@ class Node:
             pid=os.getpid(),
             domain_id=self._configuration.domain.id,
             configuration=self._configuration.path,
-            version=metadata.version("ospltool"),
+            version=product_version(),
             started_ns=self._started_ns,
             store_kind=self._disk.kind,
             store_path=persistent.store_directory if persistent else "",

@@ -15,6 +15,7 @@ from engine.dds.errors import DdsError, DdsTimeout
 from engine.dds.interfaces import address_towards
 from engine.dds.tap import CaptureReader
 from engine.dds.topics import open_topic
+from engine.node.watch import Work
 from engine.runtime.monitor import DeliveryView
 from engine.runtime.ports import Delivered
 
@@ -83,6 +84,8 @@ class DdsWire:
         self._sender = threading.Thread(target=self._send_all, name="sender", daemon=True)
         self.taps: dict[tuple[str, str], CaptureReader] = {}
         self.unsent_dropped = 0
+        self.work = Work()
+        self.fault: DdsError | None = None
         self.on_stream_sent: Callable[[str, tuple[str, ...], int, int], None]
         self.on_delivered: DeliveredCallback
         self._deliveries: collections.deque[DeliveryView] = collections.deque(maxlen=DELIVERIES_SHOWN)
@@ -165,13 +168,14 @@ class DdsWire:
         while (item := self._unsent.get()) is not None:
             topic, payload = item
             try:
-                self._channel.publish(topic, self._node, payload)
+                with self.work:
+                    self._channel.publish(topic, self._node, payload)
             except DdsTimeout:
                 self._unsent.put(item)  # a fellow that does not keep up must not cost the others a message
-            except DdsError:
-                if self._participant.closed:
-                    return
-                raise
+            except DdsError as error:
+                if not self._participant.closed:
+                    self.fault = error
+                return
 
     def _stream(
         self,
