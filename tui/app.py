@@ -7,8 +7,10 @@ import sys
 from collections.abc import Callable
 from typing import ClassVar, Final
 
+from textual import events
 from textual.app import App
 from textual.binding import Binding, BindingType
+from textual.widgets import Input
 
 from ospltool.live.feed import Feed
 from ospltool.live.model import SystemModel
@@ -102,6 +104,16 @@ class ConsoleApp(App[int]):
         now_ns = self.feed.now_ns()
         behind_ns = now_ns - self.paused_ns if self.paused_ns else 0
         return Status(self.title, self.feed.title, self.feed.mode, bool(self.paused_ns), behind_ns)
+
+    def on_key(self, event: events.Key) -> None:
+        """Give the filter line what was typed in one go with `/`.
+
+        Keys travel from the widget that had the focus when they were typed, and may arrive here after the
+        focus moved; as commands they would surprise.
+        """
+        if isinstance(self.focused, Input) and event.is_printable and event.character:
+            self.focused.insert_text_at_cursor(event.character)
+            event.prevent_default()
 
     def action_pause(self) -> None:
         """Freeze the picture, or go on. What comes meanwhile waits in the feed, within its bounds."""

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from textual.events import Key
 from textual.pilot import Pilot
 from textual.widgets import Input
 
@@ -111,6 +112,18 @@ def test_slash_filters_while_typing_and_escape_takes_it_away(play: Play, read_sc
         await pilot.press("slash", "x", "escape")
         assert len(grid_of(app)._table.keys) == 3
         assert app.focused is grid_of(app)
+
+    play(system(), scenario)
+
+
+def test_what_is_typed_in_one_go_arrives_in_the_filter(play: Play) -> None:
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        for key, character in (("slash", "/"), ("q", "q"), ("n", "n"), ("2", "2")):
+            app.post_message(Key(key, character))
+        await pilot.pause()
+        await pilot.pause()
+        assert app.screen.query_one(Input).value == "qn2"
+        assert app.is_running
 
     play(system(), scenario)
 
