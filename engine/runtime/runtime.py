@@ -81,6 +81,7 @@ class Runtime:
                 "unrouted",
                 "purged",
                 "repeated",
+                "not_given",
                 "refused",
             ),
             0,
@@ -155,6 +156,7 @@ class Runtime:
         changes: dict[str, list[Change]] = {}
         unrouted: list[CapturedSample] = []
         captured = too_old = 0
+        tails = self.serving.tails
         for time_ns, writer, status, key, payload in records:
             sink = sinks.get(writer)
             if sink is None:
@@ -173,6 +175,8 @@ class Runtime:
                     too_old += outcome is Outcome.OLDER
                     continue
                 data.has_changed = True
+                if tails:
+                    self.serving.captured(description.group, sample)
                 if data.is_switched and data.is_on_disk(description):
                     changes.setdefault(data.state.name, []).append(Change(description, sample, evicted))
         self.counters["captured"] += captured
@@ -209,12 +213,14 @@ class Runtime:
         while (event := self.core.next_event()) is not None:
             self._carry_out(event)
         self.housekeeping.work(now)
+        self.serving.work(now)
         self._tell_changes()
         for outgoing in self.core.messages_to_send(now):
             self.wire.send(codec.topic_of(outgoing), self._codec.encode(outgoing))
         self.transfers.keep_wanted()
         self.tracer.enter(self.core.state)
-        return min(self.core.next_timer(), self.housekeeping.next_s)
+        dues = (self.core.next_timer(), self.housekeeping.next_s, self.serving.next_s)
+        return min(due for due in dues if due is not None)
 
     def _tell_changes(self) -> None:
         for name, data in self.spaces.items():

@@ -1,19 +1,43 @@
-"""Giving data to late joiners: the whole set once, and afterwards what merges bring (guide 5.4.7)."""
+"""Giving data to late joiners: the whole set once, and afterwards what merges bring (guide 5.4.7).
+
+A living writer begins to send to a new reader at about the time at which we see that reader; nobody else
+knows exactly when. What is written in the moments after the set was taken is therefore given once more: a
+sample that arrives twice is counted and shown, a sample that is lost would be neither.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import collections
+import dataclasses
+from typing import TYPE_CHECKING, Final
 
 from engine.core.expressions import intersection, matches
 from engine.core.messages import ReaderKey
+from engine.core.namespaces import Group
+from engine.dataset.sample import Sample
 
 if TYPE_CHECKING:
-    from engine.core.namespaces import Group
     from engine.dataset.groups import GroupDescription
-    from engine.dataset.sample import Sample
     from engine.runtime.ports import Delivered
     from engine.runtime.runtime import Runtime
     from engine.runtime.sets import Difference
+
+
+Groups = list[tuple["GroupDescription", list[Sample]]]
+
+TAIL_S: Final = 0.1
+"""How long after a set was taken what is captured is given to its reader, too."""
+MAX_TAIL: Final = 10_000
+"""Samples of one such moment; more are counted as not given."""
+
+
+@dataclasses.dataclass(slots=True)
+class _Tail:
+    """What was captured since a reader's set was taken."""
+
+    until_s: float
+    samples: dict[Group, list[Sample]] = dataclasses.field(default_factory=dict)
+    count: int = 0
 
 
 class Serving:
@@ -21,6 +45,31 @@ class Serving:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
+        self.tails: dict[ReaderKey, _Tail] = {}
+        self._waiting: dict[ReaderKey, collections.deque[tuple[Groups, bool]]] = {}
+
+    @property
+    def next_s(self) -> float | None:
+        """When `work` has something to do."""
+        return min((tail.until_s for tail in self.tails.values()), default=None)
+
+    def captured(self, group: Group, sample: Sample) -> None:
+        """A sample was taken in while `tails` is not empty."""
+        for reader, tail in self.tails.items():
+            if self._reads(reader, group):
+                tail.count += 1
+                if tail.count <= MAX_TAIL:
+                    tail.samples.setdefault(group, []).append(sample)
+
+    def work(self, now: float) -> None:
+        """Give readers what was captured in the moments after their set was taken."""
+        for reader in [reader for reader, tail in self.tails.items() if now >= tail.until_s]:
+            tail = self.tails.pop(reader)
+            groups = [(self._runtime.descriptions[group], samples) for group, samples in tail.samples.items()]
+            if groups:
+                self._runtime.counters["repeated"] += min(tail.count, MAX_TAIL)
+                self._runtime.counters["not_given"] += max(0, tail.count - MAX_TAIL)
+                self._send(reader, groups, whole=False)
 
     def reader_keys(self, participant: str, topic: str, partitions: tuple[str, ...]) -> list[ReaderKey]:
         """What must be served to a reader, by name-space: those that its partitions and topic touch."""
@@ -44,6 +93,8 @@ class Serving:
 
     def gone(self, reader: ReaderKey) -> None:
         """The last durable reader of its kind in a process went away."""
+        self.tails.pop(reader, None)
+        self._waiting.pop(reader, None)
         self._runtime.core.reader_gone(reader)
 
     def deliver(self, reader: ReaderKey) -> None:
@@ -54,6 +105,7 @@ class Serving:
             for group, group_set in sorted(working.groups.items())
             if group_set.count and self._reads(reader, group)
         ]
+        self.tails[reader] = _Tail(self._runtime.clock.monotonic() + TAIL_S)
         self._send(reader, groups, whole=True)
 
     def show(self, name_space: str, difference: Difference) -> None:
@@ -72,17 +124,33 @@ class Serving:
             matches(partition, group.partition) for partition in reader.partitions
         )
 
-    def _send(
-        self, reader: ReaderKey, groups: list[tuple[GroupDescription, list[Sample]]], *, whole: bool
-    ) -> None:
+    def _send(self, reader: ReaderKey, groups: Groups, *, whole: bool) -> None:
+        """Deliver, one after the other for each reader: what is newer must not overtake what is older."""
+        waiting = self._waiting.get(reader)
+        if waiting is None:
+            self._waiting[reader] = collections.deque()
+            self._begin(reader, groups, whole=whole)
+        else:
+            waiting.append((groups, whole))
+
+    def _begin(self, reader: ReaderKey, groups: Groups, *, whole: bool) -> None:
         count = sum(len(samples) for _, samples in groups)
         self._runtime.tracer.event(
             "deliver.started", group=_text(reader), reader=reader.participant, samples=count
         )
         self._runtime.wire.deliver(reader, groups, whole=whole)
 
+    def _next(self, reader: ReaderKey) -> None:
+        waiting = self._waiting.get(reader)
+        if waiting:
+            groups, whole = waiting.popleft()
+            self._begin(reader, groups, whole=whole)
+        else:
+            self._waiting.pop(reader, None)
+
     def delivered(self, reader: ReaderKey, result: Delivered, *, whole: bool) -> None:
         """The answer to `Wire.deliver`."""
+        self._next(reader)
         runtime = self._runtime
         runtime.counters["delivered"] += result.samples
         group = _text(reader)
