@@ -172,6 +172,58 @@ def test_a_tap_sees_each_event_of_a_writer_in_order_with_its_own_time(
     assert got[-1] == (0, writer.guid, WRITER_GONE, b"", AUTODISPOSE if autodispose else b"")
 
 
+@pytest.mark.parametrize(
+    ("status", "again"),
+    [
+        (DATA, [DATA]),
+        (DATA | DISPOSE, [DATA | DISPOSE]),
+        (DISPOSE, [DISPOSE]),
+        (UNREGISTER, [UNREGISTER]),
+        (DISPOSE | UNREGISTER, [DISPOSE, UNREGISTER]),
+        (DATA | UNREGISTER, [DATA, UNREGISTER]),
+        (DATA | DISPOSE | UNREGISTER, [DATA | DISPOSE, UNREGISTER]),
+    ],
+)
+def test_what_was_captured_is_written_again_with_the_same_effect(
+    participant: NodeParticipant, status: int, again: list[int]
+) -> None:
+    topic = Topic.of_class(participant, "Plain", sample_types.Plain)
+    tap = CaptureReader(participant, topic)
+    writer = RawWriter(participant, topic, EndpointQos(history_depth=0, autodispose=False))
+    key = bytes([7, 0, 0, 0])
+    payload = b"\0\1\0\0" + key + (bytes(12) if status & DATA else b"")
+    writer.put(status, key, payload, 42)
+    got = tap.drain()
+    assert [(one.source_time_ns, one.status, one.key) for one in got] == [(42, one, key) for one in again]
+
+
+@BOTH_QUEUES
+def test_what_a_drain_leaves_behind_sets_the_signal_again(
+    participant: NodeParticipant, in_python: bool
+) -> None:
+    signal = Signal(participant)
+    topic = Topic.of_class(participant, "Plain", sample_types.Plain)
+    tap = CaptureReader(participant, topic, signal=signal, in_python=in_python)
+    writer = RawWriter(participant, topic, EndpointQos(history_depth=0))
+    for number in range(10):
+        writer.write(b"\0\1\0\0" + bytes(16), number)
+    for left in (6, 2, 0):
+        assert signal.wait(1)
+        tap.drain(4)
+        assert len(tap) == left
+    assert not signal.wait(0.01)
+
+
+def test_a_tap_is_closed_with_its_participant(arena: Arena) -> None:
+    with NodeParticipant(arena.domain, arena.uri, "closing", b"c" * 16) as closing:
+        topic = Topic.of_class(closing, "Bytes", sample_types.Bytes)
+        tap = CaptureReader(closing, topic)
+        writer = RawWriter(closing, topic, EndpointQos(history_depth=0, representations=(2,)))
+        writer.write(octets(1, bytes(100_000)), 1)
+        assert len(tap) == 1
+    assert (tap.drain(), len(tap)) == ([], 0)
+
+
 @BOTH_QUEUES
 def test_a_full_queue_pushes_back_on_the_writer_and_loses_nothing(
     arena: Arena, participant: NodeParticipant, in_python: bool

@@ -83,6 +83,31 @@ def test_a_node_that_comes_later_gets_the_last_state_and_no_old_message(
     assert [one for one in heard if one] == ["state 2", "last"]
 
 
+def test_a_node_that_does_not_know_us_yet_is_not_attached(arena: Arena, listener: Listener) -> None:
+    class Silent(Channel):
+        """Matches everybody and tells nobody."""
+
+        untold: bytes | None = None
+
+        def publish(self, topic: str, sender_id: str, payload: bytes) -> None:
+            self.untold = payload
+
+    with NodeParticipant(arena.domain, arena.uri, "silent", b"s" * 16) as other:
+        silent = Silent(other)
+
+        def matched() -> bool:
+            silent.take()
+            return silent.untold is not None
+
+        wait_until(matched, silent.wait)
+        listener.channel.wait(0.5)
+        listener.look()
+        assert listener.changes == []
+        assert silent.untold is not None
+        Channel.publish(silent, "d_attachment", "silent", silent.untold)
+        listener.until(PeerAttached(other.guid))
+
+
 def test_a_killed_node_detaches_with_its_lease(arena: Arena, listener: Listener) -> None:
     peer = arena.start("node", name="peer")
     guid = bytes.fromhex(peer.ready()["guid"])

@@ -76,6 +76,9 @@ def test_only_the_target_process_gets_what_is_delivered(
         assert len(report.readers) == 1
         got = [target.expect(lambda line: "state" in line)["time"] for _ in samples]
         assert sorted(got) == [sample.source_time_ns for sample in samples]
+        # Long enough for the other to find the session's participant, if it could.
+        assert states(other, 0.7) == []
+        assert session.deliver("Plain", plain, TRANSIENT, "", samples[:1], 10).acked == 1
     # The end of the session is what the other would hear of, had it been matched.
     target.expect(lambda line: line.get("state") == NO_WRITERS)
     assert states(other, 0.3) == []

@@ -93,6 +93,24 @@ def test_the_same_participant_that_is_back_after_its_lease_is_seen_anew(
     assert gone == again == [first.guid]
 
 
+def test_a_participant_that_went_and_came_back_between_two_looks_is_reported_gone_first(
+    arena: Arena, participant: NodeParticipant
+) -> None:
+    watcher, absent = Watcher(participant), Watcher(participant)
+    peer = arena.start("reader", types=["Plain"])
+    peer.ready()
+    watcher.until(EndpointSeen)
+    absent.until(EndpointSeen)
+    absent.changes.clear()
+    peer.signal(signal.SIGSTOP)
+    watcher.until(ParticipantGone)
+    peer.signal(signal.SIGCONT)
+    watcher.until(EndpointSeen, 2)
+    absent.until(EndpointSeen)
+    kinds = [type(one) for one in absent.changes]
+    assert kinds == [EndpointGone, ParticipantGone, ParticipantSeen, EndpointSeen]
+
+
 def test_a_writer_that_is_replaced_between_two_looks_leaves_no_trace_of_the_old(
     arena: Arena, participant: NodeParticipant
 ) -> None:
