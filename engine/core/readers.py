@@ -118,11 +118,11 @@ class ReaderTable:
         return bool(ours)
 
     def in_charge_of(self, name_space: str) -> list[ReaderKey]:
-        """The served readers of a name-space that this node is in charge of."""
+        """The readers of a name-space that this node serves or, having been served, is in charge of."""
         return [
             reader
             for reader, claim in sorted(self._claims.items())
-            if claim.done and claim.node == self._node and reader.name_space == name_space
+            if claim.node == self._node and reader.name_space == name_space
         ]
 
     def serve_again(self, reader: ReaderKey, now: float) -> None:
