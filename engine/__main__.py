@@ -18,7 +18,7 @@ from engine.config import ConfigError, load
 from engine.store.interface import StoreError
 from engine.supervisor.link import LinkError, SupervisorLink
 from engine.supervisor.policy import EXIT_CONFIGURATION, EXIT_DIED, EXIT_ENDED
-from engine.tracing.formats import TextFormat, Timestamps
+from engine.tracing.formats import TextFormat, Timestamps, json_format
 from engine.tracing.levels import Level, ReportType
 from engine.tracing.reports import Reporter, ReportTargetError
 from engine.tracing.sinks import open_sink
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 DEFAULT_URI: Final = "OSPL_URI"
 NODE_NAME: Final = "OSPLTOOL_NODE_NAME"
 """Set for a node of a fleet: its name there."""
+TRACE_JSON: Final = "OSPLTOOL_TRACE_JSON"
+"""A file, `stdout` or `stderr`: every event goes there as a line of JSON, besides the configured trace."""
 _ENDING_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
@@ -108,6 +110,9 @@ def make_tracer(configuration: Configuration) -> Tracer:
         sink = open_sink(tracing.output_file, pathlib.Path(), synchronous=tracing.synchronous)
         level = Level[tracing.verbosity.name]
         outputs.append(Output(sink, level, TextFormat(kind, start_ns=time.time_ns())))
+    json_file = os.environ.get(TRACE_JSON)
+    if json_file:
+        outputs.append(Output(open_sink(json_file, pathlib.Path()), Level.FINEST, json_format))
     return Tracer(time.time_ns, outputs)
 
 
