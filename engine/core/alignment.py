@@ -46,7 +46,7 @@ def _may_be_delayed(context: Context, state: NameSpaceState) -> bool:
     roll_up = fellow.roll_up(state.name) if fellow else None
     return bool(
         state.policy.delayed_alignment
-        and state.quality_ns
+        and state.quality_ns > 0
         and not state.has_writers
         and report
         and report.complete

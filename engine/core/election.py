@@ -1,8 +1,9 @@
 """Who is master: pure functions from what is known to a decision and its basis (deployment guide, 5.4.3).
 
 The order of candidates is total: a node that holds the set goes before one that does not (so that data which
-has been injected is never replaced by another injection), then the highest masterPriority, then the best
-quality while nobody holds the set, then the highest id. 255 is the legacy value: where all have it, quality
+has been injected is never replaced by another injection), then, while nobody holds the set, one whose store
+is as it was written before a damaged one, then the highest masterPriority, then the best quality while
+nobody holds the set, then the highest id. 255 is the legacy value: where all have it, quality
 and id decide, which is what the same order says.
 
 A master exists by its own word only: a node becomes master when every elector it can talk to has voted for
@@ -24,7 +25,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from engine.core.messages import Epoch, Vote
+from engine.core.messages import DAMAGED, Epoch, Vote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,7 +77,8 @@ class Decision:
     def basis(self) -> str:
         """The candidates with what counted, for trace, console and `why`."""
         return ", ".join(
-            f"{c.name or c.node[:8]} (priority {c.priority}, quality {c.quality_ns}, id {c.node[:8]}"
+            f"{c.name or c.node[:8]} (priority {c.priority}, "
+            f"quality {'none, damaged' if c.quality_ns == DAMAGED else c.quality_ns}, id {c.node[:8]}"
             f"{', holds the set' if c.holder else ''})"
             for c in self.candidates
         )
@@ -181,9 +183,10 @@ def _election(own: Stand, stands: dict[str, Stand]) -> Decision:
     return Decision(None, vote, "", rule, ranked)
 
 
-def rank(stand: Stand, *, use_quality: bool) -> tuple[bool, int, int, str]:
+def rank(stand: Stand, *, use_quality: bool) -> tuple[bool, bool, int, int, str]:
     """The place of a candidate in the order: greater is better."""
-    return (stand.holder, stand.priority, stand.quality_ns if use_quality else 0, stand.node)
+    quality_ns = stand.quality_ns if use_quality else 0
+    return (stand.holder, quality_ns != DAMAGED, stand.priority, quality_ns, stand.node)
 
 
 def _difference(ranked: tuple[Stand, ...], *, use_quality: bool) -> str:
@@ -193,6 +196,8 @@ def _difference(ranked: tuple[Stand, ...], *, use_quality: bool) -> str:
     first, second = ranked[0], ranked[1]
     if first.holder != second.holder:
         return "holds the set of this run"
+    if use_quality and DAMAGED == second.quality_ns < first.quality_ns:
+        return f"the stored set of {second.name} is damaged"
     if first.priority != second.priority:
         return f"highest masterPriority ({first.priority} before {second.priority})"
     if use_quality and first.quality_ns != second.quality_ns:

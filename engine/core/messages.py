@@ -38,6 +38,9 @@ class Epoch(NamedTuple):
 
 NO_EPOCH = Epoch(0, "")
 
+DAMAGED = -1
+"""The quality of a stored set that can not win over one that is whole, whatever the masterPriority."""
+
 
 class Vote(NamedTuple):
     """A proposal: `choice` should be master from epoch counter `counter` on."""
@@ -88,7 +91,8 @@ class NameSpaceReport:
     """One name-space as its sender has it.
 
     Attributes:
-        quality_ns: newest source timestamp of the verified stored set, 0 for none (5.4.4).
+        quality_ns: newest source timestamp of the verified stored set, 0 for none (5.4.4), `DAMAGED` for one
+            that is not as it was written.
         holder: the sender has held the whole set at some time in this run.
         vote: its proposal while no master is confirmed, or for a planned hand-over.
         following: the epoch of the confirmed master that it follows; a master follows itself.

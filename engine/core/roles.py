@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from engine.core import alignment
 from engine.core.events import DeleteSet, LineageAdopted, LoadStored
 from engine.core.expressions import matches
+from engine.core.messages import DAMAGED
 from engine.core.namespaces import MergeType
 from engine.core.states import Phase, Trigger
 
@@ -60,7 +61,7 @@ def find_source(context: Context, state: NameSpaceState, now: float) -> None:
     } - {fellow.role for fellow, _ in masters}
     if undecided and now < state.source_until_s:
         return
-    own = (state.policy.master_priority, state.quality_ns, settings.node)
+    own = (state.quality_ns != DAMAGED, state.policy.master_priority, state.quality_ns, settings.node)
     better = [one for one in masters if _rank(one) > own]
     if better:
         _wait_for(context, state, max(better, key=_rank)[0])
@@ -76,9 +77,9 @@ def _is_master(one: Foreign) -> bool:
     return report.following is not None and report.following.node == fellow.node
 
 
-def _rank(one: Foreign) -> tuple[int, int, str]:
+def _rank(one: Foreign) -> tuple[bool, int, int, str]:
     fellow, report = one
-    return (report.master_priority, report.quality_ns, fellow.node)
+    return (report.quality_ns != DAMAGED, report.master_priority, report.quality_ns, fellow.node)
 
 
 def _wait_for(context: Context, state: NameSpaceState, injector: Fellow) -> None:
@@ -188,7 +189,7 @@ def open_delayed_set(context: Context, state: NameSpaceState, now: float) -> Non
     late = [
         (report.quality_ns, fellow.node)
         for fellow, report in context.role_fellows(state)
-        if report.delayed and report.quality_ns and not report.holder and report.phase is Phase.WAIT
+        if report.delayed and report.quality_ns > 0 and not report.holder and report.phase is Phase.WAIT
     ]
     if late:
         state.move(Trigger.DIVERGED)

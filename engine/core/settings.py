@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StoredSet:
-    """What the store says of a name-space's last complete set: quality 0 for none or a damaged one."""
+    """What the store says of a name-space's last complete set: quality 0 for none, `DAMAGED` for damage."""
 
     quality_ns: int
     lineage: Epoch

@@ -424,8 +424,10 @@ class Node:
                 samples=data.summary().count,
                 groups=len(descriptions),
                 completeness="complete",
-                quality_ns=found.stored[name].quality_ns,
+                quality_ns=max(0, found.stored[name].quality_ns),
             )
+        if found.report.is_damaged:
+            self._tracer.event("store.corrupt", namespace="*", cause="; ".join(found.report.findings))
         for name, cause in found.damage.items():
             self._tracer.event("store.corrupt", namespace=name, cause=cause)
 

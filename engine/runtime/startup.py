@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from engine.core.messages import NO_EPOCH, Epoch
+from engine.core.messages import DAMAGED, NO_EPOCH, Epoch
 from engine.core.namespaces import NameSpace
 from engine.core.settings import CoreSettings, StoredSet
 from engine.dataset.dataset import NO_FLOOR, DataSet
@@ -26,7 +26,7 @@ class Found:
     Attributes:
         report: identity, fellows, findings.
         sets: verified complete sets with their groups, by name-space.
-        stored: the same for the core: quality and lineage; a damaged set has no quality.
+        stored: the same for the core: quality and lineage.
         damage: what is not as it was written, by name-space, in words.
     """
 
@@ -57,9 +57,11 @@ def read_store(store: Store) -> Found:
         info = store.complete_set(name)
         quality = info.quality_ns if info else None
         sets[name] = (data, descriptions)
-        stored[name] = StoredSet(quality or 0, _lineage(marks.get(LINEAGE, "")))
+        stored[name] = StoredSet(DAMAGED if quality is None else quality, _lineage(marks.get(LINEAGE, "")))
         if log.count:
             damage[name] = f"{log.count} damaged, first: {log.first[0]}"
+        elif store.report.is_damaged:
+            stored[name] = dataclasses.replace(stored[name], quality_ns=DAMAGED)
     return Found(store.report, sets, stored, damage)
 
 
@@ -72,16 +74,19 @@ def core_settings(configuration: Configuration, name: str, host: str, found: Fou
     """What the core is told, from configuration and store."""
     network, alignment = configuration.network, configuration.alignment
     fellows = {fellow.id for known in found.report.fellows.values() for fellow in known}
+    spaces = tuple(
+        NameSpace(space.name, tuple(sorted(set(space.elements))))
+        for space in configuration.name_spaces.name_spaces
+    )
+    # A store that lost something may have lost a whole set: an empty one must not win then.
+    lost = {space.name: StoredSet(DAMAGED, NO_EPOCH) for space in spaces if found.report.is_damaged}
     return CoreSettings(
         node=found.report.node_id,
         incarnation=found.report.incarnation,
         name=name,
         role=configuration.domain.role,
         host=host,
-        name_spaces=tuple(
-            NameSpace(space.name, tuple(sorted(set(space.elements))))
-            for space in configuration.name_spaces.name_spaces
-        ),
+        name_spaces=spaces,
         policies=configuration.name_spaces.policies,
         heartbeat_expiry_s=network.heartbeat.expiry_s,
         heartbeat_period_s=network.heartbeat.period_s,
@@ -89,5 +94,5 @@ def core_settings(configuration: Configuration, name: str, host: str, found: Fou
         combine_initial_s=alignment.combine_initial_s,
         combine_operational_s=alignment.combine_operational_s,
         remembered=frozenset(fellows),
-        stored=found.stored,
+        stored={**lost, **found.stored},
     )

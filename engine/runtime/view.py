@@ -107,7 +107,7 @@ def _name_space(runtime: Runtime, data: NameSpaceData) -> NameSpaceView:
         epoch=str(following),
         why=state.why,
         merge_id=str(state.lineage),
-        quality_ns=state.quality_ns,
+        quality_ns=max(0, state.quality_ns),
         count=summary.count,
         digest=f"{summary.digest:032x}",
         groups=len(data.working.groups),

@@ -170,6 +170,7 @@ class OpenReport:
         clean_shutdown: the last run closed the store; True at the first start.
         findings: what verification noticed, in words; empty when there is nothing to say.
         fellows: the fellows that were known at the end of the last run, by name-space.
+        is_damaged: something that was on disk can not be read or is not there any more.
     """
 
     node_id: str
@@ -177,6 +178,7 @@ class OpenReport:
     clean_shutdown: bool
     findings: tuple[str, ...]
     fellows: Mapping[str, tuple[Fellow, ...]]
+    is_damaged: bool = False
 
 
 class SetWriter(Protocol):

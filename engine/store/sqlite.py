@@ -91,6 +91,7 @@ class SqliteStore:
     def _begin_run(self, record: Record | None, new_node_id: Callable[[], str], findings: list[str]) -> None:
         db = self._connection
         self._node_id, self._incarnation = "", 0
+        losses = len(findings)  # the file was put aside
         with self._transaction():
             if not schema.check_format(db, self._path):
                 schema.create(db, record.node_id if record else new_node_id())
@@ -99,7 +100,9 @@ class SqliteStore:
                 raise StoreDamaged(f"{self._path}: the entry of the node is missing")
             self._node_id, incarnation, self._commits, closed = row
             if record is not None and record.node_id == self._node_id:
-                findings += lost_tail(record, self._commits)
+                lost = lost_tail(record, self._commits)
+                findings += lost
+                losses += len(lost)
                 incarnation = max(incarnation, record.incarnation)
             self._incarnation = incarnation + 1
             if not closed:
@@ -107,6 +110,7 @@ class SqliteStore:
             db.execute("UPDATE node SET incarnation = ?, closed = 0", (self._incarnation,))
             catalog = read_catalog(db)
             findings += catalog.findings
+            losses += len(catalog.findings)
             for version in list(catalog.versions.values()):
                 findings += [f"name-space {version.name_space!r}: {damage}" for damage in version.damage]
                 if version.state is SetState.FILLING:
@@ -119,7 +123,9 @@ class SqliteStore:
                 findings.append(f"{damaged} remembered fellows have a damaged entry and are forgotten")
         self._versions = catalog.versions
         self._dropped = collections.deque(catalog.dropped)
-        self.report = OpenReport(self._node_id, self._incarnation, bool(closed), tuple(findings), fellows)
+        self.report = OpenReport(
+            self._node_id, self._incarnation, bool(closed), tuple(findings), fellows, losses > 0
+        )
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
