@@ -123,6 +123,9 @@ class Lab:
                 stderr=output,
             )
 
+    def process(self, name: str) -> subprocess.Popen[bytes]:
+        return self._processes[name]
+
     def pid(self, name: str) -> int:
         return self._processes[name].pid
 
@@ -216,6 +219,12 @@ class Lab:
     def close(self) -> None:
         for program in self._programs:
             program.end()
+        self.stop_all()
+        if self.watch:
+            self.watch.close()
+
+    def stop_all(self) -> None:
+        """End the nodes that run, in order if they can."""
         for process in self._processes.values():
             process.terminate()
         for process in self._processes.values():
@@ -224,8 +233,7 @@ class Lab:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait(END_S)
-        if self.watch:
-            self.watch.close()
+        self._processes.clear()
 
 
 class Reader:

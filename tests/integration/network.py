@@ -1,0 +1,71 @@
+"""A network of hosts on this machine: one network namespace for each, joined by a bridge, links to cut.
+
+Nothing leaves the machine: the bridge has no way out. Needs permission to make network namespaces.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+from collections.abc import Iterator
+
+_networks = itertools.count()
+
+
+class NotPermitted(Exception):
+    """Network namespaces can not be made here; the message says why."""
+
+
+class Network:
+    """Hosts `a`, `b`, ... with an interface `e0` each."""
+
+    def __init__(self, hosts: tuple[str, ...]) -> None:
+        prefix = f"ot{os.getpid() % 100_000}n{next(_networks)}"
+        self._bridge = f"{prefix}b"
+        self._spaces = {host: f"{prefix}{host}" for host in hosts}
+        self._ports = {host: f"{prefix}{host}p" for host in hosts}
+        self.addresses = {host: f"10.77.0.{number}" for number, host in enumerate(hosts, 1)}
+        try:
+            self._make()
+        except (subprocess.CalledProcessError, FileNotFoundError) as error:
+            self.close()
+            text = error.stderr if isinstance(error, subprocess.CalledProcessError) else str(error)
+            raise NotPermitted(text.strip()) from None
+
+    def _make(self) -> None:
+        _ip("link", "add", self._bridge, "type", "bridge", "mcast_snooping", "0")
+        _ip("link", "set", self._bridge, "up")
+        for host, space in self._spaces.items():
+            port = self._ports[host]
+            _ip("netns", "add", space)
+            _ip("link", "add", port, "type", "veth", "peer", "name", "e0", "netns", space)
+            _ip("link", "set", port, "master", self._bridge, "up")
+            _ip("-n", space, "addr", "add", f"{self.addresses[host]}/24", "dev", "e0")
+            _ip("-n", space, "link", "set", "e0", "up")
+            _ip("-n", space, "link", "set", "lo", "up")
+
+    def on(self, host: str) -> tuple[str, ...]:
+        """What goes before a command so that it runs on a host."""
+        return ("ip", "netns", "exec", self._spaces[host])
+
+    def cut(self, host: str) -> None:
+        """Pull the plug of a host."""
+        _ip("link", "set", self._ports[host], "down")
+
+    def heal(self, host: str) -> None:
+        _ip("link", "set", self._ports[host], "up")
+
+    def close(self) -> None:
+        """Remove everything that was made; called with half of it, too."""
+        for command in self._removals():
+            subprocess.run(command, check=False, capture_output=True, timeout=10)
+
+    def _removals(self) -> Iterator[list[str]]:
+        for space in self._spaces.values():
+            yield ["ip", "netns", "del", space]
+        yield ["ip", "link", "del", self._bridge]
+
+
+def _ip(*arguments: str) -> None:
+    subprocess.run(["ip", *arguments], check=True, capture_output=True, text=True, timeout=10)

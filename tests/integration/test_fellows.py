@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.configurations import Settings, Space
+from tests.integration.lab import Lab
+
+pytestmark = pytest.mark.dds
+
+
+def check_left(lab: Lab, gone: str, *others: str) -> None:
+    """The others notice that a node is gone, agree on a master among themselves and stay complete."""
+
+    def noticed() -> bool:
+        fellows = [lab.seen.fellows(name, "approved") for name in others]
+        return all(gone not in known for known in fellows) and lab.seen.are_complete(*others)
+
+    lab.seen.wait_for(f"{gone} is gone for {others}", noticed)
+    assert len({lab.seen.master(name) for name in others}) == 1
+
+
+def test_a_fellow_lost_by_sigkill_is_noticed_and_the_others_go_on(lab: Lab) -> None:
+    names = lab.start_three()
+    lab.write({"count": 100, "time": 1_000})
+    lab.kill("n3")
+    check_left(lab, "n3", "n1", "n2")
+    assert lab.seen.master("n2") == "n1"
+    lab.write({"first": 100, "count": 100, "time": 2_000})
+    lab.start("n3")
+    lab.seen.wait_for(
+        "n3 has what it missed", lambda: lab.seen.are_complete(*names) and lab.seen.samples("n3") == 200
+    )
+    assert all(lab.trace(name, "fellow.disconnected") for name in ("n1", "n2"))
+
+
+def test_a_master_lost_by_sigkill_is_replaced_and_the_data_stay(lab: Lab) -> None:
+    names = lab.start_three()
+    lab.write({"count": 100, "time": 1_000})
+    lab.seen.wait_for("it is stored", lambda: all(lab.seen.stored(name) == 100 for name in names))
+    assert lab.seen.master("n3") == "n1"
+    lab.kill("n1")
+    check_left(lab, "n1", "n2", "n3")
+    assert lab.seen.master("n3") == "n2"
+    reader = lab.reader()
+    reader.wait(100)
+    lab.write({"first": 100, "count": 50, "time": 2_000}, readers=2)
+
+    lab.start("n1")
+    lab.seen.wait_for("n1 is master again", lambda: {lab.seen.master(name) for name in names} == {"n1"})
+    lab.seen.wait_for("all are equal", lambda: lab.seen.are_complete(*names))
+    assert {lab.seen.samples(name) for name in names} == {150}
+    injections = {
+        name: [found["samples"] for found in lab.trace(name, "injection.started")] for name in names
+    }
+    assert injections == {"n1": ["0"], "n2": [], "n3": []}, "the returning master must not inject again"
+
+
+def test_a_stopped_fellow_says_so_and_ends_in_order(lab: Lab) -> None:
+    lab.start_three()
+    lab.write({"count": 100, "time": 1_000})
+    assert lab.stop("n3") == [0]
+    check_left(lab, "n3", "n1", "n2")
+    reasons = {found["reason"] for found in lab.trace("n1", "fellow.disconnected")}
+    assert reasons == {"it is terminating"}
+
+
+def test_fellows_with_overlapping_name_spaces_do_not_talk_and_both_definitions_are_reported(lab: Lab) -> None:
+    lab.configure("n1", Settings((Space("stock", ("stock*",)),)))
+    lab.configure("n2", Settings((Space("shelves", ("stock_*",)),)))
+    lab.start("n1", "n2")
+
+    def apart() -> bool:
+        return (
+            lab.seen.fellows("n1", "incompatible") == {"n2"}
+            and lab.seen.fellows("n2", "incompatible") == {"n1"}
+            and all(lab.seen.are_complete(name) for name in ("n1", "n2"))
+        )
+
+    lab.seen.wait_for("each is complete alone", apart)
+    lab.write({"count": 5, "time": 1_000, "partitions": ["stock_a"]}, readers=2)
+    lab.seen.wait_for("each keeps it", lambda: all(lab.seen.stored(name) == 5 for name in ("n1", "n2")))
+    for name in ("n1", "n2"):
+        shown = lab.seen.node(name)
+        assert shown is not None
+        for text in (lab.errors(name), shown.fellows[0].problem):
+            for definition in ("stock", "shelves", "stock*", "stock_*"):
+                assert definition in text
+        assert not lab.trace(name, "align.request", "align.sending")

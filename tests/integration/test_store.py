@@ -1,0 +1,248 @@
+from __future__ import annotations
+
+import random
+import resource
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.configurations import Settings
+from tests.integration.lab import Lab
+
+pytestmark = pytest.mark.dds
+
+
+def start_alone(lab: Lab, settings: Settings | None = None) -> None:
+    lab.configure("n1", settings or Settings())
+    lab.start("n1")
+    lab.seen.wait_for("n1 is complete", lambda: lab.seen.are_complete("n1"))
+
+
+def findings(lab: Lab, name: str) -> tuple[str, ...]:
+    shown = lab.seen.node(name)
+    assert shown is not None
+    return shown.store.findings
+
+
+def disk_digests(lab: Lab, name: str) -> set[bytes]:
+    return {digest for digests in lab.on_disk(name).values() for digest in digests}
+
+
+def test_a_second_node_on_the_same_store_is_refused_and_told_who_has_it(lab: Lab) -> None:
+    start_alone(lab)
+    second = lab.launch("n1")
+    assert second.wait(20) not in (0, None)
+    text = lab.output("n1")
+    assert f"the store is in use by node 'n1' (process {lab.pid('n1')})" in text
+    assert "Traceback" not in text
+    lab.write({"count": 10, "time": 1_000})
+    lab.seen.wait_for("the first one goes on", lambda: lab.seen.stored("n1") == 10)
+
+
+def test_sigterm_ends_in_order_within_the_terminate_period_and_leaves_a_clean_store(lab: Lab) -> None:
+    names = lab.configure_three(Settings(terminate_s=5.0))
+    lab.start(*names)
+    lab.seen.wait_for("all complete", lambda: lab.seen.are_complete(*names))
+    writer = lab.program("writer", steps=[{"count": 200_000, "time": 1_000, "progress": True}])
+    for _ in range(4):
+        writer.answer("progress")
+    processes = [lab.process(name) for name in names]
+    for process in processes:
+        process.terminate()
+    assert [process.wait(5.0) for process in processes] == [0, 0, 0]
+    writer.kill()
+    lab.stop(*names)
+    for name in names:
+        assert lab.trace(name, "lifecycle.stopped")
+    lab.start(*names)
+    lab.seen.wait_for("all complete again", lambda: lab.seen.are_complete(*names))
+    assert {findings(lab, name) for name in names} == {()}
+
+
+def test_a_node_that_was_killed_says_so_at_its_next_start(lab: Lab) -> None:
+    start_alone(lab)
+    lab.kill("n1")
+    lab.start("n1")
+    lab.seen.wait_for("n1 is complete again", lambda: lab.seen.are_complete("n1"))
+    assert findings(lab, "n1") == ("the last run did not close the store",)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_was_shown_as_stored_is_there_after_all_were_killed_while_writing(lab: Lab, seed: int) -> None:
+    chance = random.Random(seed)
+    names = lab.start_three()
+    writer = lab.program("writer", steps=[{"count": 200_000, "time": 1_000, "progress": True}], readers=3)
+    threshold = chance.randrange(500, 8_000)
+    lab.seen.wait_for(
+        "some of it is stored", lambda: max(lab.seen.stored(name) for name in names) >= threshold
+    )
+    order = chance.sample(names, 3)
+    shown = {name: lab.seen.stored(name) for name in names}
+    lab.kill(*order)
+    writer.kill()
+    for name in names:
+        assert len(disk_digests(lab, name)) >= shown[name]
+
+    before = disk_digests(lab, "n1")
+    lab.start(*names)
+    lab.seen.wait_for("all complete again", lambda: lab.seen.are_complete(*names))
+    injected = {name: lab.trace(name, "injection.started")[1:] for name in names}
+    assert [name for name in names if injected[name]] == ["n1"], "one source injects: the master"
+    reader = lab.reader()
+    reader.wait(len(before))
+    lab.wait_delivered()
+    assert reader.tally()["arrivals"] == len(before) >= shown["n1"]
+    lab.stop(*names)
+    assert all(disk_digests(lab, name) == before for name in names)
+
+
+# No free disk.
+
+
+class SmallDisk:
+    """A disk of some megabytes for one node, with something on it that can be removed."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.path = lab.home("n1") / "store"
+        self._ballast = self.path / "ballast"
+        self.path.mkdir(parents=True)
+        done = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=8m", "ospltool-test", str(self.path)],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=10,
+        )
+        if done.returncode:
+            pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")
+
+    def fill(self, _: int) -> None:
+        with self._ballast.open("wb", buffering=0) as file:
+            try:
+                while True:
+                    file.write(bytes(4096))
+            except OSError:
+                pass
+
+    def free(self, _: int) -> None:
+        self._ballast.unlink()
+
+    def close(self) -> None:
+        subprocess.run(["umount", "-l", str(self.path)], check=True, timeout=10)
+
+
+class SmallFiles:
+    """A node that may not write files beyond what they are now."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.path = lab.home("n1") / "store"
+
+    def fill(self, pid: int) -> None:
+        size = (self.path / "store.sqlite-wal").stat().st_size
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+    def free(self, pid: int) -> None:
+        unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, unlimited)
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture(params=[SmallDisk, SmallFiles], ids=["full disk", "file size limit"])
+def disk(request: pytest.FixtureRequest, lab: Lab) -> Iterator[SmallDisk | SmallFiles]:
+    made: SmallDisk | SmallFiles = request.param(lab)
+    yield made
+    lab.stop_all()
+    made.close()
+
+
+def test_without_free_disk_a_node_goes_on_says_so_and_returns_by_itself(
+    lab: Lab, disk: SmallDisk | SmallFiles
+) -> None:
+    start_alone(lab)
+    writer = lab.program("writer", steps=[{"count": 500, "time": 1_000}])
+    writer.answer("done")
+    lab.seen.wait_for("it is stored", lambda: lab.seen.stored("n1") == 500)
+    disk.fill(lab.pid("n1"))
+    writer.tell(steps=[{"first": 500, "count": 2_000, "time": 2_000}])
+    writer.answer("done")
+
+    def problem() -> str:
+        shown = lab.seen.node("n1")
+        return shown.store.problem if shown else ""
+
+    lab.seen.wait_for("it says that the disk is full", problem)
+    lab.seen.wait_for("it holds all the same", lambda: lab.seen.samples("n1") == 2_500)
+    degraded = lab.seen.stored("n1")
+    assert 500 <= degraded < 2_500
+    assert "can not be stored on disk" in lab.errors("n1")
+    reader = lab.reader()
+    reader.wait(2_500)
+
+    disk.free(lab.pid("n1"))
+    lab.seen.wait_for("the disk has all", lambda: not problem() and lab.seen.stored("n1") == 2_500)
+    assert lab.trace("n1", "store.recovered")
+    lab.kill("n1")
+    assert len(disk_digests(lab, "n1")) == 2_500
+
+
+def test_what_was_stored_before_the_disk_was_full_survives_a_kill(
+    lab: Lab, disk: SmallDisk | SmallFiles
+) -> None:
+    start_alone(lab)
+    writer = lab.program("writer", steps=[{"count": 500, "time": 1_000}])
+    writer.answer("done")
+    lab.seen.wait_for("it is stored", lambda: lab.seen.stored("n1") == 500)
+    disk.fill(lab.pid("n1"))
+    writer.tell(steps=[{"first": 500, "count": 2_000, "time": 2_000}])
+    writer.answer("done")
+    lab.seen.wait_for("it holds all", lambda: lab.seen.samples("n1") == 2_500)
+    shown = lab.seen.stored("n1")
+    lab.kill("n1")
+    assert shown >= 500
+    assert len(disk_digests(lab, "n1")) >= shown
+
+
+# Damage.
+
+
+def flip_a_bit(path: Path, text: bytes) -> None:
+    """Change one bit in the middle of some text that is in a file."""
+    content = bytearray(path.read_bytes())
+    at = content.index(text) + len(text) // 2
+    content[at] ^= 0x04
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "in_order"),
+    [
+        pytest.param("store.sqlite", b"reading 150", True, id="a sample"),
+        pytest.param("store.sqlite", b"SQLite format", True, id="the file's header"),
+        pytest.param("store.sqlite-wal", b"reading 290", False, id="the write-ahead log"),
+    ],
+)
+def test_a_store_with_a_flipped_bit_is_noticed_not_injected_and_repaired_from_a_fellow(
+    lab: Lab, file: str, text: bytes, in_order: bool
+) -> None:
+    names = lab.start_three()
+    lab.write({"count": 300, "time": 1_000}, readers=3)
+    lab.seen.wait_for("it is stored", lambda: all(lab.seen.stored(name) == 300 for name in names))
+    (lab.stop if in_order else lab.kill)(*names)
+    whole = disk_digests(lab, "n2")
+    assert len(whole) == 300
+    flip_a_bit(lab.home("n1") / "store" / file, text)
+
+    lab.start(*names)  # n1 has the highest masterPriority
+    lab.seen.wait_for("all complete and equal", lambda: lab.seen.are_complete(*names))
+    assert lab.trace("n1", "store.corrupt")
+    assert "Stored data is corrupt" in lab.errors("n1")
+    assert not lab.trace("n1", "injection.started")[1:], "a damaged set must not win"
+    assert {lab.seen.samples(name) for name in names} == {300}
+    lab.seen.wait_for("n1 has it on disk", lambda: lab.seen.stored("n1") == 300)
+    lab.seen.wait_for("n1 is master again", lambda: lab.seen.master("n3") == "n1")
+    lab.stop(*names)
+    assert all(disk_digests(lab, name) == whole for name in names)
