@@ -12,8 +12,10 @@ from engine.config.tree import Document, Node
 from engine.config.validate import problem
 from engine.core.namespaces import (
     Alignee,
+    Conflict,
     Durability,
     Element,
+    Group,
     MergeRule,
     MergeType,
     NameSpace,
@@ -146,7 +148,7 @@ class NameSpaceReader:
             conflict = compare(left.name_space, right.name_space)
             if conflict and left.name_space.name != right.name_space.name:
                 hint = f"the other one is in line {left.node.line}"
-                self._found(Kind.OVERLAP, str(conflict), right.node, hint, left.node)
+                self._found(Kind.OVERLAP, conflict_text(conflict), right.node, hint, left.node)
 
     def _check_policies(self, defined: list[_Defined], policies: tuple[Policy, ...]) -> None:
         for each in defined:
@@ -154,6 +156,21 @@ class NameSpaceReader:
                 message = f"no Policy matches name-space '{each.name_space.name}'"
                 hint = "without a policy nobody knows who keeps and aligns its data"
                 self._found(Kind.NO_POLICY, message, each.node, hint)
+
+
+def conflict_text(conflict: Conflict) -> str:
+    """A conflict in words, with a group that lies in both definitions.
+
+    Where any topic, or any partition, would do, `x` stands for it.
+    """
+    ours, theirs, witness = conflict.ours, conflict.theirs, conflict.witness
+    both = f"name-space '{ours.name}' = {ours} and name-space '{theirs.name}' = {theirs}"
+    if ours.name == theirs.name or witness is None:
+        return f"{both}: the same name is defined differently"
+    topic = witness.topic or "x"
+    anywhere = Group("x", topic)
+    is_free = not witness.partition and ours.contains(anywhere) and theirs.contains(anywhere)
+    return f"{both} overlap: both contain '{'x' if is_free else witness.partition}.{topic}'"
 
 
 def _is_builtin(name_space: NameSpace) -> bool:

@@ -44,7 +44,9 @@ _ENCODINGS = {
 }
 _DECLARATION = re.compile(rb"""^(?:\xef\xbb\xbf)?<\?xml\s[^>]*?\sencoding\s*=\s*["']([^"'>]*)["']""")
 _ATTRIBUTE = re.compile(rb"""\s+([^\s=<>/"']+)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
+_COMMENT = re.compile(rb"<!--.*?-->|<\?.*?\?>", re.DOTALL)
 _BLANKS = " \t\r\n"
+_BLANK_BYTES = b" \t\r\n"
 _EXPAT_ENCODINGS = {"utf-8": "UTF-8", "ascii": "US-ASCII", "iso-8859-1": "ISO-8859-1"}
 
 
@@ -318,7 +320,21 @@ class _Builder:
         if not raw:
             return None
         start = element.tag_span.end
+        if element.children:
+            start, end = self._first_text(element, end)
         inside = self.source.data[start:end]
-        start += len(inside) - len(inside.lstrip(b" \t\r\n"))
-        end -= len(inside) - len(inside.rstrip(b" \t\r\n"))
+        start += len(inside) - len(inside.lstrip(_BLANK_BYTES))
+        end -= len(inside) - len(inside.rstrip(_BLANK_BYTES))
         return self._value(raw, Span(start, end), element.path)
+
+    def _first_text(self, element: _Open, end: int) -> Span:
+        """Where text stands between the children of an element: the first piece of it."""
+        at = element.tag_span.end
+        for child in (*element.children, None):
+            until = child.span.start if child else end
+            hidden = _COMMENT.sub(lambda found: b" " * len(found.group()), self.source.data[at:until])
+            if hidden.strip(_BLANK_BYTES):
+                before = len(hidden) - len(hidden.lstrip(_BLANK_BYTES))
+                return Span(at + before, at + len(hidden.rstrip(_BLANK_BYTES)))
+            at = child.span.end if child else end
+        return Span(element.tag_span.end, end)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 
 ROOT = "OpenSplice"
@@ -63,7 +63,10 @@ class Schema:
         self._items = {item.path: item for item in items}
         self._children: dict[str, dict[str, Item]] = {}
         self._attributes: dict[str, dict[str, Item]] = {}
+        self._required: dict[str, list[Item]] = {}
         for item in self._items.values():
+            if item.minimum:
+                self._required.setdefault(item.parent, []).append(item)
             index = self._attributes if item.is_attribute else self._children
             index.setdefault(item.parent, {})[item.name] = item
 
@@ -95,6 +98,10 @@ class Schema:
         """The attributes that an element may have, by name."""
         return self._attributes.get(path, {})
 
+    def required(self, path: str) -> Sequence[Item]:
+        """The elements and attributes that an element must have."""
+        return self._required.get(path, ())
+
 
 SERVICE_COMMANDS: Mapping[str, str] = {
     "durability": "DurabilityService",
@@ -111,6 +118,7 @@ SERVICE_COMMANDS: Mapping[str, str] = {
 """Which element configures the service that a command starts."""
 
 
+@functools.lru_cache(maxsize=4096)
 def documented(path: str) -> str:
     """A path as the OpenSplice documentation writes it."""
     element, at, attribute = path.partition("@")

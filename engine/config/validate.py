@@ -58,8 +58,8 @@ def _attribute_problems(document: Document, known: Schema, node: Node) -> Iterat
             yield problem(document, Kind.UNKNOWN_ATTRIBUTE, message, attribute.name_span, subject, hint)
         else:
             yield from value_problems(document, item, attribute.value, attribute.name)
-    for item in allowed.values():
-        if item.minimum and node.attribute(item.name) is None:
+    for item in known.required(node.path):
+        if item.is_attribute and node.attribute(item.name) is None:
             message = f"<{node.name}> lacks the required attribute '{item.name}'"
             hint = f'for example {item.name}="{item.default}"'
             yield problem(document, Kind.MISSING_ATTRIBUTE, message, node.name_span, item.path, hint)
@@ -129,8 +129,8 @@ def _child_problems(document: Document, known: Schema, node: Node) -> Iterator[P
             yield problem(
                 document, Kind.REPEATED_ELEMENT, message, child.name_span, child.path, hint, earlier.position
             )
-    for item in allowed.values():
-        if item.minimum > counts.get(item.name, 0):
+    for item in known.required(node.path):
+        if not item.is_attribute and item.minimum > counts.get(item.name, 0):
             message = f"<{node.name}> lacks the required element <{item.name}>"
             yield problem(document, Kind.MISSING_ELEMENT, message, node.name_span, item.path)
 

@@ -115,9 +115,16 @@ def parse_value(item: Item, text: str) -> str | int | float | bool:
             return text
 
 
+_defaults: dict[tuple[str, str], str | int | float | bool] = {}
+
+
 def default_value(item: Item) -> str | int | float | bool:
     """The documented default; the schema's own spelling of it is always valid."""
-    return parse_value(item, item.default)
+    key = (item.path, item.default)
+    found = _defaults.get(key)
+    if found is None:
+        found = _defaults[key] = parse_value(item, item.default)
+    return found
 
 
 def _label(item: Item, text: str) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
-from engine.config import ConfigError, Kind, Source, interpret, read_document
+from engine.config import ConfigError, Kind, Source, interpret, parse
 from engine.config.reader import MAX_BYTES, MAX_LINES, path_of_uri, read_bytes
 from ospltool.check.findings import Finding
 from ospltool.check.inputs import DeploymentInput, NodeInput
@@ -43,8 +43,11 @@ class Examined:
     skipped: tuple[str, ...]
 
 
-def examine(deployment: DeploymentInput) -> Examined:
-    """Read and interpret all files of a deployment; nothing is raised for bad ones."""
+def examine(deployment: DeploymentInput, contents: Mapping[str, bytes] | None = None) -> Examined:
+    """Read and interpret all files of a deployment; nothing is raised for bad ones.
+
+    `contents` has what to take instead of the content of some files, by path.
+    """
     nodes: list[NodeView] = []
     unreadable: list[FileView] = []
     paths: list[str] = []
@@ -54,7 +57,7 @@ def examine(deployment: DeploymentInput) -> Examined:
     if deployment.problems:
         unreadable.append(FileView(deployment.path, source_of(deployment.path), deployment.problems))
     for each in deployment.nodes:
-        outcome = _read(each)
+        outcome = _read(each, contents or {})
         if isinstance(outcome, NodeView):
             nodes.append(outcome)
             paths.append(outcome.path)
@@ -69,9 +72,11 @@ def examine(deployment: DeploymentInput) -> Examined:
     )
 
 
-def _read(given: NodeInput) -> NodeView | FileView:
+def _read(given: NodeInput, contents: Mapping[str, bytes]) -> NodeView | FileView:
     try:
-        document = read_document(given.uri, given.environ)
+        path = path_of_uri(given.uri)
+        data = contents[path] if path in contents else read_bytes(path)
+        document = parse(data, path, given.environ)
         return NodeView(given.name, document, interpret(document, role=given.role), given.environ)
     except ConfigError as error:
         return FileView(error.path, source_of(given.uri), error.problems, given.name)
@@ -102,6 +107,8 @@ def run(deployments: Iterable[Examined], choice: Choice) -> Report:
         suppressed += taken_away
         files += deployment.paths
         skipped += deployment.skipped
+        for node in deployment.fleet.nodes:
+            node.release()
     every = _merged(found)
     shown = tuple(each for each in every if each.severity >= choice.least)
     broken = {each.code for each in shown}

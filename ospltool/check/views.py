@@ -72,6 +72,16 @@ class NodeView:
         return self.document.source
 
     @functools.cached_property
+    def elements(self) -> list[Node]:
+        """Every element of the file, in document order."""
+        return list(self.document.root.walk())
+
+    @functools.cached_property
+    def values(self) -> list[tuple[str, Value]]:
+        """Every attribute value and text with its schema path, in document order."""
+        return list(self.document.values())
+
+    @functools.cached_property
     def domain(self) -> Node | None:
         """The Domain element."""
         return self.document.root.find("Domain")
@@ -147,6 +157,10 @@ class NodeView:
             found.append(Definition(self, name_space, node, policy, policy_node))
         return found
 
+    def release(self) -> None:
+        """Forget the definitions, which know this view: without the cycle, memory is free at once."""
+        self.__dict__.pop("definitions", None)
+
     def definition(self, name: str) -> Definition | None:
         """The definition of a name-space."""
         return next((each for each in self.definitions if each.name_space.name == name), None)
@@ -219,7 +233,7 @@ class NodeView:
     @functools.cached_property
     def _by_span(self) -> dict[Span, Node | Attribute | Value]:
         found: dict[Span, Node | Attribute | Value] = {}
-        for node in self.document.root.walk():
+        for node in self.elements:
             found[node.name_span] = node
             if node.value:
                 found[node.value.span] = node.value

@@ -176,7 +176,7 @@ def unset_variable(node: NodeView) -> Iterator[Finding]:
     OpenSplice: An unset ${VAR} expands to the empty string.
     Reference: deployment guide, environment variables in configuration files
     """
-    for path, value in node.document.values():
+    for path, value in node.values:
         for use in value.uses:
             if use.vanishes:
                 span = node.document.variable_span(value, use)
@@ -203,7 +203,7 @@ def bare_variable(node: NodeView) -> Iterator[Finding]:
     OpenSplice: Expands ${NAME} only, too.
     Reference: deployment guide, environment variables in configuration files
     """
-    for path, value in node.document.values():
+    for path, value in node.values:
         if "$" not in value.raw:
             continue
         for found in _BARE.finditer(value.raw):
@@ -232,7 +232,7 @@ def defaults_differ(node: NodeView) -> Iterator[Finding]:
     Reference: ours
     """
     first: dict[str, tuple[str, Span]] = {}
-    for path, value in node.document.values():
+    for path, value in node.values:
         for use in value.uses:
             if use.operator != "-":
                 continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
+from engine.config.name_spaces import conflict_text
 from engine.core import expressions
 from engine.core.namespaces import NameSpace, compare
 from ospltool.check.deployment import listed, names_of
@@ -84,7 +85,9 @@ def overlap_between_nodes(fleet: FleetView) -> Iterator[Finding]:
         conflict = compare(ours, theirs)
         if conflict:
             left, right = pair
-            message = f"{conflict}, between {listed(names_of(one))} and {listed(names_of(other))}"
+            message = (
+                f"{conflict_text(conflict)}, between {listed(names_of(one))} and {listed(names_of(other))}"
+            )
             related = (left.place(f"the name-space of {left.view.shown_name}"),)
             yield right.view.found(right.node, message, related=related)
 

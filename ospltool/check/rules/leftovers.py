@@ -30,7 +30,7 @@ def deprecated_setting(node: NodeView) -> Iterator[Finding]:
     Reference: //OpenSplice/DurabilityService/Persistent/QueueSize
     """
     known = schema()
-    for element in node.document.root.walk():
+    for element in node.elements:
         item = known.get(element.path)
         if item and item.hidden and element.path:
             yield node.found(element.name_span, f"<{element.name}> is deprecated", subject=element.path)

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator
 
 from engine.config import Kind, Node
+from engine.config.name_spaces import conflict_text
 from engine.core import expressions
 from engine.core.namespaces import Element, compare
 from ospltool.check import edits
@@ -40,7 +41,7 @@ def overlapping_name_spaces(node: NodeView) -> Iterator[Finding]:
         if conflict and first.name_space.name != second.name_space.name:
             yield node.found(
                 second.node,
-                str(conflict),
+                conflict_text(conflict),
                 advice=f"OpenSplice puts what is in both into '{first.name_space.name}'",
                 related=(first.place("the other name-space"),),
             )

@@ -189,7 +189,7 @@ def octal_number(node: NodeView) -> Iterator[Finding]:
     OpenSplice: The validator reads octal numbers; Domain/Id is then read as a decimal one.
     Reference: //OpenSplice/Domain/Id
     """
-    for path, value in node.document.values():
+    for path, value in node.values:
         text = value.text.strip()
         if len(text) > 1 and text[0] == "0" and text.isdigit():
             item = schema().get(path)

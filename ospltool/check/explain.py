@@ -1,0 +1,197 @@
+"""Answers of `ospltool explain`: what a rule means, and what a setting means and really does."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+import textwrap
+import tomllib
+from importlib import resources
+
+from engine.config.problems import quoted
+from engine.config.schema import Item, Type, documented, engine_schema, schema
+from engine.config.values import did_you_mean
+from ospltool.check.registry import SECTIONS, Rule, all_rules
+from ospltool.output import envelope
+from ospltool.output.diagnostics_model import Target
+
+WIDTH = 100
+"""Widest line of an answer."""
+
+_PATH = re.compile(r"^/{0,2}(?:OpenSplice/?)?(.*)$")
+
+
+class UnknownSubject(Exception):
+    """Nothing is called like that; the message says what may have been meant."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SettingText:
+    """What is known of one setting: the schema's facts, our explanation, and the rules about it."""
+
+    item: Item
+    meaning: str
+    opensplice: str
+    rules: tuple[Rule, ...]
+    children: tuple[str, ...]
+
+
+@functools.cache
+def _explanations() -> dict[str, dict[str, str]]:
+    text = resources.files("ospltool.check").joinpath("explanations.toml").read_text("utf-8")
+    return tomllib.loads(text)
+
+
+def find(subject: str) -> Rule | SettingText:
+    """The rule or setting that a user asks for: a code, a rule's name, or a path in any usual notation.
+
+    Raises:
+        UnknownSubject: there is none.
+    """
+    wanted = subject.strip()
+    rules = all_rules()
+    by_name = {each.name: each for each in rules.values()}
+    found = rules.get(wanted.upper()) or by_name.get(wanted.lower())
+    if found:
+        return found
+    path = _normal(wanted)
+    known = schema()
+    if path in known:
+        return _setting(known[path])
+    ends = [
+        each for each in known.paths() if each.endswith((f"/{path}", f"@{path}")) and each.startswith("Dur")
+    ]
+    if len(ends) == 1:
+        return _setting(known[ends[0]])
+    if ends:
+        raise UnknownSubject(
+            f"{quoted(wanted)} is ambiguous: {', '.join(documented(each) for each in ends[:6])}"
+        )
+    raise UnknownSubject(f"there is no rule and no setting {quoted(wanted)}{_similar(wanted, path)}")
+
+
+def _normal(subject: str) -> str:
+    """A path as the schema writes it: `DurabilityService/NameSpaces/Policy@aligner`."""
+    found = _PATH.match(subject)
+    path = found[1] if found else subject
+    return path.replace("/@", "@").replace("[@", "@").replace("]", "").strip("/")
+
+
+def _similar(wanted: str, path: str) -> str:
+    if "/" in path or "@" in path:
+        hint = did_you_mean(path, list(schema().paths()))
+        hint = re.sub(r"mean (\S+)\?", lambda m: f"mean {documented(m[1])}?", hint)
+    else:
+        hint = did_you_mean(wanted, [*all_rules(), *(each.name for each in all_rules().values())])
+    return f"; {hint}" if hint else ""
+
+
+def _setting(item: Item) -> SettingText:
+    words = _explanations().get(item.path, {})
+    shown = documented(item.path)
+    rules = tuple(each for each in all_rules().values() if shown in each.sections().get("Reference", ""))
+    known = schema()
+    children = (*known.attributes(item.path), *known.children(item.path))
+    return SettingText(item, words.get("meaning", ""), words.get("opensplice", ""), rules, children)
+
+
+def rule_text(each: Rule) -> str:
+    """The documentation of a rule."""
+    sections = each.sections()
+    lines = [f"{each.code} {each.name} ({each.severity.label}, since {each.since})", "", each.summary]
+    if each.targets != frozenset(Target):
+        lines += ["", f"Matters for {' and '.join(sorted(each.targets))} only."]
+    for name in SECTIONS:
+        title = "What OpenSplice does" if name == "OpenSplice" else name
+        body = "\n".join(f"  {line}".rstrip() for line in sections.get(name, "").splitlines())
+        lines += ["", f"{title}:", body]
+    return "\n".join(lines) + "\n"
+
+
+def setting_text(found: SettingText) -> str:
+    """What is known of a setting."""
+    item = found.item
+    lines = [documented(item.path), ""]
+    if found.meaning:
+        lines += [textwrap.fill(found.meaning, WIDTH), ""]
+    lines += [f"  {name + ':':<12} {value}" for name, value in facts(item)]
+    if found.opensplice:
+        body = textwrap.fill(found.opensplice, WIDTH, initial_indent="  ", subsequent_indent="  ")
+        lines += ["", "What OpenSplice does:", body]
+    if found.children:
+        known = schema()
+        names = [f"@{each}" if f"{item.path}@{each}" in known else each for each in found.children]
+        lines += ["", f"Contains: {', '.join(names)}"]
+    if found.rules:
+        lines += ["", "Rules:"] + [f"  {each.code} {each.name}" for each in found.rules]
+    return "\n".join(lines) + "\n"
+
+
+def facts(item: Item) -> list[tuple[str, str]]:
+    """The schema's facts, as names and values."""
+    found = [("type", item.type.value)]
+    if item.is_attribute:
+        found.append(("occurs", "required" if item.minimum else "optional"))
+    else:
+        most = "any number of times" if item.maximum is None else f"at most {item.maximum}"
+        found.append(("occurs", f"at least {item.minimum}, {most}"))
+    if item.type is not Type.ELEMENT:
+        found.append(("default", item.default or '""'))
+    labels = engine_schema()[item.path].labels
+    if labels:
+        extra = [each for each in labels if each not in item.labels]
+        note = f" (and {', '.join(extra)}, which OpenSplice refuses)" if extra else ""
+        found.append(("one of", ", ".join(item.labels) + note))
+    if item.low or item.high:
+        found.append(("range", f"{item.low or 'any'} to {item.high or 'any'}"))
+    if item.max_length:
+        found.append(("length", f"at most {item.max_length} characters"))
+    if item.unit:
+        found.append(("unit", item.unit))
+    if item.hidden:
+        found.append(("note", "deprecated: the schema hides it"))
+    if item.commercial:
+        found.append(("note", "of the commercial edition"))
+    return found
+
+
+def list_text() -> str:
+    """All rules, one line each."""
+    rules = all_rules().values()
+    longest = max(len(each.name) for each in rules)
+    return "".join(
+        f"{each.code}  {each.severity.label:<7}  {each.name:<{longest}}  {each.summary}\n" for each in rules
+    )
+
+
+def as_json(found: Rule | SettingText | None) -> str:
+    """A rule, a setting, or the list of all rules, as JSON."""
+    if found is None:
+        return envelope.document("rules", [_rule_data(each) for each in all_rules().values()])
+    if isinstance(found, Rule):
+        return envelope.document("rule", _rule_data(found))
+    data = {
+        "path": documented(found.item.path),
+        "meaning": found.meaning,
+        "opensplice": found.opensplice,
+        "facts": dict(facts(found.item)),
+        "contains": list(found.children),
+        "rules": [each.code for each in found.rules],
+    }
+    return envelope.document("setting", data)
+
+
+def _rule_data(each: Rule) -> dict[str, object]:
+    sections = each.sections()
+    return {
+        "code": each.code,
+        "name": each.name,
+        "severity": each.severity.label,
+        "since": each.since,
+        "scope": each.scope.value,
+        "targets": sorted(each.targets),
+        "refused_by": sorted(each.blocks),
+        "summary": each.summary,
+        **{name.lower().replace(" ", "_"): sections.get(name, "") for name in SECTIONS},
+    }

@@ -1,0 +1,156 @@
+"""Carries out fixes: in memory first, again and again until nothing is left, then file by file as a whole."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from engine.config import ConfigError, parse
+from ospltool.check.inputs import DeploymentInput
+from ospltool.check.runner import Choice, Examined, examine, run
+from ospltool.output.diagnostics_model import Diagnostic, Edit, Report
+from ospltool.output.text import visible
+
+MAX_PASSES = 10
+"""Most rounds; a fix may make room for another one, but two may also undo each other."""
+
+
+class FixFault(Exception):
+    """A file could not be written; the message names it."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Change:
+    """What the fixes make of one file."""
+
+    path: str
+    before: bytes
+    after: bytes
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Outcome:
+    """All changes, how many fixes they carry out, and what is left to report after them."""
+
+    changes: tuple[Change, ...]
+    fixed: int
+    report: Report
+
+
+def fix(deployments: Iterable[DeploymentInput], choice: Choice, *, unsafe: bool) -> Outcome:
+    """Compute all fixes of the chosen rules; no file is written.
+
+    A fix that would break its file is left out.
+    """
+    inputs = list(deployments)
+    contents: dict[str, bytes] = {}
+    originals: dict[str, bytes] = {}
+    fixed = 0
+    report = _report(inputs, choice, contents)
+    for _ in range(MAX_PASSES):
+        applied = 0
+        for path, edits in _plan(report.diagnostics, unsafe=unsafe).items():
+            before = _bytes_of(report.diagnostics, path)
+            after, count = _apply(before, edits)
+            if after != before and _is_readable(after, path):
+                originals.setdefault(path, before)
+                contents[path] = after
+                applied += count
+        if not applied:
+            break
+        fixed += applied
+        report = _report(inputs, choice, contents)
+    changes = tuple(Change(path, originals[path], contents[path]) for path in sorted(contents))
+    return Outcome(changes, fixed, report)
+
+
+def _report(inputs: list[DeploymentInput], choice: Choice, contents: Mapping[str, bytes]) -> Report:
+    examined: Iterable[Examined] = (examine(each, contents) for each in inputs)
+    return run(examined, choice)
+
+
+def _plan(diagnostics: Iterable[Diagnostic], *, unsafe: bool) -> dict[str, list[list[Edit]]]:
+    """The fixes to carry out for each file; fixes that touch several files are not made by a program."""
+    plan: dict[str, list[list[Edit]]] = {}
+    for each in diagnostics:
+        if each.fix and (unsafe or each.fix.is_safe):
+            paths = {edit.path for edit in each.fix.edits}
+            if len(paths) == 1:
+                plan.setdefault(paths.pop(), []).append(list(each.fix.edits))
+    return plan
+
+
+def _bytes_of(diagnostics: Iterable[Diagnostic], path: str) -> bytes:
+    """The content that the fixes of a file were made for."""
+    return next(
+        each.place.source.data for each in diagnostics if each.place.source and each.place.source.path == path
+    )
+
+
+def _apply(data: bytes, fixes: list[list[Edit]]) -> tuple[bytes, int]:
+    """The content after all fixes that do not touch each other, and how many these are."""
+    taken: list[Edit] = []
+    count = 0
+    for edits in fixes:
+        if edits and all(edit in taken for edit in edits):
+            continue  # another node has the same file
+        if not any(_touch(edit, other) for edit in edits for other in taken):
+            taken += edits
+            count += 1
+    for edit in sorted(taken, key=lambda each: each.span, reverse=True):
+        data = data[: edit.span.start] + edit.replacement + data[edit.span.end :]
+    return data, count
+
+
+def _touch(left: Edit, right: Edit) -> bool:
+    return left.span.start <= right.span.end and right.span.start <= left.span.end
+
+
+def _is_readable(data: bytes, path: str) -> bool:
+    try:
+        parse(data, path, {})
+    except ConfigError:
+        return False
+    return True
+
+
+def diff_of(change: Change) -> str:
+    """A change as a unified diff, made safe for a terminal."""
+    before, after = (data.decode("utf-8", "replace").splitlines() for data in (change.before, change.after))
+    name = visible(change.path)
+    lines = difflib.unified_diff(before, after, f"a/{name}", f"b/{name}", lineterm="")
+    return "".join(f"{visible(line)}\n" for line in lines)
+
+
+def write(changes: Iterable[Change], read: Callable[[str], bytes]) -> None:
+    """Replace the files: each is written beside the old one and takes its place in one step.
+
+    Raises:
+        FixFault: a file cannot be written, or is not any more what the fixes were made for.
+    """
+    for change in changes:
+        if read(change.path) != change.before:
+            raise FixFault(f"{change.path} was changed meanwhile; it is left alone")
+        try:
+            _replace(Path(change.path).resolve(), change.after)
+        except OSError as error:
+            raise FixFault(f"{change.path} cannot be written: {error.strerror or error}") from error
+
+
+def _replace(target: Path, content: bytes) -> None:
+    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=".ospltool-")
+    temporary = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.chmod(target.stat().st_mode & 0o7777)
+        temporary.replace(target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,147 @@
+"""Name-spaces by nodes: who aligns, who fetches when, who stores, who merges how, and who becomes master."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from engine.core import expressions
+from engine.core.namespaces import Policy
+from ospltool.check.deployment import ExpectedMaster, expected_masters, names_of
+from ospltool.check.views import FleetView, NodeView
+from ospltool.output import envelope
+from ospltool.output.text import table, visible
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Row:
+    """One name-space on one node; `is_learned` when the node adopts it from others by its policy."""
+
+    name_space: str
+    elements: str
+    role: str
+    node: str
+    policy: Policy | None
+    is_learned: bool
+    stores: bool
+    master: str
+
+    @property
+    def merge(self) -> str:
+        """All merge rules, in document order."""
+        rules = self.policy.merges if self.policy else ()
+        return ", ".join(f"{each.type} {each.scope}" for each in rules) or "-"
+
+
+def rows_of(fleet: FleetView) -> tuple[list[Row], list[ExpectedMaster]]:
+    """The matrix of a deployment, and the expected master of each name-space and role."""
+    by_name = fleet.by_name_space()
+    masters = expected_masters(by_name)
+    by_key = {(each.name_space, each.role): each for each in masters}
+    rows = []
+    for name, definitions in by_name.items():
+        homes = {id(each.view) for each in definitions}
+        for each in definitions:
+            expected = by_key[name, each.view.role]
+            mark = ""
+            if any(each is candidate for candidate in expected.candidates):
+                mark = "master" if len(expected.candidates) == 1 else "tied"
+            rows.append(
+                _row(name, str(each.name_space), each.view, each.policy, is_learned=False, master=mark)
+            )
+        for node in fleet.durable():
+            policy = next((p for p, _ in node.policies if expressions.matches(p.name_space, name)), None)
+            if id(node) not in homes and policy:
+                rows.append(_row(name, "learned", node, policy, is_learned=True, master=""))
+    return rows, masters
+
+
+def _row(
+    name: str, elements: str, node: NodeView, policy: Policy | None, *, is_learned: bool, master: str
+) -> Row:
+    durable = policy is not None and policy.durability.value in ("Persistent", "Durable")
+    stores = durable and node.configuration.persistent is not None
+    return Row(name, elements, node.role, node.shown_name, policy, is_learned, stores, master)
+
+
+def as_text(fleet: FleetView) -> str:
+    """The matrix as a table, and a sentence for each expected master."""
+    rows, masters = rows_of(fleet)
+    header = (
+        "NAME-SPACE",
+        "ROLE",
+        "NODE",
+        "ALIGNER",
+        "ALIGNEE",
+        "PRIORITY",
+        "DURABILITY",
+        "STORES",
+        "MERGE",
+        "EXPECTED",
+        "CONTENT",
+    )
+    cells = []
+    for row in rows:
+        policy = row.policy
+        cells.append(
+            (
+                row.name_space,
+                row.role,
+                row.node,
+                ("yes" if policy.aligner else "no") if policy else "-",
+                policy.alignee.value if policy else "-",
+                policy.master_priority if policy else "-",
+                policy.durability.value if policy else "no policy",
+                "yes" if row.stores else "no",
+                row.merge,
+                row.master or "-",
+                row.elements,
+            )
+        )
+    sentences = "".join(f"{visible(_sentence(each))}\n" for each in masters)
+    return f"{table(header, cells)}\n{sentences}" if masters else table(header, cells)
+
+
+def _sentence(expected: ExpectedMaster) -> str:
+    where = f"{expected.name_space} in role {expected.role}"
+    if not expected.candidates:
+        return f"{where}: no master ({expected.rule})"
+    who = " or ".join(names_of(expected.candidates))
+    return f"{where}: {who} ({expected.rule})"
+
+
+def as_json(fleet: FleetView) -> str:
+    """The same as one JSON document."""
+    rows, masters = rows_of(fleet)
+    data = {
+        "rows": [
+            {
+                "name_space": row.name_space,
+                "role": row.role,
+                "node": row.node,
+                "learned": row.is_learned,
+                "content": row.elements,
+                "aligner": row.policy.aligner if row.policy else None,
+                "alignee": row.policy.alignee if row.policy else None,
+                "master_priority": row.policy.master_priority if row.policy else None,
+                "durability": row.policy.durability if row.policy else None,
+                "delayed_alignment": row.policy.delayed_alignment if row.policy else None,
+                "equality_check": row.policy.equality_check if row.policy else None,
+                "stores": row.stores,
+                "merges": [{"type": each.type, "scope": each.scope} for each in row.policy.merges]
+                if row.policy
+                else [],
+                "expected": row.master,
+            }
+            for row in rows
+        ],
+        "masters": [
+            {
+                "name_space": each.name_space,
+                "role": each.role,
+                "candidates": list(names_of(each.candidates)),
+                "rule": each.rule,
+            }
+            for each in masters
+        ],
+    }
+    return envelope.document("matrix", data)

@@ -1,0 +1,46 @@
+"""`ospltool explain`: what a rule of the check or a setting of the configuration means."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ospltool.cli.exits import CommandError, Exit
+from ospltool.output import streams
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("explain", short_help="Explain a rule or a setting.")(explain)
+
+
+def explain(
+    subject: Annotated[
+        str | None,
+        typer.Argument(
+            help="A code (DUR201), a rule's name, or a setting such as "
+            "//OpenSplice/DurabilityService/NameSpaces/Policy[@masterPriority]; nothing lists all rules."
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Answer as JSON.")] = False,
+) -> None:
+    """Explain what a rule finds and why, or what a setting means and what OpenSplice really does with it.
+
+    Exit codes: 0 explained, 2 nothing is called like that.
+    """
+    from ospltool.check import explain as answers
+    from ospltool.check.registry import Rule
+
+    try:
+        found = answers.find(subject) if subject else None
+    except answers.UnknownSubject as error:
+        raise CommandError(str(error), Exit.USAGE) from None
+    if as_json:
+        streams.put(answers.as_json(found))
+    elif found is None:
+        streams.put(answers.list_text())
+    elif isinstance(found, Rule):
+        streams.put(answers.rule_text(found))
+    else:
+        streams.put(answers.setting_text(found))

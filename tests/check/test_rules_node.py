@@ -1,0 +1,46 @@
+"""Every rule about one file: what breaks it, where it points, and what does not break it."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ospltool.check.registry import Scope
+from ospltool.output.diagnostics_model import Report
+
+CASES: list[tuple[str, list[tuple[str, str]], list[tuple[str, str]]]] = []
+for code, cases in tomllib.loads(Path(__file__).with_name("rules_node.toml").read_text("utf-8")).items():
+    for case in cases:
+        if "old" in case:
+            CASES.append((code, [(case["old"], case["bad"])], [(case["old"], case["good"])]))
+        else:
+            bad = [(old, new) for old, new in case["bad_changes"]]
+            good = [(old, new) for old, new in case["good_changes"]]
+            CASES.append((code, bad, good))
+
+
+@pytest.mark.parametrize(("code", "bad", "good"), CASES, ids=[f"{c[0]}-{n}" for n, c in enumerate(CASES)])
+def test_a_rule_points_at_what_is_bad_and_accepts_what_is_good(
+    varied: Callable[..., str],
+    check_case: Callable[..., None],
+    code: str,
+    bad: list[tuple[str, str]],
+    good: list[tuple[str, str]],
+) -> None:
+    check_case(code, varied(*bad), varied(*good))
+
+
+def test_a_file_without_durability_is_none_for_a_node(check_case: Callable[..., None], clean: str) -> None:
+    start = clean.index("  <DurabilityService")
+    check_case("DUR027", clean[:start].replace("<OpenSplice>", "<«OpenSplice»>") + "</OpenSplice>", clean)
+
+
+def test_the_clean_configuration_has_no_finding_at_all(checked: Callable[..., Report], clean: str) -> None:
+    assert checked(clean).diagnostics == ()
+
+
+def test_every_rule_about_one_file_has_its_cases(rule_codes: Callable[[Scope], list[str]]) -> None:
+    assert set(rule_codes(Scope.NODE)) == {case[0] for case in CASES} | {"DUR027"}
