@@ -11,10 +11,15 @@ from typing import Final
 from engine.runtime.monitor import NameSpaceView, NodeEvent, NodeSnapshot
 from ospltool.live.complaints import Concern, complaints
 from ospltool.live.feed import Heard, Notice, NoticeKind, Update
+from ospltool.live.groups import GroupIndex
 from ospltool.live.progress import Progress, Tracker
+from ospltool.live.series import NodeSeries
 
 MAX_NODES: Final = 1_000
 MAX_EVENTS: Final = 10_000
+EVENTS_SLACK: Final = 1_000
+"""So many more are kept before the oldest are dropped all at once, which is cheaper than one by one."""
+
 MAX_NOTICES: Final = 500
 MAX_MASTERSHIPS: Final = 50
 """Former masters kept for each name-space and role; the oldest are forgotten."""
@@ -90,7 +95,9 @@ class SystemModel:
     def _forget(self) -> None:
         """Begin again, but keep counting revisions, so that nobody takes the new state for the old."""
         self.nodes: dict[str, Node] = {}
-        self.events: collections.deque[NodeEvent] = collections.deque(maxlen=MAX_EVENTS)
+        self.events: list[NodeEvent] = []
+        self.groups = GroupIndex()
+        self.series: dict[str, NodeSeries] = {}
         self.notices: collections.deque[Notice] = collections.deque(maxlen=MAX_NOTICES)
         self.masterships: dict[tuple[str, str], collections.deque[Mastership]] = {}
         self.caption = ""
@@ -120,8 +127,8 @@ class SystemModel:
             self._apply_snapshot(heard)
         for notice in update.notices:
             self._apply_notice(notice, now_ns)
-        self.events.extend(update.events)
-        self.events_seen += len(update.events)
+        if update.events:
+            self._apply_events(update.events)
         if update.caption is not None:
             self.caption = update.caption
         self.dropped = max(self.dropped, update.dropped)
@@ -234,7 +241,20 @@ class SystemModel:
             if fellow.last_heartbeat_ns:
                 age_ns = max(0, snapshot.time_ns - fellow.last_heartbeat_ns)
                 self._heartbeats.setdefault(fellow.id, {})[snapshot.id] = heard.heard_ns - age_ns
+                self._series_of(fellow.id).add_heartbeat(
+                    snapshot.id, fellow.last_heartbeat_ns, heard.heard_ns
+                )
+        self._series_of(snapshot.id).add(snapshot, heard.heard_ns)
+        self.groups.apply(snapshot)
         self._track(heard)
+
+    def _series_of(self, node_id: str) -> NodeSeries:
+        series = self.series.get(node_id)
+        if series is None:
+            series = NodeSeries()
+            if len(self.series) < MAX_NODES:
+                self.series[node_id] = series
+        return series
 
     def _track(self, heard: Heard) -> None:
         node = heard.snapshot.id
@@ -274,6 +294,17 @@ class SystemModel:
         history.append(
             Mastership(heard_ns, view.name, snapshot.role, view.master, True, view.epoch, view.why)
         )
+
+    def _apply_events(self, events: tuple[NodeEvent, ...]) -> None:
+        """Keep the newest in the order of their times: nodes report in turns, each what happened since."""
+        self.events_seen += len(events)
+        first_ns = min(event.time_ns for event in events)
+        start = len(self.events)
+        while start and self.events[start - 1].time_ns > first_ns:
+            start -= 1
+        self.events[start:] = sorted((*self.events[start:], *events), key=lambda event: event.time_ns)
+        if len(self.events) > MAX_EVENTS + EVENTS_SLACK:
+            del self.events[:-MAX_EVENTS]
 
     def _apply_notice(self, notice: Notice, now_ns: int) -> None:
         self.notices.append(notice)

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
-import pytest
+import dataclasses
 
-from engine.runtime.monitor import AlignmentView, NodeSnapshot
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.runtime.monitor import AlignmentView, GroupView, NodeSnapshot
 from ospltool.live import fake
 from ospltool.live import model as model_module
 from ospltool.live.fake import SECOND_NS, START_NS, node_id
@@ -135,9 +139,71 @@ def test_everything_is_bounded_and_counted(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(model_module, "MAX_NODES", 2)
     model = after(*((n, fake.snapshot(n)) for n in range(1, 5)))
     assert (len(model.nodes), model.nodes_left_out) == (2, 2)
-    many = tuple(fake.event(i, 1, START_NS, "x") for i in range(model_module.MAX_EVENTS + 7))
+    most = model_module.MAX_EVENTS + model_module.EVENTS_SLACK
+    many = tuple(fake.event(i, 1, START_NS + i, "x") for i in range(most + 1))
     model.apply(Update(events=many, dropped=3), START_NS)
-    assert (len(model.events), model.events_left_out, model.dropped) == (model_module.MAX_EVENTS, 7, 3)
+    assert len(model.events) == model_module.MAX_EVENTS
+    assert model.events_left_out == model_module.EVENTS_SLACK + 1
+    assert model.events[-1].number == most
+    assert model.dropped == 3
+
+
+@given(st.lists(st.lists(st.integers(0, 50), max_size=8), max_size=8))
+def test_events_stand_in_the_order_of_their_times_whatever_the_order_of_arrival(
+    batches: list[list[int]],
+) -> None:
+    model = SystemModel()
+    for batch in batches:
+        model.apply(Update(events=tuple(fake.event(1, 1, t, "x") for t in batch)), START_NS)
+    times = [event.time_ns for event in model.events]
+    assert times == sorted(time for batch in batches for time in batch)
+
+
+def counting(seconds: int, **counters: int) -> tuple[float, NodeSnapshot]:
+    return seconds, fake.snapshot(1, counters=counters)
+
+
+def test_counters_have_rates() -> None:
+    model = after(counting(0, stored=0), counting(2, stored=100), counting(4, stored=500))
+    series = model.series[node_id(1)]
+    assert series.rate_per_s("stored") == 125.0
+    assert series.rates("stored") == [(at(2), 50.0), (at(4), 200.0)]
+    assert series.rate_per_s("captured") == 0.0
+
+
+def test_counters_that_went_back_belong_to_a_new_run() -> None:
+    model = after(counting(0, captured=900), counting(2, captured=5))
+    assert model.series[node_id(1)].rate_per_s("captured") is None
+    assert model.series[node_id(1)].rates("captured") == []
+
+
+def test_gaps_between_heartbeats_are_what_each_fellow_received() -> None:
+    def told(seconds: float) -> NodeSnapshot:
+        return fake.snapshot(2, time_ns=at(seconds), fellows=(fake.fellow(1, heartbeat_ns=at(seconds)),))
+
+    model = after((0, told(0)), (1, told(1)), (1.2, told(1)), (4, told(3.5)))
+    assert model.series[node_id(1)].heartbeat_gaps_s() == [(at(1), 1.0), (at(4), 2.5)]
+
+
+def group(topic: str, **changes: object) -> GroupView:
+    view = GroupView("Orders", "Orders", topic, "T", "Persistent", 1, 1, 1, "d", START_NS, 1, 0)
+    return dataclasses.replace(view, **changes)  # type: ignore[arg-type]  # table
+
+
+def test_groups_of_all_nodes_stand_side_by_side() -> None:
+    model = after(
+        (0, fake.snapshot(1, groups=(group("A"), group("B")))),
+        (1, fake.snapshot(2, groups=(group("A", samples=7),))),
+    )
+    key = next(key for key in model.groups if key.topic == "A")
+    assert {node: view.samples for node, view in model.groups.views(key).items()} == {
+        node_id(1): 1,
+        node_id(2): 7,
+    }
+    model.apply(Update(snapshots=(Heard(fake.snapshot(1, groups=(group("B"),)), at(2)),)), at(2))
+    assert list(model.groups.views(key)) == [node_id(2)]
+    model.apply(Update(snapshots=(Heard(fake.snapshot(2), at(3)),)), at(3))
+    assert [key.topic for key in model.groups] == ["B"]
 
 
 def test_a_restart_forgets_everything_but_counts_on() -> None:

@@ -159,8 +159,8 @@ def test_what_does_not_fit_is_counted_in_the_title() -> None:
 
 
 def test_events_that_are_no_longer_kept_are_counted_in_the_title() -> None:
-    view = view_of(Update(events=tuple(fake.event(i, 1, 0, "") for i in range(10_005))))
-    assert panels.events_title(view) == "events, 5 older ones not kept"
+    view = view_of(Update(events=tuple(fake.event(i, 1, 0, "") for i in range(11_005))))
+    assert panels.events_title(view) == "events, 1,005 older ones not kept"
 
 
 @given(st.integers(6, 200), st.integers(0, 300), st.integers(0, 300), st.booleans())

@@ -1,0 +1,70 @@
+"""The groups of all nodes side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from engine.runtime.monitor import GroupView, NodeSnapshot
+
+MAX_GROUPS: Final = 20_000
+
+
+class GroupKey(NamedTuple):
+    """What tells groups apart. Two types under one topic name are two groups."""
+
+    name_space: str
+    partition: str
+    topic: str
+    type_name: str
+
+    @classmethod
+    def of(cls, view: GroupView) -> GroupKey:
+        """The key of one node's view of a group."""
+        return cls(view.name_space, view.partition, view.topic, view.type_name)
+
+    def __str__(self) -> str:
+        return f"{self.partition}.{self.topic}"
+
+
+class GroupIndex:
+    """Each group with the view of every node that has it. `left_out` counts groups beyond the bound."""
+
+    def __init__(self) -> None:
+        self._views: dict[GroupKey, dict[str, GroupView]] = {}
+        self._of_node: dict[str, tuple[GroupView, ...]] = {}
+        self.left_out = 0
+
+    def apply(self, snapshot: NodeSnapshot) -> None:
+        """Take in the groups of a snapshot; groups that the node no longer has are taken out."""
+        before = self._of_node.get(snapshot.id, ())
+        if before == snapshot.groups:
+            return
+        self._of_node[snapshot.id] = snapshot.groups
+        now = {GroupKey.of(view): view for view in snapshot.groups}
+        for view in before:
+            key = GroupKey.of(view)
+            if key not in now:
+                self._remove(key, snapshot.id)
+        for key, view in now.items():
+            if key in self._views or len(self._views) < MAX_GROUPS:
+                self._views.setdefault(key, {})[snapshot.id] = view
+            else:
+                self.left_out += 1
+
+    def _remove(self, key: GroupKey, node: str) -> None:
+        views = self._views.get(key)
+        if views is not None:
+            views.pop(node, None)
+            if not views:
+                del self._views[key]
+
+    def __len__(self) -> int:
+        return len(self._views)
+
+    def __iter__(self) -> Iterator[GroupKey]:
+        return iter(self._views)
+
+    def views(self, key: GroupKey) -> dict[str, GroupView]:
+        """The views of one group by node id; empty for a group that nobody has."""
+        return self._views.get(key, {})
