@@ -39,6 +39,7 @@ def deployments(
     environ: Mapping[str, str],
     *,
     together: bool,
+    skip_others: bool = False,
 ) -> list[DeploymentInput]:
     """What is to be checked.
 
@@ -46,7 +47,7 @@ def deployments(
         UsageFault: nothing is named, or an option is malformed.
     """
     named, common = named_nodes(nodes, variables, environ)
-    found = gather(paths, common, together=together)
+    found = gather(paths, common, together=together, skip_others=skip_others)
     if named:
         found.append(named)
     if not paths and not named:

@@ -54,12 +54,13 @@ def shown_path(path: str) -> str:
 
 
 def gather(
-    paths: Sequence[str], environ: Mapping[str, str], *, together: bool = False
+    paths: Sequence[str], environ: Mapping[str, str], *, together: bool = False, skip_others: bool = False
 ) -> list[DeploymentInput]:
     """Deployments for the paths and URIs of a command line.
 
     Each file stands for itself, unless `together` makes one deployment of all plain files. A fleet file is a
-    deployment; a directory is searched for both.
+    deployment; a directory is searched for both. `skip_others` treats named files like those of a directory:
+    other XML is left out.
 
     Raises:
         UsageFault: more than MAX_FILES files.
@@ -76,7 +77,8 @@ def gather(
         elif given.endswith(".toml"):
             deployments.append(fleet_input(given, environ))
         else:
-            files.append(NodeInput(given if "://" in given else shown_path(given), environ))
+            uri = given if "://" in given else shown_path(given)
+            files.append(NodeInput(uri, environ, is_found=skip_others))
         if len(files) > MAX_FILES:
             raise UsageFault(f"more than {MAX_FILES} files; name fewer, or directories with fewer")
     in_fleets = {_identity(node.uri) for deployment in deployments for node in deployment.nodes}

@@ -61,7 +61,7 @@ def examine(deployment: DeploymentInput, contents: Mapping[str, bytes] | None = 
         if isinstance(outcome, NodeView):
             nodes.append(outcome)
             paths.append(outcome.path)
-        elif each.is_found and all(problem.kind is Kind.ROOT for problem in outcome.problems):
+        elif each.is_found and not _is_meant(outcome, each.uri):
             skipped.append(outcome.path)
         else:
             unreadable.append(outcome)
@@ -80,6 +80,20 @@ def _read(given: NodeInput, contents: Mapping[str, bytes]) -> NodeView | FileVie
         return NodeView(given.name, document, interpret(document, role=given.role), given.environ)
     except ConfigError as error:
         return FileView(error.path, source_of(given.uri), error.problems, given.name)
+
+
+_ROOT_TAGS = tuple("<OpenSplice".encode(encoding) for encoding in ("utf-8", "utf-16-le", "utf-16-be"))
+
+
+def _is_meant(file: FileView, uri: str) -> bool:
+    """Whether a bad file is one of ours all the same: unreadable, or it names us."""
+    if any(problem.kind is Kind.UNREADABLE for problem in file.problems):
+        return True
+    try:
+        data = read_bytes(path_of_uri(uri))
+    except ConfigError:
+        return True
+    return any(tag in data for tag in _ROOT_TAGS)
 
 
 def source_of(uri: str) -> Source | None:

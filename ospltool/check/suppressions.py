@@ -125,7 +125,9 @@ class Suppressor:
                 unused = [
                     known
                     for known in each.rules
-                    if known.code in ran and (path, each.comment.span.start, known.code) not in self._used
+                    if not each.faults
+                    and known.code in ran
+                    and (path, each.comment.span.start, known.code) not in self._used
                 ]
                 yield from (("DUR901", finding) for finding in unused_suppression(node, each, unused))
 
@@ -149,7 +151,7 @@ def unused_suppression(node: NodeView, suppression: Suppression, unused: list[Ru
     if unused:
         codes = ", ".join(each.code for each in unused)
         fix = None
-        if len(unused) == len(suppression.rules) and not suppression.faults:
+        if len(unused) == len(suppression.rules):
             fix = edits.remove_range(node, suppression.comment.span, "Remove the comment", is_safe=True)
         yield node.found(suppression.comment.span, f"nothing is suppressed here for {codes}", fix=fix)
 

@@ -75,6 +75,9 @@ def check(
     together: Annotated[
         bool, typer.Option("--together", help="Compare the given files as nodes of one deployment.")
     ] = False,
+    skip_others: Annotated[
+        bool, typer.Option("--skip-others", help="Leave out XML files that are no OpenSplice configurations.")
+    ] = False,
     select: Annotated[
         list[str] | None,
         typer.Option(help="Only these rules: codes, beginnings of codes, names.", metavar="RULES"),
@@ -125,7 +128,9 @@ def check(
     _avoid_collections()
     kind = str(Format.JSON if as_json else output)
     try:
-        deployments = commands.deployments(paths or [], node or [], env or [], os.environ, together=together)
+        deployments = commands.deployments(
+            paths or [], node or [], env or [], os.environ, together=together, skip_others=skip_others
+        )
         choice = commands.choice(
             select or [], ignore or [], severity or [], [str(each) for each in target or []], show.value
         )

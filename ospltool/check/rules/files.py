@@ -13,12 +13,21 @@ from ospltool.check.registry import EVERYWHERE, Scope, rule
 from ospltool.check.views import FileView, NodeView
 from ospltool.output.diagnostics_model import Severity
 
+_OF_ANY_FILE = frozenset({Kind.UNREADABLE, Kind.TOO_LARGE, Kind.ENCODING})
+
 
 def _of_kind(file: FileView, kind: Kind) -> Iterator[Finding]:
+    """The problems of one kind; those of the content of a fleet file belong to DUR007."""
+    if kind not in _OF_ANY_FILE and _is_fleet(file):
+        return
     nodes = (file.node_name,) if file.node_name else ()
     for problem in file.problems:
         if problem.kind is kind:
             yield Finding(problem.message, file.place(problem), advice=problem.hint, nodes=nodes)
+
+
+def _is_fleet(file: FileView) -> bool:
+    return file.path.endswith(".toml")
 
 
 @rule("DUR001", "unreadable-file", Severity.ERROR, scope=Scope.FILE, blocks=EVERYWHERE)
@@ -50,7 +59,7 @@ def file_too_large(file: FileView) -> Iterator[Finding]:
     Use instead:
         The file that was meant.
     OpenSplice: Is not known to have any bound.
-    Reference: ours
+    Reference: bounds and habits of this tool
     """
     return _of_kind(file, Kind.TOO_LARGE)
 
@@ -139,10 +148,9 @@ def wrong_fleet_file(file: FileView) -> Iterator[Finding]:
     OpenSplice: Has no notion of a fleet; every node is configured by itself.
     Reference: fleet.toml
     """
-    known = {Kind.UNREADABLE, Kind.TOO_LARGE, Kind.ENCODING}
-    if file.path.endswith(".toml"):
+    if _is_fleet(file):
         for problem in file.problems:
-            if problem.kind not in known:
+            if problem.kind not in _OF_ANY_FILE:
                 yield Finding(problem.message, file.place(problem), advice=problem.hint)
 
 
@@ -229,7 +237,7 @@ def defaults_differ(node: NodeView) -> Iterator[Finding]:
     Use instead:
         The same default everywhere.
     OpenSplice: Expands each place by itself.
-    Reference: ours
+    Reference: bounds and habits of this tool
     """
     first: dict[str, tuple[str, Span]] = {}
     for path, value in node.values:

@@ -75,7 +75,11 @@ def unknown_attribute(node: NodeView) -> Iterator[Finding]:
     for problem in node.problems(Kind.UNKNOWN_ATTRIBUTE):
         attribute = node.attribute_at(problem)
         name, only_case = _suggestion(problem)
-        fix = edits.rename_attribute(node, attribute, name, is_safe=only_case) if attribute and name else None
+        owner = next((each for each in node.elements if attribute in each.attributes), None)
+        is_free = owner is not None and owner.attribute(name) is None
+        fix = None
+        if attribute and name and is_free:
+            fix = edits.rename_attribute(node, attribute, name, is_safe=only_case)
         yield node.from_problem(problem, fix=fix)
 
 

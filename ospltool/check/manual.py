@@ -1,0 +1,92 @@
+"""The manual of the rules in Markdown: `python -m ospltool.check.manual docs/rules`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from ospltool.check.registry import SECTIONS, Rule, all_rules
+from ospltool.output.diagnostics_model import Target
+
+FAMILIES = {
+    "DUR0": ("files.md", "Files and structure"),
+    "DUR1": ("values.md", "Values and leftovers"),
+    "DUR2": ("name-spaces.md", "Name-spaces"),
+    "DUR3": ("masters.md", "Policies, aligners and masters"),
+    "DUR4": ("merging.md", "Merging"),
+    "DUR5": ("timing.md", "Timing"),
+    "DUR6": ("persistence.md", "Persistence"),
+    "DUR7": ("domain.md", "Services, tracing and the domain"),
+    "DUR9": ("suppressions.md", "Suppressions"),
+}
+"""The files of the manual by the beginning of their codes."""
+
+_CODE_SECTIONS = frozenset({"Example", "Use instead"})
+_NOTE = "<!-- Made by `python -m ospltool.check.manual docs/rules` from the rules themselves. -->"
+
+
+def pages() -> dict[str, str]:
+    """Every file of the manual, by name."""
+    rules = list(all_rules().values())
+    found = {"README.md": _index(rules)}
+    for start, (name, title) in FAMILIES.items():
+        members = [each for each in rules if each.code.startswith(start)]
+        found[name] = "\n".join([f"# {title}", "", _NOTE, "", *(_chapter(each) for each in members)])
+    return found
+
+
+def _index(rules: list[Rule]) -> str:
+    lines = [
+        "# Rules of `ospltool check`",
+        "",
+        _NOTE,
+        "",
+        f"{len(rules)} rules. `ospltool explain CODE` shows one of them in the terminal.",
+        "A code is never given to another rule.",
+        "",
+        "| Code | Name | Severity | What is wrong |",
+        "|---|---|---|---|",
+    ]
+    for each in rules:
+        page = FAMILIES[each.code[:4]][0]
+        link = f"[{each.code}]({page}#{each.code.lower()}-{each.name})"
+        lines.append(f"| {link} | {each.name} | {each.severity.label} | {_escaped(each.summary)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _chapter(each: Rule) -> str:
+    sections = each.sections()
+    lines = [f"## {each.code} {each.name}", "", _escaped(each.summary), ""]
+    facts = [f"Severity: {each.severity.label}. Since {each.since}."]
+    if each.targets != frozenset(Target):
+        facts.append(f"Matters for {' and '.join(sorted(each.targets))} only.")
+    lines += [" ".join(facts), ""]
+    for name in SECTIONS:
+        title = "What OpenSplice does" if name == "OpenSplice" else name
+        body = sections.get(name, "")
+        if name in _CODE_SECTIONS:
+            lines += [f"**{title}**", "", "```xml" if "<" in body else "```text", body, "```", ""]
+        else:
+            lines += [f"**{title}.** {_escaped(body)}", ""]
+    return "\n".join(lines)
+
+
+def _escaped(text: str) -> str:
+    """Text in which a tag stays visible, outside of code spans."""
+    parts = text.split("`")
+    return "`".join(
+        part if at % 2 else part.replace("<", "&lt;").replace("|", "\\|") for at, part in enumerate(parts)
+    )
+
+
+def main(arguments: list[str]) -> int:
+    """Write the manual into a directory."""
+    directory = Path(arguments[0])
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, text in pages().items():
+        (directory / name).write_text(text, "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

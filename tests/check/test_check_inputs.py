@@ -1,0 +1,179 @@
+"""From paths, URIs, fleet files and options to what is checked, and files that cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ospltool.check.inputs import UsageFault, gather, named_nodes
+from ospltool.check.registry import Scope
+from ospltool.check.runner import Choice, examine, run
+from ospltool.output.diagnostics_model import Report, Target
+
+
+@pytest.fixture
+def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Report]:
+    """The report over paths below a directory that is the current one."""
+    monkeypatch.chdir(tmp_path)
+
+    def check(*paths: str, together: bool = False, skip_others: bool = False) -> Report:
+        inputs = gather(paths, {}, together=together, skip_others=skip_others)
+        return run((examine(each) for each in inputs), Choice())
+
+    return check
+
+
+def codes(report: Report) -> list[str]:
+    return [each.code for each in report.diagnostics]
+
+
+BAD_FILES: dict[str, tuple[str, bytes]] = {
+    "empty": ("DUR004", b""),
+    "not xml": ("DUR004", b"<OpenSplice><Domain></OpenSplice>"),
+    "dtd": ("DUR005", b"<!DOCTYPE OpenSplice><OpenSplice/>"),
+    "entity": (
+        "DUR005",
+        b'<!DOCTYPE a [<!ENTITY e SYSTEM "file:///etc/passwd">]><OpenSplice>&e;</OpenSplice>',
+    ),
+    "nul": ("DUR003", b"<OpenSplice>\0</OpenSplice>"),
+    "utf-16": ("DUR003", "<OpenSplice/>".encode("utf-16")),
+    "bad utf-8": ("DUR003", b"<OpenSplice>\xff</OpenSplice>"),
+    "deep": ("DUR002", b"<OpenSplice>" * 10_000),
+    "other root": ("DUR006", b"<CycloneDDS/>"),
+    "large": ("DUR002", b"<OpenSplice>" + b" " * (1 << 20) + b"</OpenSplice>"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FILES)
+def test_a_bad_file_is_a_finding_with_a_place_that_blocks_everybody(
+    report: Callable[..., Report], tmp_path: Path, name: str
+) -> None:
+    code, content = BAD_FILES[name]
+    (tmp_path / "f.xml").write_bytes(content)
+    found = report("f.xml")
+    assert codes(found) == [code]
+    (each,) = found.diagnostics
+    assert (each.place.path, each.blocks) == ("f.xml", frozenset(Target))
+    assert each.place.line >= 1
+    assert each.place.column >= 1
+    assert found.files == ("f.xml",)
+
+
+def test_a_missing_file_and_a_foreign_scheme_are_findings(report: Callable[..., Report]) -> None:
+    assert codes(report("none.xml", "http://host/f.xml", "file://")) == ["DUR001"] * 3
+
+
+def test_every_rule_about_unreadable_files_is_covered(rule_codes: Callable[[Scope], list[str]]) -> None:
+    assert set(rule_codes(Scope.FILE)) == {code for code, _ in BAD_FILES.values()} | {"DUR001", "DUR007"}
+
+
+def test_a_uri_and_a_path_give_the_same(report: Callable[..., Report], tmp_path: Path, clean: str) -> None:
+    path = tmp_path / "a b.xml"
+    path.write_text(clean)
+    assert report(str(path)).files == ("a b.xml",)
+    assert report(path.as_uri()).diagnostics == ()
+
+
+def test_a_directory_gives_its_configurations_and_counts_the_rest(
+    report: Callable[..., Report], tmp_path: Path, clean: str
+) -> None:
+    (tmp_path / "b" / ".hidden").mkdir(parents=True)
+    (tmp_path / "b" / "z.xml").write_text(clean)
+    (tmp_path / "b" / "a.xml").write_text(clean.replace("<Id>3", "<Id>x"))
+    (tmp_path / "b" / "pom.xml").write_text("<project/>")
+    (tmp_path / "b" / "page.xml").write_text("<!DOCTYPE html><html/>")
+    (tmp_path / "b" / "broken.xml").write_text("<OpenSplice>")
+    (tmp_path / "b" / ".hidden" / "h.xml").write_text(clean)
+    found = report("b")
+    assert found.files == ("b/a.xml", "b/broken.xml", "b/z.xml")
+    assert found.skipped == ("b/page.xml", "b/pom.xml")
+    assert codes(found) == ["DUR102", "DUR004"]
+
+
+def test_named_files_of_another_kind_are_left_out_only_on_request(
+    report: Callable[..., Report], tmp_path: Path
+) -> None:
+    (tmp_path / "pom.xml").write_text("<project/>")
+    assert codes(report("pom.xml")) == ["DUR006"]
+    assert report("pom.xml", skip_others=True).skipped == ("pom.xml",)
+
+
+FLEET = """
+[[node]]
+name = "a"
+file = "x.xml"
+[[node]]
+name = "b"
+file = "x.xml"
+role = "R"
+env = { ID = "4" }
+"""
+
+
+def test_a_fleet_file_names_nodes_with_role_and_variables(
+    report: Callable[..., Report], tmp_path: Path, varied: Callable[..., str]
+) -> None:
+    (tmp_path / "x.xml").write_text(varied(("<Id>3", "<Id>${ID:-3}")))
+    (tmp_path / "fleet.toml").write_text(FLEET)
+    found = report("fleet.toml")
+    assert "DUR740" in codes(found)
+    assert found.files == ("fleet.toml", "x.xml")
+    in_directory = report(".")
+    assert codes(in_directory) == codes(found), "a file of a fleet is not checked a second time by itself"
+
+
+def test_what_all_nodes_of_a_file_have_in_common_is_said_once(
+    report: Callable[..., Report], tmp_path: Path, varied: Callable[..., str]
+) -> None:
+    (tmp_path / "x.xml").write_text(varied(("<Verbosity>INFO", "<Verbosity>FINEST")))
+    (tmp_path / "fleet.toml").write_text(FLEET)
+    (found,) = [each for each in report("fleet.toml").diagnostics if each.code == "DUR721"]
+    assert found.nodes == ("a", "b")
+
+
+@pytest.mark.parametrize("text", ["[[node]]\nname=1", "x", "[[nodes]]", "node = {"])
+def test_a_wrong_fleet_file_is_a_finding_in_it(
+    report: Callable[..., Report], tmp_path: Path, text: str
+) -> None:
+    (tmp_path / "fleet.toml").write_text(text)
+    found = report("fleet.toml")
+    assert set(codes(found)) == {"DUR007"}
+    assert found.diagnostics[0].place.path == "fleet.toml"
+
+
+def test_a_file_of_a_fleet_that_cannot_be_read_is_a_finding_for_its_node(
+    report: Callable[..., Report], tmp_path: Path
+) -> None:
+    (tmp_path / "fleet.toml").write_text('[[node]]\nname = "a"\nfile = "none.xml"\n')
+    (found,) = report("fleet.toml").diagnostics
+    assert (found.code, found.nodes) == ("DUR001", ("a",))
+
+
+def test_plain_files_stand_for_themselves_unless_they_are_taken_together(
+    report: Callable[..., Report], tmp_path: Path, clean: str, varied: Callable[..., str]
+) -> None:
+    (tmp_path / "a.xml").write_text(clean)
+    (tmp_path / "b.xml").write_text(varied(("<Id>3", "<Id>4")))
+    assert codes(report("a.xml", "b.xml")) == []
+    assert "DUR740" in codes(report("a.xml", "b.xml", together=True))
+
+
+def test_nodes_and_variables_of_the_command_line(tmp_path: Path) -> None:
+    deployment, common = named_nodes(["a=x.xml", "b=file:///y.xml"], ["V=1", "a:V=2", "b:W="], {"U": "0"})
+    assert common == {"U": "0", "V": "1"}
+    assert deployment is not None
+    a, b = deployment.nodes
+    assert (a.name, a.uri, a.environ) == ("a", "x.xml", {"U": "0", "V": "2"})
+    assert (b.name, b.uri, b.environ) == ("b", "file:///y.xml", {"U": "0", "V": "1", "W": ""})
+
+
+@pytest.mark.parametrize(
+    ("nodes", "variables"),
+    [(["a"], []), (["=x"], []), (["a="], []), (["a=x", "a=y"], []), ([], ["V"]), ([], ["=1"]), ([], ["n:=1"]),
+     ([], ["n:V=1"]), (["m=x"], ["n:V=1"])],
+)  # fmt: skip
+def test_malformed_options_are_refused(nodes: list[str], variables: list[str]) -> None:
+    with pytest.raises(UsageFault):
+        named_nodes(nodes, variables, {})
