@@ -10,6 +10,8 @@ import base64
 import dataclasses
 import enum
 import functools
+import json
+import math
 import types
 import typing
 from typing import Any
@@ -45,8 +47,21 @@ def from_plain(wanted: Any, value: Any) -> Any:
         return _build(wanted, value)
     except PlainFault:
         raise
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError) as error:
         raise PlainFault(f"does not fit {getattr(wanted, '__name__', wanted)}: {error!r}") from error
+
+
+def from_json(wanted: Any, text: bytes | str) -> Any:
+    """A value of type `wanted` from JSON that anybody may have written.
+
+    Raises:
+        PlainFault: no JSON, or JSON that does not fit.
+    """
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise PlainFault(f"no JSON: {error!r}") from error
+    return from_plain(wanted, value)
 
 
 @functools.cache
@@ -91,6 +106,8 @@ def _build_simple(wanted: type, value: Any) -> Any:
         return base64.b64decode(value, validate=True)
     if wanted is float and type(value) is int:
         return float(value)
+    if wanted is float and type(value) is float and not math.isfinite(value):
+        raise PlainFault(f"{value} is no number")
     if type(value) is not wanted:
         raise PlainFault(f"{value!r} is not {wanted.__name__}")
     return value

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from engine.dds.bulk import TOPIC as BULK_TOPIC
 from engine.dds.bulk import BulkReceiver
 from engine.dds.channel import Channel, ChannelTopic, PeerAttached, PeerDetached
 from engine.dds.discovery import Discovery
@@ -127,6 +128,7 @@ class Node:
         self._started = self._clock.monotonic()
         self._started_ns = self._clock.wall_ns()
         self._snapshot_due = 0.0
+        self._undecodable: dict[str, int] = {}
         self._work = Work()
         self._shown_state = ""
         check_layouts()
@@ -155,7 +157,7 @@ class Node:
         signal, partition = self._pump.signal, configuration.entity_names.partition
         self._discovery = Discovery(self._participant, signal)
         self._channel = Channel(self._participant, partition, topics=TOPICS, signal=signal)
-        receiver = BulkReceiver(self._participant, receiver_partition(partition, node), signal=signal)
+        self._receiver = BulkReceiver(self._participant, receiver_partition(partition, node), signal=signal)
         self._wire = DdsWire(
             self._participant,
             self._channel,
@@ -182,7 +184,7 @@ class Node:
         self._pump.add("discovery", self._discovery.take)
         self._pump.add("channel", self._channel.take)
         self._pump.add("attachment", self._channel.take_changes)
-        self._pump.add("streams", receiver.take)
+        self._pump.add("streams", self._receiver.take)
         self._pump.add("taps", self._full_taps)
         self._pump.start()
         watch = Watch(
@@ -369,10 +371,20 @@ class Node:
                 self._lease.report(state, node=self._found.report.node_id)
         if now >= self._snapshot_due:
             self._snapshot_due = now + max(SNAPSHOT_PAUSE_S, self._runtime.settings.heartbeat_period_s)
+            self._tell_undecodable()
             shown = snapshot(
                 self._runtime, self._identity, now, self._clock.wall_ns(), self._wire.deliveries()
             )
             self._wire.publish(MONITOR_TOPIC, monitor.encode(shown))
+
+    def _tell_undecodable(self) -> None:
+        """Count and report the samples that the transport could not even take apart."""
+        totals = {**self._channel.malformed, BULK_TOPIC: self._receiver.malformed}
+        for topic, total in totals.items():
+            count = total - self._undecodable.get(topic, 0)
+            if count:
+                self._undecodable[topic] = total
+                self._runtime.malformed(topic, "?", f"{count} samples are not what the topic carries", count)
 
     def _renew(self) -> None:
         """Renew the lease, on the watch's thread; a supervisor that is gone ends the node."""

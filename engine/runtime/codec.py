@@ -97,6 +97,8 @@ def decode(data: bytes) -> Envelope:
         version, kind, to = document["version"], document["kind"], document["to"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise PeerFault(f"not a protocol message: {error!r}") from error
+    if not isinstance(kind, str):
+        raise PeerFault("its kind is not a text")
     if version != VERSION or kind not in _KINDS:
         raise UnsupportedMessage(f"{version!r} {kind!r}"[:80])
     try:

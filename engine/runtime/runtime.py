@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from engine.runtime.ports import Clock, Codec, Wire
     from engine.tracing.tracer import Tracer
 
+MAX_CAUSE: Final = 300
+"""Characters of what a fault of somebody else's may write into the trace."""
 LINEAGE: Final = "lineage"
 ELEMENTS: Final = "elements"
 
@@ -120,10 +122,10 @@ class Runtime:
             if not envelope.to or self.settings.node in envelope.to:
                 self.core.receive(envelope.message, sender, self.clock.monotonic())
 
-    def malformed(self, topic: str, sender: str, cause: str) -> None:
+    def malformed(self, topic: str, sender: str, cause: str, count: int = 1) -> None:
         """Something arrived that is not one of ours; it is counted, said and ignored."""
-        self.counters["malformed"] += 1
-        self.tracer.event("message.malformed", topic=topic, sender=sender, cause=cause)
+        self.counters["malformed"] += count
+        self.tracer.event("message.malformed", topic=topic, sender=sender, cause=cause[:MAX_CAUSE])
 
     def fellow_attached(self, node: str) -> None:
         """A fellow's endpoints and ours are matched both ways."""
@@ -325,7 +327,7 @@ class Runtime:
 
     def _group_announced(self, event: events.GroupAnnounced) -> None:
         try:
-            description: GroupDescription = plain.from_plain(GroupDescription, json.loads(event.description))
+            description: GroupDescription = plain.from_json(GroupDescription, event.description)
         except ValueError as error:
             self.malformed(codec.MESSAGE_TOPIC, event.fellow, str(error))
             return

@@ -163,10 +163,10 @@ class Unpacker:
                     raise StreamFault("a sample comes before its group")
                 yield self._group, _sample(record)
             elif kind == _GROUP:
-                self._group = plain.from_plain(GroupBegin, json.loads(bytes(record)))
+                self._group = plain.from_json(GroupBegin, bytes(record))
                 yield self._group, None
             elif kind in (_BEGIN, _END):
-                yield plain.from_plain(Begin if kind == _BEGIN else End, json.loads(bytes(record)))
+                yield plain.from_json(Begin if kind == _BEGIN else End, bytes(record))
             else:
                 raise StreamFault(f"record kind {kind} is not known")
 
