@@ -250,7 +250,20 @@ def watch(options: dict[str, Any]) -> None:
             say(monitor=monitor.encode(item).decode())
 
 
-ROLES = {"writer": writer, "reader": reader, "watch": watch}
+def hostile(options: dict[str, Any]) -> None:
+    """Sends to nodes what no node would; see `tests.integration.nonsense`."""
+    from tests.integration.nonsense import Hostile
+
+    one = Hostile(options["domain"], options["tag"], options["nodes"])
+    say(ready=True)
+    try:
+        for command in commands():
+            say(sent=one.send(command["send"]))
+    finally:
+        one.close()
+
+
+ROLES = {"writer": writer, "reader": reader, "watch": watch, "hostile": hostile}
 
 if __name__ == "__main__":
     ROLES[sys.argv[1]](json.loads(sys.argv[2]))

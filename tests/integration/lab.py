@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -103,6 +105,15 @@ class Lab:
 
         self.seen.wait_for(f"{count} deliveries have ended", ended)
 
+    def start_again(self, *names: str) -> int:
+        """Start nodes that know each other; they wait for each other. Returns the wall clock before it."""
+        before_ns = time.time_ns()
+        for name in names:
+            self.configure(name, dataclasses.replace(self._settings[name], discovery_s=20.0))
+        self.start(*names)
+        self.seen.wait_for("all are complete again", lambda: self.seen.are_complete(*names))
+        return before_ns
+
     # Nodes.
 
     def start(self, *names: str, environ: Mapping[str, str] | None = None) -> None:
@@ -153,17 +164,24 @@ class Lab:
 
     def errors(self, name: str) -> str:
         """Its ospl-error.log."""
-        path = self.home(name) / "ospl-error.log"
+        return self._report(name, "ospl-error.log")
+
+    def information(self, name: str) -> str:
+        """Its ospl-info.log."""
+        return self._report(name, "ospl-info.log")
+
+    def _report(self, name: str, file: str) -> str:
+        path = self.home(name) / file
         return path.read_text(encoding="utf-8") if path.exists() else ""
 
-    def trace(self, name: str, *events: str) -> list[dict[str, str]]:
-        """The fields of these events in its trace, in order, each with `event` and `time_ns`."""
+    def trace(self, name: str, *events: str, since_ns: int = 0) -> list[dict[str, str]]:
+        """The fields of these events in its trace, in order, each with `event`."""
         found = []
         for text in (self.home(name) / "trace.log").read_text(encoding="utf-8").splitlines():
             line = read_line(text)
             matched = catalogue().match(line.text) if line else None
-            if line and matched and matched[0].id in events:
-                found.append({"event": matched[0].id, "time_ns": str(line.time_ns), **matched[1]})
+            if line and matched and matched[0].id in events and (line.time_ns or 0) >= since_ns:
+                found.append({"event": matched[0].id, **matched[1]})
         return found
 
     def on_disk(self, name: str, name_space: str = "stock") -> dict[tuple[str, str], list[bytes]]:

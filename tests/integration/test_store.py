@@ -56,13 +56,14 @@ def test_sigterm_ends_in_order_within_the_terminate_period_and_leaves_a_clean_st
     lab.stop(*names)
     for name in names:
         assert lab.trace(name, "lifecycle.stopped")
-    lab.start(*names)
-    lab.seen.wait_for("all complete again", lambda: lab.seen.are_complete(*names))
+    lab.start_again(*names)
     assert {findings(lab, name) for name in names} == {()}
 
 
 def test_a_node_that_was_killed_says_so_at_its_next_start(lab: Lab) -> None:
     start_alone(lab)
+    lab.write({"count": 10, "time": 1_000})
+    lab.seen.wait_for("it is stored", lambda: lab.seen.stored("n1") == 10)
     lab.kill("n1")
     lab.start("n1")
     lab.seen.wait_for("n1 is complete again", lambda: lab.seen.are_complete("n1"))
@@ -86,10 +87,9 @@ def test_what_was_shown_as_stored_is_there_after_all_were_killed_while_writing(l
         assert len(disk_digests(lab, name)) >= shown[name]
 
     before = disk_digests(lab, "n1")
-    lab.start(*names)
-    lab.seen.wait_for("all complete again", lambda: lab.seen.are_complete(*names))
-    injected = {name: lab.trace(name, "injection.started")[1:] for name in names}
-    assert [name for name in names if injected[name]] == ["n1"], "one source injects: the master"
+    began_ns = lab.start_again(*names)
+    injected = [name for name in names if lab.trace(name, "injection.started", since_ns=began_ns)]
+    assert injected == ["n1"], "one source injects: the master"
     reader = lab.reader()
     reader.wait(len(before))
     lab.wait_delivered()
@@ -236,11 +236,10 @@ def test_a_store_with_a_flipped_bit_is_noticed_not_injected_and_repaired_from_a_
     assert len(whole) == 300
     flip_a_bit(lab.home("n1") / "store" / file, text)
 
-    lab.start(*names)  # n1 has the highest masterPriority
-    lab.seen.wait_for("all complete and equal", lambda: lab.seen.are_complete(*names))
+    began_ns = lab.start_again(*names)  # n1 has the highest masterPriority
     assert lab.trace("n1", "store.corrupt")
     assert "Stored data is corrupt" in lab.errors("n1")
-    assert not lab.trace("n1", "injection.started")[1:], "a damaged set must not win"
+    assert not lab.trace("n1", "injection.started", since_ns=began_ns), "a damaged set must not win"
     assert {lab.seen.samples(name) for name in names} == {300}
     lab.seen.wait_for("n1 has it on disk", lambda: lab.seen.stored("n1") == 300)
     lab.seen.wait_for("n1 is master again", lambda: lab.seen.master("n3") == "n1")
