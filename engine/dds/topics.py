@@ -71,8 +71,8 @@ class Topic:
     def of_class(cls, participant: NodeParticipant, topic_name: str, class_: type) -> Topic:
         """A topic of one of our own IDL classes."""
         class_.__idl__.populate()  # type: ignore[attr-defined]  # every IDL class has it
-        class_.__idl__.fill_type_data()  # type: ignore[attr-defined]
-        idl = class_.__idl__  # type: ignore[attr-defined]
+        class_.__idl__.fill_type_data()  # type: ignore[attr-defined]  # put there by IdlStruct
+        idl = class_.__idl__  # type: ignore[attr-defined]  # put there by IdlStruct
         information, mapping = idl._xt_bytedata
         keyed = bool(idl.data_type_props & _KEYED)
         description = TypeDescription(idl.idl_transformed_typename, information, mapping, keyed)

@@ -48,9 +48,15 @@ def test_functions_fit_a_screen(modules: list[pathlib.Path], root: pathlib.Path)
         for path in modules
         for node in ast.walk(ast.parse(path.read_bytes()))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and (lines := (node.end_lineno or node.lineno) - node.lineno + 1) > MAX_FUNCTION_LINES
+        and (lines := body_lines(node)) > MAX_FUNCTION_LINES
     ]
     assert too_long == []
+
+
+def body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Lines of statements: a command's many options are a list, and its docstring is its manual."""
+    first = function.body[1:] or function.body if ast.get_docstring(function) else function.body
+    return (function.end_lineno or function.lineno) - first[0].lineno + 1
 
 
 @pytest.mark.parametrize("what", FORBIDDEN)

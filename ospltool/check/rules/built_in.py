@@ -101,7 +101,7 @@ def split_built_in_topics(node: NodeView) -> Iterator[Finding]:
 
 
 def _named(element: object, name: str) -> bool:
-    attribute = element.attribute("name")  # type: ignore[attr-defined]
+    attribute = element.attribute("name")  # type: ignore[attr-defined]  # only elements come here
     return attribute is not None and attribute.text == name
 
 

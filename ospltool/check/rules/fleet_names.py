@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from engine.config.name_spaces import conflict_text
 from engine.core import expressions
-from engine.core.namespaces import NameSpace, compare
+from engine.core.namespaces import NameSpace, Policy, compare
 from ospltool.check.deployment import listed, names_of
 from ospltool.check.findings import Finding
 from ospltool.check.registry import Scope, rule
@@ -117,7 +117,7 @@ def name_space_on_one_node(fleet: FleetView) -> Iterator[Finding]:
                 yield home.found(definitions[0].node, message)
 
 
-def _learns(policies: list, name: str) -> bool:  # type: ignore[type-arg]
+def _learns(policies: Sequence[tuple[Policy, object]], name: str) -> bool:
     return any(expressions.matches(policy.name_space, name) for policy, _ in policies)
 
 

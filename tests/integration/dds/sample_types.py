@@ -86,7 +86,7 @@ class Inside(IdlStruct, typename="shop.Inside"):
 class Perhaps(IdlStruct, typename="shop.Perhaps"):
     number: idl.int32
     annotate.key("number")
-    place: Optional[Place]  # noqa: UP045
+    place: Optional[Place]  # noqa: UP045 - cyclonedds knows no other spelling
     colour: Colour
 
 

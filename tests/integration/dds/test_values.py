@@ -90,7 +90,7 @@ def test_incompatible_policies_are_named_with_both_values(
 ) -> None:
     found = incompatibilities(
         dataclasses.replace(OFFER, **offered),  # type: ignore[arg-type]  # a table of single fields
-        dataclasses.replace(OFFER, **requested),  # type: ignore[arg-type]
+        dataclasses.replace(OFFER, **requested),  # type: ignore[arg-type]  # a table of mixed values
     )
     assert len(found) == bool(policy)
     assert policy in "".join(found)

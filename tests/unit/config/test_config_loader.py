@@ -60,9 +60,8 @@ def test_defaults_are_those_of_the_documentation() -> None:
     assert all(s.origin.is_default for s in configuration.settings if "Tracing" in s.path)
 
 
-def test_every_part_of_the_service_is_read() -> None:
-    text = file_with(
-        service="""<ClientDurability><EntityNames><Publisher>cp</Publisher></EntityNames></ClientDurability>
+EVERYTHING = file_with(
+    service="""<ClientDurability><EntityNames><Publisher>cp</Publisher></EntityNames></ClientDurability>
         <Watchdog deadlockDetection="TRUE"><Scheduling>
           <Priority priority_kind="absolute">7</Priority><Class>realtime</Class></Scheduling></Watchdog>
         <Network latency_budget="0.5" transport_priority="3">
@@ -87,16 +86,20 @@ def test_every_part_of_the_service_is_read() -> None:
         <EntityNames><Partition>dp</Partition></EntityNames>
         <Tracing synchronous="true"><OutputFile/><Timestamps absolute="false">FALSE</Timestamps>
           <Verbosity>finer</Verbosity></Tracing>""",
-        domain="""<Id>7</Id><Role>R</Role><Service name="s" enabled="false"><Command>x</Command>
+    domain="""<Id>7</Id><Role>R</Role><Service name="s" enabled="false"><Command>x</Command>
           <FailureAction>kill</FailureAction></Service><BuiltinTopics enabled="false"/>
           <DurablePolicies><Policy obtain="o.*" cache="false"/></DurablePolicies>
           <Filters><Filter content="a=1"><PartitionTopic>p.t</PartitionTopic></Filter></Filters>""",
-        rest="""<DDSI2Service name="s"><General>
+    rest="""<DDSI2Service name="s"><General>
           <NetworkInterfaceAddress>off</NetworkInterfaceAddress></General></DDSI2Service>
           <DDSI2EService name="t"><General><NetworkInterfaceAddress>10.0.0.1</NetworkInterfaceAddress>
           <AllowMulticast>SPDP</AllowMulticast></General><Discovery><Peers><Peer Address="a"/><Group>
           <Peer Address="b"/></Group></Peers></Discovery></DDSI2EService>""",
-    )
+)
+
+
+def test_every_part_of_the_service_is_read() -> None:
+    text = EVERYTHING
     c = read(text)
     assert (c.domain.id, c.domain.role, c.domain.builtin_topics) == (7, "R", False)
     service = c.domain.service("s")
