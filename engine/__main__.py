@@ -65,7 +65,7 @@ def serve(configuration: Configuration, tracer: Tracer, link: SupervisorLink | N
         DdsError,
         UnsupportedCyclone,
     )  # a missing wheel is a message, not a traceback
-    from engine.node.process import Node, NodeFault
+    from engine.node.process import ConfigurationRefused, Node, NodeFault
 
     if link:
         link.report("INIT")
@@ -82,6 +82,10 @@ def serve(configuration: Configuration, tracer: Tracer, link: SupervisorLink | N
         signal.signal(number, lambda received, _: node.request_stop(signal.Signals(received).name))
     try:
         node.run()
+    except ConfigurationRefused as refusal:
+        tracer.event("lifecycle.bad-configuration", cause=str(refusal))
+        print(f"ospltool: {refusal}", file=sys.stderr)  # noqa: T201  # narration of a program
+        return EXIT_CONFIGURATION
     except NodeFault as fault:
         tracer.event("lifecycle.unrecoverable", cause=str(fault))
         print(f"ospltool: {fault}", file=sys.stderr)  # noqa: T201  # narration of a program

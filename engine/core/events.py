@@ -121,6 +121,13 @@ class Deliver:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class NoAligner:
+    """Nobody may be master and this node is told not to wait for one (TimeToWaitForAligner 0): end."""
+
+    name_space: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class FellowsKnown:
     """The fellows to remember for the next start: (id, name, role)."""
 
@@ -149,5 +156,6 @@ Event = (
     | InstancesPurged
     | Deliver
     | FellowsKnown
+    | NoAligner
     | Note
 )

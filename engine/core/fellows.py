@@ -86,6 +86,7 @@ class FellowTable:
         self._fellows: dict[str, Fellow] = {}
         self._attached: set[str] = set()
         self._lost: dict[str, tuple[int, float]] = {}
+        self._silenced: dict[str, Fellow] = {}
 
     def all(self) -> list[Fellow]:
         """Every fellow present, by id."""
@@ -142,6 +143,11 @@ class FellowTable:
         lost = self._lost.get(node)
         if lost is not None and lost[0] == incarnation:
             fellow.gap_s = now - lost[1]
+        known = self._silenced.pop(node, None)
+        if known is not None and known.incarnation == incarnation:
+            # Its endpoints were matched all the time: what it said last still holds and is not sent again.
+            fellow.name_spaces, fellow.deliveries = known.name_spaces, known.deliveries
+            fellow.conflict = known.conflict
         return fellow
 
     def attach(self, node: str) -> None:
@@ -154,7 +160,9 @@ class FellowTable:
     def detach(self, node: str, now: float) -> Fellow | None:
         """The fellow's endpoints went away; returns the fellow when it was present."""
         self._attached.discard(node)
-        return self.remove(node, now)
+        removed = self.remove(node, now)
+        self._silenced.pop(node, None)
+        return removed
 
     def remove(self, node: str, now: float) -> Fellow | None:
         """Forget a fellow that left or was lost, but remember its incarnation."""
@@ -162,6 +170,8 @@ class FellowTable:
         if fellow:
             self._lost.pop(node, None)
             self._lost[node] = (fellow.incarnation, now)
+            if node in self._attached:
+                self._silenced[node] = fellow
             while len(self._lost) > MAX_REMEMBERED:
                 del self._lost[next(iter(self._lost))]
         return fellow

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.core import election
-from engine.core.events import AbandonSet
+from engine.core.events import AbandonSet, NoAligner
 from engine.core.messages import Vote
 from engine.core.namespace import stand_of
 from engine.core.states import Phase, Trigger
@@ -36,6 +36,8 @@ def elect(context: Context, state: NameSpaceState, now: float) -> None:
             context.note("election.needed", namespace=state.name)
         if not decision.candidates and decision.rule != why:
             context.note("election.no-master", namespace=state.name, reason=decision.rule)
+            if not context.settings.waits_for_aligner:
+                context.emit(NoAligner(state.name))
     _move(context, state, before is not None, previous_master, previous_via)
     if state.following and state.following != before:
         _note_master(context, state, decision)

@@ -30,6 +30,7 @@ class CoreSettings:
         initial_discovery_s: Network/InitialDiscoveryPeriod.
         combine_initial_s, combine_operational_s: RequestCombinePeriod before and after COMPLETE.
         request_patience_s: silence of an aligner after which a request is made again.
+        waits_for_aligner: with false, a node ends when nobody may be master (TimeToWaitForAligner 0).
         absence_bound_s: a fellow away for longer is not waited for with tombstones, and takes the master's
             set when it comes back instead of merging its own.
         remembered: ids of the fellows of the last run; discovery ends early when all have answered.
@@ -49,6 +50,7 @@ class CoreSettings:
     combine_initial_s: float = 0.5
     combine_operational_s: float = 0.01
     request_patience_s: float = 10.0
+    waits_for_aligner: bool = True
     absence_bound_s: float = 86_400.0
     remembered: frozenset[str] = frozenset()
     stored: dict[str, StoredSet] = dataclasses.field(default_factory=dict)

@@ -42,7 +42,7 @@ class Changes:
         groups: durable groups that now have a writer.
         writers: durable writers with their groups; without groups they are gone.
         readers_seen, readers_gone: durable readers, one for each process, topic and partitions.
-        nodes_gone: node ids whose participant left or was lost.
+        nodes_gone: nodes of which a participant left or was lost: (node id, participant).
     """
 
     unresolved: list[EndpointSeen] = dataclasses.field(default_factory=list)
@@ -50,7 +50,7 @@ class Changes:
     writers: list[tuple[bytes, tuple[Group, ...]]] = dataclasses.field(default_factory=list)
     readers_seen: list[DurableReader] = dataclasses.field(default_factory=list)
     readers_gone: list[DurableReader] = dataclasses.field(default_factory=list)
-    nodes_gone: list[str] = dataclasses.field(default_factory=list)
+    nodes_gone: list[tuple[str, bytes]] = dataclasses.field(default_factory=list)
 
 
 class Neighbourhood:
@@ -86,7 +86,7 @@ class Neighbourhood:
             elif isinstance(change, ParticipantGone):
                 node = self.node_of(change.guid)
                 if node:
-                    found.nodes_gone.append(node)
+                    found.nodes_gone.append((node, change.guid))
                 self.participants.pop(change.guid, None)
             elif isinstance(change, EndpointSeen):
                 self._endpoint_seen(change, found)

@@ -63,6 +63,10 @@ SNAPSHOT_PAUSE_S: Final = 0.25
 TICK_S: Final = 0.005
 
 
+class ConfigurationRefused(Exception):
+    """The node cannot run with this configuration in this system; starting it again would not help."""
+
+
 class NodeFault(Exception):
     """A part of the node ended by itself; the node cannot go on without it."""
 
@@ -237,7 +241,12 @@ class Node:
     # The node's thread.
 
     def run(self) -> None:
-        """Serve until `request_stop` or until the supervisor is gone; returns when all is closed."""
+        """Serve until `request_stop` or until the supervisor is gone; returns when all is closed.
+
+        Raises:
+            ConfigurationRefused: the system around this node makes its configuration impossible.
+            NodeFault: a part of the node ended by itself.
+        """
         try:
             due = 0.0
             while self._stop_reason is None:
@@ -248,6 +257,8 @@ class Node:
                     due = self._runtime.turn()
                     self._disk.wake()
                     self._duties()
+                    if self._runtime.refusal:
+                        raise ConfigurationRefused(self._runtime.refusal)
             self._tracer.event("lifecycle.stop-requested", signal=self._stop_reason)
             self._runtime.stop()
             self._duties()
@@ -310,8 +321,8 @@ class Node:
                 self._runtime.serving.seen(key, reader.host)
         for writer, groups in changes.writers:
             self._runtime.housekeeping.writers(writer, groups)
-        for node in changes.nodes_gone:
-            self._runtime.fellow_detached(node)
+        for node, participant in changes.nodes_gone:
+            self._runtime.fellow_detached(node, participant.hex())
 
     def _reader_keys(self, reader: DurableReader) -> list[ReaderKey]:
         return self._runtime.serving.reader_keys(reader.participant.hex(), reader.topic, reader.partitions)
@@ -348,9 +359,9 @@ class Node:
             self._attached_early.discard(change.participant)
             if isinstance(change, PeerDetached):
                 if node is not None:
-                    self._runtime.fellow_detached(node)
+                    self._runtime.fellow_detached(node, change.participant.hex())
             elif node is not None:
-                self._runtime.fellow_attached(node)
+                self._runtime.fellow_attached(node, change.participant.hex())
             else:
                 self._attached_early.add(change.participant)  # discovery will tell whose it is
 

@@ -88,7 +88,9 @@ class Runtime:
             ),
             0,
         )
+        self.refusal = ""
         self._unsupported: set[tuple[str, str]] = set()
+        self._attached: dict[str, set[str]] = {}
         self.core = DurabilityNode(settings, clock.monotonic(), clock.wall_ns())
         self.transfers = Transfers(self)
         self.serving = Serving(self)
@@ -127,13 +129,22 @@ class Runtime:
         self.counters["malformed"] += count
         self.tracer.event("message.malformed", topic=topic, sender=sender, cause=cause[:MAX_CAUSE])
 
-    def fellow_attached(self, node: str) -> None:
-        """A fellow's endpoints and ours are matched both ways."""
+    def fellow_attached(self, node: str, participant: str) -> None:
+        """A fellow's endpoints and ours are matched both ways; `participant` is its process."""
+        self._attached.setdefault(node, set()).add(participant)
         self.core.fellow_attached(node, self.clock.monotonic())
 
-    def fellow_detached(self, node: str) -> None:
-        """A fellow's endpoints went away."""
-        self.core.fellow_detached(node, self.clock.monotonic())
+    def fellow_detached(self, node: str, participant: str) -> None:
+        """The endpoints of one of a fellow's processes went away.
+
+        A node that was killed and started again at once is attached as another participant before the lease
+        of the former one has run out; it is not lost then.
+        """
+        attached = self._attached.get(node, set())
+        attached.discard(participant)
+        if not attached:
+            self._attached.pop(node, None)
+            self.core.fellow_detached(node, self.clock.monotonic())
 
     def group_seen(self, description: GroupDescription) -> bool:
         """A durable writer of this group exists; False when the group is none of ours."""
@@ -275,6 +286,8 @@ class Runtime:
             self._group_announced(event)
         elif isinstance(event, events.Deliver):
             self.serving.deliver(event.reader)
+        elif isinstance(event, events.NoAligner):
+            self.refusal = f"nobody may be master of name-space '{event.name_space}', and waiting is off"
         elif isinstance(event, events.FellowsKnown):
             fellows = tuple(Fellow(*fellow) for fellow in event.fellows)
             for name in self.spaces:

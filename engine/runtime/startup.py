@@ -93,6 +93,7 @@ def core_settings(configuration: Configuration, name: str, host: str, found: Fou
         initial_discovery_s=network.initial_discovery_period_s,
         combine_initial_s=alignment.combine_initial_s,
         combine_operational_s=alignment.combine_operational_s,
+        waits_for_aligner=alignment.wait_for_aligner_s > 0,
         remembered=frozenset(fellows),
         stored={**lost, **found.stored},
     )

@@ -29,7 +29,7 @@ class Member:
     stored: set[int]
     loading: set[int]
     served: list[ReaderKey]
-    learned: list[str]
+    given_up: list[str]
     notes: list[tuple[str, dict[str, object]]]
     latest: dict[type, Message] = dataclasses.field(default_factory=dict)
 
@@ -62,6 +62,7 @@ class Cluster:
         merges: tuple[MergeRule, ...] | None = None,
         delayed: bool = False,
         alignee: Alignee = Alignee.INITIAL,
+        waits: bool = True,
     ) -> Member:
         settings = CoreSettings(
             node=node,
@@ -84,6 +85,7 @@ class Cluster:
             heartbeat_period_s=0.5,
             initial_discovery_s=discovery_s,
             combine_initial_s=0.05,
+            waits_for_aligner=waits,
             remembered=remembered,
             stored={NS: StoredSet(quality, lineage)},
         )
@@ -225,6 +227,8 @@ class Cluster:
             member.stored = member.working
         elif isinstance(event, events.DeleteSet):
             member.working.clear()
+        elif isinstance(event, events.NoAligner):
+            member.given_up.append(event.name_space)
         elif isinstance(event, events.Deliver):
             member.served.append(event.reader)
             self.after(0.01, functools.partial(self._delivered, node, member, event.reader))
@@ -591,3 +595,11 @@ def test_on_request_node_never_keeps_anything() -> None:
     passive.core.wanted(NS, cluster.now)
     cluster.run(5)
     assert (cluster.phase("b"), passive.core.state) == (Phase.PASSIVE, ServiceState.COMPLETE)
+
+
+@pytest.mark.parametrize(("waits", "given_up"), [(True, []), (False, [NS])])
+def test_node_that_is_told_not_to_wait_for_an_aligner_gives_up(waits: bool, given_up: list[str]) -> None:
+    cluster = Cluster()
+    member = cluster.start("a", aligner=False, waits=waits)
+    cluster.run(5)
+    assert member.given_up == given_up
