@@ -73,6 +73,10 @@ class Neighbourhood:
             return None
         return seen.tag.node_id.hex()
 
+    def may_speak_for(self, participant: bytes, node: str) -> bool:
+        """Whether a message of `node` may come from this participant; one not seen yet is trusted."""
+        return participant not in self.participants or self.node_of(participant) == node
+
     def participant_of(self, node: str) -> bytes | None:
         """The participant of a fellow."""
         return next((guid for guid in self.participants if self.node_of(guid) == node), None)

@@ -350,7 +350,11 @@ class Node:
 
     def _messages(self, batch: Sequence[Any]) -> None:
         for received in batch:
-            self._runtime.message(received.topic, received.sender_id, received.payload)
+            if self._neighbourhood.may_speak_for(received.participant, received.sender_id):
+                self._runtime.message(received.topic, received.sender_id, received.payload)
+            else:
+                cause = f"participant {received.participant.hex()} is not this node"
+                self._runtime.malformed(received.topic, received.sender_id, cause)
 
     def _attachments(self, batch: Sequence[Any]) -> None:
         for change in batch:
