@@ -170,16 +170,21 @@ class Hostile:
         raise AssertionError("the nodes do not take any more")
 
     def send(self, kind: str) -> int:
-        """Send everything of a kind; returns how much each node got."""
+        """Send everything of a kind; returns how much of it each node must have got.
+
+        A state may be overwritten by the next one before it is sent, so only messages count for sure.
+        """
         if kind == "batches":
             return self._send_batches()
         if kind == "types":
             return self._send_wrong_types()
+        if kind == "impersonation":
+            return self._send_as_others()
         sent = 0
         for payload in KINDS[kind]():
             for topic in TOPICS:
                 self._publish(topic, payload)
-                sent += 1
+                sent += topic == codec.MESSAGE_TOPIC
         if kind == "malformed":
             self._publish(ATTACHMENT_TOPIC, b"no list of ids")
             sent += 1
@@ -206,6 +211,13 @@ class Hostile:
             writer.write(sample.serialize(), 1)
             matched += len(writer.matched())
         return matched
+
+    def _send_as_others(self) -> int:
+        """In the name of every node: I am about to end."""
+        leaving = {"incarnation": 1 << 40, "serial": 1 << 40, "state": ServiceState.TERMINATING}
+        for node in self._nodes:
+            self._channel.publish(codec.STATUS_TOPIC, node, _changed(_STATUS, **leaving))
+        return len(self._nodes)
 
     def close(self) -> None:
         self._is_open = False
