@@ -5,6 +5,8 @@ from __future__ import annotations
 import bisect
 import dataclasses
 import enum
+import functools
+import hashlib
 from typing import TYPE_CHECKING, Final
 
 from engine.dataset.history import retained
@@ -34,8 +36,9 @@ class Outcome(enum.Enum):
 class Summary:
     """A set in one line: two sets are equal exactly when their summaries' count and digest are.
 
-    `digest` is the sum modulo 2**128 of the samples' digests; `newest_ns` is the newest source timestamp,
-    0 when there is none.
+    Of a group, `digest` is the sum modulo 2**128 of the samples' digests; of a name-space, the sum of its
+    groups' digests, each multiplied by the group's `weight_of`. `newest_ns` is the newest source timestamp
+    that the set ever had, also of what has been deleted since; 0 when it never had any.
     """
 
     count: int
@@ -50,6 +53,18 @@ class Summary:
 EMPTY: Final = Summary(0, 0, 0)
 
 
+@functools.lru_cache(maxsize=65_536)
+def weight_of(group: Group) -> int:
+    """An odd number below 2**128 that belongs to a group and, in practice, to no other.
+
+    It keeps apart sets that hold the same samples in different groups, which happens when one writer writes
+    in several partitions.
+    """
+    lengths = ",".join(str(len(part)) for part in group)
+    text = f"{lengths},{''.join(group)}".encode(errors="surrogatepass")
+    return int.from_bytes(hashlib.blake2b(text, digest_size=16).digest()) | 1
+
+
 class GroupSet:
     """The samples of one group, by instance.
 
@@ -57,8 +72,8 @@ class GroupSet:
         depth: samples kept per instance (see `engine.dataset.history`).
         floor_ns: samples up to this source time have been deleted and are not taken in again.
         disposed: the instances that end with a dispose.
-        lost: samples that arrived too old to be kept, and samples that newer ones pushed out are not
-            counted here: that is what a history depth is for.
+        lost: samples that arrived too old to be kept. Samples that newer ones pushed out are not counted:
+            that is what a history depth is for.
     """
 
     __slots__ = (
@@ -215,10 +230,10 @@ class DataSet:
     def summary(self) -> Summary:
         """The roll-up of all groups; an empty group and an absent one are the same."""
         count = digest = newest = 0
-        for group_set in self.groups.values():
+        for group, group_set in self.groups.items():
             part = group_set.summary()
             count += part.count
-            digest = (digest + part.digest) & _MODULUS_MASK
+            digest = (digest + part.digest * weight_of(group)) & _MODULUS_MASK
             newest = max(newest, part.newest_ns)
         return Summary(count, digest, newest)
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from engine.core import plain
 from engine.core.events import Target
 from engine.core.messages import Epoch
+from engine.dataset.dataset import weight_of
 from engine.dataset.groups import GroupDescription
 from engine.dataset.sample import make_sample
 
@@ -63,7 +64,7 @@ class GroupBegin:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class End:
-    """What a stream carried in all; `digest` is the sum of the samples' digests modulo 2**128."""
+    """What a stream carried in all: count and digest of the set, as in the summary of a name-space."""
 
     count: int
     digest: int
@@ -79,9 +80,10 @@ def batches(stream: bytes, begin: Begin, groups: Iterable[GroupSamples]) -> Iter
     packer.add_value(_BEGIN, begin)
     for group, samples in groups:
         packer.add_value(_GROUP, group)
+        weight = weight_of(group.description.group)
         for sample in samples:
             packer.add_sample(sample)
-            digest += int.from_bytes(sample.digest)
+            digest += int.from_bytes(sample.digest) * weight
             if packer.size >= BATCH_BYTES:
                 yield packer.close()
         count += len(samples)

@@ -1,0 +1,57 @@
+"""Samples of a small world: few instances, writers and times, so that they meet, repeat and tie."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from engine.core.namespaces import Group
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
+
+STATUSES = (DATA, DISPOSE, UNREGISTER, DISPOSE | UNREGISTER, DATA | DISPOSE, DATA | UNREGISTER)
+"""Write, dispose, unregister, autodispose, writedispose, and a write that is the last of its writer."""
+WRITERS = (b"A" * 16, b"B" * 16)
+KEYS = (b"", b"k", b"long key")
+DEPTHS = (0, 1, 2, 5)
+GROUPS = (Group("p", "T"), Group("q", "T"), Group("p", "U"))
+
+
+def samples(times: int = 6) -> st.SearchStrategy[Sample]:
+    """Samples of any kind; `times` different source timestamps."""
+    return st.builds(
+        make_sample,
+        st.integers(1, times),
+        st.sampled_from(WRITERS),
+        st.sampled_from(STATUSES),
+        st.sampled_from(KEYS),
+        st.sampled_from((b"", b"x", b"y")),
+        st.integers(0, 1),
+    )
+
+
+def contents(max_size: int = 16) -> st.SearchStrategy[list[tuple[Group, Sample]]]:
+    """Samples with the groups they belong to."""
+    return st.lists(st.tuples(st.sampled_from(GROUPS), samples()), max_size=max_size)
+
+
+def kept(sample: Sample, everything: set[Sample], depth: int) -> bool:
+    """Whether a sample is kept of everything that ever arrived: the rule, sample by sample.
+
+    A sample is hidden by `depth` newer writes; of disposes without data the newest `depth` count, of
+    unregisters the newest of each writer.
+    """
+    newer = [other for other in everything if other.key == sample.key and other > sample]
+    if depth and sum(1 for other in newer if other.status & DATA) >= depth:
+        return False
+    if sample.status & DATA:
+        return True
+    disposes = sum(1 for other in newer if other.status & DISPOSE and not other.status & DATA)
+    if sample.status & DISPOSE and (not depth or disposes < depth):
+        return True
+    unregistered = any(other.writer == sample.writer and other.status & UNREGISTER for other in newer)
+    return bool(sample.status & UNREGISTER) and not unregistered
+
+
+def model(everything: list[Sample], depth: int, floor_ns: int | None = None) -> set[Sample]:
+    """What a set holds after all these samples, in whatever order they came."""
+    there = {sample for sample in everything if floor_ns is None or sample.source_time_ns > floor_ns}
+    return {sample for sample in there if kept(sample, there, depth)}
