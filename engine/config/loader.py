@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
+from engine.config.bounds import check_bounds
 from engine.config.builder import SettingsBuilder
 from engine.config.name_spaces import NameSpaceReader
 from engine.config.problems import ConfigError, Kind, Problem
@@ -57,12 +58,14 @@ def interpret(document: Document, *, role: str | None = None, service: str = "du
     """What a document means for the node that runs `service`, and everything that keeps it from starting.
 
     Raises:
-        ConfigError: the root element is not OpenSplice, so that nothing means anything.
+        ConfigError: the root element is not OpenSplice, so that nothing means anything, or the expressions
+            are beyond the bounds of what can be compared.
     """
     problems = list(document.problems)
     found = list(schema_problems(document, engine_schema()))
     if found and found[0].kind is Kind.ROOT:
         raise ConfigError(found)
+    check_bounds(document)
     sections: dict[str, Node | None] = {
         "Domain": document.root.find("Domain"),
         _SERVICE: _service_section(document, service, problems),

@@ -83,7 +83,7 @@ def choice(
         codes=frozenset(codes),
         targets=frozenset(map(Target, targets)) or frozenset(Target),
         severities=changed,
-        least=Severity.ERROR if show == "never" else Severity.named(show),
+        least=Severity.named(show),
     )
 
 

@@ -9,8 +9,11 @@ from __future__ import annotations
 import functools
 from collections import deque
 
-MAX_STATES = 20_000
-"""Most steps of one comparison; beyond it the answer is no, which is the careful one."""
+MAX_STATES = 500
+"""Most states of one comparison; beyond it the answer is no, which is the careful one."""
+
+MAX_PRODUCT = 10_000
+"""Largest product of the lengths of two expressions that are compared; likewise."""
 
 _OTHER = ""
 """Stands for every character that occurs in neither expression."""
@@ -21,6 +24,8 @@ def covers(wide: str, narrow: str) -> bool:
     """Whether `wide` accepts every name that `narrow` accepts."""
     if wide in ("*", narrow):
         return True
+    if len(wide) * len(narrow) > MAX_PRODUCT:
+        return False
     alphabet = [*sorted({*wide, *narrow} - {"*", "?"}), _OTHER]
     start = (_closure(narrow, {0}), _closure(wide, {0}))
     seen = {start}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePath
 
 from engine.config import ConfigError, Fleet, load_fleet
 from engine.config.problems import Problem
@@ -84,11 +85,20 @@ def gather(
     in_fleets = {_identity(node.uri) for deployment in deployments for node in deployment.nodes}
     rest = [each for each in files if not each.is_found or _identity(each.uri) not in in_fleets]
     if together:
-        named = [dataclasses.replace(each, name=each.uri) for each in rest]
-        deployments.append(DeploymentInput(tuple(named), is_fleet=True))
+        deployments.append(DeploymentInput(_named(rest), is_fleet=True))
     else:
         deployments.extend(DeploymentInput((each,)) for each in rest)
     return deployments
+
+
+def _named(files: Sequence[NodeInput]) -> tuple[NodeInput, ...]:
+    """Files as nodes, called like the files without their endings where that tells them apart."""
+    stems = [PurePath(each.uri).stem for each in files]
+    is_clear = len(set(stems)) == len(stems)
+    return tuple(
+        dataclasses.replace(each, name=stem if is_clear else each.uri)
+        for each, stem in zip(files, stems, strict=True)
+    )
 
 
 def _identity(uri: str) -> str:

@@ -35,8 +35,16 @@ class Format(enum.StrEnum):
     RDJSON = "rdjson"
 
 
-class Level(enum.StrEnum):
-    """Severities on the command line, and none of them."""
+class Shown(enum.StrEnum):
+    """The least severity to show."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    INFO = "info"
+
+
+class FailOn(enum.StrEnum):
+    """The least severity that makes the command fail."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -86,10 +94,10 @@ def check(
     severity: Annotated[
         list[str] | None, typer.Option(help="Another severity for rules.", metavar="RULES=LEVEL")
     ] = None,
-    show: Annotated[Level, typer.Option(help="Show findings of this severity and above.")] = Level.WARNING,
+    show: Annotated[Shown, typer.Option(help="Show findings of this severity and above.")] = Shown.WARNING,
     fail_on: Annotated[
-        Level, typer.Option(help="Exit with 1 when a finding has this severity or more.")
-    ] = Level.WARNING,
+        FailOn, typer.Option(help="Exit with 1 when a finding has this severity or more.")
+    ] = FailOn.WARNING,
     target: Annotated[
         list[TargetName] | None, typer.Option(help="Only what matters for this service; both by default.")
     ] = None,
@@ -162,7 +170,7 @@ def _fix(
     choice: Choice,
     kind: str,
     output_file: str | None,
-    fail_on: Level,
+    fail_on: FailOn,
     statistics: bool,
     *,
     unsafe: bool,
@@ -186,7 +194,7 @@ def _fix(
 
 
 def _finish(
-    report: Report, choice: Choice, kind: str, output_file: str | None, fail_on: Level, statistics: bool
+    report: Report, choice: Choice, kind: str, output_file: str | None, fail_on: FailOn, statistics: bool
 ) -> None:
     """Write the findings, narrate the summary, and leave with the exit code."""
     from ospltool.check import commands

@@ -27,4 +27,4 @@ def render(report: Report, *, colour: bool = False) -> str:
         }
         for each, fingerprint in zip(report.diagnostics, fingerprints(report.diagnostics), strict=True)
     ]
-    return json.dumps(entries, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(entries, indent=2) + "\n"

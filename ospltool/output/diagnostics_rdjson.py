@@ -16,7 +16,7 @@ def render(report: Report, *, colour: bool = False) -> str:
         "source": {"name": "ospltool"},
         "diagnostics": [_diagnostic(each) for each in report.diagnostics],
     }
-    return json.dumps(result, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(result, indent=2) + "\n"
 
 
 def _diagnostic(each: Diagnostic) -> dict[str, Any]:

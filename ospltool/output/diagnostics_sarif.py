@@ -38,7 +38,7 @@ def render(report: Report, *, colour: bool = False) -> str:
         "version": "2.1.0",
         "runs": [run],
     }
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(document, indent=2) + "\n"
 
 
 def _result(each: Diagnostic, fingerprint: str, rule_index: int) -> dict[str, Any]:

@@ -82,7 +82,7 @@ def test_fixes_are_repeated_until_nothing_is_left(
     text = varied(
         ("<Persistent>", "<persistent>"),
         ("</Persistent>", "</persistent>"),
-        ("<StoreMode>KV", "<StoreMode>kw"),
+        ("<StoreMode>KV", "<StoreMode>XLM"),
     )
     outcome, after = fixed(text, unsafe=True)
     assert "<Persistent>" in after

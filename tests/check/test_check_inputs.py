@@ -157,7 +157,14 @@ def test_plain_files_stand_for_themselves_unless_they_are_taken_together(
     (tmp_path / "a.xml").write_text(clean)
     (tmp_path / "b.xml").write_text(varied(("<Id>3", "<Id>4")))
     assert codes(report("a.xml", "b.xml")) == []
-    assert "DUR740" in codes(report("a.xml", "b.xml", together=True))
+    (found,) = [each for each in report("a.xml", "b.xml", together=True).diagnostics if each.code == "DUR740"]
+    assert found.nodes == ("b",)
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "a.xml").write_text(varied(("<Id>3", "<Id>5")))
+    nodes = {
+        each.nodes for each in report("a.xml", "d/a.xml", together=True).diagnostics if each.code == "DUR740"
+    }
+    assert nodes == {("d/a.xml",)}, "one name for two files tells nothing"
 
 
 def test_nodes_and_variables_of_the_command_line(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from engine.config import Node
 from engine.config.name_spaces import BUILT_IN_PARTITION
 from engine.core.namespaces import (
     MAX_PRIORITY,
@@ -95,7 +96,8 @@ def split_built_in_topics(node: NodeView) -> Iterator[Finding]:
         topic for topic in BUILT_IN_TOPICS if not name_space.contains(Group(BUILT_IN_PARTITION, topic))
     ]
     if missing:
-        owner = next(each for each in node.name_space_nodes if _named(each, name_space.name))
+        owners = (each for each in node.name_space_nodes if _named(each, name_space.name))
+        owner = next(owners, node.document.root)
         message = f"name-space '{name_space.name}' contains DCPSTopic, but not {', '.join(missing)}"
         yield node.found(owner, message)
 

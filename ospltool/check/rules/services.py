@@ -250,7 +250,9 @@ def not_restarted(node: NodeView) -> Iterator[Finding]:
     if not node.has_durability or service is None or not service.enabled:
         return
     if service.failure_action is FailureAction.SKIP:
-        entry = next(each for each in _entries(node) if _name(each) == service.name)
+        entry = next((each for each in _entries(node) if _name(each) == service.name), None)
+        if entry is None:  # an entry without a name is taken for the durability service
+            return
         thing = entry.find("FailureAction") or entry
         message = "the durability service is not started again when it dies"
         yield node.found(thing, message, subject="Domain/Service/FailureAction")

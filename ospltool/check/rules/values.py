@@ -11,7 +11,7 @@ from ospltool.check import edits
 from ospltool.check.findings import Finding
 from ospltool.check.registry import NOWHERE, OPENSPLICE, rule
 from ospltool.check.views import NodeView
-from ospltool.output.diagnostics_model import Fix, Severity
+from ospltool.output.diagnostics_model import Fix, Severity, Target
 
 _STORE_MODE = "//OpenSplice/DurabilityService/Persistent/StoreMode"
 _MEANT = re.compile(r"did you mean (\w+)\?")
@@ -22,6 +22,11 @@ _FALSE = {"no", "off", "0", "false", "f", "n", "disabled"}
 def _item(problem: Problem) -> Item | None:
     path = problem.subject.removeprefix("//OpenSplice/")
     return schema().get(path.replace("[@", "@").removesuffix("]"))
+
+
+def _refusing(value: Value) -> frozenset[Target]:
+    """OpenSplice refuses a wrong value; what it makes of one that variables leave empty is not known."""
+    return OPENSPLICE if value.text.strip() else NOWHERE
 
 
 def _bad(node: NodeView, *types: Type) -> Iterator[tuple[Problem, Item, Value]]:
@@ -52,7 +57,8 @@ def bad_boolean(node: NodeView) -> Iterator[Finding]:
         word = value.text.strip().lower()
         meant = "true" if word in _TRUE or word.startswith("true") else "false" if word in _FALSE else ""
         fix = edits.replace_value(node, value, meant, is_safe=False) if meant else None
-        yield node.from_problem(problem, advice=_service_reads_boolean(item, value.text), fix=fix)
+        advice = _service_reads_boolean(item, value.text)
+        yield node.from_problem(problem, advice=advice, blocks=_refusing(value), fix=fix)
 
 
 def _service_reads_boolean(item: Item, text: str) -> str:
@@ -81,7 +87,8 @@ def bad_number(node: NodeView) -> Iterator[Finding]:
         found = re.match(r"\s*[+-]?\d+(\.\d*)?", value.text)
         read = found.group().strip() if found else f"the default, {item.default}"
         unit = f"; the unit is {item.unit}" if item.unit else ""
-        yield node.from_problem(problem, advice=f"with its validator off, OpenSplice reads {read}{unit}")
+        advice = f"with its validator off, OpenSplice reads {read}{unit}"
+        yield node.from_problem(problem, advice=advice, blocks=_refusing(value))
 
 
 @rule("DUR103", "unknown-label", Severity.ERROR, blocks=OPENSPLICE)
@@ -100,7 +107,8 @@ def unknown_label(node: NodeView) -> Iterator[Finding]:
     Reference: //OpenSplice
     """
     for problem, _, value in _bad(node, Type.ENUM):
-        yield node.from_problem(problem, fix=_label_fix(node, problem, value))
+        fix = _label_fix(node, problem, value)
+        yield node.from_problem(problem, blocks=_refusing(value), fix=fix)
 
 
 def _label_fix(node: NodeView, problem: Problem, value: Value) -> Fix | None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -326,3 +327,26 @@ def test_the_sample_fleet_loads() -> None:
         assert configuration.persistent is not None
         assert configuration.persistent.store_directory == f"/d/{node.name}/store"
     assert priorities == {"n1": 200, "n2": 100, "n3": 50}
+
+
+@pytest.mark.parametrize(
+    "service",
+    [
+        NAME_SPACES.replace("<Partition>*<", f"<Partition>{'x' * 257}<"),
+        NAME_SPACES.replace('nameSpace="*"', f'nameSpace="{"?" * 257}"'),
+        NAME_SPACES.replace('name="all"', f'name="{"n" * 257}"'),
+        NAME_SPACES.replace(
+            "</NameSpaces>",
+            '<Policy nameSpace="*" durability="Durable" aligner="true" alignee="Lazy"/>' * 100
+            + "</NameSpaces>",
+        ),
+        NAME_SPACES.replace("<Partition>*</Partition>", "<Partition>p</Partition>" * 2001),
+        NAME_SPACES.replace("<Partition>*</Partition>", f"<Partition>{'*a' * 100}</Partition>" * 100),
+    ],
+)
+def test_more_than_can_be_compared_is_refused_before_it_is_compared(service: str) -> None:
+    began = time.perf_counter()
+    with pytest.raises(ConfigError) as caught:
+        interpret(parse(file_with(service).encode(), "f.xml", {}))
+    assert caught.value.problems[0].kind is Kind.TOO_LARGE
+    assert time.perf_counter() - began < 2.0

@@ -1,0 +1,136 @@
+"""Enemies of readers: nothing hangs, nothing is fetched, nothing but a finding comes out."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from ospltool.cli.app import main
+
+HERE = Path(__file__).parent
+
+LAUGHS = (
+    '<!DOCTYPE OpenSplice [<!ENTITY l0 "lol">'
+    + "".join(f'<!ENTITY l{n + 1} "{f"&l{n};" * 10}">' for n in range(9))
+    + "]><OpenSplice>&l9;</OpenSplice>"
+)
+ENEMIES: dict[str, Callable[[], bytes]] = {
+    "billion laughs": lambda: LAUGHS.encode(),
+    "external entity": lambda: (
+        b'<!DOCTYPE a [<!ENTITY x SYSTEM "http://127.0.0.1:9/x">]><OpenSplice>&x;</OpenSplice>'
+    ),
+    "external document type": lambda: b'<!DOCTYPE a SYSTEM "http://127.0.0.1:9/x.dtd"><OpenSplice/>',
+    "deep": lambda: b"<OpenSplice>" * 10_000,
+    "many elements": lambda: b"<OpenSplice>" + b"<a/>" * 250_000,
+    "many attributes": lambda: b"<OpenSplice " + b" ".join(b"a%d='1'" % n for n in range(80_000)) + b"/>",
+    "NUL": lambda: b"<OpenSplice>\0</OpenSplice>",
+    "UTF-16": lambda: "<OpenSplice/>".encode("utf-16"),
+    "UTF-32": lambda: "<OpenSplice/>".encode("utf-32"),
+    "not UTF-8": lambda: b"<OpenSplice>\xfe\xff</OpenSplice>",
+    "lies about its encoding": lambda: b'<?xml version="1.0" encoding="UTF-16"?><OpenSplice/>',
+    "unknown encoding": lambda: b'<?xml version="1.0" encoding="klingon"?><OpenSplice/>',
+    "open comment": lambda: b"<OpenSplice><!--" + b"-a" * 400_000,
+    "open section": lambda: b"<OpenSplice><![CDATA[" + b"]]" * 400_000,
+    "open tag": lambda: b"<OpenSplice a='" + b"x" * 900_000,
+    "not XML": lambda: bytes(range(1, 256)) * 1000,
+    "nothing": lambda: b"",
+}
+
+# Runs in a process of its own, which has imported what it needs before it measures.
+MEASURE = """
+import json, sys, time
+from engine.config import ConfigError, load
+best = 1e9
+for _ in range(3):
+    began = time.perf_counter()
+    try:
+        load(sys.argv[1], {})
+        problems = []
+    except ConfigError as error:
+        problems = [(p.line, p.column, p.message) for p in error.problems]
+    best = min(best, time.perf_counter() - began)
+with open("/proc/self/status") as status:  # ru_maxrss would include what this process was forked from
+    peak_kb = next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
+print(json.dumps([best, peak_kb * 1024, problems]))
+"""
+
+
+@pytest.mark.parametrize("name", [*ENEMIES, "300 MB"])
+def test_an_enemy_is_an_error_with_a_place_within_100_ms_and_50_mb(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "enemy.xml"
+    if name == "300 MB":
+        with path.open("wb") as file:
+            file.write(b"<OpenSplice>" + b"<a/>" * 100_000)
+            file.truncate(300_000_000)
+    else:
+        path.write_bytes(ENEMIES[name]())
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURE, str(path)], capture_output=True, text=True, check=True, timeout=60
+    )
+    best_s, memory_bytes, problems = json.loads(done.stdout)
+    assert problems
+    assert all(line >= 1 and column >= 1 for line, column, _ in problems)
+    assert best_s < 0.1
+    assert memory_bytes < 50_000_000
+    assert main(["check", str(path), "--output-file", str(tmp_path / "out")]) == 2
+
+
+@pytest.mark.parametrize("name", ["hang", "directory", "device"])
+def test_what_is_no_file_is_refused(tmp_path: Path, name: str) -> None:
+    path = {"hang": tmp_path / "missing" / "f.xml", "directory": tmp_path, "device": Path("/dev/zero")}[name]
+    uri = f"file://{path}"
+    assert main(["check", uri, "--output-file", str(tmp_path / "out")]) == 2
+
+
+def test_200_files_of_5_kb_take_less_than_a_second(tmp_path: Path, clean: str) -> None:
+    padded = clean.replace("</OpenSplice>", f"<!-- {'x' * (5_000 - len(clean))} --></OpenSplice>")
+    for number in range(200):
+        (tmp_path / f"f{number}.xml").write_text(padded.replace("ships", f"ships{number}"))
+    best_s = 1e9
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        done = subprocess.run(
+            [sys.executable, "-m", "ospltool.cli.app", "check", str(tmp_path)],
+            capture_output=True,
+            timeout=60,
+        )
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        assert done.returncode == 0, done.stderr
+        assert b"in 200 files" in done.stderr
+        spent_s = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+        best_s = min(best_s, spent_s)
+    assert best_s < 1.0, "processor time, which other processes on the machine do not change much"
+
+
+@pytest.fixture(scope="session")
+def fuzzer() -> ModuleType:
+    """The fuzz harness beside this file."""
+    spec = importlib.util.spec_from_file_location("fuzz_check", HERE / "fuzz_check.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_mutated_configurations_give_findings_and_never_a_fault(fuzzer: ModuleType, clean: str) -> None:
+    assert fuzzer.fuzz(400, seed=20_260_101, clean=clean, until_s=20.0) == []
+
+
+def test_the_fuzz_harness_would_notice_a_fault(
+    fuzzer: ModuleType, clean: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError("planted")
+
+    monkeypatch.setattr(fuzzer, "exercise", fail)
+    (fault,) = fuzzer.fuzz(1, seed=1, clean=clean)
+    assert "planted" in fault
