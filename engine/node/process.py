@@ -354,7 +354,7 @@ class Node:
                 self._runtime.message(received.topic, received.sender_id, received.payload)
             else:
                 cause = f"participant {received.participant.hex()} is not this node"
-                self._runtime.malformed(received.topic, received.sender_id, cause)
+                self._runtime.holdings.malformed(received.topic, received.sender_id, cause)
 
     def _attachments(self, batch: Sequence[Any]) -> None:
         for change in batch:
@@ -399,7 +399,9 @@ class Node:
             count = total - self._undecodable.get(topic, 0)
             if count:
                 self._undecodable[topic] = total
-                self._runtime.malformed(topic, "?", f"{count} samples are not what the topic carries", count)
+                self._runtime.holdings.malformed(
+                    topic, "?", f"{count} samples are not what the topic carries", count
+                )
 
     def _renew(self) -> None:
         """Renew the lease, on the watch's thread; a supervisor that is gone ends the node."""

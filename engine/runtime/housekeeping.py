@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from engine.core.namespaces import Group
     from engine.dataset.dataset import GroupSet
     from engine.dataset.groups import GroupDescription
-    from engine.runtime.runtime import Runtime
+    from engine.runtime.holdings import Holdings
     from engine.runtime.sets import NameSpaceData
 
 PERIOD_S: Final = 1.0
@@ -34,8 +34,8 @@ def floor_mark(group: Group) -> str:
 class Housekeeping:
     """The part of a runtime that forgets."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
+    def __init__(self, holdings: Holdings) -> None:
+        self._holdings = holdings
         self._writers: dict[bytes, tuple[Group, ...]] = {}
         self._due_s = 0.0
 
@@ -51,33 +51,33 @@ class Housekeeping:
         else:
             self._writers.pop(writer, None)
         alive = {group for known in self._writers.values() for group in known}
-        now = self._runtime.clock.monotonic()
-        for state in self._runtime.core.name_spaces:
+        now = self._holdings.clock.monotonic()
+        for state in self._holdings.core.name_spaces:
             present = any(state.name_space.contains(group) for group in alive)
-            self._runtime.core.writers_known(state.name, present=present, now=now)
+            self._holdings.core.writers_known(state.name, present=present, now=now)
 
     def work(self, now: float) -> None:
         """Purge what may go."""
         if now < self._due_s:
             return
         self._due_s = now + PERIOD_S
-        for data in self._runtime.spaces.values():
+        for data in self._holdings.spaces.values():
             if any(group.disposed for group in data.working.groups.values()):
                 self._purge(data, now)
 
     def _purge(self, data: NameSpaceData, now: float) -> None:
-        if not self._runtime.core.may_purge(data.state.name, now):
+        if not self._holdings.core.may_purge(data.state.name, now):
             return
-        wall_ns = self._runtime.clock.wall_ns()
+        wall_ns = self._holdings.clock.wall_ns()
         for group, group_set in data.working.groups.items():
-            description = self._runtime.descriptions.get(group)
+            description = self._holdings.descriptions.get(group)
             if description is None or description.qos.cleanup_delay_ns == INFINITE:
                 continue
             old_enough_ns = wall_ns - description.qos.cleanup_delay_ns
             instances = self._forgettable(group_set, old_enough_ns)
             if instances:
                 self.purged(group, instances)
-                self._runtime.core.purge(group, instances)
+                self._holdings.core.purge(group, instances)
 
     def _forgettable(self, group_set: GroupSet, until_ns: int) -> tuple[PurgedInstance, ...]:
         found: list[PurgedInstance] = []
@@ -97,14 +97,14 @@ class Housekeeping:
         if data is None or description is None:
             return
         changes = [change for key, last in instances for change in data.purge(description, key, last)]
-        self._runtime.persistence.append(data.state.name, changes)
-        self._runtime.counters["purged"] += len(instances)
-        self._runtime.tracer.event("purge.done", group=group, instances=len(instances))
+        self._holdings.persistence.append(data.state.name, changes)
+        self._holdings.counters["purged"] += len(instances)
+        self._holdings.tracer.event("purge.done", group=group, instances=len(instances))
 
     def deleted(self, partition: str, topic: str, until_ns: int) -> None:
         """Delete historical data of all groups that match, and keep it deleted."""
         removed = groups = 0
-        for group, description in list(self._runtime.descriptions.items()):
+        for group, description in list(self._holdings.descriptions.items()):
             if not (matches(partition, group.partition) and matches(topic, group.topic)):
                 continue
             data, _ = self._find(group)
@@ -112,11 +112,11 @@ class Housekeeping:
                 continue
             before = data.open_group(description).count
             changes = data.delete(description, until_ns)
-            self._runtime.persistence.append(data.state.name, changes)
+            self._holdings.persistence.append(data.state.name, changes)
             self.remember_floor(data, group)
             removed += before - data.open_group(description).count
             groups += 1
-        self._runtime.tracer.event(
+        self._holdings.tracer.event(
             "delete.done", samples=removed, groups=groups, expression=f"{partition}.{topic}"
         )
 
@@ -124,9 +124,9 @@ class Housekeeping:
         """Let the store remember up to where data has been deleted."""
         group_set = data.working.groups.get(group)
         if group_set is not None:
-            self._runtime.persistence.mark(data.state.name, floor_mark(group), str(group_set.floor_ns))
+            self._holdings.persistence.mark(data.state.name, floor_mark(group), str(group_set.floor_ns))
 
     def _find(self, group: Group) -> tuple[NameSpaceData | None, GroupDescription | None]:
-        state = self._runtime.core.name_space_of(group)
-        data = self._runtime.spaces.get(state.name) if state else None
-        return data, self._runtime.descriptions.get(group)
+        state = self._holdings.core.name_space_of(group)
+        data = self._holdings.spaces.get(state.name) if state else None
+        return data, self._holdings.descriptions.get(group)

@@ -6,17 +6,16 @@ outside enters by a method of this class; everything that goes out leaves by the
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from engine.core import events, plain
 from engine.core.namespaces import Group
-from engine.core.node import DurabilityNode
 from engine.core.states import Phase, ServiceState
 from engine.dataset.dataset import DataSet, Outcome
 from engine.dataset.groups import GroupDescription
 from engine.dataset.sample import make_sample
 from engine.runtime import codec
+from engine.runtime.holdings import LINEAGE, Holdings, lineage_text
 from engine.runtime.housekeeping import Housekeeping
 from engine.runtime.persistence import Degraded, Recovered, SetStored, Stored
 from engine.runtime.serving import Serving
@@ -31,11 +30,6 @@ if TYPE_CHECKING:
     from engine.runtime.persistence import Persistence
     from engine.runtime.ports import Clock, Codec, Wire
     from engine.tracing.tracer import Tracer
-
-MAX_CAUSE: Final = 300
-"""Characters of what a fault of somebody else's may write into the trace."""
-LINEAGE: Final = "lineage"
-ELEMENTS: Final = "elements"
 
 
 class CapturedSample(NamedTuple):
@@ -62,43 +56,25 @@ class Runtime:
         message_codec: Codec = codec,
     ) -> None:
         """Begin a run. `loaded` are the verified complete sets of the store, by name-space."""
-        self.settings = settings
-        self.persistence = persistence
-        self.tracer = tracer
-        self.wire = wire
-        self.clock = clock
-        self._codec = message_codec
-        self._loaded = {name: data for name, (data, _) in loaded.items()}
-        self.descriptions: dict[Group, GroupDescription] = {}
-        self.spaces: dict[str, NameSpaceData] = {}
-        self.counters: dict[str, int] = dict.fromkeys(
-            (
-                "captured",
-                "stored",
-                "too_old",
-                "malformed",
-                "streams_sent",
-                "streams_received",
-                "delivered",
-                "unrouted",
-                "purged",
-                "repeated",
-                "not_given",
-                "refused",
-            ),
-            0,
+        stored = {name: data for name, (data, _) in loaded.items()}
+        self.holdings = holdings = Holdings(settings, persistence, wire, clock, tracer, stored)
+        self.settings, self.core, self.persistence = settings, holdings.core, persistence
+        self.spaces, self.descriptions, self.counters = (
+            holdings.spaces,
+            holdings.descriptions,
+            holdings.counters,
         )
+        self._wire, self._clock, self._tracer, self._codec = wire, clock, tracer, message_codec
         self.refusal = ""
         self._unsupported: set[tuple[str, str]] = set()
         self._attached: dict[str, set[str]] = {}
-        self.core = DurabilityNode(settings, clock.monotonic(), clock.wall_ns())
-        self.transfers = Transfers(self)
-        self.serving = Serving(self)
-        self.housekeeping = Housekeeping(self)
+        self.serving = Serving(holdings)
+        self.housekeeping = Housekeeping(holdings)
+        self.transfers = Transfers(holdings, self.serving, self.housekeeping)
+        self.turn()  # the name-spaces come with the first events of the core
         for _, descriptions in loaded.values():
             for description in descriptions:
-                self.open_group(description, announce=False)
-        self.turn()
+                holdings.open_group(description, announce=False)
 
     # In: from the wire.
 
@@ -111,7 +87,7 @@ class Runtime:
         except codec.UnsupportedMessage as error:
             if (sender, error.version) not in self._unsupported and len(self._unsupported) < 1000:
                 self._unsupported.add((sender, error.version))
-                self.tracer.event(
+                self._tracer.event(
                     "message.unsupported",
                     topic=topic,
                     sender=sender,
@@ -119,20 +95,15 @@ class Runtime:
                     known=codec.VERSION,
                 )
         except codec.PeerFault as error:
-            self.malformed(topic, sender, str(error))
+            self.holdings.malformed(topic, sender, str(error))
         else:
             if not envelope.to or self.settings.node in envelope.to:
-                self.core.receive(envelope.message, sender, self.clock.monotonic())
-
-    def malformed(self, topic: str, sender: str, cause: str, count: int = 1) -> None:
-        """Something arrived that is not one of ours; it is counted, said and ignored."""
-        self.counters["malformed"] += count
-        self.tracer.event("message.malformed", topic=topic, sender=sender, cause=cause[:MAX_CAUSE])
+                self.core.receive(envelope.message, sender, self._clock.monotonic())
 
     def fellow_attached(self, node: str, participant: str) -> None:
         """A fellow's endpoints and ours are matched both ways; `participant` is its process."""
         self._attached.setdefault(node, set()).add(participant)
-        self.core.fellow_attached(node, self.clock.monotonic())
+        self.core.fellow_attached(node, self._clock.monotonic())
 
     def fellow_detached(self, node: str, participant: str) -> None:
         """The endpoints of one of a fellow's processes went away.
@@ -144,17 +115,17 @@ class Runtime:
         attached.discard(participant)
         if not attached:
             self._attached.pop(node, None)
-            self.core.fellow_detached(node, self.clock.monotonic())
+            self.core.fellow_detached(node, self._clock.monotonic())
 
     def group_seen(self, description: GroupDescription) -> bool:
         """A durable writer of this group exists; False when the group is none of ours."""
         known = description.group in self.descriptions
-        return self.open_group(description, announce=not known)
+        return self.holdings.open_group(description, announce=not known)
 
     def count_unrouted(self, count: int) -> None:
         """Samples were dropped because discovery never told of their writers."""
         self.counters["unrouted"] += count
-        self.tracer.event(
+        self._tracer.event(
             "group.ignored", group="?", reason=f"{count} samples of unknown writers were dropped"
         )
 
@@ -218,7 +189,7 @@ class Runtime:
 
     def turn(self) -> float:
         """Carry out everything that is due; returns when the next turn must come at the latest."""
-        now = self.clock.monotonic()
+        now = self._clock.monotonic()
         self._take_results()
         if now >= self.core.next_timer():
             self._tell_changes()
@@ -229,9 +200,9 @@ class Runtime:
         self.serving.work(now)
         self._tell_changes()
         for outgoing in self.core.messages_to_send(now):
-            self.wire.send(codec.topic_of(outgoing), self._codec.encode(outgoing))
+            self._wire.send(codec.topic_of(outgoing), self._codec.encode(outgoing))
         self.transfers.keep_wanted()
-        self.tracer.enter(self.core.state)
+        self._tracer.enter(self.core.state)
         dues = (self.core.next_timer(), self.housekeeping.next_s, self.serving.next_s)
         return min(due for due in dues if due is not None)
 
@@ -251,19 +222,19 @@ class Runtime:
                     mark.count for space in self.spaces.values() for mark in space.stored.values()
                 )
             elif isinstance(result, Degraded):
-                self.tracer.event("store.degraded", namespace=result.name_space, cause=result.cause)
+                self._tracer.event("store.degraded", namespace=result.name_space, cause=result.cause)
             elif isinstance(result, Recovered) and data:
-                self.tracer.event("store.recovered", namespace=result.name_space, samples=0, elapsed_ns=0)
+                self._tracer.event("store.recovered", namespace=result.name_space, samples=0, elapsed_ns=0)
                 if result.rewrite and data.is_switched:
-                    self.write_set(data)
+                    self.holdings.write_set(data)
             elif isinstance(result, SetStored):
-                self.tracer.event("store.statistics", actions=1, elapsed_ns=0, rate=0)
+                self._tracer.event("store.statistics", actions=1, elapsed_ns=0, rate=0)
 
     def _carry_out(self, event: events.Event) -> None:
         if isinstance(event, events.Note):
-            self.tracer.event(event.event, **event.fields)
+            self._tracer.event(event.event, **event.fields)
         elif isinstance(event, events.NameSpaceLearned):
-            self._add_name_space(event)
+            self.holdings.add_name_space(event)
         elif isinstance(event, events.LoadStored):
             self._inject(event.name_space)
         elif isinstance(event, events.AbandonSet):
@@ -295,86 +266,33 @@ class Runtime:
 
     # The parts.
 
-    def _add_name_space(self, event: events.NameSpaceLearned) -> None:
-        name = event.name_space.name
-        state = next(state for state in self.core.name_spaces if state.name == name)
-        self.spaces[name] = NameSpaceData(state, loaded=self._loaded.pop(name, None))
-        self.persistence.mark(name, ELEMENTS, json.dumps(plain.to_plain(event.name_space.elements)))
-        self.tracer.event(
-            "namespace.added",
-            namespace=name,
-            aligner=event.policy.aligner,
-            alignee=event.policy.alignee,
-            durability=event.policy.durability,
-        )
-
-    def open_group(self, description: GroupDescription, *, announce: bool) -> bool:
-        """Keep a group from now on; with `announce`, tell fellows. False when it is none of ours."""
-        group = description.group
-        state = self.core.name_space_of(group)
-        if state is None:
-            return False
-        if state.name not in self.spaces:  # learned in this very turn
-            self.turn()
-        data = self.spaces[state.name]
-        if not data.is_kept(description):
-            return False
-        if group not in self.descriptions:
-            self.descriptions[group] = description
-            group_set = data.open_group(description)
-            if data.loaded and group in data.loaded.groups:
-                group_set.raise_floor(data.loaded.groups[group].floor_ns)
-            self.wire.open_group(description)
-            self.tracer.event("group.found", group=group, durability=description.qos.durability.name)
-            self.tracer.event("capture.started", group=group, depth=description.qos.history_depth)
-            if announce:
-                self.core.group_found(group, json.dumps(plain.to_plain(description)).encode())
-        elif self.descriptions[group].qos != description.qos:
-            self.tracer.event(
-                "group.qos-mismatch",
-                group=group,
-                endpoint="a writer",
-                cause=f"{description.qos} differs from {self.descriptions[group].qos}, which stays",
-            )
-        return True
-
     def _group_announced(self, event: events.GroupAnnounced) -> None:
         try:
             description: GroupDescription = plain.from_json(GroupDescription, event.description)
         except ValueError as error:
-            self.malformed(codec.MESSAGE_TOPIC, event.fellow, str(error))
+            self.holdings.malformed(codec.MESSAGE_TOPIC, event.fellow, str(error))
             return
-        if description.group not in self.descriptions and self.open_group(description, announce=False):
-            self.tracer.event("group.created", group=event.group, quality_ns=0)
+        if description.group not in self.descriptions and self.holdings.open_group(
+            description, announce=False
+        ):
+            self._tracer.event("group.created", group=event.group, quality_ns=0)
 
     def _inject(self, name: str) -> None:
         data = self.spaces[name]
         data.staging = data.loaded or DataSet()
         samples = data.staging.summary().count
-        self.tracer.event("injection.started", namespace=name, samples=samples)
-        self.core.injected(name, self.clock.monotonic())
+        self._tracer.event("injection.started", namespace=name, samples=samples)
+        self.core.injected(name, self._clock.monotonic())
 
     def _complete(self, event: events.Completed) -> None:
         data = self.spaces[event.name_space]
         data.complete()
         data.is_switched = True
-        self.write_set(data)
+        self.holdings.write_set(data)
         for group in data.working.groups:
-            self.tracer.event("group.complete", group=group)
-
-    def write_set(self, data: NameSpaceData) -> None:
-        """Let the working set become the store's complete set."""
-        groups = data.persistent_groups(self.descriptions.values())
-        lineage = lineage_text(data.state.lineage)
-        self.persistence.write_set(data.state.name, groups, lineage)
-        self.persistence.mark(data.state.name, LINEAGE, lineage)
+            self._tracer.event("group.complete", group=group)
 
     @property
     def state(self) -> ServiceState:
         """The service's state."""
         return self.core.state
-
-
-def lineage_text(lineage: tuple[int, str]) -> str:
-    """A lineage as it is written into the store."""
-    return f"{lineage[0]}/{lineage[1]}"

@@ -18,8 +18,8 @@ from engine.dataset.sample import Sample
 
 if TYPE_CHECKING:
     from engine.dataset.groups import GroupDescription
+    from engine.runtime.holdings import Holdings
     from engine.runtime.ports import Delivered
-    from engine.runtime.runtime import Runtime
     from engine.runtime.sets import Difference
 
 
@@ -41,10 +41,10 @@ class _Tail:
 
 
 class Serving:
-    """The readers' side of a runtime."""
+    """The readers' side of a holdings."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
+    def __init__(self, holdings: Holdings) -> None:
+        self._holdings = holdings
         self.tails: dict[ReaderKey, _Tail] = {}
         self._waiting: dict[ReaderKey, collections.deque[tuple[Groups, bool]]] = {}
 
@@ -65,10 +65,12 @@ class Serving:
         """Give readers what was captured in the moments after their set was taken."""
         for reader in [reader for reader, tail in self.tails.items() if now >= tail.until_s]:
             tail = self.tails.pop(reader)
-            groups = [(self._runtime.descriptions[group], samples) for group, samples in tail.samples.items()]
+            groups = [
+                (self._holdings.descriptions[group], samples) for group, samples in tail.samples.items()
+            ]
             if groups:
-                self._runtime.counters["repeated"] += min(tail.count, MAX_TAIL)
-                self._runtime.counters["not_given"] += max(0, tail.count - MAX_TAIL)
+                self._holdings.counters["repeated"] += min(tail.count, MAX_TAIL)
+                self._holdings.counters["not_given"] += max(0, tail.count - MAX_TAIL)
                 self._send(reader, groups, whole=False)
 
     def reader_keys(self, participant: str, topic: str, partitions: tuple[str, ...]) -> list[ReaderKey]:
@@ -76,7 +78,7 @@ class Serving:
         wanted = partitions or ("",)
         return [
             ReaderKey(participant, topic, wanted, state.name)
-            for state in self._runtime.core.name_spaces
+            for state in self._holdings.core.name_spaces
             if any(
                 matches(element.topic, topic)
                 and any(intersection(element.partition, partition) is not None for partition in wanted)
@@ -86,33 +88,33 @@ class Serving:
 
     def seen(self, reader: ReaderKey, host: str) -> None:
         """A durable reader appeared in a process on `host`."""
-        now = self._runtime.clock.monotonic()
-        self._runtime.core.reader_seen(reader, host, now)
-        if host == self._runtime.settings.host:
-            self._runtime.core.wanted(reader.name_space, now)
+        now = self._holdings.clock.monotonic()
+        self._holdings.core.reader_seen(reader, host, now)
+        if host == self._holdings.settings.host:
+            self._holdings.core.wanted(reader.name_space, now)
 
     def gone(self, reader: ReaderKey) -> None:
         """The last durable reader of its kind in a process went away."""
         self.tails.pop(reader, None)
         self._waiting.pop(reader, None)
-        self._runtime.core.reader_gone(reader)
+        self._holdings.core.reader_gone(reader)
 
     def deliver(self, reader: ReaderKey) -> None:
         """Give a reader the complete set."""
-        working = self._runtime.spaces[reader.name_space].working
+        working = self._holdings.spaces[reader.name_space].working
         groups = [
-            (self._runtime.descriptions[group], list(group_set.samples()))
+            (self._holdings.descriptions[group], list(group_set.samples()))
             for group, group_set in sorted(working.groups.items())
             if group_set.count and self._reads(reader, group)
         ]
-        self.tails[reader] = _Tail(self._runtime.clock.monotonic() + TAIL_S)
+        self.tails[reader] = _Tail(self._holdings.clock.monotonic() + TAIL_S)
         self._send(reader, groups, whole=True)
 
     def show(self, name_space: str, difference: Difference) -> None:
         """Give the readers in this node's charge what a merge brought."""
-        for reader in self._runtime.core.in_charge_of(name_space):
+        for reader in self._holdings.core.in_charge_of(name_space):
             groups = [
-                (self._runtime.descriptions[group], samples)
+                (self._holdings.descriptions[group], samples)
                 for group, samples in sorted(difference.items(), key=lambda item: item[0])
                 if self._reads(reader, group)
             ]
@@ -135,10 +137,10 @@ class Serving:
 
     def _begin(self, reader: ReaderKey, groups: Groups, *, whole: bool) -> None:
         count = sum(len(samples) for _, samples in groups)
-        self._runtime.tracer.event(
+        self._holdings.tracer.event(
             "deliver.started", group=_text(reader), reader=reader.participant, samples=count
         )
-        self._runtime.wire.deliver(reader, groups, whole=whole)
+        self._holdings.wire.deliver(reader, groups, whole=whole)
 
     def _next(self, reader: ReaderKey) -> None:
         waiting = self._waiting.get(reader)
@@ -151,33 +153,33 @@ class Serving:
     def delivered(self, reader: ReaderKey, result: Delivered, *, whole: bool) -> None:
         """The answer to `Wire.deliver`."""
         self._next(reader)
-        runtime = self._runtime
-        runtime.counters["delivered"] += result.samples
+        holdings = self._holdings
+        holdings.counters["delivered"] += result.samples
         group = _text(reader)
         for text in result.refused:
-            runtime.counters["refused"] += 1
-            runtime.tracer.event("group.qos-mismatch", group=group, endpoint=reader.participant, cause=text)
+            holdings.counters["refused"] += 1
+            holdings.tracer.event("group.qos-mismatch", group=group, endpoint=reader.participant, cause=text)
         if result.problem:
             reason = f"{result.problem}; trying again"
-            runtime.tracer.event("deliver.waiting", reader=reader.participant, group=group, reason=reason)
+            holdings.tracer.event("deliver.waiting", reader=reader.participant, group=group, reason=reason)
             if result.samples:  # what arrived before will arrive again
-                runtime.counters["repeated"] += result.samples
-                runtime.tracer.event(
+                holdings.counters["repeated"] += result.samples
+                holdings.tracer.event(
                     "deliver.repeated", count=result.samples, group=group, process=reader.participant
                 )
         else:
-            runtime.tracer.event(
+            holdings.tracer.event(
                 "deliver.finished",
                 group=group,
                 reader=reader.participant,
                 samples=result.samples,
                 elapsed_ns=result.elapsed_ns,
             )
-        now = runtime.clock.monotonic()
+        now = holdings.clock.monotonic()
         if whole:
-            runtime.core.delivered(reader, now, done=not result.problem)
+            holdings.core.delivered(reader, now, done=not result.problem)
         elif result.problem:
-            runtime.core.serve_again(reader, now)
+            holdings.core.serve_again(reader, now)
 
 
 def _text(reader: ReaderKey) -> str:

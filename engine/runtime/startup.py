@@ -9,8 +9,8 @@ from engine.core.messages import DAMAGED, NO_EPOCH, Epoch
 from engine.core.namespaces import NameSpace
 from engine.core.settings import CoreSettings, StoredSet
 from engine.dataset.dataset import NO_FLOOR, DataSet
+from engine.runtime.holdings import LINEAGE
 from engine.runtime.housekeeping import floor_mark
-from engine.runtime.runtime import LINEAGE
 from engine.store.interface import DamageLog
 
 if TYPE_CHECKING:

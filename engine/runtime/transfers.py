@@ -11,7 +11,9 @@ from engine.runtime.incoming import Incoming, IncomingStreams
 
 if TYPE_CHECKING:
     from engine.core.events import ExpectSet, SendSet
-    from engine.runtime.runtime import Runtime
+    from engine.runtime.holdings import Holdings
+    from engine.runtime.housekeeping import Housekeeping
+    from engine.runtime.serving import Serving
     from engine.runtime.sets import NameSpaceData
 
 _REPLACING = (MergeType.REPLACE.value.lower(), MergeType.CATCHUP.value.lower())
@@ -20,9 +22,11 @@ _REPLACING = (MergeType.REPLACE.value.lower(), MergeType.CATCHUP.value.lower())
 class Transfers:
     """The streams of a runtime, in both directions."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
-        self._incoming = IncomingStreams(runtime.settings.node)
+    def __init__(self, holdings: Holdings, serving: Serving, housekeeping: Housekeeping) -> None:
+        self._holdings = holdings
+        self._serving = serving
+        self._housekeeping = housekeeping
+        self._incoming = IncomingStreams(holdings.settings.node)
         self._began_ns: dict[tuple[str, int], int] = {}
         self._sent = 0
 
@@ -32,7 +36,7 @@ class Transfers:
 
     def keep_wanted(self) -> None:
         """Forget what belongs to requests that are not wanted any more."""
-        expects = self._runtime.core.expects
+        expects = self._holdings.core.expects
         self._incoming.keep(expects)
         for name, request in [key for key in self._began_ns if not expects(*key)]:
             del self._began_ns[name, request]
@@ -41,44 +45,44 @@ class Transfers:
 
     def send(self, event: SendSet) -> None:
         """Send the set of a name-space as it is now."""
-        runtime = self._runtime
-        data = runtime.spaces[event.name_space]
+        holdings = self._holdings
+        data = holdings.spaces[event.name_space]
         is_delayed = all(target.purpose == "delayed" for target in event.targets)
         held = (data.loaded or DataSet()) if is_delayed else data.working
         groups = [
-            (stream.GroupBegin(runtime.descriptions[group], group_set.floor_ns), list(group_set.samples()))
+            (stream.GroupBegin(holdings.descriptions[group], group_set.floor_ns), list(group_set.samples()))
             for group, group_set in held.groups.items()
-            if group in runtime.descriptions
+            if group in holdings.descriptions
         ]
         size = sum(group_set.payload_bytes for group_set in held.groups.values())
         count = sum(len(samples) for _, samples in groups)
-        node = runtime.settings.node
+        node = holdings.settings.node
         begin = stream.Begin(event.name_space, node, event.lineage, event.targets, count, size)
         fellows = tuple(target.node for target in event.targets)
-        runtime.tracer.event(
+        holdings.tracer.event(
             "align.sending",
             group=event.name_space,
             count=len(fellows),
-            fellows=",".join(runtime.core.name_of(fellow) for fellow in fellows),
+            fellows=",".join(holdings.core.name_of(fellow) for fellow in fellows),
         )
         batches = stream.batches(self._next_number(), begin, groups)
-        runtime.wire.send_stream(event.name_space, fellows, batches, count)
+        holdings.wire.send_stream(event.name_space, fellows, batches, count)
 
     def _next_number(self) -> bytes:
         """A stream number that no other stream ever had: node, incarnation, count."""
         self._sent += 1
-        settings = self._runtime.settings
+        settings = self._holdings.settings
         number = bytes.fromhex(settings.node)[:8] + settings.incarnation.to_bytes(4)
         return number + self._sent.to_bytes(4)
 
     def sent(self, name_space: str, fellows: tuple[str, ...], samples: int, bytes_sent: int) -> None:
         """The answer to `Wire.send_stream`."""
-        self._runtime.counters["streams_sent"] += 1
-        self._runtime.tracer.event(
+        self._holdings.counters["streams_sent"] += 1
+        self._holdings.tracer.event(
             "align.sent",
             samples=samples,
             group=name_space,
-            fellow=",".join(self._runtime.core.name_of(fellow) for fellow in fellows),
+            fellow=",".join(self._holdings.core.name_of(fellow) for fellow in fellows),
             fellows=len(fellows),
             total=samples,
             bytes=bytes_sent,
@@ -88,52 +92,52 @@ class Transfers:
 
     def expect(self, event: ExpectSet) -> None:
         """A request went out; what is written from now on is newer than what will come."""
-        self._began_ns[event.name_space, event.request] = self._runtime.clock.wall_ns()
+        self._began_ns[event.name_space, event.request] = self._holdings.clock.wall_ns()
 
     def batch(self, payload: bytes) -> None:
         """A batch of a stream arrived."""
-        runtime = self._runtime
+        holdings = self._holdings
         try:
-            incoming = self._incoming.take(payload, runtime.clock.wall_ns())
+            incoming = self._incoming.take(payload, holdings.clock.wall_ns())
         except stream.StreamFault as error:
-            runtime.malformed("d_sampleChain", "a fellow", str(error))
+            holdings.malformed("d_sampleChain", "a fellow", str(error))
             return
         if incoming is None:
             return
         name, request = incoming.begin.name_space, incoming.target.request
-        if not runtime.core.expects(name, request):
+        if not holdings.core.expects(name, request):
             return
         if incoming.is_whole:
             self._received(incoming)
         else:
-            runtime.core.set_progress(name, request, runtime.clock.monotonic())
+            holdings.core.set_progress(name, request, holdings.clock.monotonic())
 
     def _received(self, incoming: Incoming) -> None:
         """A whole set is here: it joins or takes the place of what it was asked for."""
-        runtime = self._runtime
+        holdings = self._holdings
         name, request = incoming.begin.name_space, incoming.target.request
-        data = runtime.spaces[name]
-        runtime.counters["streams_received"] += 1
+        data = holdings.spaces[name]
+        holdings.counters["streams_received"] += 1
         for description in incoming.descriptions:
-            runtime.open_group(description, announce=False)
-        for group in [group for group in incoming.data.groups if group not in runtime.descriptions]:
+            holdings.open_group(description, announce=False)
+        for group in [group for group in incoming.data.groups if group not in holdings.descriptions]:
             del incoming.data.groups[group]  # not kept here, by policy
         self._put_in_place(data, incoming)
         for group, group_set in incoming.data.groups.items():
             if group_set.floor_ns > NO_FLOOR:
-                runtime.housekeeping.remember_floor(data, group)
-        runtime.tracer.event(
+                self._housekeeping.remember_floor(data, group)
+        holdings.tracer.event(
             "align.completed",
             group=name,
-            fellow=runtime.core.name_of(incoming.begin.aligner),
+            fellow=holdings.core.name_of(incoming.begin.aligner),
             source=request,
             samples=incoming.samples,
-            elapsed_ns=runtime.clock.wall_ns() - incoming.started_ns,
+            elapsed_ns=holdings.clock.wall_ns() - incoming.started_ns,
         )
-        runtime.core.set_received(name, request, incoming.begin.lineage, runtime.clock.monotonic())
+        holdings.core.set_received(name, request, incoming.begin.lineage, holdings.clock.monotonic())
 
     def _put_in_place(self, data: NameSpaceData, incoming: Incoming) -> None:
-        runtime, purpose = self._runtime, incoming.target.purpose
+        holdings, purpose = self._holdings, incoming.target.purpose
         began_ns = self._began_ns.get((data.state.name, incoming.target.request), 0)
         if purpose in _REPLACING:
             self._replace(data, incoming.data, began_ns, passes_disposed=purpose == _REPLACING[0])
@@ -143,28 +147,28 @@ class Transfers:
             else:
                 data.staging.join(incoming.data)
         else:
-            new, changes = data.join(incoming.data, runtime.descriptions)
-            runtime.persistence.append(data.state.name, changes)
-            runtime.tracer.event(
+            new, changes = data.join(incoming.data, holdings.descriptions)
+            holdings.persistence.append(data.state.name, changes)
+            holdings.tracer.event(
                 "merge.finished",
                 namespace=data.state.name,
-                role=runtime.settings.role,
+                role=holdings.settings.role,
                 policy=purpose,
                 samples=sum(map(len, new.values())),
-                elapsed_ns=runtime.clock.wall_ns() - incoming.started_ns,
+                elapsed_ns=holdings.clock.wall_ns() - incoming.started_ns,
             )
-            runtime.serving.show(data.state.name, new)
+            self._serving.show(data.state.name, new)
 
     def delete_set(self, name_space: str) -> None:
         """Merge policy Delete: everything that is here now goes, and readers see it disposed."""
-        data = self._runtime.spaces[name_space]
+        data = self._holdings.spaces[name_space]
         emptied = DataSet()
         for group, group_set in data.working.groups.items():
             emptied.open_group(group, group_set.depth)
-        self._replace(data, emptied, self._runtime.clock.wall_ns(), passes_disposed=False)
+        self._replace(data, emptied, self._holdings.clock.wall_ns(), passes_disposed=False)
 
     def _replace(self, data: NameSpaceData, other: DataSet, since_ns: int, *, passes_disposed: bool) -> None:
-        now_ns = self._runtime.clock.wall_ns()
+        now_ns = self._holdings.clock.wall_ns()
         difference = data.replace(other, since_ns, now_ns, passes_disposed=passes_disposed)
-        self._runtime.write_set(data)
-        self._runtime.serving.show(data.state.name, difference)
+        self._holdings.write_set(data)
+        self._serving.show(data.state.name, difference)

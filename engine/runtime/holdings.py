@@ -1,0 +1,122 @@
+"""What the parts of a runtime share: the node's sets, groups and counters, and its ways in and out."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+from engine.core import plain
+from engine.core.node import DurabilityNode
+from engine.runtime.sets import NameSpaceData
+
+if TYPE_CHECKING:
+    from engine.core.events import NameSpaceLearned
+    from engine.core.namespaces import Group
+    from engine.core.settings import CoreSettings
+    from engine.dataset.dataset import DataSet
+    from engine.dataset.groups import GroupDescription
+    from engine.runtime.persistence import Persistence
+    from engine.runtime.ports import Clock, Wire
+    from engine.tracing.tracer import Tracer
+
+MAX_CAUSE: Final = 300
+"""Characters of what a fault of somebody else's may write into the trace."""
+LINEAGE: Final = "lineage"
+ELEMENTS: Final = "elements"
+COUNTERS: Final = (
+    "captured",
+    "stored",
+    "too_old",
+    "malformed",
+    "streams_sent",
+    "streams_received",
+    "delivered",
+    "unrouted",
+    "purged",
+    "repeated",
+    "not_given",
+    "refused",
+)
+
+
+class Holdings:
+    """One node's data and connections. One thread at a time uses them."""
+
+    def __init__(
+        self,
+        settings: CoreSettings,
+        persistence: Persistence,
+        wire: Wire,
+        clock: Clock,
+        tracer: Tracer,
+        loaded: dict[str, DataSet],
+    ) -> None:
+        self.settings = settings
+        self.persistence = persistence
+        self.wire = wire
+        self.clock = clock
+        self.tracer = tracer
+        self.descriptions: dict[Group, GroupDescription] = {}
+        self.spaces: dict[str, NameSpaceData] = {}
+        self.counters: dict[str, int] = dict.fromkeys(COUNTERS, 0)
+        self._loaded = loaded
+        self.core = DurabilityNode(settings, clock.monotonic(), clock.wall_ns())
+
+    def malformed(self, topic: str, sender: str, cause: str, count: int = 1) -> None:
+        """Something arrived that is not one of ours; it is counted, said and ignored."""
+        self.counters["malformed"] += count
+        self.tracer.event("message.malformed", topic=topic, sender=sender, cause=cause[:MAX_CAUSE])
+
+    def add_name_space(self, event: NameSpaceLearned) -> None:
+        """Take part in a name-space from now on."""
+        name = event.name_space.name
+        state = next(state for state in self.core.name_spaces if state.name == name)
+        self.spaces[name] = NameSpaceData(state, loaded=self._loaded.pop(name, None))
+        self.persistence.mark(name, ELEMENTS, json.dumps(plain.to_plain(event.name_space.elements)))
+        self.tracer.event(
+            "namespace.added",
+            namespace=name,
+            aligner=event.policy.aligner,
+            alignee=event.policy.alignee,
+            durability=event.policy.durability,
+        )
+
+    def open_group(self, description: GroupDescription, *, announce: bool) -> bool:
+        """Keep a group from now on; with `announce`, tell fellows. False when it is none of ours."""
+        group = description.group
+        state = self.core.name_space_of(group)
+        if state is None or state.name not in self.spaces:
+            return False
+        data = self.spaces[state.name]
+        if not data.is_kept(description):
+            return False
+        if group not in self.descriptions:
+            self.descriptions[group] = description
+            group_set = data.open_group(description)
+            if data.loaded and group in data.loaded.groups:
+                group_set.raise_floor(data.loaded.groups[group].floor_ns)
+            self.wire.open_group(description)
+            self.tracer.event("group.found", group=group, durability=description.qos.durability.name)
+            self.tracer.event("capture.started", group=group, depth=description.qos.history_depth)
+            if announce:
+                self.core.group_found(group, json.dumps(plain.to_plain(description)).encode())
+        elif self.descriptions[group].qos != description.qos:
+            self.tracer.event(
+                "group.qos-mismatch",
+                group=group,
+                endpoint="a writer",
+                cause=f"{description.qos} differs from {self.descriptions[group].qos}, which stays",
+            )
+        return True
+
+    def write_set(self, data: NameSpaceData) -> None:
+        """Let the working set become the store's complete set."""
+        groups = data.persistent_groups(self.descriptions.values())
+        lineage = lineage_text(data.state.lineage)
+        self.persistence.write_set(data.state.name, groups, lineage)
+        self.persistence.mark(data.state.name, LINEAGE, lineage)
+
+
+def lineage_text(lineage: tuple[int, str]) -> str:
+    """A lineage as it is written into the store."""
+    return f"{lineage[0]}/{lineage[1]}"
