@@ -36,7 +36,8 @@ class Stand:
     """What one node of a role says about one name-space.
 
     `may_be_master` is false for non-aligners and for masterPriority 0; `discovering` nodes have not voted
-    yet; `heard` are the ids this node hears.
+    yet; `heard` are the ids this node hears; `newest` is the highest counter of an epoch or lineage that it
+    knows, so that no new one is ever taken for an old one.
     """
 
     node: str
@@ -49,6 +50,7 @@ class Stand:
     vote: Vote | None
     following: Epoch | None
     heard: frozenset[str] = frozenset()
+    newest: int = 0
 
     @property
     def is_master(self) -> bool:
@@ -106,7 +108,7 @@ def _with_masters(own: Stand, stands: dict[str, Stand], claims: list[Stand]) -> 
     if best.node == own.node:
         rivals = [stand.following.counter for stand in ranked[1:] if stand.following]
         if rivals and max(rivals) >= epoch.counter:
-            epoch = Epoch(max(rivals) + 1, own.node)
+            epoch = Epoch(max(*rivals, own.newest) + 1, own.node)
     vote = _hand_over(stands, best, epoch)
     if vote and vote.choice == own.node and _agreed(vote, own, stands):
         rule = f"hand-over: priority {own.priority} is higher than {best.priority} of {best.name}"
@@ -135,7 +137,9 @@ def _hand_over(stands: dict[str, Stand], master: Stand, epoch: Epoch) -> Vote | 
     if not better:
         return None
     challenger = max(better, key=lambda stand: (stand.priority, stand.node))
-    return Vote(epoch.counter + 1, challenger.node)
+    counters = [stand.newest + 1 for stand in stands.values()]
+    counters += [stand.vote.counter for stand in stands.values() if stand.vote]
+    return Vote(max(epoch.counter + 1, *counters), challenger.node)
 
 
 def _agreed(vote: Vote, own: Stand, stands: dict[str, Stand]) -> bool:
@@ -146,13 +150,18 @@ def _agreed(vote: Vote, own: Stand, stands: dict[str, Stand]) -> bool:
 def _master_out_of_hearing(
     own: Stand, peers: Sequence[Stand], gone: frozenset[str]
 ) -> tuple[Epoch, str] | None:
-    """The newest epoch that some fellow follows and hears first hand, and the best such fellow."""
+    """The newest epoch that some fellow follows and hears first hand, and the best such fellow.
+
+    A node that we hear ourselves speaks for itself: if it says nothing of being master, it was restarted or
+    has stepped down, and fellows who have not noticed yet must not keep each other in that belief.
+    """
+    heard = {own.node, *(peer.node for peer in peers)}
     known = [
         (peer.following, peer.holder, peer.node)
         for peer in peers
         if peer.following
         and peer.following.node in peer.heard
-        and peer.following.node != own.node
+        and peer.following.node not in heard
         and peer.following.node not in gone
     ]
     if not known:
@@ -175,7 +184,8 @@ def _election(own: Stand, stands: dict[str, Stand]) -> Decision:
         return Decision(None, None, "", rule, ())
     counters = [stand.vote.counter for stand in everybody if stand.vote]
     counters += [stand.following.counter + 1 for stand in everybody if stand.following]
-    vote = Vote(max(counters, default=1), ranked[0].node)
+    counters += [stand.newest + 1 for stand in everybody]
+    vote = Vote(max(counters), ranked[0].node)
     rule = _difference(ranked, use_quality=use_quality)
     agreed = all(stand.vote == vote and not stand.discovering for stand in electors if stand.node != own.node)
     if vote.choice == own.node and agreed:

@@ -44,9 +44,15 @@ def elect(context: Context, state: NameSpaceState, now: float) -> None:
 
 
 def _decide(context: Context, state: NameSpaceState, now: float) -> Decision:
-    own = stand_of(state.report(), context.node, context.settings.name, frozenset())
+    own = stand_of(state.report(), context.node, context.settings.name, frozenset(), state.newest)
     peers = [
-        stand_of(report, fellow.node, fellow.name, frozenset(fellow.status.heard if fellow.status else ()))
+        stand_of(
+            report,
+            fellow.node,
+            fellow.name,
+            frozenset(fellow.status.heard if fellow.status else ()),
+            report.lineage.counter,
+        )
         for fellow, report in context.role_fellows(state)
     ]
     gone = context.fellows.recently_lost(now, within_s=2 * context.settings.heartbeat_expiry_s)

@@ -118,6 +118,8 @@ def _as_slave(context: Context, state: NameSpaceState, now: float) -> None:
     report = context.aligner_report(state)
     if report is None or not report.complete:
         return
+    if state.lineage == report.lineage:
+        return
     if state.lineage in report.parents:
         _adopt(context, state, report.lineage)
     elif state.lineage in report.merged:

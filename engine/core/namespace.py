@@ -69,6 +69,7 @@ class NameSpaceState:
     differs_since: tuple[RollUp, RollUp] | None = None
     repairs: int = 0
     repair_not_before_s: float = 0.0
+    highest: int = 0
 
     def __post_init__(self) -> None:
         """An empty set is a set."""
@@ -123,20 +124,29 @@ class NameSpaceState:
         """
         self.because_of = because_of
         old = self.lineage
-        counters = [epoch.counter for epoch in (old, *lineages)]
-        if self.following:
-            counters.append(self.following.counter)
         decided = [*self.merged, *lineages]
         parents = (*self.parents, old)
         if with_data:
             decided += parents
-        self.lineage = Epoch(max(counters) + 1, node)
+        self.lineage = Epoch(self._next_counter(lineages), node)
         self.parents = () if with_data else parents[-MAX_MERGED:]
         self.merged = tuple(dict.fromkeys(epoch for epoch in decided if epoch.node))[-MAX_MERGED:]
 
     def diverge(self, node: str) -> None:
         """Something may have been missed: begin a lineage of our own, which the master will merge."""
-        self.adopt(Epoch(self.lineage.counter + 1, node))
+        self.adopt(Epoch(self._next_counter(), node))
+
+    def _next_counter(self, others: tuple[Epoch, ...] = ()) -> int:
+        """A counter that no epoch or lineage known here has: a new one must not be taken for an old one."""
+        self.highest = max(self.newest, *(epoch.counter for epoch in (NO_EPOCH, *others))) + 1
+        return self.highest
+
+    @property
+    def newest(self) -> int:
+        """The highest counter of an epoch or lineage that was ever known here."""
+        following = self.following.counter if self.following else 0
+        self.highest = max(self.highest, self.lineage.counter, following)
+        return self.highest
 
     def has_decided_about(self, lineage: Epoch) -> bool:
         """Whether nothing of `lineage` is news to the holder of this set."""
@@ -174,7 +184,7 @@ class NameSpaceState:
         )
 
 
-def stand_of(report: NameSpaceReport, node: str, name: str, heard: frozenset[str]) -> Stand:
+def stand_of(report: NameSpaceReport, node: str, name: str, heard: frozenset[str], newest: int) -> Stand:
     """A report as the election sees it."""
     return Stand(
         node=node,
@@ -187,4 +197,5 @@ def stand_of(report: NameSpaceReport, node: str, name: str, heard: frozenset[str
         vote=report.vote,
         following=report.following,
         heard=heard,
+        newest=newest,
     )
