@@ -89,7 +89,7 @@ def _build(wanted: Any, value: Any) -> Any:
         return tuple([_build(inner, item) for item in _listed(value)])
     if origin is dict:
         inner = typing.get_args(wanted)[1]
-        return {str(key): _build(inner, item) for key, item in value.items()}
+        return {_build_simple(str, key): _build(inner, item) for key, item in value.items()}
     return _build_simple(wanted, value)
 
 
@@ -110,6 +110,8 @@ def _build_simple(wanted: type, value: Any) -> Any:
         raise PlainFault(f"{value} is no number")
     if type(value) is not wanted:
         raise PlainFault(f"{value!r} is not {wanted.__name__}")
+    if isinstance(value, str) and not value.isascii():
+        value.encode()  # half a surrogate pair could not be written anywhere later on: a ValueError
     return value
 
 

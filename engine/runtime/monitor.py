@@ -169,10 +169,13 @@ class MonitorFault(ValueError):
 
 
 def encode(message: Message) -> bytes:
-    """The message as JSON bytes, ready for a monitor topic or a line of a recording."""
+    """The message as JSON bytes, ready for a monitor topic or a line of a recording.
+
+    Bytes of a path that are no text arrive as question marks.
+    """
     kind = "node" if isinstance(message, NodeSnapshot) else "event"
     document = {"format_version": FORMAT_VERSION, "kind": kind, "data": plain.to_plain(message)}
-    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode(errors="replace")
 
 
 def decode(data: bytes) -> Message:
