@@ -1,0 +1,158 @@
+"""A case on disk: its layout, writing its Parquet files, and opening it again."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import json
+import pathlib
+import urllib.parse
+from typing import TYPE_CHECKING, Any, Final
+
+from ospltool.analytics.contract import FORMAT_VERSION, META_FILE, NO_HOUR, Detail, Table, hour_of
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+COMPRESSION: Final = "zstd"
+COMPRESSION_LEVEL: Final = 1
+OPEN_FILES: Final = 4
+"""A writer keeps so many hours open; threads write out of order, so that an hour may come back."""
+
+_REPEATED: Final = [
+    "kind", "file", "clock", "state", "thread", "level", "template", "event", "fellow", "namespace",
+    "group_name", "fields.key_value.key",
+]  # fmt: skip
+_WITH_STATISTICS: Final = ["off", "time_ns", "state", "thread", "level", "template", "event"]
+
+
+class CaseError(Exception):
+    """A case that can not be read or written; the message names it and says why."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Case:
+    """A case.
+
+    Attributes:
+        path: a directory of Parquet files, or a DuckDB file.
+        detail: what was loaded.
+    """
+
+    path: pathlib.Path
+    detail: Detail
+
+    @property
+    def is_directory(self) -> bool:
+        """Whether it is a directory of Parquet files; otherwise it is a DuckDB file."""
+        return self.path.is_dir()
+
+    def files(self, table: Table) -> str:
+        """A pattern for the Parquet files of a table, for engines that take one."""
+        return f"{self.path}/{table}/**/*.parquet"
+
+
+def open_case(path: pathlib.Path) -> Case:
+    """The case at a path.
+
+    Raises:
+        CaseError: there is none, or it is of a version that is not known.
+    """
+    if not path.exists():
+        raise CaseError(f"{path}: no such case")
+    if path.is_file():
+        return Case(path, Detail.FULL)
+    meta = path / META_FILE
+    try:
+        described = json.loads(meta.read_text(encoding="utf-8"))
+        version, data = described["format_version"], described["data"]
+        detail = Detail(data["detail"])
+    except FileNotFoundError:
+        raise CaseError(
+            f"{path}: no case, it has no {META_FILE}; make one with `ospltool trace load`"
+        ) from None
+    except (OSError, ValueError, KeyError, TypeError) as cause:
+        raise CaseError(f"{meta}: {cause}") from None
+    if version != FORMAT_VERSION:
+        raise CaseError(f"{meta}: format version {version}, this release reads {FORMAT_VERSION}")
+    return Case(path, detail)
+
+
+def write_meta(directory: pathlib.Path, detail: Detail) -> None:
+    """Writes what a case says about itself; a directory without it is not a case yet."""
+    described = {"format_version": FORMAT_VERSION, "kind": "case", "data": {"detail": detail.value}}
+    (directory / META_FILE).write_text(json.dumps(described) + "\n", encoding="utf-8")
+
+
+def partition(node: str, hour: int) -> str:
+    """The directories of a node and an hour since 1970 (-1: no absolute time), with names that are escaped.
+
+    Engines undo the escapes of a partition's value, `%3A` for `:`.
+    """
+    return f"node={urllib.parse.quote(node, safe=' ')}/hour={hour_of(hour) if hour >= 0 else NO_HOUR}"
+
+
+class RecordWriter:
+    """Writes records of one node as Parquet, each hour in its directory.
+
+    Args:
+        directory: the case.
+        node: the node.
+        name: what its files begin with; no two writers of a case share it.
+    """
+
+    def __init__(self, directory: pathlib.Path, node: str, name: str) -> None:
+        self._root = directory / Table.RECORDS
+        self._node = node
+        self._name = name
+        self._files = 0
+        self._open: collections.OrderedDict[int, pq.ParquetWriter] = collections.OrderedDict()
+
+    def write(self, table: pa.Table, hours: np.ndarray[Any, np.dtype[np.int64]]) -> None:
+        """Writes rows of the contract's columns, with the hour of each."""
+        if not len(hours):
+            return
+        if hours[0] == hours[-1] and (hours == hours[0]).all():
+            self._writer(int(hours[0]), table.schema).write_table(table)
+            return
+        for hour in sorted(set(hours.tolist())):
+            self._writer(hour, table.schema).write_table(table.filter(hours == hour))
+
+    def _writer(self, hour: int, schema: pa.Schema) -> pq.ParquetWriter:
+        import pyarrow.parquet as pq  # only where tables are written
+
+        writer = self._open.get(hour)
+        if writer is None:
+            if len(self._open) >= OPEN_FILES:
+                self._open.popitem(last=False)[1].close()
+            directory = self._root / partition(self._node, hour)
+            directory.mkdir(parents=True, exist_ok=True)
+            writer = pq.ParquetWriter(
+                directory / f"{self._name}-{self._files}.parquet",
+                schema,
+                compression=COMPRESSION,
+                compression_level=COMPRESSION_LEVEL,
+                use_dictionary=_REPEATED,
+                write_statistics=_WITH_STATISTICS,
+                store_schema=False,
+            )
+            self._files += 1
+            self._open[hour] = writer
+        self._open.move_to_end(hour)
+        return writer
+
+    def close(self) -> None:
+        """Ends all files."""
+        while self._open:
+            self._open.popitem()[1].close()
+
+
+def write_table(directory: pathlib.Path, table: Table, rows: pa.Table) -> None:
+    """Writes a small table of a case."""
+    import pyarrow.parquet as pq  # only where tables are written
+
+    target = directory / table
+    target.mkdir(parents=True, exist_ok=True)
+    pq.write_table(rows, target / "part-0.parquet", compression=COMPRESSION, store_schema=False)

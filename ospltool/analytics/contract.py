@@ -1,0 +1,119 @@
+"""The tables of a case: one contract for every engine that writes or reads them.
+
+A case is a directory with a directory of Parquet files per table, or one DuckDB file with the same tables.
+Times are nanoseconds since 1970 UTC as integers, so that no engine converts them its own way.
+"""
+
+from __future__ import annotations
+
+import datetime
+import enum
+import functools
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FORMAT_VERSION: Final = 1
+META_FILE: Final = "case.json"
+HOUR_NS: Final = 3_600_000_000_000
+NO_HOUR: Final = "none"
+"""The partition of records without an absolute time."""
+
+
+class Table(enum.StrEnum):
+    """The tables of a case."""
+
+    RECORDS = "records"
+    """Every record of every trace and log."""
+    SOURCES = "sources"
+    """The files that were loaded, with what was found in them."""
+    TEMPLATES = "templates"
+    """The catalogue: what each template means."""
+
+
+class Detail(enum.StrEnum):
+    """How much of each record is loaded."""
+
+    RECORDS = "records"
+    """The record columns; level, template and fields are null."""
+    FULL = "full"
+    """Everything."""
+
+
+PARTITIONS: Final = {Table.RECORDS: ("node", "hour")}
+"""The columns that are directories, `records/node=n1/hour=2026-11-21T01/`, by table."""
+
+RECORD_COLUMNS: Final = (
+    ("kind", "string", "trace, report or unparsed"),
+    ("file", "string", "the file, as in table sources"),
+    ("off", "int64", "byte offset in the file, after decompression"),
+    ("length", "int64", "bytes of the record, with header and line ends"),
+    ("time_ns", "int64", "nanoseconds since 1970 UTC, or since the start of the service; see clock"),
+    ("clock", "string", "absolute, relative or none"),
+    ("state", "string", "service state; empty for the store's lines and for reports"),
+    ("thread", "string", "thread; for the store's lines the printer"),
+    ("text", "string", "the message"),
+    ("terminated", "bool", "a line end followed the message"),
+    ("level", "string", "level by the catalogue, ? where it is not certain"),
+    ("template", "string", "id of the template, as in table templates; null when none matches"),
+    ("event", "string", "event of the shared vocabulary, such as align.request"),
+    ("fellow", "string", "the other node, by its address"),
+    ("namespace", "string", "the name-space"),
+    ("group_name", "string", "the group, partition.topic"),
+    ("conflict", "int64", "number of the conflict, unique on one node in one run"),
+    ("samples", "int64", "a number of samples"),
+    ("request", "string", "source triple of an alignment request"),
+    ("fields", "map", "the other fields of the template, by name"),
+)
+"""The columns of table records, besides the partition columns node and hour."""
+
+DETAILS: Final = 10
+"""How many of them are null in a case that was loaded with `Detail.RECORDS`: the last ones."""
+
+SOURCE_COLUMNS: Final = (
+    ("node", "string", "the node"),
+    ("file", "string", "the path as it was given"),
+    ("format", "string", "trace, reports or events"),
+    ("origin", "string", "opensplice or engine"),
+    ("bytes", "int64", "bytes read, after decompression"),
+    ("records", "int64", "records found"),
+    ("unparsed_bytes", "int64", "bytes that belong to no record"),
+    ("unmatched", "int64", "trace records that no template matches; null without level and template"),
+)
+
+TEMPLATE_COLUMNS: Final = (
+    ("id", "string", "the id"),
+    ("event", "string", "event of the shared vocabulary"),
+    ("level", "string", "the level, ? where it is not certain"),
+    ("thread", "string", "the thread that prints it, where known"),
+    ("origin", "string", "opensplice or engine"),
+    ("pattern", "string", "the message, with its fields in braces"),
+    ("meaning", "string", "what happened and what to do about it"),
+)
+
+COLUMNS: Final = {
+    Table.RECORDS: RECORD_COLUMNS,
+    Table.SOURCES: SOURCE_COLUMNS,
+    Table.TEMPLATES: TEMPLATE_COLUMNS,
+}
+
+
+@functools.cache
+def schema(table: Table) -> pa.Schema:
+    """The Arrow schema of a table's Parquet files, without its partition columns."""
+    import pyarrow as pa  # only where tables are written
+
+    types = {
+        "string": pa.string(),
+        "int64": pa.int64(),
+        "bool": pa.bool_(),
+        "map": pa.map_(pa.string(), pa.string()),
+    }
+    return pa.schema([(name, types[kind]) for name, kind, _ in COLUMNS[table]])
+
+
+def hour_of(hours_since_1970: int) -> str:
+    """The partition of an hour, such as `2026-11-21T01`."""
+    moment = datetime.datetime.fromtimestamp(hours_since_1970 * 3600, datetime.UTC)
+    return moment.strftime("%Y-%m-%dT%H")

@@ -1,0 +1,101 @@
+"""The answer to a query as text."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from ospltool.output import envelope
+from ospltool.output.text import table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROWS_FOR_WIDTHS: Final = 1_000
+"""Columns of a table are as wide as the first rows need; the rows after them may be wider."""
+
+Row = tuple[object, ...]
+
+
+class Limited(Iterator[Row]):
+    """The first rows of a result, and whether there were more."""
+
+    def __init__(self, rows: Iterator[Row], limit: int | None) -> None:
+        self._rows = rows
+        self._left = limit
+        self.left_out = False
+
+    def __next__(self) -> Row:
+        if self._left == 0:
+            self.left_out = next(self._rows, None) is not None
+            raise StopIteration
+        if self._left is not None:
+            self._left -= 1
+        return next(self._rows)
+
+
+def limited(rows: Iterator[Row], limit: int | None) -> Limited:
+    """At most so many rows."""
+    return Limited(rows, limit)
+
+
+def as_table(columns: tuple[str, ...], rows: Iterable[Row]) -> Iterator[str]:
+    """A table with aligned columns, in blocks."""
+    rest = iter(rows)
+    first = True
+    while block := list(itertools.islice(rest, ROWS_FOR_WIDTHS)):
+        text = table(columns, [[_cell(value) for value in row] for row in block])
+        yield text if first else text.partition("\n")[2]
+        first = False
+    if first:
+        yield table(columns, [])
+
+
+def as_csv(columns: tuple[str, ...], rows: Iterable[Row]) -> Iterator[str]:
+    """CSV with a line of names."""
+    for row in itertools.chain([columns], rows):
+        buffer = io.StringIO()
+        csv.writer(buffer, lineterminator="\n").writerow(
+            ["" if value is None else _cell(value) for value in row]
+        )
+        yield buffer.getvalue()
+
+
+def as_jsonl(columns: tuple[str, ...], rows: Iterable[Row]) -> Iterator[str]:
+    """A line of JSON for each row."""
+    for row in rows:
+        yield envelope.line("sql-row", dict(zip(columns, map(_plain, row), strict=True)))
+
+
+def as_json(columns: tuple[str, ...], rows: Iterable[Row]) -> Iterator[str]:
+    """One JSON document."""
+    data = [dict(zip(columns, map(_plain, row), strict=True)) for row in rows]
+    yield envelope.document("sql", {"columns": list(columns), "rows": data})
+
+
+FORMATS: Final[dict[str, Callable[[tuple[str, ...], Iterable[Row]], Iterator[str]]]] = {
+    "table": as_table,
+    "csv": as_csv,
+    "jsonl": as_jsonl,
+    "json": as_json,
+}
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.15g}" if isinstance(value, float) else str(value)
+
+
+def _plain(value: object) -> object:
+    """A value that JSON has; what it has not becomes text."""
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    if isinstance(value, dict):
+        return {str(name): _plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return str(value)

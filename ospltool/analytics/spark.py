@@ -1,0 +1,176 @@
+"""Spark: the same queries on the same case, on one machine or on many."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import sys
+import tempfile
+import zipfile
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from ospltool.analytics.case import Case, CaseError
+from ospltool.analytics.contract import COLUMNS, PARTITIONS, Table
+from ospltool.analytics.engines import AnalyticsMissingError, QueryError, Result
+from ospltool.analytics.java import java_home
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CONNECT: Final = "sc://"
+_LOCAL: Final = "local"
+_PACKAGES: Final = ("ospltool", "engine")
+_SHIPPED: Final = (".py", ".tsv", ".toml", ".sql")
+
+SETTINGS: Final = {
+    "spark.app.name": "ospltool",
+    "spark.sql.parser.escapedStringLiterals": "true",  # '\\d' means the same as in DuckDB
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",  # an hour is text
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
+}
+"""What every session has, on whatever cluster; all may be set on a running session."""
+
+LOCAL_SETTINGS: Final = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    "spark.sql.shuffle.partitions": str(os.cpu_count() or 1),
+}
+"""For Spark on this machine: no port is open to others, and a short start (C1 compiler, serial collector)."""
+
+
+def session(master: str, settings: dict[str, str] | None = None) -> SparkSession:
+    """A Spark session.
+
+    Args:
+        master: `local[*]`, `spark://host:port`, any other master, or a Connect URL `sc://host:port`.
+        settings: more settings, which win.
+
+    Raises:
+        AnalyticsMissingError: no Java runtime, or no Connect client.
+        CaseError: the cluster can not be reached.
+    """
+    chosen = dict(SETTINGS)
+    builder: Any = SparkSession.builder
+    if master.startswith(CONNECT):
+        builder = builder.remote(master)
+    else:
+        home = java_home(os.environ)
+        if home is not None:
+            os.environ["JAVA_HOME"] = home
+        if master.startswith(_LOCAL) or "://127." in master or "://localhost" in master:
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # of this environment, not the system's
+            chosen |= LOCAL_SETTINGS
+        builder = builder.master(master)
+    for name, value in {**chosen, **(settings or {})}.items():
+        builder = builder.config(name, value)
+    try:
+        opened = builder.getOrCreate()
+        if not master.startswith(CONNECT):
+            opened.sparkContext.setLogLevel("ERROR")
+    except ImportError as cause:
+        raise AnalyticsMissingError(
+            f"Spark Connect needs more: pip install 'pyspark[connect]' ({cause})"
+        ) from None
+    except (PySparkException, OSError, RuntimeError) as cause:
+        raise CaseError(f"{master}: {_first_line(cause)}") from None
+    return opened  # type: ignore[no-any-return]  # the builder has no complete types
+
+
+class SparkEngine:
+    """Queries on a case of Parquet files. On a cluster its directory must be there on every machine.
+
+    Raises:
+        CaseError: the case is one DuckDB file, or can not be read.
+    """
+
+    def __init__(self, case: Case, master: str, settings: dict[str, str] | None = None) -> None:
+        if not case.is_directory:
+            raise CaseError(
+                f"{case.path}: Spark reads Parquet; load the case into a directory (load -o case/)"
+            )
+        self._session = session(master, settings)
+        try:
+            for table in Table:
+                names = (*PARTITIONS.get(table, ()), *(name for name, _, _ in COLUMNS[table]))
+                path = (case.path.absolute() / table).as_uri()
+                self._session.read.parquet(path).select(*names).createOrReplaceTempView(table.value)
+        except PySparkException as cause:
+            raise CaseError(f"{case.path}: {_first_line(cause)}") from None
+
+    @property
+    def session(self) -> SparkSession:
+        """The session."""
+        return self._session
+
+    def query(self, sql: str) -> Result:
+        """The answer to a query.
+
+        Raises:
+            QueryError: Spark refused it.
+        """
+        text = sql.strip().rstrip(";")
+        if not _reads_only(text):
+            raise QueryError("one query at a time, and only what reads: a case is not changed")
+        try:
+            frame = self._session.sql(text)
+            return Result(tuple(frame.columns), _rows(frame))
+        except PySparkException as cause:
+            raise QueryError(_first_lines(cause)) from None
+
+    def close(self) -> None:
+        """Ends the session."""
+        self._session.stop()
+
+
+def _rows(frame: Any) -> Iterator[tuple[object, ...]]:
+    try:
+        for row in frame.toLocalIterator():
+            yield tuple(row)
+    except PySparkException as cause:
+        raise QueryError(_first_lines(cause)) from None
+
+
+def _reads_only(sql: str) -> bool:
+    """Whether a text begins like a query. Comments before it do not count."""
+    lines = [line for line in sql.splitlines() if line.strip() and not line.lstrip().startswith("--")]
+    word = lines[0].split(None, 1)[0].lower() if lines else ""
+    return word.lstrip("(") in {"select", "with", "explain", "values", "from"}
+
+
+def ship_package(opened: SparkSession) -> None:
+    """Makes this product importable in the Python workers of a cluster."""
+    archive = str(package_archive(pathlib.Path(tempfile.mkdtemp(prefix="ospltool-spark-"))))
+    if hasattr(opened, "addArtifacts") and not hasattr(opened, "_jsparkSession"):
+        opened.addArtifacts(archive, pyfile=True)
+    else:
+        opened.sparkContext.addPyFile(archive)
+
+
+def package_archive(directory: pathlib.Path) -> pathlib.Path:
+    """This product's modules and data as a zip file."""
+    target = directory / "ospltool-workers.zip"
+    root = pathlib.Path(__file__).resolve().parents[2]
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for package in _PACKAGES:
+            for path in sorted((root / package).rglob("*")):
+                if path.suffix in _SHIPPED and "__pycache__" not in path.parts:
+                    archive.write(path, path.relative_to(root))
+    return target
+
+
+def _first_line(cause: BaseException) -> str:
+    return str(cause).strip().partition("\n")[0]
+
+
+def _first_lines(cause: BaseException) -> str:
+    """What Spark says, without its plan and its stack trace."""
+    return str(cause).partition("\n\nJVM stacktrace")[0].partition(";\n'")[0].strip()

@@ -1,0 +1,119 @@
+"""`ospltool sql`: questions to a case, in SQL."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from ospltool.cli.exits import CommandError, Exit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ospltool.analytics.engines import Result
+
+OUTPUTS: Final = ("table", "csv", "jsonl")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("sql", short_help="Ask a case in SQL, or by the name of a query.")(sql)
+
+
+def sql(
+    case: Annotated[str, typer.Argument(metavar="CASE", help="What `ospltool trace load` made.")],
+    query: Annotated[
+        str | None, typer.Argument(metavar="SQL|NAME", help="A query, or the name of one.")
+    ] = None,
+    list_queries: Annotated[
+        bool, typer.Option("--list", help="List the named queries and the tables.")
+    ] = False,
+    show_query: Annotated[bool, typer.Option("--show", help="Show the text of a named query.")] = False,
+    engine: Annotated[str, typer.Option("--engine", help="duckdb or spark.")] = "duckdb",
+    master: Annotated[
+        str, typer.Option("--master", help="local[*], spark://host:port or sc://host:port (Spark Connect).")
+    ] = "local[*]",
+    output: Annotated[str, typer.Option("-o", "--output", help="table, csv or jsonl.")] = "table",
+    limit: Annotated[int | None, typer.Option("--limit", min=0, help="Only so many rows.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Show the answer as JSON.")] = False,
+) -> None:
+    """Ask a case in SQL, or by the name of a query. The case is only read.
+
+    Exit codes: 0 good, 2 wrong usage, no such case, or a query that the engine refuses.
+    """
+    from ospltool.analytics.named import named_queries
+    from ospltool.output import streams
+
+    named = named_queries()
+    if list_queries or query is None:
+        _put_list(as_json)
+        return
+    text = named[query].sql if query in named else query
+    if show_query:
+        streams.put(text if text.endswith("\n") else f"{text}\n")
+        return
+    if " " not in query.strip() and query not in named:
+        raise CommandError(f"{query!r} is no named query; --list shows them", Exit.USAGE)
+    if engine not in {"duckdb", "spark"}:
+        raise CommandError(f"--engine {engine!r}: choose duckdb or spark", Exit.USAGE)
+    if output not in OUTPUTS:
+        raise CommandError(f"--output {output!r}: choose {', '.join(OUTPUTS)}", Exit.USAGE)
+    with needs_analytics():
+        from ospltool.analytics.case import open_case
+        from ospltool.analytics.engines import open_engine
+
+        with contextlib.closing(open_engine(open_case(pathlib.Path(case)), engine, master)) as opened:
+            _put_result(opened.query(text), "json" if as_json else output, limit)
+
+
+def _put_list(as_json: bool) -> None:
+    from ospltool.analytics.contract import COLUMNS, PARTITIONS, Table
+    from ospltool.analytics.named import named_queries
+    from ospltool.output import envelope, streams
+    from ospltool.output.text import table
+
+    if as_json:
+        queries = [{"name": one.name, "about": one.about, "sql": one.sql} for one in named_queries().values()]
+        tables = {
+            one.value: [
+                *({"name": name, "type": "string", "about": "partition"} for name in PARTITIONS.get(one, ())),
+                *({"name": name, "type": kind, "about": about} for name, kind, about in COLUMNS[one]),
+            ]
+            for one in Table
+        }
+        streams.put(envelope.document("sql-list", {"queries": queries, "tables": tables}))
+        return
+    streams.put(table(("QUERY", "ANSWERS"), [(one.name, one.about) for one in named_queries().values()]))
+    for one in Table:
+        columns = [(name, "string", "partition") for name in PARTITIONS.get(one, ())] + list(COLUMNS[one])
+        streams.put(f"\n{table((f'TABLE {one.value}', 'TYPE', 'MEANING'), columns)}")
+
+
+def _put_result(result: Result, output: str, limit: int | None) -> None:
+    from ospltool.analytics import show
+    from ospltool.output import streams
+
+    rows = show.limited(result.rows, limit)
+    for piece in show.FORMATS[output](result.columns, rows):
+        streams.put(piece)
+    if rows.left_out:
+        streams.say(f"more rows were left out; --limit {limit} did that")
+
+
+@contextlib.contextmanager
+def needs_analytics() -> Iterator[None]:
+    """What is missing, or wrong with the case or the query, as a message and exit code 2."""
+    from ospltool.analytics.case import CaseError
+    from ospltool.analytics.engines import AnalyticsMissingError, QueryError
+
+    try:
+        yield
+    except (CaseError, QueryError, AnalyticsMissingError) as error:
+        raise CommandError(str(error), Exit.USAGE) from error
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in {"duckdb", "numpy", "pyarrow", "pyspark"}:
+            raise
+        raise CommandError(f"this needs {error.name}: pip install 'ospltool[sql]'", Exit.USAGE) from error

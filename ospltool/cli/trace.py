@@ -1,0 +1,426 @@
+"""`ospltool trace`: read, follow, merge, filter and explain traces and logs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import re
+import sys
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+import typer.main
+from typer.core import TyperGroup
+
+from ospltool.cli.exits import CommandError, Exit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+
+    from ospltool.trace.record import Record
+    from ospltool.trace.sources import Found, Source
+
+    Command = Any  # Typer does not show its class
+
+VIEW: Final = "view"
+"""The command that is meant when the first argument is no name of a command."""
+
+_HELP: Final = """Read, follow, merge, filter and explain traces and logs.
+
+    ospltool trace [OPTIONS] FILE|DIRECTORY|NODE=FILE ...
+
+shows records: of durability traces of OpenSplice and of our engine (all releases and flavours, also .gz
+and .zst), of ospl-info.log and ospl-error.log; of several nodes merged by time. `ospltool trace view --help`
+lists its options.
+"""
+
+_SETTINGS: Final[dict[str, Any]] = {
+    "rich_markup_mode": None,
+    "context_settings": {"help_option_names": ["-h", "--help"], "max_content_width": 100},
+}
+
+Names = Annotated[
+    list[str] | None, typer.Argument(metavar="FILE|DIRECTORY|NODE=FILE...", help="What to read.")
+]
+Skew = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--skew", metavar="NODE=DURATION", help="Correct the clock of a node (n2=+1.3s); auto estimates all."
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Show the answer as JSON.")]
+
+
+class _Group(TyperGroup):
+    """A group whose first argument may be a file: `view` is then meant.
+
+    Its commands have many options; they are made when they are needed, not for the help of `ospltool`.
+    """
+
+    _made: MutableMapping[str, Command]
+
+    @property
+    def commands(self) -> MutableMapping[str, Command]:
+        """The commands, by name."""
+        if not self._made:
+            self._made = typer.main.get_group(_commands()).commands
+        return self._made
+
+    @commands.setter
+    def commands(self, given: MutableMapping[str, Command]) -> None:
+        self._made = given
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]  # of its base
+        if args and args[0] not in self.commands and args[0] not in {"-h", "--help"}:
+            args = [VIEW, *args]
+        return super().parse_args(ctx, args)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    trace = typer.Typer(cls=_Group, help=_HELP, no_args_is_help=True, **_SETTINGS)
+    app.add_typer(trace, name="trace", short_help="Read, follow, merge, filter and explain traces and logs.")
+
+
+def _commands() -> typer.Typer:
+    trace = typer.Typer(**_SETTINGS)
+    trace.command(VIEW, short_help="Show records (the default).")(view)
+    trace.command("conversation", short_help="Follow the alignments of one group across all nodes.")(
+        conversation
+    )
+    trace.command("timeline", short_help="Show where the time went: phases, alignments, merges.")(timeline)
+    trace.command("anomalies", short_help="Find what an expert would find.")(anomalies)
+    trace.command("explain", short_help="Explain a line, a message, or the id of a template.")(explain)
+    trace.command("load", short_help="Load traces into a case for SQL.")(load)
+    return trace
+
+
+def view(
+    names: Names = None,
+    follow: Annotated[
+        bool, typer.Option("-f", "--follow", help="Go on with what is added to the files.")
+    ] = False,
+    lines: Annotated[
+        int | None, typer.Option("-n", "--lines", min=0, help="Only so many records, the last ones.")
+    ] = None,
+    skew: Skew = None,
+    level: Annotated[
+        str | None, typer.Option("-l", "--level", help="This level and above (WARNING).")
+    ] = None,
+    thread: Annotated[
+        list[str] | None, typer.Option("-t", "--thread", metavar="GLOB", help="Threads (d_*).")
+    ] = None,
+    state: Annotated[list[str] | None, typer.Option("--state", help="Service states (COMPLETE).")] = None,
+    fellow: Annotated[
+        list[str] | None, typer.Option("--fellow", metavar="ID|NODE", help="About this node.")
+    ] = None,
+    namespace: Annotated[
+        list[str] | None, typer.Option("--namespace", metavar="GLOB", help="About this name-space.")
+    ] = None,
+    group: Annotated[
+        list[str] | None, typer.Option("--group", metavar="GLOB", help="About this partition.topic.")
+    ] = None,
+    conflict: Annotated[int | None, typer.Option("--conflict", help="About this conflict.")] = None,
+    run: Annotated[
+        int | None, typer.Option("--run", help="This run of the service in its file, from 1.")
+    ] = None,
+    grep: Annotated[
+        list[str] | None, typer.Option("-g", "--grep", metavar="REGEX", help="Records with this in them.")
+    ] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option("-v", "--exclude", metavar="REGEX", help="Not records with this.")
+    ] = None,
+    ignore_case: Annotated[
+        bool, typer.Option("-i", "--ignore-case", help="For --grep, --exclude, --highlight.")
+    ] = False,
+    highlight: Annotated[
+        str | None, typer.Option("-H", "--highlight", metavar="REGEX", help="Make this stand out.")
+    ] = None,
+    after: Annotated[int, typer.Option("-A", "--after", min=0, help="Records after each match.")] = 0,
+    before: Annotated[int, typer.Option("-B", "--before", min=0, help="Records before each match.")] = 0,
+    context: Annotated[
+        int, typer.Option("-C", "--context", min=0, help="Records before and after each match.")
+    ] = 0,
+    since: Annotated[
+        str | None, typer.Option("-S", "--since", metavar="TIME", help="Not before (ISO, 01:08:34, +10s).")
+    ] = None,
+    until: Annotated[str | None, typer.Option("-U", "--until", metavar="TIME", help="Not after.")] = None,
+    around: Annotated[
+        str | None, typer.Option("--around", metavar="TIME±DURATION", help="Around a time.")
+    ] = None,
+    gaps: Annotated[
+        str | None, typer.Option("--gaps", metavar="DURATION", help="Mark silences of at least this.")
+    ] = None,
+    hist: Annotated[
+        str | None, typer.Option("--hist", metavar="DURATION", help="Show counts in spans of this.")
+    ] = None,
+    templates: Annotated[bool, typer.Option("--templates", help="Show counts by template.")] = False,
+    unknown: Annotated[bool, typer.Option("--unknown", help="Show what no template matches.")] = False,
+    count: Annotated[bool, typer.Option("-c", "--count", help="Show only how many.")] = False,
+    output: Annotated[
+        str,
+        typer.Option("-o", "--output", help="short, full, raw, jsonl, parquet or template='{clock} {text}'."),
+    ] = "short",
+    colour: Annotated[str, typer.Option("--color", metavar="WHEN", help="auto, always or never.")] = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Show the records of traces and logs, of several nodes merged by time.
+
+    Exit codes: 0 good, 2 wrong usage or input not readable, 130 interrupted.
+    """
+    from ospltool.trace.filters import Filter
+    from ospltool.trace.record import LEVELS
+    from ospltool.trace.view import Mode, Wishes, show
+
+    if level is not None and level.upper() not in LEVELS:
+        raise CommandError(f"{level!r} is no level; they are {', '.join(LEVELS)}", Exit.USAGE)
+    if colour not in {"auto", "always", "never"}:
+        raise CommandError(f"--color {colour!r}: choose auto, always or never", Exit.USAGE)
+    modes = [
+        mode
+        for mode, chosen in (
+            (Mode.COUNT, count),
+            (Mode.HISTOGRAM, hist is not None),
+            (Mode.TEMPLATES, templates),
+            (Mode.UNKNOWN, unknown),
+        )
+        if chosen
+    ]
+    if len(modes) > 1 or (modes and follow):
+        raise CommandError(
+            "--count, --hist, --templates, --unknown and --follow exclude each other", Exit.USAGE
+        )
+    with _errors():
+        wishes = Wishes(
+            filter=Filter(
+                level=level.upper() if level else None,
+                threads=tuple(thread or ()),
+                states=tuple(one.upper() for one in state or ()),
+                namespaces=tuple(namespace or ()),
+                groups=tuple(group or ()),
+                conflict=None if conflict is None else str(conflict),
+                run=run,
+                grep=tuple(_pattern(one, ignore_case) for one in grep or ()),
+                exclude=tuple(_pattern(one, ignore_case) for one in exclude or ()),
+            ),
+            fellows=tuple(fellow or ()),
+            since=since,
+            until=until,
+            around=around,
+            skews=tuple(skew or ()),
+            mode=modes[0] if modes else Mode.RECORDS,
+            output="json" if as_json else output,
+            lines=lines,
+            before=before or context,
+            after=after or context,
+            gaps=gaps,
+            span=hist or "1s",
+            highlight=_pattern(highlight, ignore_case) if highlight else None,
+            follow=follow,
+            colour=colour,
+        )
+        show(_sources(names), wishes, dict(os.environ))
+
+
+def conversation(
+    group: Annotated[str, typer.Argument(metavar="PARTITION.TOPIC", help="The group.")],
+    names: Names = None,
+    skew: Skew = None,
+    run: Annotated[int | None, typer.Option("--run", help="Only alignments that began in this run.")] = None,
+    output: Annotated[str, typer.Option("-o", "--output", help="text or mermaid.")] = "text",
+    as_json: AsJson = False,
+) -> None:
+    """Follow the alignments of one group across all nodes, as a sequence diagram.
+
+    Exit codes: 0 good, 1 there is no alignment of this group, 2 wrong usage or input not readable.
+    """
+    from ospltool.output import envelope, streams
+    from ospltool.trace import conversation as talks
+    from ospltool.trace.view import skews_of
+
+    if output not in {"text", "mermaid"}:
+        raise CommandError(f"--output {output!r}: choose text or mermaid", Exit.USAGE)
+    with _errors():
+        found = _sources(names)
+        talk = talks.conversation(found.sources, group, skews_of(found.sources, skew or ()), run)
+    if as_json:
+        streams.put(envelope.document("trace-conversation", talks.as_value(talk)))
+    elif talk.exchanges:
+        lines = talks.as_mermaid(talk) if output == "mermaid" else talks.as_text(talk)
+        streams.put("".join(f"{line}\n" for line in lines))
+    if not talk.exchanges:
+        raise CommandError(f"{group}: no alignment of this group in these traces", Exit.FINDINGS)
+
+
+def timeline(names: Names = None, skew: Skew = None, as_json: AsJson = False) -> None:
+    """Show where the time went: the phases of each run with their longest waits, alignments, merges.
+
+    Exit codes: 0 good, 2 wrong usage or input not readable.
+    """
+    from ospltool.output import envelope, streams
+    from ospltool.trace import timeline as times
+    from ospltool.trace.facts import Facts
+    from ospltool.trace.merge import merged
+    from ospltool.trace.view import skews_of
+
+    with _errors():
+        sources = _sources(names).sources
+        answer = times.timeline(Facts.of(_watched(merged(sources, skews_of(sources, skew or ())), sources)))
+    if as_json:
+        streams.put(envelope.document("trace-timeline", times.as_value(answer)))
+    else:
+        streams.put("".join(f"{line}\n" for line in times.as_text(answer)))
+
+
+def anomalies(
+    names: Names = None,
+    skew: Skew = None,
+    rules: Annotated[
+        list[str] | None, typer.Option("--rule", metavar="NAME", help="Only this rule; may be repeated.")
+    ] = None,
+    list_rules: Annotated[bool, typer.Option("--list", help="List the rules.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Find what an expert would: each with the lines that show it and an explanation.
+
+    Exit codes: 0 nothing found, 1 anomalies, 2 wrong usage or input not readable.
+    """
+    from ospltool.output import envelope, streams
+    from ospltool.output.text import table
+    from ospltool.trace import report
+    from ospltool.trace import rules as rule_book
+    from ospltool.trace.facts import Facts
+    from ospltool.trace.merge import merged
+    from ospltool.trace.view import skews_of
+
+    known = {one.name: one.looks_for for one in rule_book.all_rules()}
+    if list_rules:
+        streams.put(table(("RULE", "LOOKS FOR"), list(known.items())))
+        return
+    unknown = [name for name in rules or () if name not in known]
+    if unknown:
+        raise CommandError(f"no rule {', '.join(unknown)}; --list shows them", Exit.USAGE)
+    with _errors():
+        sources = _sources(names).sources
+        facts = Facts.of(_watched(merged(sources, skews_of(sources, skew or ())), sources))
+    found = rule_book.anomalies(facts, rules)
+    for kind, dropped in facts.dropped.items():
+        streams.say(f"{dropped} more {kind} were not looked at")
+    if as_json:
+        streams.put(envelope.document("trace-anomalies", [report.as_value(one) for one in found]))
+    else:
+        streams.put("".join(f"{line}\n" for line in report.as_text(found)))
+        streams.say(f"{len(found)} anomalies")
+    if found:
+        raise typer.Exit(Exit.FINDINGS)
+
+
+def explain(
+    text: Annotated[
+        str, typer.Argument(metavar="TEXT|ID", help="A line, a message, or the id of a template.")
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Explain a line of a trace, a message, a template (d_admin:1053) or an event (align.request).
+
+    Exit codes: 0 good, 1 nothing is known about it.
+    """
+    from ospltool.output import envelope, streams
+    from ospltool.output.text import visible
+    from ospltool.trace import explain as explaining
+
+    found = explaining.explain(text)
+    if as_json:
+        streams.put(envelope.document("trace-explanation", [explaining.as_value(one) for one in found]))
+    else:
+        streams.put("\n".join(visible(explaining.as_text(one), keep_lines=True) + "\n" for one in found))
+    if not found:
+        raise CommandError(
+            "no template matches; `ospltool trace --unknown` lists such messages", Exit.FINDINGS
+        )
+
+
+def load(
+    names: Names = None,
+    target: Annotated[
+        str, typer.Option("-o", "--output", help="The case: a directory, or a file case.duckdb.")
+    ] = "case",
+    records_only: Annotated[
+        bool, typer.Option("--records-only", help="Without level, template and fields: faster.")
+    ] = False,
+    engine: Annotated[str, typer.Option("--engine", help="local or spark.")] = "local",
+    master: Annotated[
+        str, typer.Option("--master", help="local[*], spark://host:port or sc://host:port.")
+    ] = "local[*]",
+    as_json: AsJson = False,
+) -> None:
+    """Load traces and logs into a case, to be asked with `ospltool sql`.
+
+    Exit codes: 0 good, 2 wrong usage or input not readable.
+    """
+    from ospltool.cli.sql import needs_analytics
+    from ospltool.output import envelope, streams
+    from ospltool.trace.times import duration
+
+    if engine not in {"local", "spark"}:
+        raise CommandError(f"--engine {engine!r}: choose local or spark", Exit.USAGE)
+    with _errors(), needs_analytics():
+        from ospltool.analytics.contract import Detail
+        from ospltool.trace import loading
+
+        detail = Detail.RECORDS if records_only else Detail.FULL
+        progress = loading.Progress(sys.stderr)
+        summary = loading.load_case(
+            _sources(names).sources,
+            pathlib.Path(target),
+            detail,
+            master if engine == "spark" else None,
+            progress,
+        )
+        progress.close()
+    total = summary.total
+    if as_json:
+        streams.put(envelope.document("trace-load", loading.as_value(summary, target)))
+        return
+    streams.say(
+        f"{target}: {total.records} records from {total.bytes} bytes in {duration(progress.elapsed_ns)}; "
+        f"{total.unparsed_bytes} bytes belong to no record"
+        + ("" if records_only else f", {total.unmatched} records match no template")
+    )
+
+
+def _pattern(text: str, ignore_case: bool) -> re.Pattern[str]:
+    try:
+        return re.compile(text, re.IGNORECASE if ignore_case else 0)
+    except re.error as cause:
+        raise CommandError(f"{text!r} is no regular expression: {cause}", Exit.USAGE) from None
+
+
+def _sources(names: list[str] | None) -> Found:
+    from ospltool.trace.sources import find_sources
+
+    if not names:
+        raise CommandError("name the files or directories to read", Exit.USAGE)
+    return find_sources(names)
+
+
+@contextlib.contextmanager
+def _errors() -> Iterator[None]:
+    """What is wrong with the input, as a message and exit code 2."""
+    from ospltool.trace.overview import TooManySpansError
+    from ospltool.trace.render import RenderError
+    from ospltool.trace.sources import SourceError
+    from ospltool.trace.times import TimeError
+
+    try:
+        yield
+    except (SourceError, TimeError, RenderError, TooManySpansError) as error:
+        raise CommandError(str(error), Exit.USAGE) from error
+
+
+def _watched(records: Iterable[Record], sources: Sequence[Source]) -> Iterator[Record]:
+    """The records, with a line about how far the reading is on a terminal."""
+    from ospltool.trace.watched import watched
+
+    return watched(records, sources, sys.stderr)

@@ -1,0 +1,136 @@
+"""Anomalies: what an expert would find in traces. One function per rule, found through a registry."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import itertools
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from ospltool.trace.times import duration
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from ospltool.trace.exchanges import Place
+    from ospltool.trace.facts import Facts
+
+EVIDENCE: Final = 5
+"""Lines of evidence that a finding shows; it says how many more there are."""
+
+Item = TypeVar("Item")
+Key = TypeVar("Key")
+
+_MODULES: Final = ("masters", "merges", "alignment", "health")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that is not as it should be.
+
+    Attributes:
+        rule: the rule that found it.
+        title: what, in one line.
+        explanation: why, and what to do about it.
+        nodes: where.
+        evidence: the lines that show it, the first ones.
+        count: how many lines show it.
+        start_ns: when it began.
+        end_ns: when it ended, or was last seen.
+        facts: figures and names, for programs.
+    """
+
+    rule: str
+    title: str
+    explanation: str
+    nodes: tuple[str, ...]
+    evidence: tuple[Place, ...]
+    count: int
+    start_ns: int | None
+    end_ns: int | None
+    facts: dict[str, object] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule: its name, what it looks for, and the function that looks."""
+
+    name: str
+    looks_for: str
+    find: Callable[[Facts], Iterable[Finding]]
+
+
+_rules: dict[str, Rule] = {}
+
+
+def rule(
+    name: str, looks_for: str
+) -> Callable[[Callable[[Facts], Iterable[Finding]]], Callable[[Facts], Iterable[Finding]]]:
+    """Enters a function into the registry."""
+
+    def register(function: Callable[[Facts], Iterable[Finding]]) -> Callable[[Facts], Iterable[Finding]]:
+        assert name not in _rules, name
+        _rules[name] = Rule(name, looks_for, function)
+        return function
+
+    return register
+
+
+def all_rules() -> list[Rule]:
+    """All rules, by name."""
+    for module in _MODULES:
+        importlib.import_module(f"{__name__}.{module}")
+    return [_rules[name] for name in sorted(_rules)]
+
+
+def anomalies(facts: Facts, names: Iterable[str] | None = None) -> list[Finding]:
+    """What the rules find, by time.
+
+    Raises:
+        KeyError: there is no rule of a name.
+    """
+    known = {one.name: one for one in all_rules()}
+    chosen = list(known.values()) if names is None else [known[name] for name in names]
+    found = itertools.chain.from_iterable(one.find(facts) for one in chosen)
+    return sorted(found, key=lambda finding: (finding.start_ns or 0, finding.rule, finding.title))
+
+
+def finding(
+    name: str,
+    title: str,
+    explanation: str,
+    evidence: Iterable[Place],
+    **facts: object,
+) -> Finding:
+    """A finding of a rule from the lines that show it."""
+    places = list(evidence)
+    times = [place.time_ns for place in places if place.time_ns is not None]
+    nodes = tuple(sorted({place.node for place in places}))
+    return Finding(
+        name, title, explanation, nodes, tuple(places[:EVIDENCE]), len(places),
+        min(times, default=None), max(times, default=None), dict(facts),
+    )  # fmt: skip
+
+
+def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> Iterator[tuple[Key, list[Item]]]:
+    """Items by key, in the order in which keys came first."""
+    groups: dict[Key, list[Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    yield from groups.items()
+
+
+def burst(times: list[int], count: int, within_ns: int) -> bool:
+    """Whether `count` of the times lie within a span."""
+    ordered = sorted(times)
+    return any(late - early <= within_ns for early, late in zip(ordered, ordered[count - 1 :], strict=False))
+
+
+def plural(count: int, word: str) -> str:
+    """`1 merge`, `2 merges`."""
+    return f"{count} {word}{'' if count == 1 else 's'}"
+
+
+def span(first_ns: int, last_ns: int) -> str:
+    """How long something took, for people."""
+    return duration(last_ns - first_ns)

@@ -1,0 +1,86 @@
+"""Alignments that do not come to an end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ospltool.trace.exchanges import End, Exchange, Step, unanswered
+from ospltool.trace.names import NOBODY
+from ospltool.trace.rules import finding, grouped, plural, rule
+from ospltool.trace.times import SECOND_NS, duration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ospltool.trace.facts import Facts
+    from ospltool.trace.rules import Finding
+
+ANSWERED_WITHIN_NS: Final = 5 * SECOND_NS
+
+
+@rule("request-unanswered", "a request for a group that nobody answered within five seconds")
+def no_answer(facts: Facts) -> Iterator[Finding]:
+    """Requests without answer."""
+    last = {
+        node: max(time for run, time in facts.last_ns.items() if run[0] == node) for node, _ in facts.last_ns
+    }
+    waiting = [
+        one
+        for one in unanswered(facts.book.all(), set(facts.names.node_of))
+        if last.get(facts.names.node(one.alignee), 0) - (one.start_ns or 0) > ANSWERED_WITHIN_NS
+    ]
+    for (alignee, aligner), some in grouped(
+        waiting,
+        lambda one: (
+            facts.names.node(one.alignee),
+            "all aligners" if one.aligner == NOBODY else facts.names.node(one.aligner),
+        ),
+    ):
+        received = sum(one.has(Step.RECEIVED) for one in some)
+        groups = sorted({one.group for one in some})
+        open_ns = last[alignee] - (some[0].start_ns or 0)
+        yield finding(
+            "request-unanswered",
+            f"{aligner} never answered {plural(len(some), 'request')} of {alignee}: {', '.join(groups[:3])}"
+            + (f" and {len(groups) - 3} more" if len(groups) > 3 else ""),
+            f"{_why(facts, some[0], received, len(some))} Waiting for {duration(open_ns)} at the end of the "
+            "trace; the "
+            "groups stay incomplete there, and readers that wait for historical data block.",
+            (place for one in some for _, place in one.steps[:1]),
+            alignee=alignee,
+            aligner=aligner,
+            groups=groups,
+            received=received,
+            requests=len(some),
+        )
+
+
+def _why(facts: Facts, one: Exchange, received: int, count: int) -> str:
+    if received == count:
+        if one.has(Step.SENT):
+            return "They were received and answered, but no end mark came in: the answer was lost."
+        return "They were received, and no answer was sent: see what the aligner's sampleRequestHandler did."
+    if one.aligner != NOBODY and one.aligner not in facts.names.node_of:
+        return "The trace of the aligner is not here, so whether it got them is not known."
+    if received:
+        return f"{received} of {count} were received, none was answered."
+    return "They did not arrive: the aligner was not ready to receive, was gone, or the network lost them."
+
+
+@rule("alignment-refused", "an aligner that refused to align a node")
+def refused(facts: Facts) -> Iterator[Finding]:
+    """The aligner says no."""
+    some = [one for one in facts.book.all() if one.end is End.REFUSED]
+    for (alignee, aligner), exchanges in grouped(
+        some, lambda one: (facts.names.node(one.alignee), facts.names.node(one.aligner))
+    ):
+        yield finding(
+            "alignment-refused",
+            f"{aligner} refused to align {alignee} ({plural(len(exchanges), 'group')})",
+            "Their name-spaces or states do not match. The fellow is dropped and discovered again; if that "
+            "repeats, "
+            "compare the NameSpaces and Policies of both configurations.",
+            (place for one in exchanges for step, place in one.steps if step is Step.LINK),
+            alignee=alignee,
+            aligner=aligner,
+        )

@@ -1,0 +1,233 @@
+"""Nodes, threads and clocks: lost fellows, silence, states that go backwards, what the service reports."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Final
+
+from ospltool.trace.catalogue import catalogue
+from ospltool.trace.exchanges import Place, Step
+from ospltool.trace.overview import normalised
+from ospltool.trace.record import Kind
+from ospltool.trace.rules import finding, grouped, plural, rule
+from ospltool.trace.times import SECOND_NS, duration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ospltool.trace.facts import Facts, Run, StateSpan
+    from ospltool.trace.rules import Finding
+
+SILENT_NS: Final = 10 * SECOND_NS
+NEAR_NS: Final = 15 * SECOND_NS
+"""A fellow that ends is noticed within about this time."""
+
+ORDER: Final = {
+    state: rank
+    for rank, state in enumerate(
+        (
+            "INIT",
+            "DISCOVER_FELLOWS_GROUPS",
+            "DISCOVER_PERSISTENT_SOURCE",
+            "INJECT_PERSISTENT",
+            "DISCOVER_LOCAL_GROUPS",
+            "FETCH_INITIAL",
+            "COMPLETE",
+            "TERMINATING",
+            "TERMINATED",
+        )
+    )
+}
+"""The states in the order of a run."""
+
+_NORMAL: Final = frozenset({"store.incomplete", "align.stray-link", "align.refused"})
+"""Warnings that are normal at the first start, or that another rule explains."""
+
+
+@rule("fellow-lost", "a fellow whose heartbeat was missed although it did not stop in order")
+def fellow_lost(facts: Facts) -> Iterator[Finding]:
+    """Fellows that were lost, and what their own traces say about it."""
+    for (node, fellow), some in grouped(facts.losses, lambda one: (one[0][0], one[2])):
+        places = [place for _, _, _, place in some]
+        when = places[0].time_ns or 0
+        name = facts.names.node(fellow)
+        verdict, separated = _what_became_of(facts, fellow, when)
+        if verdict is None:
+            continue
+        yield finding(
+            "fellow-lost",
+            f"{node} lost {name} (id {fellow})",
+            f"{verdict} Requests that it had to answer go to another aligner, and masters are elected again "
+            "where it "
+            "was master.",
+            places,
+            fellow=name,
+            address=fellow,
+            separated=separated,
+        )
+    missed = [
+        place
+        for report, place in facts.reported
+        if report.kind is Kind.REPORT and "Missed heartbeat" in report.text
+    ]
+    for node, places in grouped(missed, lambda one: one.node):
+        yield finding(
+            "fellow-lost",
+            f"{node} reports {plural(len(places), 'missed heartbeat')}",
+            "The domain service of another node did not renew its lease in time: it died, was starved of "
+            "processor "
+            "time, or the network lost its heartbeats.",
+            places,
+        )
+
+
+def _what_became_of(facts: Facts, address: str, when: int) -> tuple[str | None, bool]:
+    """What the trace of a lost fellow says; None when it stopped in order."""
+    name = facts.names.node_of.get(address)
+    spans = [span for span in facts.states if span.run[0] == name] if name else []
+    if not spans:
+        return "Its own trace is not here, so whether it stopped, died or was cut off is not known.", False
+    if any(span.state.startswith("TERMINAT") and abs(span.start_ns - when) < NEAR_NS for span in spans):
+        return None, False
+    around = [span for span in spans if span.start_ns <= when <= span.end_ns + SECOND_NS]
+    if around:
+        return "It went on running at that time: the connection between the two was lost.", True
+    ended = max((span.end_ns for span in spans if span.end_ns <= when), default=None)
+    if ended is None:
+        return "Its trace begins later.", False
+    return f"Its trace ends {duration(when - ended)} before, without a stop: it died or was killed.", False
+
+
+@rule("heartbeat-late", "a heartbeat that came later than its period allows")
+def heartbeat_late(facts: Facts) -> Iterator[Finding]:
+    """Heartbeats that were nearly missed."""
+    for (node, fellow), some in grouped(facts.late_heartbeats, lambda one: (one[0][0], one[1])):
+        longest = max(gap for _, _, gap, _ in some)
+        yield finding(
+            "heartbeat-late",
+            f"{node} heard nothing of {facts.names.node(fellow)} for up to {duration(longest)}",
+            "The next heartbeat came after its period: the fellow or the network was overloaded for a while.",
+            (place for _, _, _, place in some),
+            fellow=facts.names.node(fellow),
+            longest_ns=longest,
+        )
+
+
+@rule("state-backwards", "a service state that goes back")
+def state_backwards(facts: Facts) -> Iterator[Finding]:
+    """States that return to an earlier one within a run."""
+    for run, spans in grouped(facts.states, lambda one: one.run):
+        back = [later for earlier, later in itertools.pairwise(spans) if _is_before(later, earlier)]
+        if back:
+            path = " → ".join(span.state for span in spans)
+            yield finding(
+                "state-backwards",
+                f"{run[0]} went back to {', '.join(sorted({span.state for span in back}))} in run {run[1]}",
+                f"States in order: {path}. OpenSplice bounces so while it terminates; anywhere else the "
+                "service lost "
+                "what it had and started over.",
+                (span.place for span in back),
+                run=run[1],
+                states=[span.state for span in spans],
+            )
+
+
+def _is_before(later: StateSpan, earlier: StateSpan) -> bool:
+    return ORDER.get(later.state, -1) < ORDER.get(earlier.state, -1) and later.state in ORDER
+
+
+@rule("thread-silent", "a thread that says nothing while work waits for it")
+def thread_silent(facts: Facts) -> Iterator[Finding]:
+    """Work that waits for a thread, and the thread is silent."""
+    waiting: list[tuple[Run, str, int, Place]] = []
+    for one in facts.conflicts:
+        begun = one.resolving or one.ended is not None
+        end = (one.ended.time_ns or 0) if one.ended else facts.last_ns[one.run]
+        if not begun or one.resolving == 0:
+            waiting.append((one.run, "conflictResolver", end, one.created))
+    for exchange in facts.book.all():
+        received = exchange.time(Step.RECEIVED)
+        if received is None or exchange.has(Step.SENDING) or exchange.has(Step.SENT):
+            continue
+        where = next(place for step, place in exchange.steps if step is Step.RECEIVED)
+        run = max(
+            (run for run in facts.first_ns if run[0] == where.node and facts.first_ns[run] <= received),
+            default=None,
+        )
+        if run is not None:
+            waiting.append((run, "sampleRequestHandler", facts.last_ns[run], where))
+    for (run, thread), some in grouped(waiting, lambda one: (one[0], one[1])):
+        activity = facts.activity.get((run, thread))
+        silent = [
+            place
+            for _, _, end, place in some
+            if end - (place.time_ns or 0) > SILENT_NS
+            and (activity is None or activity.last_ns <= (place.time_ns or 0))
+        ]
+        if silent:
+            yield finding(
+                "thread-silent",
+                f"{run[0]}: {thread} says nothing while {plural(len(silent), 'piece')} of work wait for it",
+                "It is blocked or has ended. Look at its last line, and for `Progress changed` and `Threads "
+                "info` lines.",
+                [*([activity.last] if activity and activity.last else []), *silent],
+                thread=thread,
+                run=run[1],
+            )
+
+
+@rule("clock-jump", "a clock that was set, or timestamps of one line that do not agree")
+def clock_jump(facts: Facts) -> Iterator[Finding]:
+    """Clocks that jump back, and files whose timestamps were edited or damaged."""
+    for (node, is_mismatch), jumps in grouped(facts.jumps, lambda one: (one.run[0], one.is_mismatch)):
+        if is_mismatch:
+            yield finding(
+                "clock-jump",
+                f"{node}: the two timestamps of {plural(len(jumps), 'line')} do not agree",
+                "Local time and seconds since 1970 are printed from one clock: the file was edited or "
+                "damaged.",
+                (one.after for one in jumps),
+            )
+            continue
+        most = min(one.by_ns for one in jumps)
+        yield finding(
+            "clock-jump",
+            f"{node}: the clock went back by up to {duration(-most)}, {plural(len(jumps), 'time')}",
+            "Samples written before and after are ordered wrongly where source timestamps decide, and "
+            "durations in "
+            "this trace are wrong across it. Slew clocks instead of setting them.",
+            (one.after for one in jumps),
+            most_ns=-most,
+        )
+
+
+@rule("reported", "warnings and errors that the service reports itself")
+def reported(facts: Facts) -> Iterator[Finding]:
+    """What the service itself calls a warning or worse, by kind of message."""
+    known = catalogue()
+    some = [
+        (report, place)
+        for report, place in facts.reported
+        if report.event not in _NORMAL and "Missed heartbeat" not in report.text
+    ]
+    for (node, level, template, text), group in grouped(
+        some,
+        lambda one: (
+            one[0].node,
+            one[0].level,
+            one[0].template,
+            "" if one[0].template else normalised(one[0].text),
+        ),
+    ):
+        report = group[0][0]
+        found = known.get(template)
+        shown = " ".join(report.text.split())
+        yield finding(
+            "reported",
+            f"{node} {level} {len(group)} times: {shown[:160]}",
+            (found.meaning if found else "")
+            or ("Reported in the log of the service." if text else "No explanation is known."),
+            (place for _, place in group),
+            level=level,
+            template=template or None,
+        )

@@ -1,0 +1,135 @@
+"""Times and durations as people write them."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from typing import Final
+
+SECOND_NS: Final = 1_000_000_000
+
+_UNITS_NS: Final = {
+    "ns": 1,
+    "us": 1_000,
+    "µs": 1_000,
+    "ms": 1_000_000,
+    "s": SECOND_NS,
+    "m": 60 * SECOND_NS,
+    "min": 60 * SECOND_NS,
+    "h": 3600 * SECOND_NS,
+    "d": 86_400 * SECOND_NS,
+}
+_DURATION: Final = re.compile(r"(?P<sign>[+-]?)(?P<rest>(?:\d+(?:\.\d+)?(?:ns|us|µs|ms|min|s|m|h|d))+)")
+_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|min|s|m|h|d)")
+_EPOCH: Final = re.compile(r"(\d{9,11})(?:\.(\d{1,9}))?")
+_CLOCK: Final = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?")
+_ISO: Final = re.compile(
+    r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d)?)(?:\.(\d{1,9}))?)?\s*(Z|[+-]\d\d:?\d\d)?",
+)
+
+
+class TimeError(ValueError):
+    """A time or duration that can not be understood; the message says what would be."""
+
+
+def parse_duration(text: str) -> int:
+    """A duration in nanoseconds: `500ms`, `2s`, `1h30m`, `-1.3s`.
+
+    Raises:
+        TimeError: it is none.
+    """
+    found = _DURATION.fullmatch(text.strip())
+    if not found:
+        raise TimeError(f"{text!r} is no duration; write for instance 500ms, 2s, 5m or 1h30m")
+    total = 0
+    for number, unit in _PART.findall(found["rest"]):
+        whole, _, fraction = number.partition(".")
+        total += int(whole) * _UNITS_NS[unit]
+        if fraction:
+            total += int(fraction) * _UNITS_NS[unit] // 10 ** len(fraction)
+    return -total if found["sign"] == "-" else total
+
+
+def parse_time(text: str, reference_ns: int | None = None) -> int:
+    """A time in nanoseconds since 1970 UTC.
+
+    Args:
+        text: ISO (`2026-11-21T01:08:34.5`, UTC unless it has an offset), seconds since 1970, a time of day
+            (`01:08:34`, on the day of the reference), or a duration from the reference (`+10s`).
+        reference_ns: usually the first record.
+
+    Raises:
+        TimeError: it is none of these, or needs a reference and there is none.
+    """
+    text = text.strip()
+    epoch = _EPOCH.fullmatch(text)
+    if epoch:
+        return int(epoch[1]) * SECOND_NS + int((epoch[2] or "").ljust(9, "0"))
+    iso = _ISO.fullmatch(text)
+    if iso:
+        return _iso(text, iso)
+    clock = _CLOCK.fullmatch(text)
+    if not clock and not text.startswith("+"):
+        raise TimeError(f"{text!r} is no time; write for instance 2026-11-21T01:08:34, 01:08:34 or +10s")
+    if reference_ns is None:
+        raise TimeError(f"{text!r} needs a first record with a time")
+    if not clock:
+        return reference_ns + parse_duration(text)
+    seconds = int(clock[1]) * 3600 + int(clock[2]) * 60 + int(clock[3] or 0)
+    day = reference_ns // (86_400 * SECOND_NS) * 86_400
+    return (day + seconds) * SECOND_NS + int((clock[4] or "").ljust(9, "0"))
+
+
+def _iso(text: str, found: re.Match[str]) -> int:
+    zone = (found[4] or "Z").replace("Z", "+00:00")
+    try:
+        moment = datetime.datetime.fromisoformat(f"{found[1]}T{found[2] or '00:00'}{zone}")
+    except ValueError as cause:
+        raise TimeError(f"{text!r} is no time: {cause}") from None
+    return int(moment.timestamp()) * SECOND_NS + int((found[3] or "").ljust(9, "0"))
+
+
+def parse_around(text: str, reference_ns: int | None = None) -> tuple[int, int]:
+    """`TIME±DURATION` (or `TIME+-DURATION`) as the first and last nanosecond that it includes.
+
+    Raises:
+        TimeError: it is not of this form.
+    """
+    time, separator, width = text.replace("+-", "±").partition("±")
+    if not separator:
+        raise TimeError(f"{text!r}: write TIME±DURATION, for instance 01:08:34±2s")
+    middle, half = parse_time(time, reference_ns), parse_duration(width)
+    return middle - abs(half), middle + abs(half)
+
+
+def iso(time_ns: int, digits: int = 9) -> str:
+    """A time as ISO text in UTC, with so many decimals of a second."""
+    seconds, nanoseconds = divmod(time_ns, SECOND_NS)
+    try:
+        moment = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+    except (ValueError, OverflowError, OSError):  # years that have no date
+        return f"{seconds}.{nanoseconds:09d}"
+    fraction = f"{nanoseconds:09d}"[:digits]
+    return f"{moment:%Y-%m-%dT%H:%M:%S}{'.' if digits else ''}{fraction}Z"
+
+
+def clock(time_ns: int, digits: int = 6) -> str:
+    """The time of day, in UTC."""
+    return iso(time_ns, digits)[11:-1] if time_ns >= 0 else f"-{duration(-time_ns)}"
+
+
+def duration(length_ns: int) -> str:
+    """A duration for people: `12 ns`, `3.20 ms`, `4.5 s`, `2 min 03 s`, `1 h 02 min`."""
+    sign, length = ("-", -length_ns) if length_ns < 0 else ("", length_ns)
+    if length < 1_000:
+        return f"{sign}{length} ns"
+    if length < 1_000_000:
+        return f"{sign}{length / 1_000:.1f} µs"
+    if length < SECOND_NS:
+        return f"{sign}{length / 1_000_000:.1f} ms"
+    if length < 60 * SECOND_NS:
+        return f"{sign}{length / SECOND_NS:.2f} s"
+    minutes, seconds = divmod(length // SECOND_NS, 60)
+    if minutes < 60:
+        return f"{sign}{minutes} min {seconds:02d} s"
+    return f"{sign}{minutes // 60} h {minutes % 60:02d} min"

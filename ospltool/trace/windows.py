@@ -1,0 +1,61 @@
+"""Pieces of a buffer of bytes as rows of a matrix, and as an Arrow column, without a loop."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Bytes = npt.NDArray[np.uint8]
+Positions = npt.NDArray[np.int64]
+
+_INLINE: Final = 12
+"""Arrow keeps texts of so many bytes inside the view."""
+
+_masks: Final[dict[int, npt.NDArray[np.uint64]]] = {}
+
+
+def bytes_at(data: Bytes, at: Positions, width: int) -> Bytes:
+    """`width` bytes from each position, in order of position; zeros beyond the end of the data."""
+    if at.size and int(at[-1]) + width > data.size:
+        data = np.append(data, np.zeros(width, np.uint8))
+    # A view of all windows, of which the wanted ones are copied row by row.
+    return np.ascontiguousarray(np.lib.stride_tricks.sliding_window_view(data, width)[at])
+
+
+def rows_of(data: Bytes, at: Positions, width: int, lengths: Positions) -> npt.NDArray[np.uint64]:
+    """The bytes from each position, as words; zeros beyond the length of each. `width` is a multiple of 8."""
+    if width not in _masks:
+        kept = np.arange(width) < np.arange(width + 1)[:, None]
+        _masks[width] = np.where(kept, np.uint8(0xFF), np.uint8(0)).view(np.uint64)
+    return bytes_at(data, at, width).view(np.uint64) & _masks[width][lengths]
+
+
+def string_views(
+    data: bytes, start: Positions, stop: Positions, present: npt.NDArray[np.bool_] | None = None
+) -> Any:
+    """Pieces of `data` as an Arrow column that points into it: no text is copied.
+
+    Args:
+        data: valid UTF-8.
+        start: where each piece begins, between two characters.
+        stop: where it ends.
+        present: which of them are not null; all when not given.
+    """
+    lengths = stop - start
+    windows = np.lib.stride_tricks.sliding_window_view(
+        np.frombuffer(data + b"\0" * _INLINE, np.uint8), _INLINE
+    )
+    views = np.zeros((start.size, 4), np.uint32)
+    views[:, 0] = lengths
+    views[:, 1] = np.ascontiguousarray(windows[start, :4]).view(np.uint32)[:, 0]
+    views[:, 3] = start
+    short = np.flatnonzero(lengths <= _INLINE)
+    inline = np.where(np.arange(_INLINE) < lengths[short][:, None], windows[start[short]], np.uint8(0))
+    views.view(np.uint8).reshape(-1, 16)[short, 4:] = inline
+    valid = None if present is None else pa.py_buffer(np.packbits(present, bitorder="little"))
+    return pa.Array.from_buffers(
+        pa.string_view(), start.size, [valid, pa.py_buffer(views), pa.py_buffer(data)]
+    )
