@@ -56,6 +56,9 @@ class GroupQos:
         exclusive: OWNERSHIP is EXCLUSIVE.
         max_samples: DURABILITY_SERVICE limit for the group, -1 for none; likewise the next two.
         representations: offered data representations, as in DATA_REPRESENTATION (0 XCDR1, 2 XCDR2).
+
+    Raises:
+        ValueError: the history depth is negative.
     """
 
     durability: DurabilityKind
@@ -67,6 +70,10 @@ class GroupQos:
     max_instances: int = -1
     max_samples_per_instance: int = -1
     representations: tuple[int, ...] = (0, 2)
+
+    def __post_init__(self) -> None:
+        if self.history_depth < KEEP_ALL:
+            raise ValueError(f"a history depth of {self.history_depth} keeps nothing")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from engine.core.events import Target
 from engine.core.messages import Epoch
 from engine.dataset.dataset import weight_of
 from engine.dataset.groups import GroupDescription
-from engine.dataset.sample import make_sample
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, make_sample
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -175,6 +175,8 @@ class Unpacker:
 
 def _sample(record: memoryview) -> Sample:
     time_ns, sequence, status, writer, key_bytes = _SAMPLE.unpack_from(record)
+    if not status or status & ~(DATA | DISPOSE | UNREGISTER):
+        raise StreamFault(f"a sample has the status {status}, which means nothing")
     key_end = _SAMPLE.size + key_bytes
     if key_end > len(record):
         raise StreamFault("a key is cut off")

@@ -18,6 +18,7 @@ _SCALARS: dict[Any, st.SearchStrategy[Any]] = {
     float: st.floats(allow_nan=False, allow_infinity=False),
     type(None): st.none(),
 }
+_BOUNDED: dict[str, st.SearchStrategy[Any]] = {"history_depth": st.integers(min_value=0)}
 
 
 def values(wanted: Any) -> st.SearchStrategy[Any]:
@@ -37,7 +38,7 @@ def values(wanted: Any) -> st.SearchStrategy[Any]:
     names = (
         [f.name for f in dataclasses.fields(wanted)] if dataclasses.is_dataclass(wanted) else wanted._fields
     )
-    return st.builds(wanted, **{name: values(hints[name]) for name in names})
+    return st.builds(wanted, **{n: _BOUNDED[n] if n in _BOUNDED else values(hints[n]) for n in names})
 
 
 JSON = st.recursive(
