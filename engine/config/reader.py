@@ -232,7 +232,7 @@ class _Builder:
         self._count(offset, 1 + len(flat) // 2)
         if len(self.open) >= MAX_DEPTH:
             raise _at(self.source, offset, Kind.TOO_LARGE, f"elements are nested more than {MAX_DEPTH} deep")
-        if len(name) > MAX_NAME_CHARS or any(len(each) > MAX_NAME_CHARS for each in flat[::2]):
+        if len(name) > MAX_NAME_CHARS or (flat and max(map(len, flat[::2])) > MAX_NAME_CHARS):
             raise _at(
                 self.source, offset, Kind.TOO_LARGE, f"a name is longer than {MAX_NAME_CHARS} characters"
             )
@@ -241,8 +241,12 @@ class _Builder:
         else:
             above = self.open[-1].path
             path = f"{above}/{name}" if above else name
-        name_span = Span(offset + 1, offset + 1 + len(name.encode(self.source.encoding)))
-        attributes, end = self._attributes(path, flat, name_span.end)
+        size = len(name) if name.isascii() else len(name.encode(self.source.encoding))
+        name_span = Span(offset + 1, offset + 1 + size)
+        if flat:
+            attributes, end = self._attributes(path, flat, name_span.end)
+        else:
+            attributes, end = (), self.source.data.index(b">", name_span.end) + 1
         self.open.append(_Open(name, path, attributes, Span(offset, end), name_span))
 
     def _attributes(self, path: str, flat: list[str], at: int) -> tuple[tuple[Attribute, ...], int]:
@@ -316,7 +320,8 @@ class _Builder:
             self.root = node
 
     def _content(self, element: _Open, end: int) -> Value | None:
-        raw = "".join(element.texts).strip(_BLANKS)
+        texts = element.texts
+        raw = (texts[0] if len(texts) == 1 else "".join(texts)).strip(_BLANKS) if texts else ""
         if not raw:
             return None
         start = element.tag_span.end

@@ -30,12 +30,20 @@ class SettingsReader:
         self._document = document
         self._known = known
         self._sections = sections
+        self._first: dict[str, Node] = {}
+        for name, section in sections.items():
+            if section:
+                self._index(name, section)
+
+    def _index(self, name: str, section: Node) -> None:
+        """Note the first element at each path; a section may stand in for one of another name."""
+        for node in section.walk():
+            path = node.path if section.name == name else name + node.path[len(section.name) :]
+            self._first.setdefault(path, node)
 
     def node(self, path: str) -> Node | None:
         """The first element at a path."""
-        section, _, rest = path.partition("/")
-        node = self._sections.get(section)
-        return node.find(rest) if node and rest else node
+        return self._first.get(path)
 
     def nodes(self, path: str) -> list[Node]:
         """All elements at a path, in document order."""
@@ -68,7 +76,7 @@ class SettingsReader:
     def _written(self, path: str, within: Node | None) -> Value | None:
         element, at, attribute = path.partition("@")
         if within is None:
-            node = self.node(element)
+            node = self._first.get(element)
         elif element == within.path:
             node = within
         else:

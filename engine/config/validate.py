@@ -40,11 +40,24 @@ def schema_problems(document: Document, known: Schema) -> Iterator[Problem]:
     stack = [root]
     while stack:
         node = stack.pop()
-        yield from _attribute_problems(document, known, node)
-        yield from _value_problems(document, known, node)
-        yield from _child_problems(document, known, node)
-        allowed = known.children(node.path)
-        stack.extend(child for child in reversed(node.children) if child.name in allowed)
+        # Most elements are leaves without attributes; asking first spares them three generators each.
+        has_required = bool(known.required(node.path))
+        if node.attributes or has_required:
+            yield from _attribute_problems(document, known, node)
+        if not _is_good_text(known, node):
+            yield from _value_problems(document, known, node)
+        if node.children or has_required:
+            yield from _child_problems(document, known, node)
+            allowed = known.children(node.path)
+            stack.extend(child for child in reversed(node.children) if child.name in allowed)
+
+
+def _is_good_text(known: Schema, node: Node) -> bool:
+    """Whether nothing has to be said of the text of an element: elements have none, strings any."""
+    item = known.get(node.path)
+    if item is None or item.type is Type.ELEMENT:
+        return node.value is None
+    return item.type is Type.STRING and not item.max_length and not node.children
 
 
 def _attribute_problems(document: Document, known: Schema, node: Node) -> Iterator[Problem]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import functools
 from collections import deque
 
+from engine.core import expressions
+
 MAX_STATES = 500
 """Most states of one comparison; beyond it the answer is no, which is the careful one."""
 
@@ -24,7 +26,9 @@ def covers(wide: str, narrow: str) -> bool:
     """Whether `wide` accepts every name that `narrow` accepts."""
     if wide in ("*", narrow):
         return True
-    if len(wide) * len(narrow) > MAX_PRODUCT:
+    if expressions.is_literal(narrow):
+        return expressions.matches(wide, narrow)
+    if expressions.is_literal(wide) or len(wide) * len(narrow) > MAX_PRODUCT:
         return False
     alphabet = [*sorted({*wide, *narrow} - {"*", "?"}), _OTHER]
     start = (_closure(narrow, {0}), _closure(wide, {0}))

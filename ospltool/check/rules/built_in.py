@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from engine.config import Node
 from engine.config.name_spaces import BUILT_IN_PARTITION
+from engine.core import expressions
 from engine.core.namespaces import (
     MAX_PRIORITY,
     Element,
@@ -102,8 +103,8 @@ def split_built_in_topics(node: NodeView) -> Iterator[Finding]:
         yield node.found(owner, message)
 
 
-def _named(element: object, name: str) -> bool:
-    attribute = element.attribute("name")  # type: ignore[attr-defined]  # only elements come here
+def _named(element: Node, name: str) -> bool:
+    attribute = element.attribute("name")
     return attribute is not None and attribute.text == name
 
 
@@ -127,7 +128,7 @@ def built_in_merge(node: NodeView) -> Iterator[Finding]:
     if not found or not aligns_built_in_topics(node):
         return
     name_space, policy = found
-    matching = [each for each in reversed(policy.merges) if _scope_matches(each.scope, node.role)]
+    matching = [each for each in reversed(policy.merges) if expressions.matches(each.scope, node.role)]
     if matching and matching[0].type not in (MergeType.IGNORE, MergeType.MERGE):
         element = next((each for known, each in node.policies if known is policy), None)
         if element is None:
@@ -135,12 +136,6 @@ def built_in_merge(node: NodeView) -> Iterator[Finding]:
         merge = element.named("Merge")[policy.merges.index(matching[0])]
         message = f"name-space '{name_space.name}' has the built-in topics and merges by {matching[0].type}"
         yield node.found(merge, message)
-
-
-def _scope_matches(scope: str, role: str) -> bool:
-    from engine.core import expressions
-
-    return expressions.matches(scope, role)
 
 
 @rule("DUR242", "built-in-topics-without-master", Severity.WARNING, targets=OPENSPLICE)

@@ -85,28 +85,41 @@ def _service(node: NodeView) -> Thing:
 
 
 def _same_place(
-    fleet: FleetView, value: Callable[[NodeView], str], path: str, what: str
-) -> Iterator[tuple[NodeView, Node, NodeView, Node, bool, list[NodeView]]]:
-    """Nodes that use one path, as pairs of the first and a later one, and whether surely on one machine."""
-    by_path: dict[str, list[NodeView]] = {}
+    fleet: FleetView, value: Callable[[NodeView], str]
+) -> Iterator[tuple[NodeView, NodeView, bool, list[NodeView]]]:
+    """Nodes that use one path: the first two of each machine, or of those of which no machine is known.
+
+    The flag says whether they are surely on one machine; the list has all of them.
+    """
+    by_place: dict[tuple[str, str | None], list[NodeView]] = {}
     for node in fleet.durable():
-        if value(node):
-            by_path.setdefault(value(node), []).append(node)
-    for nodes in by_path.values():
-        reported = False
-        for at, node in enumerate(nodes):
-            for earlier in nodes[:at]:
-                hosts = host_of(earlier), host_of(node)
-                is_known = None not in hosts
-                if is_known and hosts[0] != hosts[1]:
-                    continue
-                if is_known or not reported:
-                    reported = True
-                    element, other = node.setting(path), earlier.setting(path)
-                    assert element, f"{what} has a value, so it is written"
-                    assert other, f"{what} has a value, so it is written"
-                    yield node, element, earlier, other, is_known, nodes
-                break
+        path = value(node)
+        if path:
+            by_place.setdefault((path, host_of(node)), []).append(node)
+    for (path, host), nodes in by_place.items():
+        if host is None:
+            others = [node for (other, _), having in by_place.items() if other == path for node in having]
+            nodes = [*nodes, *(node for node in others if node not in nodes)]
+        if len(nodes) > 1:
+            first, second = (node for node in fleet.nodes if node in nodes[:2])
+            yield first, second, host is not None, nodes
+
+
+def _shared(
+    found: tuple[NodeView, NodeView, bool, list[NodeView]], path: str, what: str, severity: Severity
+) -> Finding:
+    """A finding about two nodes with one path."""
+    earlier, node, is_known, nodes = found
+    element, other = node.setting(path), earlier.setting(path)
+    assert element, "the path has a value, so it is written"
+    assert other, "the path has a value, so it is written"
+    where = "on one machine" if is_known else "which is wrong if they share a machine"
+    return node.found(
+        element,
+        f"{_names(nodes)} {what} '{element.text}', {where}",
+        related=(earlier.place(other, earlier.shown_name),),
+        severity=severity if is_known else Severity.INFO,
+    )
 
 
 @rule("DUR742", "shared-store", Severity.ERROR, scope=Scope.FLEET)
@@ -129,17 +142,8 @@ def shared_store(fleet: FleetView) -> Iterator[Finding]:
         persistent, element = node.configuration.persistent, node.setting("Persistent/StoreDirectory")
         return persistent.store_directory.rstrip("/") if persistent and element and element.text else ""
 
-    for node, element, earlier, other, is_known, nodes in _same_place(
-        fleet, directory, "Persistent/StoreDirectory", "the store"
-    ):
-        names = f"{earlier.shown_name} and {node.shown_name}" if is_known else _names(nodes)
-        where = "on one machine" if is_known else "which is wrong if they share a machine"
-        message = f"{names} store in '{directory(node)}', {where}"
-        severity = Severity.ERROR if is_known else Severity.INFO
-        related = (earlier.place(other, earlier.shown_name),)
-        yield node.found(
-            element.value or element, message, related=related, severity=severity, subject=element.path
-        )
+    for found in _same_place(fleet, directory):
+        yield _shared(found, "Persistent/StoreDirectory", "store in", Severity.ERROR)
 
 
 @rule("DUR743", "shared-trace", Severity.WARNING, scope=Scope.FLEET)
@@ -160,17 +164,8 @@ def shared_trace(fleet: FleetView) -> Iterator[Finding]:
         name = node.configuration.tracing.output_file or ""
         return "" if name.lower() in ("stdout", "stderr") else name
 
-    for node, element, earlier, other, is_known, nodes in _same_place(
-        fleet, file, "Tracing/OutputFile", "the trace"
-    ):
-        names = f"{earlier.shown_name} and {node.shown_name}" if is_known else _names(nodes)
-        where = "on one machine" if is_known else "which is wrong if they share a machine"
-        message = f"{names} trace into '{file(node)}', {where}"
-        severity = Severity.WARNING if is_known else Severity.INFO
-        related = (earlier.place(other, earlier.shown_name),)
-        yield node.found(
-            element.value or element, message, related=related, severity=severity, subject=element.path
-        )
+    for found in _same_place(fleet, file):
+        yield _shared(found, "Tracing/OutputFile", "trace into", Severity.WARNING)
 
 
 @rule("DUR744", "heartbeats-do-not-fit", Severity.WARNING, scope=Scope.FLEET)
@@ -297,7 +292,7 @@ def one_name_for_two_nodes(fleet: FleetView) -> Iterator[Finding]:
         n1 and n2: <Name>radar</Name>, both on 127.0.0.1
     Use instead:
         <Name>radar-${NODE:?}</Name>
-    OpenSplice: A second domain of the same name does not start on the machine.
+    OpenSplice: Requires different names for domains that run at the same time on one machine.
     Reference: //OpenSplice/Domain/Name
     """
     first: dict[tuple[str, str], NodeView] = {}

@@ -202,7 +202,7 @@ def election_live_lock(fleet: FleetView) -> Iterator[Finding]:
             for each, priority in able:
                 higher = [(other, theirs) for other, theirs in able if theirs > priority]
                 if len({theirs for _, theirs in higher}) > 1:
-                    values = ", ".join(str(theirs) for theirs in sorted({theirs for _, theirs in higher}))
+                    values = listed(str(theirs) for theirs in sorted({theirs for _, theirs in higher}))
                     message = (
                         f"{each.view.shown_name} has priority {priority} for name-space '{name}' "
                         f"in role '{role}' and may follow any of the fellows with {values}"

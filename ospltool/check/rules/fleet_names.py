@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+import re
 from collections.abc import Iterator, Sequence
 
 from engine.config.name_spaces import conflict_text
@@ -33,6 +35,17 @@ def _between(one: list[Definition], other: list[Definition]) -> tuple[Definition
     return None
 
 
+def _are_clearly_apart(left: NameSpace, right: NameSpace) -> bool:
+    """Whether the partitions begin so differently that nothing can lie in both: cheap, and not exact."""
+    return not any(a.startswith(b) or b.startswith(a) for a in _beginnings(left) for b in _beginnings(right))
+
+
+@functools.lru_cache(maxsize=4096)
+def _beginnings(name_space: NameSpace) -> tuple[str, ...]:
+    """What the partitions begin with before their first wildcard."""
+    return tuple({re.split(r"[*?]", each.partition, maxsplit=1)[0] for each in name_space.elements})
+
+
 @rule("DUR230", "definitions-differ", Severity.ERROR, scope=Scope.FLEET)
 def definitions_differ(fleet: FleetView) -> Iterator[Finding]:
     """Two nodes define a name-space of one name differently.
@@ -49,18 +62,20 @@ def definitions_differ(fleet: FleetView) -> Iterator[Finding]:
         incompatible with local NameSpace '...'`; a service that is starting then ends.
     Reference: deployment guide 5.2.2, 5.4.2
     """
-    for (ours, one), (theirs, other) in itertools.combinations(_distinct(fleet).items(), 2):
-        pair = _between(one, other)
-        if ours.name != theirs.name or pair is None:
-            continue
-        conflict = compare(ours, theirs)
-        if conflict:
-            left, right = pair
-            both = f"{listed(names_of(one))} have '{ours}', {listed(names_of(other))} have '{theirs}'"
-            message = f"name-space '{ours.name}' is defined differently: {both}"
-            yield right.view.found(
-                right.node, message, related=(left.place(f"the definition of {left.view.shown_name}"),)
+    by_name: dict[str, list[tuple[NameSpace, list[Definition]]]] = {}
+    for name_space, having in _distinct(fleet).items():
+        by_name.setdefault(name_space.name, []).append((name_space, having))
+    pairs = (pair for each in by_name.values() for pair in itertools.combinations(each, 2))
+    for (ours, one), (theirs, other) in pairs:
+        both = _between(one, other)
+        if both and compare(ours, theirs):
+            left, right = both
+            message = (
+                f"name-space '{ours.name}' is defined differently: {listed(names_of(one))} have '{ours}', "
+                f"{listed(names_of(other))} have '{theirs}'"
             )
+            related = (left.place(f"the definition of {left.view.shown_name}"),)
+            yield right.view.found(right.node, message, related=related)
 
 
 @rule("DUR231", "overlap-between-nodes", Severity.ERROR, scope=Scope.FLEET)
@@ -79,17 +94,15 @@ def overlap_between_nodes(fleet: FleetView) -> Iterator[Finding]:
     Reference: deployment guide 5.2.2, 5.4.2
     """
     for (ours, one), (theirs, other) in itertools.combinations(_distinct(fleet).items(), 2):
-        pair = _between(one, other)
-        if ours.name == theirs.name or pair is None:
+        if ours.name == theirs.name or _are_clearly_apart(ours, theirs):
             continue
-        conflict = compare(ours, theirs)
-        if conflict:
-            left, right = pair
-            message = (
-                f"{conflict_text(conflict)}, between {listed(names_of(one))} and {listed(names_of(other))}"
-            )
+        both = _between(one, other)
+        conflict = compare(ours, theirs) if both else None
+        if both and conflict:
+            left, right = both
+            nodes = f"{listed(names_of(one))} and {listed(names_of(other))}"
             related = (left.place(f"the name-space of {left.view.shown_name}"),)
-            yield right.view.found(right.node, message, related=related)
+            yield right.view.found(right.node, f"{conflict_text(conflict)}, between {nodes}", related=related)
 
 
 @rule("DUR232", "name-space-on-one-node", Severity.INFO, scope=Scope.FLEET)

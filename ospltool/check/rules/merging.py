@@ -143,7 +143,7 @@ def ignores_own_role(node: NodeView) -> Iterator[Finding]:
         <Merge type="Ignore" scope="*"/>
     Use instead:
         <Merge type="Merge" scope="*"/>, or Catchup where the master's side is right
-    OpenSplice: The same; it re-elects a master all the same.
+    OpenSplice: The same.
     Reference: deployment guide 5.2.3.4
     """
     for policy, element in node.policies:

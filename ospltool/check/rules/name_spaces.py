@@ -80,8 +80,7 @@ def empty_name_space(node: NodeView) -> Iterator[Finding]:
         <NameSpace name="a"/>
     Use instead:
         <NameSpace name="a"><Partition>*</Partition></NameSpace>
-    OpenSplice: Its validator requires neither Partition nor PartitionTopic, and the service takes the
-        name-space as empty.
+    OpenSplice: Its validator requires neither Partition nor PartitionTopic.
     Reference: //OpenSplice/DurabilityService/NameSpaces/NameSpace
     """
     for problem in node.interpreted.problems:

@@ -204,7 +204,7 @@ def trace_in_store(node: NodeView) -> Iterator[Finding]:
         <StoreDirectory>/d</StoreDirectory> with <OutputFile>/d/durability.log</OutputFile>
     Use instead:
         <OutputFile>/var/log/durability.log</OutputFile>
-    OpenSplice: Has no check for it; its XML store takes the entries of the directory for partitions.
+    OpenSplice: Has no check for it.
     Reference: //OpenSplice/DurabilityService/Tracing/OutputFile
     """
     element = node.setting("Tracing/OutputFile")

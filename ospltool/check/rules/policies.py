@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from engine.config.values import did_you_mean
 from engine.core import expressions
 from engine.core.namespaces import MAX_PRIORITY, Alignee, Durability, Policy
 from ospltool.check import edits
@@ -107,16 +108,10 @@ def unused_policy(node: NodeView) -> Iterator[Finding]:
     for policy, element in node.policies:
         if not any(expressions.matches(policy.name_space, name) for name in names):
             literal = expressions.is_literal(policy.name_space)
-            help_ = _did_you_mean(policy.name_space, names) if literal else ""
+            help_ = did_you_mean(policy.name_space, names) if literal else ""
             message = f"'{policy.name_space}' matches no name-space of this file"
             place = element.attribute("nameSpace") or element
             yield node.found(place, message, advice=help_, subject=element.path)
-
-
-def _did_you_mean(wrong: str, names: list[str]) -> str:
-    from engine.config.values import did_you_mean
-
-    return did_you_mean(wrong, names)
 
 
 @rule("DUR304", "priority-without-aligner", Severity.WARNING)

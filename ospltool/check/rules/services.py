@@ -268,7 +268,7 @@ def service_listed_twice(node: NodeView) -> Iterator[Finding]:
         <Service name="durability">... <Service name="durability">...
     Use instead:
         One entry for each service.
-    OpenSplice: Its schema allows any number and does not compare names.
+    OpenSplice: Its schema allows any number of services.
     Reference: //OpenSplice/Domain/Service[@name]
     """
     first: dict[str, Node] = {}

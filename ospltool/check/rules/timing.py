@@ -57,8 +57,7 @@ def discovery_shorter_than_heartbeat(node: NodeView) -> Iterator[Finding]:
         <InitialDiscoveryPeriod>1.0</InitialDiscoveryPeriod>
     Use instead:
         An InitialDiscoveryPeriod of at least ExpiryTime times update_factor.
-    OpenSplice: Always waits the whole period. Fellows answer a newcomer sooner than their heartbeat is
-        due, so that a short period often works, until a machine is busy.
+    OpenSplice: Always waits the whole period, and elects with whom it has heard by then.
     Reference: deployment guide 5.4.1, 5.4.3
     """
     network = node.configuration.network
