@@ -28,7 +28,8 @@ _LEAVING: Final = (ServiceState.TERMINATING, ServiceState.TERMINATED)
 class Fellow:
     """What is known of one fellow in its present incarnation.
 
-    `gap_s` is how long it was away when it came back without having been restarted, None otherwise.
+    `gap_s` is how long it was away when it came back without having been restarted, None otherwise;
+    `deaf_since_s` is when it stopped hearing us, None while it does.
     """
 
     node: str
@@ -42,6 +43,7 @@ class Fellow:
     conflict: Conflict | None = None
     approved: bool = False
     gap_s: float | None = None
+    deaf_since_s: float | None = None
 
     @property
     def name(self) -> str:

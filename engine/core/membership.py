@@ -58,7 +58,7 @@ def _receive_status(context: Context, fellow: Fellow, status: Status, now: float
         return
     if fellow.approved and not fellow.hears(context.node):
         context.note("fellow.asymmetric", fellow=fellow.name)
-        lose(context, fellow, now, "it does not hear us")
+        _part(context, fellow, now)
         return
     for state in context.states.values():
         if state.aligner == fellow.node:
@@ -102,6 +102,21 @@ def _refuse(context: Context, fellow: Fellow, conflict: Conflict) -> None:
 def lose(context: Context, fellow: Fellow, now: float, reason: str) -> None:
     """A fellow left or was lost: nothing more is expected from it, and others take over."""
     context.fellows.remove(fellow.node, now)
+    _give_up(context, fellow, now, reason)
+
+
+def _part(context: Context, fellow: Fellow, now: float) -> None:
+    """A fellow does not hear us: it is not talked to until it does.
+
+    We go on telling that we hear it. If we did not, it would take that for a loss in turn and tell us so, and
+    the news would go back and forth for ever.
+    """
+    _give_up(context, fellow, now, "it does not hear us")
+    fellow.approved = False
+    fellow.deaf_since_s = now
+
+
+def _give_up(context: Context, fellow: Fellow, now: float, reason: str) -> None:
     context.requests.drop(fellow.node)
     context.readers.lost(fellow.node)
     context.status_due = True
@@ -113,7 +128,7 @@ def lose(context: Context, fellow: Fellow, now: float, reason: str) -> None:
             alignment.give_up(context, state, item.request, now)
 
 
-def approve(context: Context) -> None:
+def approve(context: Context, now: float) -> None:
     """Begin to talk to the fellows that are attached, known, compatible, and that hear us."""
     for fellow in context.fellows.all():
         if fellow.approved or fellow.conflict or not (fellow.attached and fellow.answered):
@@ -126,6 +141,8 @@ def approve(context: Context) -> None:
             "fellow.name", fellow=fellow.node, name=fellow.name, role=fellow.role, host=fellow.status.host
         )
         context.note("compatibility.approved", fellow=fellow.name)
+        if fellow.deaf_since_s is not None:
+            fellow.gap_s, fellow.deaf_since_s = now - fellow.deaf_since_s, None
         if fellow.gap_s is not None:
             _reconnected(context, fellow, fellow.gap_s)
         known = tuple((f.node, f.name, f.role) for f in context.fellows.approved())

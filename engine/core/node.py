@@ -374,7 +374,7 @@ class DurabilityNode:
         """Bring everything that follows from what is known up to date."""
         if self._stopping:
             return
-        membership.approve(self._context)
+        membership.approve(self._context, now)
         for state in list(self._context.states.values()):
             if state.phase is Phase.DISCOVER:
                 if not self._discovery.is_over(state, now):
