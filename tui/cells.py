@@ -76,12 +76,17 @@ def fit_line(line: Line, width: int, *, right: bool = False, glyphs: Glyphs = UN
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Column:
-    """One column: `key` is stable, `width` in cells without the gap; `right` aligns numbers."""
+    """One column: `key` is stable, `width` in cells without the gap; `right` aligns numbers.
+
+    A column with a `grow` above 0 takes that share of the room that is left over, up to `most` cells in all.
+    """
 
     key: str
     title: str
     width: int
     right: bool = False
+    grow: int = 0
+    most: int = 1000
 
 
 class Table(Protocol):

@@ -8,11 +8,12 @@ from collections.abc import Mapping
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Term:
-    """One word: looked for in `field`, or in every field when that is empty."""
+    """One word in lower case: looked for in `field`, or in every field when that is empty; `raw` as typed."""
 
     word: str
     field: str = ""
     inverse: bool = False
+    raw: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class Filter:
             field = name.lower() if colon and name.lower() in fields else ""
             wanted = value if field else rest
             if wanted:
-                terms.append(Term(wanted.casefold(), field, inverse))
+                terms.append(Term(wanted.casefold(), field, inverse, wanted))
         return cls(tuple(terms), text.strip())
 
     def matches(self, values: Mapping[str, str], skip: tuple[str, ...] = ()) -> bool:

@@ -29,6 +29,7 @@ class Glyphs:
     separator: str
     ellipsis: str
     cursor: str
+    mark: str
     blocks: str
 
     def bar(self, fraction: float, width: int) -> tuple[str, str]:
@@ -63,6 +64,7 @@ UNICODE: Final = Glyphs(
     separator="·",
     ellipsis="…",
     cursor="▸",
+    mark="◆",
     blocks="▁▂▃▄▅▆▇█",
 )
 
@@ -86,6 +88,7 @@ ASCII: Final = Glyphs(
     separator="|",
     ellipsis="~",
     cursor=">",
+    mark="+",
     blocks="_.-=+*%#",
 )
 

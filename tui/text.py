@@ -73,6 +73,12 @@ def age(duration_ns: int) -> str:
     return f"{seconds // 86400} d"
 
 
+def ago(duration_ns: int) -> str:
+    """An age as part of a sentence: "now", "3 s ago"."""
+    shown = age(duration_ns)
+    return shown if shown == "now" else f"{shown} ago"
+
+
 def clock(time_ns: int) -> str:
     """Time of day in UTC, to the second."""
     return _moment(time_ns).strftime("%H:%M:%S")

@@ -100,6 +100,18 @@ class Feed(Protocol):
         ...
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Timeline:
+    """Where a recording stands: all times in ns since 1970, `marks` those of the reader."""
+
+    begin_ns: int
+    end_ns: int
+    now_ns: int
+    paused: bool
+    speed: float
+    marks: tuple[int, ...] = ()
+
+
 class Inbox:
     """The bounded memory between a feed's source and its reader. Not locked: the feed locks where it must.
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from engine.runtime.monitor import GroupView, NodeSnapshot
+from ospltool.live.names import natural
 
 MAX_GROUPS: Final = 20_000
 
@@ -26,6 +27,11 @@ class GroupKey(NamedTuple):
     def __str__(self) -> str:
         return f"{self.partition}.{self.topic}"
 
+    @property
+    def id(self) -> str:
+        """One text for all parts: a key for rows of a table."""
+        return "\0".join(self)
+
 
 class GroupIndex:
     """Each group with the view of every node that has it. `left_out` counts groups beyond the bound."""
@@ -33,7 +39,14 @@ class GroupIndex:
     def __init__(self) -> None:
         self._views: dict[GroupKey, dict[str, GroupView]] = {}
         self._of_node: dict[str, tuple[GroupView, ...]] = {}
+        self._order: list[GroupKey] | None = []
         self.left_out = 0
+
+    def ordered(self) -> list[GroupKey]:
+        """All groups by name-space, partition and topic, numbers as people count."""
+        if self._order is None:
+            self._order = sorted(self._views, key=lambda key: tuple(map(natural, key)))
+        return self._order
 
     def apply(self, snapshot: NodeSnapshot) -> None:
         """Take in the groups of a snapshot; groups that the node no longer has are taken out."""
@@ -47,8 +60,12 @@ class GroupIndex:
             if key not in now:
                 self._remove(key, snapshot.id)
         for key, view in now.items():
-            if key in self._views or len(self._views) < MAX_GROUPS:
-                self._views.setdefault(key, {})[snapshot.id] = view
+            views = self._views.get(key)
+            if views is not None:
+                views[snapshot.id] = view
+            elif len(self._views) < MAX_GROUPS:
+                self._views[key] = {snapshot.id: view}
+                self._order = None
             else:
                 self.left_out += 1
 
@@ -58,6 +75,7 @@ class GroupIndex:
             views.pop(node, None)
             if not views:
                 del self._views[key]
+                self._order = None
 
     def __len__(self) -> int:
         return len(self._views)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
 from engine.runtime.monitor import NameSpaceView, NodeEvent, NodeSnapshot
 from ospltool.live.complaints import Concern, complaints
+from ospltool.live.conflicts import ConflictLog
 from ospltool.live.feed import Heard, Notice, NoticeKind, Update
 from ospltool.live.groups import GroupIndex
+from ospltool.live.names import natural
 from ospltool.live.progress import Progress, Tracker
 from ospltool.live.series import NodeSeries
 
@@ -25,16 +26,6 @@ MAX_MASTERSHIPS: Final = 50
 """Former masters kept for each name-space and role; the oldest are forgotten."""
 
 MIN_STALE_NS: Final = 2_000_000_000
-
-_DIGITS: Final = re.compile(r"([0-9]+)")
-
-
-def natural(name: str) -> tuple[tuple[int, str], ...]:
-    """A sort key that puts n2 before n10."""
-    parts = _DIGITS.split(name)
-    return tuple(
-        (len(part.lstrip("0")), part.lstrip("0")) if i % 2 else (0, part) for i, part in enumerate(parts)
-    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -97,6 +88,7 @@ class SystemModel:
         self.nodes: dict[str, Node] = {}
         self.events: list[NodeEvent] = []
         self.groups = GroupIndex()
+        self.conflicts = ConflictLog()
         self.series: dict[str, NodeSeries] = {}
         self.notices: collections.deque[Notice] = collections.deque(maxlen=MAX_NOTICES)
         self.masterships: dict[tuple[str, str], collections.deque[Mastership]] = {}
@@ -298,6 +290,8 @@ class SystemModel:
     def _apply_events(self, events: tuple[NodeEvent, ...]) -> None:
         """Keep the newest in the order of their times: nodes report in turns, each what happened since."""
         self.events_seen += len(events)
+        for event in sorted(events, key=lambda event: event.time_ns):
+            self.conflicts.apply(event)
         first_ns = min(event.time_ns for event in events)
         start = len(self.events)
         while start and self.events[start - 1].time_ns > first_ns:

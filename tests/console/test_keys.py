@@ -62,9 +62,10 @@ def test_question_mark_shows_every_key_and_closes_again(play: Play, read_screen:
         bindings = [active.binding for active in app.screen.active_bindings.values()]
         await pilot.press("question_mark")
         assert isinstance(app.screen, HelpScreen)
+        assert len(bindings) > 20
         text = "\n".join(read_screen(app))
         for binding in bindings:
-            if binding.description and not binding.system:
+            if binding.description and not binding.system and binding.description != "screen":
                 assert binding.description.lower() in text
         for close in ("question_mark", "escape", "q"):
             await pilot.press(close)

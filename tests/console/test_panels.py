@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -56,11 +58,18 @@ def heard(*snapshots: object) -> Update:
 def test_the_header_says_what_is_watched_and_how(
     status: Status, notices: tuple[Notice, ...], right: str, tone: Tone
 ) -> None:
-    line = panels.header(view_of(Update(notices=notices)), status, "overview", 80)
+    status = dataclasses.replace(status, screens=("overview", "node", "trace"))
+    line = panels.header(view_of(Update(notices=notices)), status, "node", "node n1", 80)
     assert plain(line).endswith(right)
-    assert plain(line).startswith(f" t  {status.source}  overview ")
+    assert plain(line).startswith(f" t  {status.source}  1 2 node n1 3 ")
     assert len(plain(line)) == 80
     assert line[-2].tone is tone
+
+
+def test_a_wide_header_names_all_screens() -> None:
+    status = Status("t", "domain 7", "live", screens=("overview", "node", "trace"))
+    line = panels.header(view_of(), status, "node", "node n1", 160)
+    assert plain(line).startswith(" t  domain 7  1 overview 2 node n1 3 trace ")
 
 
 def test_a_caption_takes_at_most_two_lines_and_none_when_there_is_none() -> None:

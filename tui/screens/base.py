@@ -1,9 +1,9 @@
-"""What every screen of the console has: a header, perhaps a caption, a filter line and a footer."""
+"""What every screen of the console has: header, caption, message, filter, command line, footer, and jumps."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import on
 from textual.app import ComposeResult
@@ -11,35 +11,33 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widgets import Footer, Input
 
+from tui.cells import Line
 from tui.filters import Filter
 from tui.viewmodel import panels
-from tui.viewmodel.base import Status, View
+from tui.viewmodel.base import Status, Subject, View
+from tui.widgets.entry import CommandLine, Entry, FilterLine
+from tui.widgets.grid import Grid
 from tui.widgets.lines import Lines
 
-
-class FilterLine(Input):
-    """The line in which a filter is typed; it takes effect with every key."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "give_up", "clear filter", show=False),
-    ]
-
-    def action_give_up(self) -> None:
-        """Empty the filter and close the line."""
-        self.value = ""
-        self.display = False
-        if isinstance(self.screen, OpsScreen):
-            self.screen.focus_body()
-            self.screen.refresh_now()
+if TYPE_CHECKING:
+    from tui.app import ConsoleApp
 
 
 class OpsScreen(Screen[None]):
-    """A screen that shows views. Subclasses compose their body and fill it in `show`."""
+    """A screen that shows views. Subclasses compose their body and fill it in `show`.
+
+    `NAME` is what commands and `go` call it, `TITLE_OF_SCREEN` what people read.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "filter", "filter", key_display="/"),
-        Binding("escape", "clear", "clear filter", show=False),
+        Binding("colon", "command", "command", key_display=":"),
+        Binding("n", "jump('node')", "its node", show=False),
+        Binding("s", "jump('name-space')", "its name-space", show=False),
+        Binding("t", "jump('trace')", "its trace", show=False),
+        Binding("escape", "back", "back, or clear filter", show=False),
     ]
+    NAME: ClassVar[str] = ""
     TITLE_OF_SCREEN: ClassVar[str] = ""
     FILTER_FIELDS: ClassVar[tuple[str, ...]] = ()
 
@@ -47,18 +45,23 @@ class OpsScreen(Screen[None]):
         super().__init__()
         self.filter = Filter()
         self.last: tuple[View, Status] | None = None
-        self.caption_height = 0
+        self.heading = self.TITLE_OF_SCREEN
+        self._filter_to_set = ""
+
+    @property
+    def console(self) -> ConsoleApp:
+        """The console that this screen belongs to."""
+        return cast("ConsoleApp", self.app)
 
     def compose(self) -> ComposeResult:
-        """Header and caption above, filter and footer below."""
+        """Header and caption above, message, filter, command line and footer below."""
         yield Lines(id="header")
+        yield Lines(id="timebar")
         yield Lines(id="caption")
         yield from self.body()
-        hint = "words that must match; !word must not"
-        filter_line = FilterLine(placeholder=hint, select_on_focus=False, id="filter")
-        filter_line.cursor_blink = False
-        filter_line.display = False
-        yield filter_line
+        yield Lines(id="message")
+        yield FilterLine(self.FILTER_FIELDS)
+        yield CommandLine()
         yield Footer(show_command_palette=False)
 
     def body(self) -> ComposeResult:
@@ -67,6 +70,20 @@ class OpsScreen(Screen[None]):
 
     def show(self, view: View) -> None:
         """Fill the body. Called at most four times a second."""
+
+    def here(self) -> Subject:
+        """What is under the cursor, for jumps."""
+        return self.console.subject
+
+    def moment_ns(self) -> int:
+        """The moment under the cursor, for jumps into the trace; 0 when there is none."""
+        return 0
+
+    @property
+    def room(self) -> int:
+        """Lines that are left for the body."""
+        around = (w for w in self.children if isinstance(w, Lines | Entry) and w.id in _AROUND and w.display)
+        return max(0, self.size.height - 1 - sum(_height(widget) for widget in around))
 
     def update(self, view: View, status: Status) -> None:
         """Show the system as it is in `view`, with this screen's filter."""
@@ -77,23 +94,33 @@ class OpsScreen(Screen[None]):
         width = self.size.width
         header = self.query_one("#header", Lines)
         header.set_class(status.paused, "-paused")
-        header.show([panels.header(view, status, self.TITLE_OF_SCREEN, width)])
-        caption = self.query_one("#caption", Lines)
-        lines = panels.caption_lines(view, width)
-        self.caption_height = len(lines)
-        set_height(caption, len(lines))
-        caption.show(lines)
+        header.show([panels.header(view, status, self.NAME, self.heading, width)])
+        self.fill("#timebar", panels.timebar_lines(view, status, width))
+        self.fill("#caption", panels.caption_lines(view, width))
+        self.fill("#message", self.console.message_lines())
         self.show(view)
 
-    @property
-    def filter_height(self) -> int:
-        """Lines that the filter takes now."""
-        return int(self.query_one(FilterLine).display)
+    def fill(self, selector: str, lines: list[Line], height: int | None = None) -> None:
+        """Show lines in a part of this screen that is as high as they are, or as `height` says."""
+        widget = self.query_one(selector, Lines)
+        set_height(widget, len(lines) if height is None else height)
+        widget.show(lines)
 
     def refresh_now(self) -> None:
         """Show again what was shown last: the filter, the size or the cursor changed."""
         if self.last is not None:
             self.update(*self.last)
+
+    def set_filter(self, text: str) -> None:
+        """Filter as if it had been typed; an empty text takes the filter away."""
+        self._filter_to_set = text
+        if self.is_mounted:
+            self.query_one(FilterLine).put(text)
+
+    def on_mount(self) -> None:
+        """The arrow keys walk over the body."""
+        self.query_one(FilterLine).put(self._filter_to_set)
+        self.focus_body()
 
     def on_resize(self) -> None:
         """Another size needs another layout."""
@@ -101,36 +128,63 @@ class OpsScreen(Screen[None]):
 
     def on_screen_resume(self) -> None:
         """What came while another screen was shown."""
-        self.refresh_now()
+        self.console.show()
+
+    def focus_body(self) -> None:
+        """Put the focus where the keys of the screen work: where it was, else on the first table."""
+        if not isinstance(self.focused, Grid):
+            self.set_focus(next(iter(self.query(Grid)), None))
 
     def action_filter(self) -> None:
-        """Open the filter line. The focus moves at once, so that nothing typed after it is lost."""
-        line = self.query_one(FilterLine)
-        line.display = True
-        self.set_focus(line)
-        self.refresh_now()
+        """Open the filter line."""
+        self.query_one(FilterLine).open()
 
-    def action_clear(self) -> None:
-        """Take the filter away."""
-        self.query_one(FilterLine).action_give_up()
+    def action_command(self, text: str = "") -> None:
+        """Open the command line, with something typed already perhaps."""
+        self.query_one(CommandLine).open(text)
+
+    def action_back(self) -> None:
+        """Take the filter away; without one, go back to the screen before."""
+        line = self.query_one(FilterLine)
+        if line.display:
+            line.shut()
+        else:
+            self.console.go_back()
+
+    def action_jump(self, screen: str) -> None:
+        """Show what is under the cursor on another screen."""
+        self.console.go(screen, self.here(), self.moment_ns())
 
     @on(Input.Changed, "#filter")
     def _filter_changed(self, event: Input.Changed) -> None:
         self.filter = Filter.parse(event.value, self.FILTER_FIELDS)
         self.refresh_now()
 
-    @on(Input.Submitted, "#filter")
-    def _filter_done(self, _event: Input.Submitted) -> None:
-        line = self.query_one(FilterLine)
-        line.display = bool(self.filter)
-        self.focus_body()
-
-    def focus_body(self) -> None:
-        """Put the focus where the keys of the screen work."""
+    @on(Entry.Shut)
+    def _entry_shut(self) -> None:
         self.set_focus(None)
+        self.focus_body()
+        self.refresh_now()
+
+    @on(Entry.Opened)
+    def _entry_opened(self) -> None:
+        self.refresh_now()
+
+    @on(Input.Submitted, "#command")
+    def _command_given(self, event: Input.Submitted) -> None:
+        self.query_one(CommandLine).shut()
+        self.console.run_command(event.value)
 
 
-def set_height(widget: Lines, lines: int) -> None:
+_AROUND = frozenset({"header", "timebar", "caption", "message", "filter", "command"})
+
+
+def _height(widget: Lines | Entry) -> int:
+    height = widget.styles.height
+    return int(height.value) if height is not None else 1
+
+
+def set_height(widget: Lines | Grid, lines: int) -> None:
     """Give the widget this many lines; without any it takes no room."""
     if widget.display != bool(lines):
         widget.display = bool(lines)

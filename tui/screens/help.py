@@ -1,4 +1,4 @@
-"""The keys of a screen, made from its bindings."""
+"""The keys of a screen, made from its bindings, the signs, and the commands."""
 
 from __future__ import annotations
 
@@ -6,44 +6,56 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 
 from tui.cells import Line, Span, Tone
 from tui.glyphs import Glyphs
 from tui.widgets.lines import Lines
 
+WIDTH = 72
+
 
 class HelpScreen(ModalScreen[None]):
-    """Every key that works on the screen below, and what the signs mean."""
+    """Every key that works on the screen below, what the signs mean, and the commands; scrolls."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,question_mark,q", "close", "close", show=False),
     ]
 
-    def __init__(self, keys: list[tuple[str, str]], glyphs: Glyphs, title: str) -> None:
+    def __init__(
+        self, keys: list[tuple[str, str]], commands: list[tuple[str, str]], glyphs: Glyphs, title: str
+    ) -> None:
         super().__init__()
         self._keys = keys
+        self._commands = commands
         self._glyphs = glyphs
         self._title = title
 
     def compose(self) -> ComposeResult:
-        """One block of text."""
-        yield Lines()
+        """One block of text that scrolls when it is higher than the screen."""
+        with VerticalScroll():
+            yield Lines()
 
     def on_mount(self) -> None:
         """As high as the text."""
-        lines = help_lines(self._keys, self._glyphs, self._title)
+        lines = [
+            *key_lines(self._keys, self._title),
+            *sign_lines(self._glyphs),
+            *command_lines(self._commands),
+        ]
         widget = self.query_one(Lines)
-        widget.styles.height = len(lines) + 2
+        widget.styles.height = len(lines)
         widget.show(lines)
+        self.query_one(VerticalScroll).focus()
 
     def action_close(self) -> None:
         """Back to the screen below."""
         self.dismiss()
 
 
-def help_lines(keys: list[tuple[str, str]], glyphs: Glyphs, title: str) -> list[Line]:
-    """Keys in two columns, then the signs."""
+def key_lines(keys: list[tuple[str, str]], title: str) -> list[Line]:
+    """Keys in two columns."""
     lines: list[Line] = [(Span(f"keys of the {title} screen", Tone.STRONG),), ()]
     half = (len(keys) + 1) // 2
     for index in range(half):
@@ -51,6 +63,11 @@ def help_lines(keys: list[tuple[str, str]], glyphs: Glyphs, title: str) -> list[
         for key, meaning in keys[index::half]:
             row = (*row, Span(f"{key:>10}  ", Tone.ACCENT), Span(f"{meaning:<22}"))
         lines.append(row)
+    return lines
+
+
+def sign_lines(glyphs: Glyphs) -> list[Line]:
+    """What the signs mean, in two columns."""
     signs = [
         (glyphs.master, "master"),
         (glyphs.unconfirmed, "master, unconfirmed"),
@@ -61,8 +78,14 @@ def help_lines(keys: list[tuple[str, str]], glyphs: Glyphs, title: str) -> list[
         (glyphs.conflict, "facts that contradict"),
         (glyphs.nothing, "not on this node"),
     ]
-    lines += [(), (Span("signs", Tone.STRONG),), ()]
+    lines: list[Line] = [(), (Span("signs", Tone.STRONG),), ()]
     for left, right in zip(signs[::2], signs[1::2], strict=True):
-        cells = [Span(f"{sign:>10}  {meaning:<22}") for sign, meaning in (left, right)]
-        lines.append(tuple(cells))
+        lines.append(tuple(Span(f"{sign:>10}  {meaning:<22}") for sign, meaning in (left, right)))
+    return lines
+
+
+def command_lines(commands: list[tuple[str, str]]) -> list[Line]:
+    """The commands of the `:` line, one below the other."""
+    lines: list[Line] = [(), (Span("commands, after : or with ctrl+p", Tone.STRONG),), ()]
+    lines += [(Span(f" {usage:<22} ", Tone.ACCENT), Span(meaning)) for usage, meaning in commands]
     return lines

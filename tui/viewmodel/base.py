@@ -7,6 +7,7 @@ from typing import Final
 
 from engine.runtime.monitor import NameSpaceView
 from ospltool.live.complaints import Severity
+from ospltool.live.feed import Timeline
 from ospltool.live.model import Node, SystemModel
 from tui.cells import Span, Tone
 from tui.filters import Filter
@@ -22,6 +23,15 @@ STATES: Final = {
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Subject:
+    """What the screens are about: a node, a name-space and a group, by their keys; empty for none."""
+
+    node: str = ""
+    name_space: str = ""
+    group: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class View:
     """What every view is computed from."""
 
@@ -29,6 +39,7 @@ class View:
     now_ns: int
     glyphs: Glyphs
     filter: Filter = dataclasses.field(default_factory=Filter)
+    subject: Subject = Subject()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -40,6 +51,8 @@ class Status:
     mode: str
     paused: bool = False
     behind_ns: int = 0
+    timeline: Timeline | None = None
+    screens: tuple[str, ...] = ()
 
 
 def state_name(state: str) -> str:

@@ -109,9 +109,9 @@ def nothing_shown(view: View) -> list[Line]:
 def detail(view: View, node: Node, name: str | None) -> list[Line]:
     """What the cell under the cursor means, in two lines; the most important words come first."""
     snapshot = node.snapshot
-    age = text.age(node.age_ns(view.now_ns))
+    heard = text.ago(node.age_ns(view.now_ns))
     about = f"host {snapshot.host}  pid {snapshot.pid}  role {snapshot.role}"
-    lived = f"up {text.age(view.now_ns - snapshot.started_ns)}  heard {age} ago"
+    lived = f"up {text.age(view.now_ns - snapshot.started_ns)}  heard {heard}"
     space = node.name_spaces.get(name) if name else None
     if space is None:
         store = f"store {snapshot.store.kind} {snapshot.store.path}"

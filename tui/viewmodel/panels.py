@@ -16,14 +16,23 @@ from tui.viewmodel.base import Status, View, plural, severity_sign
 
 URGENT_LEVELS: Final = {"SEVERE": Tone.FAULT, "WARNING": Tone.WARN}
 MAX_CAPTION_LINES: Final = 2
+WIDE_HEADER: Final = 130
+"""From this width on the header spells out the names of all screens."""
 SECOND_NS: Final = 1_000_000_000
 
 
-def header(view: View, status: Status, screen: str, width: int) -> Line:
-    """What is watched on the left, how on the right: live, frozen, or out of reach."""
-    left = (Span(f" {status.title}", Tone.STRONG), Span(f"  {status.source}  {screen}", Tone.DIM))
+def header(view: View, status: Status, screen: str, heading: str, width: int) -> Line:
+    """What is watched and where we are on the left, how on the right: live, frozen, or out of reach."""
     right = _mode(view, status)
-    return (*fit_line(left, max(0, width - sum(len(span.text) for span in right))), *right)
+    room = max(0, width - sum(len(span.text) for span in right))
+    left: Line = (Span(f" {status.title}", Tone.STRONG), Span(f"  {status.source} ", Tone.DIM))
+    spelt = room >= WIDE_HEADER
+    for number, name in enumerate(status.screens, 1):
+        if name == screen:
+            left = (*left, Span(f" {number} {heading}", Tone.STRONG))
+        else:
+            left = (*left, Span(f" {number} {name}" if spelt else f" {number}", Tone.DIM))
+    return (*fit_line(left, room, glyphs=view.glyphs), *right)
 
 
 def _mode(view: View, status: Status) -> tuple[Span, ...]:
@@ -32,8 +41,8 @@ def _mode(view: View, status: Status) -> tuple[Span, ...]:
     if status.paused:
         return (Span(f"PAUSED, {text.age(status.behind_ns)} behind", Tone.WARN), moment)
     if view.model.domain_lost_ns:
-        lost = text.age(view.now_ns - view.model.domain_lost_ns)
-        return (Span(f"{glyphs.fault} DOMAIN LOST {lost} ago", Tone.FAULT), moment)
+        lost = text.ago(view.now_ns - view.model.domain_lost_ns)
+        return (Span(f"{glyphs.fault} DOMAIN LOST {lost}", Tone.FAULT), moment)
     if view.model.ended_ns:
         return (Span(f"end of {status.mode}", Tone.STRONG), moment)
     return (Span(status.mode, Tone.DIM), moment)
@@ -171,13 +180,41 @@ def titled(
     """A rule with a title, and below it what fits in `height` lines; what does not is counted."""
     if height < 1:
         return []
-    rule = view.glyphs.rule
     left_out = len(lines) - (height - 1)
     if note and left_out > 0:
         title = f"{title}, {left_out} more than fit"
-    start = f"{rule} {title} "
-    top = (Span(start + rule * max(0, width - len(start)), Tone.DIM),)
-    return [top, *lines[: height - 1]]
+    return [rule_line(view, title, width), *lines[: height - 1]]
+
+
+def rule_line(view: View, title: str, width: int) -> Line:
+    """A rule across the screen, with a title."""
+    rule = view.glyphs.rule
+    start = f"{rule} {title} " if title else ""
+    return (Span(start + rule * max(0, width - len(start)), Tone.DIM),)
+
+
+def more_line(number: int) -> Line:
+    """The last line of a part that does not fit."""
+    return (Span(f"   and {plural(number, 'more line')}", Tone.DIM),)
+
+
+def timebar_lines(view: View, status: Status, width: int) -> list[Line]:
+    """Where a recording stands; none for what is live."""
+    timeline = status.timeline
+    if timeline is None:
+        return []
+    glyphs = view.glyphs
+    elapsed_ns, whole_ns = timeline.now_ns - timeline.begin_ns, timeline.end_ns - timeline.begin_ns
+    sign = "paused" if timeline.paused else f"{timeline.speed:g}x"
+    left = f" {text.moment(timeline.now_ns)[:19]}  {sign:>7}  "
+    right = f"  {text.age(elapsed_ns)} of {text.age(whole_ns)}  {plural(len(timeline.marks), 'mark')} "
+    room = max(4, width - len(left) - len(right))
+    full, empty = glyphs.bar(elapsed_ns / whole_ns if whole_ns > 0 else 1.0, room)
+    bar = list(full + empty)
+    for mark_ns in timeline.marks:
+        if whole_ns > 0 and timeline.begin_ns <= mark_ns <= timeline.end_ns:
+            bar[min(room - 1, (mark_ns - timeline.begin_ns) * room // whole_ns)] = glyphs.mark
+    return [(Span(left, Tone.STRONG), Span("".join(bar)), Span(right, Tone.DIM))]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

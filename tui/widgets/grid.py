@@ -51,11 +51,12 @@ class Grid(ScrollView, Toned, can_focus=True, inherit_bindings=False):
     COMPONENT_CLASSES = {"grid--row", "grid--cursor", "grid--header"} | Toned.COMPONENT_CLASSES
 
     class Moved(Message):
-        """The cursor stands on another cell, or the table under it changed."""
+        """The cursor stands on another cell: the reader moved it (`by_hand`), or the table changed."""
 
-        def __init__(self, grid: Grid) -> None:
+        def __init__(self, grid: Grid, *, by_hand: bool = False) -> None:
             super().__init__()
             self.grid = grid
+            self.by_hand = by_hand
 
         @property
         def control(self) -> Grid:
@@ -160,7 +161,7 @@ class Grid(ScrollView, Toned, can_focus=True, inherit_bindings=False):
                 self._column_key = table_columns[column].key
             else:
                 self._first = min(max(self._first + columns, 0), len(table_columns) - fixed - 1)
-        self._settle()
+        self._settle(by_hand=True)
 
     def action_page(self, pages: int) -> None:
         """Move the cursor by what fits on the screen."""
@@ -185,9 +186,9 @@ class Grid(ScrollView, Toned, can_focus=True, inherit_bindings=False):
             self.post_message(self.Chosen(self))
             return
         self._row_key, self._column_key = key, column_key
-        self._settle()
+        self._settle(by_hand=True)
 
-    def _settle(self) -> None:
+    def _settle(self, *, by_hand: bool = False) -> None:
         """After the cursor moved: bring it into view and tell."""
         if self._table.keys:
             self._row_key, self._column_key = self.row_key, self.column_key
@@ -199,7 +200,7 @@ class Grid(ScrollView, Toned, can_focus=True, inherit_bindings=False):
             elif self.row >= top + height:
                 self.scroll_to(y=self.row - height + 1, animate=False)
         self.redraw()
-        self.post_message(self.Moved(self))
+        self.post_message(self.Moved(self, by_hand=by_hand))
 
     def _show_column(self) -> None:
         if not self._cells:

@@ -28,13 +28,14 @@ class Toned(Widget):
         return getattr(self.app, "signs", UNICODE)
 
     def style_of(self, tone: Tone, overlay: str = "") -> Style:
-        """How the theme writes this tone here; `overlay` names a component style that is laid over it."""
+        """How the theme writes this tone here; `overlay` names a component style for its background."""
         key = (tone, overlay)
         style = self._tone_styles.get(key)
         if style is None:
             style = self.get_component_rich_style(f"tone--{tone}")
             if overlay:
-                style += self.get_component_rich_style(overlay)
+                laid = self.get_component_rich_style(overlay)
+                style += Style(bgcolor=laid.bgcolor, reverse=laid.reverse)
             self._tone_styles[key] = style
         return style
 

@@ -1,0 +1,148 @@
+"""Conflicts between nodes, open and past, as their events tell of them: cause, policy, outcome."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Final
+
+from engine.runtime.monitor import NodeEvent
+from engine.tracing.catalogue import catalogue
+
+MAX_CONFLICTS: Final = 500
+"""Conflicts kept; the oldest that are over are forgotten first, then the oldest."""
+
+_CAUSES: Final = {
+    "conflict.master": "follows another master",
+    "conflict.native-state": "set with another history, same role",
+    "conflict.foreign-state": "set of another role, not merged yet",
+    "compatibility.conflict": "name-spaces overlap without being equal",
+    "merge.started": "sets evolved apart",
+    "merge.no-scope": "no Merge scope matches the role",
+    "merge.contradiction": "merge policies contradict each other",
+}
+_OPENING: Final = frozenset(_CAUSES) - {"merge.started"}
+_OVER_AT_ONCE: Final = frozenset({"merge.no-scope", "merge.contradiction"})
+_CLOSING: Final = {
+    "conflict.resolved": "resolved",
+    "conflict.discarded": "conditions gone",
+    "compatibility.resolved": "became compatible",
+    "compatibility.approved": "became compatible",
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Conflict:
+    """One conflict as one node tells it. `ended_ns` is 0 while it is open, `text` how it was first told."""
+
+    node: str
+    node_name: str
+    number: str
+    name_space: str
+    fellow: str
+    cause: str
+    began_ns: int
+    text: str
+    policy: str = ""
+    outcome: str = ""
+    ended_ns: int = 0
+
+    @property
+    def key(self) -> str:
+        """What tells conflicts apart."""
+        return f"{self.node}/{self.number}/{self.name_space}/{self.fellow}/{self.began_ns}"
+
+
+class ConflictLog:
+    """The conflicts that events told of, oldest first. `left_out` counts those that were forgotten."""
+
+    def __init__(self) -> None:
+        self._conflicts: list[Conflict] = []
+        self.left_out = 0
+
+    @property
+    def conflicts(self) -> list[Conflict]:
+        """All that are kept, oldest first."""
+        return list(self._conflicts)
+
+    def apply(self, event: NodeEvent) -> None:
+        """Take in one event; most have nothing to do with conflicts."""
+        area = event.event.partition(".")[0]
+        if area not in ("conflict", "compatibility", "merge") and event.event != "align.completed":
+            return
+        if event.event == "align.completed" and not any(c.policy and not c.ended_ns for c in self._conflicts):
+            return
+        found = catalogue().match(event.text)
+        fields = found[1] if found else {}
+        if event.event in _OPENING:
+            self._open(event, fields)
+        elif event.event == "merge.started":
+            if not self._change(event, fields, policy=fields.get("policy", "")):
+                self._open(event, fields)
+        elif event.event == "align.completed":
+            named = {"namespace": fields.get("group", "")}
+            moved = f"{fields.get('samples', '?')} samples moved"
+            self._change(event, named, outcome=moved, ended=True, merging=True)
+        elif event.event == "merge.finished":
+            moved = fields.get("samples", "?")
+            outcome = f"{fields.get('policy', 'merge')}: {moved} samples moved"
+            self._change(event, fields, policy=fields.get("policy", ""), outcome=outcome, ended=True)
+        elif event.event in _CLOSING:
+            self._change(event, fields, outcome=_CLOSING[event.event], ended=True)
+
+    def _open(self, event: NodeEvent, fields: Mapping[str, str]) -> None:
+        over = event.event in _OVER_AT_ONCE
+        conflict = Conflict(
+            node=event.node,
+            node_name=event.node_name,
+            number=fields.get("conflict", ""),
+            name_space=fields.get("namespace", ""),
+            fellow=fields.get("fellow", ""),
+            cause=_CAUSES[event.event],
+            began_ns=event.time_ns,
+            text=event.text,
+            policy=" / ".join(filter(None, (fields.get("policy"), fields.get("other_policy")))),
+            outcome="treated as Ignore" if over else "",
+            ended_ns=event.time_ns if over else 0,
+        )
+        self._conflicts.append(conflict)
+        if len(self._conflicts) > MAX_CONFLICTS:
+            ended = next((i for i, old in enumerate(self._conflicts) if old.ended_ns), 0)
+            del self._conflicts[ended]
+            self.left_out += 1
+
+    def _change(
+        self,
+        event: NodeEvent,
+        fields: Mapping[str, str],
+        *,
+        policy: str = "",
+        outcome: str = "",
+        ended: bool = False,
+        merging: bool = False,
+    ) -> bool:
+        """Note what an event says of the open conflicts that it can be about; False when there is none.
+
+        With `merging`, only of those whose merge has begun.
+        """
+        changed = False
+        for index, conflict in enumerate(self._conflicts):
+            if conflict.ended_ns or conflict.node != event.node or not _is_about(fields, conflict):
+                continue
+            if merging and not conflict.policy:
+                continue
+            changed = True
+            self._conflicts[index] = dataclasses.replace(
+                conflict,
+                policy=policy or conflict.policy,
+                outcome=outcome or conflict.outcome,
+                ended_ns=event.time_ns if ended else 0,
+            )
+        return changed
+
+
+def _is_about(fields: Mapping[str, str], conflict: Conflict) -> bool:
+    """Whether every name that the event gives is the conflict's; an event that names nothing is not."""
+    pairs = (("conflict", conflict.number), ("namespace", conflict.name_space), ("fellow", conflict.fellow))
+    given = [(fields[name], value) for name, value in pairs if name in fields and value]
+    return bool(given) and all(said == value for said, value in given)

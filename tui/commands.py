@@ -1,0 +1,162 @@
+"""The commands of the `:` line and of the palette. Each does something that a key does, or that has none."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from textual.command import DiscoveryHit, Hit, Hits, Provider
+
+from tui import themes
+from tui.viewmodel.base import Subject
+
+if TYPE_CHECKING:
+    from tui.app import ConsoleApp
+
+
+class CommandFault(Exception):
+    """A command that can not be carried out; the text is for the reader."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Command:
+    """One command: `arguments` is how they are written in help; `run` gets the words after the name."""
+
+    name: str
+    arguments: str
+    help: str
+    run: Callable[[ConsoleApp, list[str]], None]
+    aliases: tuple[str, ...] = ()
+
+
+def _opens(screen: str) -> Callable[[ConsoleApp, list[str]], None]:
+    def run(app: ConsoleApp, words: list[str]) -> None:
+        app.go(screen, app.subject)
+        app.set_filter(" ".join(words))
+
+    return run
+
+
+def _node(app: ConsoleApp, words: list[str]) -> None:
+    app.go("node", Subject(find_node(app, words[0]), app.subject.name_space) if words else app.subject)
+
+
+def _name_space(app: ConsoleApp, words: list[str]) -> None:
+    if words and words[0] not in app.model.name_space_names():
+        raise CommandFault(f"no name-space {words[0]!r}")
+    app.go("name-space", Subject(app.subject.node, words[0]) if words else app.subject)
+
+
+def _theme(app: ConsoleApp, words: list[str]) -> None:
+    known = list(themes.ALL)
+    if not words:
+        app.theme = known[(known.index(app.theme) + 1) % len(known)]
+    elif words[0] in known:
+        app.theme = words[0]
+    else:
+        raise CommandFault(f"no theme {words[0]!r}; there are {', '.join(known)}")
+
+
+def find_node(app: ConsoleApp, name: str) -> str:
+    """The id of the node with this name, or whose id begins so.
+
+    Raises:
+        CommandFault: none, or several.
+    """
+    nodes = app.model.ordered_nodes()
+    found = [node.id for node in nodes if node.snapshot.name == name]
+    found = found or [node.id for node in nodes if node.id.startswith(name)]
+    if len(found) != 1:
+        raise CommandFault(f"{len(found) or 'no'} nodes are called {name!r}")
+    return found[0]
+
+
+COMMANDS: Final = (
+    Command("overview", "[FILTER]", "nodes and name-spaces on one page", _opens("overview")),
+    Command("node", "[NAME]", "one node", _node),
+    Command("name-space", "[NAME]", "one name-space", _name_space, ("ns",)),
+    Command("alignment", "[FILTER]", "who aligns whom", _opens("alignment")),
+    Command("conflicts", "[FILTER]", "conflicts, open and past", _opens("conflicts")),
+    Command("groups", "[FILTER]", "all groups", _opens("groups")),
+    Command("trace", "[FILTER]", "the merged trace", _opens("trace")),
+    Command("store", "[FILTER]", "the store of each node", _opens("store"), ("stores",)),
+    Command("findings", "[FILTER]", "what the check says of the live system", _opens("findings"), ("check",)),
+    Command(
+        "filter",
+        "[WORDS]",
+        "filter this screen; nothing takes the filter away",
+        lambda a, w: a.set_filter(" ".join(w)),
+    ),
+    Command("theme", "[NAME]", "another look; without a name the next one", _theme),
+    Command("pause", "", "freeze the picture, or go on", lambda app, _: app.action_pause()),
+    Command("help", "", "the keys of this screen, and these commands", lambda app, _: app.action_help()),
+    Command(
+        "quit", "", "leave; the system goes on without us", lambda app, _: app.action_quit_console(), ("q",)
+    ),
+)
+
+
+def by_name(commands: tuple[Command, ...]) -> dict[str, Command]:
+    """Commands by every name that they go by."""
+    return {name: command for command in commands for name in (command.name, *command.aliases)}
+
+
+def run(app: ConsoleApp, line: str) -> None:
+    """Carry out a line. A name may be cut short as long as it is clear which one is meant.
+
+    Raises:
+        CommandFault: no such command, or it can not be carried out.
+    """
+    words = line.split()
+    if not words:
+        return
+    known = by_name(app.commands)
+    found = {known[words[0]].name} if words[0] in known else set()
+    found = found or {known[name].name for name in known if name.startswith(words[0])}
+    if len(found) != 1:
+        meant = f"; {', '.join(sorted(found))}?" if found else "; :help lists the commands"
+        raise CommandFault(f"no command {words[0]!r}{meant}")
+    known[found.pop()].run(app, words[1:])
+
+
+def suggestions(app: ConsoleApp) -> Iterator[str]:
+    """Whole command lines, for completion and for the palette."""
+    for command in app.commands:
+        yield command.name
+    for node in app.model.ordered_nodes():
+        yield f"node {node.snapshot.name}"
+    for name in app.model.name_space_names():
+        yield f"name-space {name}"
+    for name in themes.ALL:
+        yield f"theme {name}"
+
+
+class ConsoleCommands(Provider):
+    """The same commands in the palette (ctrl+p), found by parts of their names."""
+
+    async def discover(self) -> Hits:
+        """What the palette shows before anything is typed."""
+        app = self._console
+        for command in app.commands:
+            line = command.name
+            yield DiscoveryHit(f":{line}", self._runner(line), help=command.help)
+
+    async def search(self, query: str) -> Hits:
+        """The command lines that match what was typed."""
+        matcher = self.matcher(query)
+        helps = {command.name: command.help for command in self._console.commands}
+        for line in suggestions(self._console):
+            score = matcher.match(line)
+            if score > 0:
+                yield Hit(score, matcher.highlight(line), self._runner(line), help=helps.get(line.split()[0]))
+
+    @property
+    def _console(self) -> ConsoleApp:
+        from tui.app import ConsoleApp  # the application imports this module
+
+        assert isinstance(self.app, ConsoleApp)
+        return self.app
+
+    def _runner(self, line: str) -> Callable[[], None]:
+        return lambda: self._console.run_command(line)

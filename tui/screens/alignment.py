@@ -1,0 +1,94 @@
+"""Alignments that run, and late joiners that are served."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from textual import on
+from textual.app import ComposeResult
+
+from tui.screens.base import OpsScreen, set_height
+from tui.viewmodel import alignment, panels
+from tui.viewmodel import node as node_views
+from tui.viewmodel.base import Subject, View, plural
+from tui.viewmodel.tables import Rows
+from tui.widgets.curve import LEAST_HEIGHT, Curve
+from tui.widgets.grid import Grid
+from tui.widgets.lines import Lines
+
+
+class AlignmentScreen(OpsScreen):
+    """Who aligns whom with progress, rate and time left; below, who serves which late joiner."""
+
+    NAME = "alignment"
+    TITLE_OF_SCREEN = "alignment"
+    FILTER_FIELDS = ("ns", "aligner", "alignee", "node", "topic", "state")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._alignments: Rows[Any] | None = None
+        self._joiners: Rows[Any] | None = None
+
+    def body(self) -> ComposeResult:
+        """Two tables under their titles."""
+        yield Lines(id="title")
+        yield Grid(id="alignments")
+        yield Lines(id="idle")
+        yield Lines(id="joiners-title")
+        yield Grid(id="joiners")
+        yield Curve(id="received")
+
+    def show(self, view: View) -> None:
+        """Fill both tables and share the height."""
+        width = self.size.width
+        nodes = view.model.ordered_nodes()
+        rows = self._alignments = alignment.alignments(view, width)
+        joiners = self._joiners = node_views.deliveries(view, nodes, width)
+        room = max(0, self.room - 2)
+        self.fill("#title", [panels.rule_line(view, plural(len(rows.keys), "alignment"), width)])
+        idle = [] if rows.keys else alignment.idle_lines(view)[: max(1, room // 2)]
+        self.fill("#idle", idle)
+        for_alignments = min(len(rows.keys) + 1, max(2, room * 2 // 3)) if rows.keys else 0
+        grid = self.query_one("#alignments", Grid)
+        set_height(grid, for_alignments)
+        grid.show(rows)
+        title = plural(len(joiners.keys), "late joiner") + " served"
+        self.fill("#joiners-title", [panels.rule_line(view, title, width)])
+        grid = self.query_one("#joiners", Grid)
+        set_height(grid, max(0, room - for_alignments - len(idle)) if joiners.keys else 0)
+        grid.show(joiners)
+        used = for_alignments + len(idle) + min(len(joiners.keys) + 1, room)
+        self._show_curve(view, room - used)
+
+    def _show_curve(self, view: View, room: int) -> None:
+        curve = self.query_one(Curve)
+        row = self.query_one("#alignments", Grid).row
+        one = self._alignments.item(row) if self._alignments else None
+        curve.display = room >= LEAST_HEIGHT and one is not None
+        if one is not None and curve.display:
+            curve.styles.height = min(room, 16)
+            served = len(self._joiners.keys) if self._joiners else 0
+            set_height(self.query_one("#joiners", Grid), served + 1 if served else 0)
+            curve.show(*alignment.curve(view, one), view.now_ns)
+
+    def here(self) -> Subject:
+        """The alignee and the name-space, or the node that serves the late joiner."""
+        grid = self.focused
+        if isinstance(grid, Grid) and grid.id == "alignments" and self._alignments:
+            running = self._alignments.item(grid.row)
+            if running is not None:
+                return Subject(running.node.id, running.space.name)
+        if isinstance(grid, Grid) and grid.id == "joiners" and self._joiners:
+            delivery = self._joiners.item(grid.row)
+            if delivery is not None:
+                return Subject(delivery[0].id, self.console.subject.name_space)
+        return super().here()
+
+    @on(Grid.Moved)
+    def _moved(self) -> None:
+        self.query_one(Curve).forget()
+        self.refresh_now()
+
+    @on(Grid.Chosen)
+    def _chosen(self, event: Grid.Chosen) -> None:
+        self.action_jump("name-space" if event.grid.id == "alignments" else "node")

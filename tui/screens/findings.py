@@ -1,0 +1,70 @@
+"""Findings of the check about the live system."""
+
+from __future__ import annotations
+
+from textual import on, work
+
+from engine.runtime.monitor import NodeSnapshot
+from ospltool.output.diagnostics_model import Diagnostic
+from tui.cells import Line
+from tui.screens.table import TableScreen
+from tui.sources import advertised
+from tui.viewmodel import findings
+from tui.viewmodel.base import Subject, View
+from tui.viewmodel.tables import Rows
+from tui.widgets.grid import Grid
+
+
+class FindingsScreen(TableScreen):
+    """The check's rules, run on what the nodes advertise; worked out beside, and only when that changes."""
+
+    NAME = "findings"
+    TITLE_OF_SCREEN = "findings"
+    FILTER_FIELDS = findings.FIELDS
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._found: tuple[Diagnostic, ...] = ()
+        self._about: advertised.Advertised | None = None
+        self._working = False
+
+    def table(self, view: View, width: int) -> Rows[Diagnostic]:
+        """The findings so far; new ones are worked out when the nodes advertise something else."""
+        snapshots = [node.snapshot for node in view.model.ordered_nodes() if not node.gone_ns]
+        about = advertised.advertised(snapshots)
+        if about != self._about and not self._working:
+            self._about = about
+            self._working = True
+            self._work_out(snapshots)
+        return findings.findings(view, self._found, width)
+
+    @work(thread=True)
+    def _work_out(self, snapshots: list[NodeSnapshot]) -> None:
+        found = advertised.findings(snapshots)
+        self.app.call_from_thread(self._worked_out, found)
+
+    def _worked_out(self, found: tuple[Diagnostic, ...]) -> None:
+        self._found = found
+        self._working = False
+        self.refresh_now()
+
+    def table_title(self, view: View, rows: Rows[Diagnostic]) -> str:
+        """How many findings of which severity."""
+        return findings.title(self._found, rows.hidden, running=self._working)
+
+    def about(self, view: View, row: Diagnostic, width: int) -> list[Line]:
+        """The finding and what to do about it."""
+        return findings.finding_lines(view, row, width)
+
+    def here(self) -> Subject:
+        """The first node that the finding is about."""
+        if self.row is None or not self.row.nodes:
+            return super().here()
+        named = [
+            node.id for node in self.console.model.ordered_nodes() if node.snapshot.name in self.row.nodes
+        ]
+        return Subject(next(iter(named), ""), self.console.subject.name_space)
+
+    @on(Grid.Chosen)
+    def _chosen(self) -> None:
+        self.action_jump("node")

@@ -1,0 +1,90 @@
+"""One name-space."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+
+from tui.screens.base import OpsScreen, set_height
+from tui.viewmodel import name_space as views
+from tui.viewmodel import panels
+from tui.viewmodel.base import Subject, View, plural
+from tui.viewmodel.tables import Rows
+from tui.widgets.grid import Grid
+from tui.widgets.lines import Lines
+
+
+class NameSpaceScreen(OpsScreen):
+    """How each node defines a name-space, who is master of it and why, and who was before."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("less_than_sign,comma", "neighbour(-1)", "name-space before", key_display="<", show=False),
+        Binding(
+            "greater_than_sign,full_stop", "neighbour(1)", "next name-space", key_display=">", show=False
+        ),
+    ]
+    NAME = "name-space"
+    TITLE_OF_SCREEN = "name-space"
+    FILTER_FIELDS = ("node", "role", "state")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._space = ""
+        self._rows: Rows[Any] | None = None
+
+    def body(self) -> ComposeResult:
+        """Definition, masters, the nodes, trouble, history."""
+        yield Lines(id="definition")
+        yield Lines(id="masters")
+        yield Lines(id="nodes-title")
+        yield Grid(id="nodes")
+        yield Lines(id="trouble")
+        yield Lines(id="history")
+
+    def show(self, view: View) -> None:
+        """Fill all parts and share the height."""
+        width = self.size.width
+        name = self._space = views.subject_name_space(view)
+        self.heading = f"name-space {name}" if name else "name-space"
+        rows = self._rows = views.holders(view, name, width)
+        masters = views.master_lines(view, name)
+        trouble = views.trouble_lines(view, name, panels.current_concerns(view))
+        history = views.history_lines(view, name)
+        definition = views.definition_lines(view, name) or [
+            panels.rule_line(view, "no name-space heard yet", width)
+        ]
+        room = self.room
+        definition, masters = definition[: max(1, room // 5)], masters[: max(1, room // 5)]
+        title = plural(len(rows.keys), "node") + (
+            f", {rows.hidden} hidden by the filter" if rows.hidden else ""
+        )
+        self.fill("#definition", definition)
+        self.fill("#masters", masters)
+        self.fill("#nodes-title", [panels.rule_line(view, title, width)])
+        left = max(0, room - len(definition) - len(masters) - 1)
+        for_trouble = min(len(trouble) + 1 if trouble else 0, left // 4)
+        for_nodes = min(len(rows.keys) + 1, max(2, left - for_trouble - 3))
+        grid = self.query_one("#nodes", Grid)
+        set_height(grid, for_nodes)
+        grid.show(rows)
+        self.fill("#trouble", panels.titled("attention", trouble, for_trouble, view, width))
+        rest = max(0, left - for_trouble - for_nodes)
+        self.fill("#history", panels.titled("masters since we watch", history, rest, view, width), rest)
+
+    def here(self) -> Subject:
+        """The node under the cursor, with this name-space."""
+        return Subject(self.query_one("#nodes", Grid).row_key, self._space)
+
+    def action_neighbour(self, step: int) -> None:
+        """Show the next name-space, or the one before."""
+        names = self.console.model.name_space_names()
+        if self._space in names:
+            name = names[(names.index(self._space) + step) % len(names)]
+            self.console.look_at(Subject(self.console.subject.node, name))
+
+    @on(Grid.Chosen)
+    def _chosen(self) -> None:
+        self.action_jump("node")

@@ -1,0 +1,31 @@
+"""The screens by name, in the order of their number keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from textual.screen import Screen
+
+from tui.screens.alignment import AlignmentScreen
+from tui.screens.findings import FindingsScreen
+from tui.screens.name_space import NameSpaceScreen
+from tui.screens.node import NodeScreen
+from tui.screens.overview import OverviewScreen
+from tui.screens.tables import ConflictsScreen, GroupsScreen, StoreScreen
+from tui.screens.trace import TraceScreen
+
+SCREENS: Final[dict[str, Callable[[], Screen[Any]]]] = {
+    screen.NAME: screen
+    for screen in (
+        OverviewScreen,
+        NodeScreen,
+        NameSpaceScreen,
+        AlignmentScreen,
+        ConflictsScreen,
+        GroupsScreen,
+        TraceScreen,
+        StoreScreen,
+        FindingsScreen,
+    )
+}

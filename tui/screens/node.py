@@ -1,0 +1,138 @@
+"""One node."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+
+from ospltool.live.model import Node
+from tui.screens.base import OpsScreen, set_height
+from tui.viewmodel import node as views
+from tui.viewmodel import panels
+from tui.viewmodel.base import Subject, View, plural
+from tui.viewmodel.tables import Rows
+from tui.widgets.curve import LEAST_HEIGHT, Curve
+from tui.widgets.grid import Grid
+from tui.widgets.lines import Lines
+
+PARTS = ("fellows", "spaces", "joiners")
+MOST_HEIGHT = 16
+"""A plot does not get better above this height."""
+
+
+class NodeScreen(OpsScreen):
+    """Who the node is, its fellows, its name-spaces, and the late joiners that it serves."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("less_than_sign,comma", "neighbour(-1)", "node before", key_display="<", show=False),
+        Binding("greater_than_sign,full_stop", "neighbour(1)", "next node", key_display=">", show=False),
+    ]
+    NAME = "node"
+    TITLE_OF_SCREEN = "node"
+    FILTER_FIELDS = ("fellow", "role", "state", "ns", "topic")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._node: Node | None = None
+        self._rows: dict[str, Rows[Any]] = {}
+
+    def body(self) -> ComposeResult:
+        """The card and three tables, each under its title."""
+        yield Lines(id="card")
+        for part in PARTS:
+            yield Lines(id=f"{part}-title")
+            yield Grid(id=part)
+        with Horizontal(id="curves"):
+            yield Curve(id="stored")
+            yield Curve(id="gaps")
+
+    def show(self, view: View) -> None:
+        """Fill card and tables, and share the height."""
+        width = self.size.width
+        node = self._node = views.subject_node(view)
+        self.heading = f"node {node.snapshot.name}" if node else "node"
+        self.fill(
+            "#card", views.card(view, node) if node else [panels.rule_line(view, "no node heard yet", width)]
+        )
+        if node is None:
+            for part in PARTS:
+                self._show_part(view, part, None, "", 0)
+            return
+        rows: dict[str, Rows[Any]] = {
+            "fellows": views.fellows(view, node, width),
+            "spaces": views.name_spaces(view, node, width),
+            "joiners": views.deliveries(view, [node], width),
+        }
+        self._rows = rows
+        room = max(0, self.room - 5 - len(PARTS))
+        heights = share([len(rows[part].keys) + bool(rows[part].keys) for part in PARTS], room)
+        nouns = {"fellows": "fellow", "spaces": "name-space", "joiners": "late joiner"}
+        for part, height in zip(PARTS, heights, strict=True):
+            title = plural(len(rows[part].keys), nouns[part])
+            title += f", {rows[part].hidden} hidden by the filter" if rows[part].hidden else ""
+            self._show_part(view, part, rows[part], title, height)
+        self._show_curves(view, node, room - sum(heights))
+
+    def _show_curves(self, view: View, node: Node, room: int) -> None:
+        curves = self.query_one("#curves", Horizontal)
+        curves.display = room >= LEAST_HEIGHT
+        if not curves.display:
+            return
+        curves.styles.height = min(room, MOST_HEIGHT)
+        for curve, (title, points) in zip(curves.query(Curve), views.curves(view, node), strict=True):
+            curve.show(title, points, view.now_ns)
+
+    def _show_part(self, view: View, part: str, rows: Rows[Any] | None, title: str, height: int) -> None:
+        lines = [panels.rule_line(view, title, self.size.width)] if rows is not None else []
+        self.fill(f"#{part}-title", lines)
+        grid = self.query_one(f"#{part}", Grid)
+        set_height(grid, height)
+        if rows is not None:
+            grid.show(rows)
+
+    def here(self) -> Subject:
+        """The fellow under the cursor, or this node with the name-space under the cursor."""
+        grid = self.focused
+        mine = self._node.id if self._node else ""
+        if not isinstance(grid, Grid) or not grid.row_key:
+            return Subject(mine, self.console.subject.name_space)
+        if grid.id == "fellows":
+            return Subject(grid.row_key, self.console.subject.name_space)
+        if grid.id == "spaces":
+            return Subject(mine, grid.row_key)
+        return Subject(mine, self.console.subject.name_space)
+
+    def moment_ns(self) -> int:
+        """When the delivery under the cursor began."""
+        grid = self.focused
+        if isinstance(grid, Grid) and grid.id == "joiners" and self._rows:
+            delivery = self._rows["joiners"].item(grid.row)
+            return delivery[1].started_ns if delivery else 0
+        return 0
+
+    def action_neighbour(self, step: int) -> None:
+        """Show the next node, or the one before."""
+        order = [node.id for node in self.console.model.ordered_nodes()]
+        if self._node and self._node.id in order:
+            index = (order.index(self._node.id) + step) % len(order)
+            self.console.look_at(Subject(order[index], self.console.subject.name_space))
+
+    @on(Grid.Chosen)
+    def _chosen(self, event: Grid.Chosen) -> None:
+        targets = {"fellows": "node", "spaces": "name-space", "joiners": "trace"}
+        self.action_jump(targets[event.grid.id or "fellows"])
+
+
+def share(wanted: list[int], room: int) -> list[int]:
+    """Lines for each part: what it wants while there is room, then by turns, two at least where it fits."""
+    given = [0] * len(wanted)
+    for least in (2, max(wanted, default=0)):
+        for index, want in enumerate(wanted):
+            more = min(want, least) - given[index]
+            take = max(0, min(more, room - sum(given)))
+            given[index] += take
+    return given

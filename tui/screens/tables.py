@@ -1,0 +1,118 @@
+"""The screens that are one table each: conflicts, groups, store."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual import on
+
+from ospltool.live.conflicts import Conflict
+from ospltool.live.groups import GroupKey
+from ospltool.live.model import Node
+from tui.cells import Line
+from tui.screens.table import TableScreen
+from tui.viewmodel import conflicts, groups, store
+from tui.viewmodel.base import Subject, View, plural
+from tui.viewmodel.tables import Rows
+from tui.widgets.grid import Grid
+
+
+class ConflictsScreen(TableScreen):
+    """Conflicts between nodes, open and past."""
+
+    NAME = "conflicts"
+    TITLE_OF_SCREEN = "conflicts"
+    FILTER_FIELDS = conflicts.FIELDS
+
+    def table(self, view: View, width: int) -> Rows[Conflict]:
+        """The conflicts."""
+        return conflicts.conflicts(view, width)
+
+    def table_title(self, view: View, rows: Rows[Conflict]) -> str:
+        """How many are open."""
+        return conflicts.title(view, rows)
+
+    def about(self, view: View, row: Conflict, width: int) -> list[Line]:
+        """The conflict in the words of the node."""
+        return conflicts.conflict_lines(view, row, width)
+
+    def instead(self, view: View) -> list[Line]:
+        """There is none."""
+        return conflicts.none_lines() if not self.filter else []
+
+    def here(self) -> Subject:
+        """The node that told of the conflict, and the name-space that it is about."""
+        if self.row is None:
+            return super().here()
+        return Subject(self.row.node, self.row.name_space or self.console.subject.name_space)
+
+    def moment_ns(self) -> int:
+        """When the conflict began."""
+        return self.row.began_ns if self.row is not None else 0
+
+    @on(Grid.Chosen)
+    def _chosen(self) -> None:
+        self.action_jump("trace")
+
+
+class GroupsScreen(TableScreen):
+    """All groups of the system."""
+
+    NAME = "groups"
+    TITLE_OF_SCREEN = "groups"
+    FILTER_FIELDS = groups.FIELDS
+    ABOUT_LINES: ClassVar[int] = 12
+
+    def table(self, view: View, width: int) -> Rows[GroupKey]:
+        """The groups."""
+        return groups.groups(view, width)
+
+    def table_title(self, view: View, rows: Rows[GroupKey]) -> str:
+        """How many there are."""
+        return groups.title(view, rows)
+
+    def about(self, view: View, row: GroupKey, width: int) -> list[Line]:
+        """The group on each node."""
+        return groups.group_lines(view, row)
+
+    def here(self) -> Subject:
+        """The name-space of the group under the cursor."""
+        if self.row is None:
+            return super().here()
+        return Subject(self.console.subject.node, self.row.name_space, self.row.id)
+
+    @on(Grid.Chosen)
+    def _chosen(self) -> None:
+        self.action_jump("name-space")
+
+
+class StoreScreen(TableScreen):
+    """The store of each node."""
+
+    NAME = "store"
+    TITLE_OF_SCREEN = "store"
+    FILTER_FIELDS = store.FIELDS
+
+    def table(self, view: View, width: int) -> Rows[Node]:
+        """The stores."""
+        return store.stores(view, width)
+
+    def table_title(self, view: View, rows: Rows[Node]) -> str:
+        """How many there are, and how many have a problem."""
+        bad = sum(1 for node in view.model.nodes.values() if node.snapshot.store.problem)
+        hidden = f", {rows.hidden} hidden by the filter" if rows.hidden else ""
+        return plural(len(rows.keys), "store") + (f", {bad} degraded" if bad else "") + hidden
+
+    def about(self, view: View, row: Node, width: int) -> list[Line]:
+        """What the store said."""
+        return store.store_lines(view, row, width)
+
+    def here(self) -> Subject:
+        """The node whose store it is."""
+        return (
+            Subject(self.row.id, self.console.subject.name_space) if self.row is not None else super().here()
+        )
+
+    @on(Grid.Chosen)
+    def _chosen(self) -> None:
+        self.action_jump("node")

@@ -1,0 +1,130 @@
+"""Who aligns whom, how far, how fast, and how long still."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from engine.runtime.monitor import NameSpaceView
+from ospltool.live.model import Node
+from ospltool.live.progress import Progress
+from tui import text
+from tui.cells import Cell, Column, Line, Span, Tone, single
+from tui.viewmodel.base import View
+from tui.viewmodel.tables import Rows
+
+
+class Running(NamedTuple):
+    """One alignment as one of its two sides reports it."""
+
+    node: Node
+    space: NameSpaceView
+    progress: Progress
+
+
+def running(view: View) -> list[tuple[str, Running]]:
+    """All alignments, each once: as the alignee tells it, or the aligner when that is silent."""
+    found: dict[tuple[str, str, str], Running] = {}
+    for node in view.model.ordered_nodes():
+        if node.gone_ns:
+            continue
+        for space, progress in view.model.progress(node):
+            alignment = progress.alignment
+            received = alignment.direction == "from"
+            pair = (node.id, alignment.fellow) if received else (alignment.fellow, node.id)
+            key = (space.name, *pair)
+            if received or key not in found:
+                found[key] = Running(node, space, progress)
+    return [("/".join(key), one) for key, one in found.items()]
+
+
+def sides(view: View, one: Running) -> tuple[str, str]:
+    """The names of aligner and alignee."""
+    fellow = view.model.name_of(one.progress.alignment.fellow)
+    if one.progress.alignment.direction == "from":
+        return fellow, one.node.snapshot.name
+    return one.node.snapshot.name, fellow
+
+
+def alignments(view: View, width: int) -> Rows[Running]:
+    """The running alignments."""
+    columns = (
+        Column("mark", "", 1),
+        Column("since", "since", 6, right=True),
+        Column("space", "name-space", 12, grow=2, most=28),
+        Column("aligner", "aligner", 8, grow=1, most=16),
+        Column("alignee", "alignee", 8, grow=1, most=16),
+        Column("bar", "", 10, grow=2, most=40),
+        Column("percent", "done", 5, right=True),
+        Column("samples", "samples", 17, right=True),
+        Column("rate", "rate", 9, right=True),
+        Column("left", "left", 6, right=True),
+        Column("bytes", "received", 9, right=True),
+    )
+    width_of_bar = 0
+
+    def render(one: Running, key: str) -> Cell:
+        if key == "bar":
+            full, empty = view.glyphs.bar(one.progress.fraction, width_of_bar)
+            return (Span(full), Span(empty, Tone.DIM))
+        return _cell(view, one, key)
+
+    kept = []
+    for key, one in running(view):
+        aligner, alignee = sides(view, one)
+        if view.filter.matches({"ns": one.space.name, "aligner": aligner, "alignee": alignee}):
+            kept.append((key, one))
+    rows = Rows(columns, kept, render, width=width, fixed=3)
+    width_of_bar = next(column.width for column in rows.columns if column.key == "bar")
+    return rows
+
+
+def _cell(view: View, one: Running, key: str) -> Cell:
+    progress, alignment = one.progress, one.progress.alignment
+    if key == "mark":
+        stalled = view.now_ns - progress.moved_ns > 10_000_000_000
+        sign = Span(view.glyphs.warn, Tone.WARN) if stalled else Span(view.glyphs.busy)
+        return (sign,)
+    aligner, alignee = sides(view, one)
+    plain = {
+        "since": text.age(view.now_ns - alignment.started_ns),
+        "space": one.space.name,
+        "aligner": aligner,
+        "alignee": alignee,
+        "percent": text.percent(progress.fraction),
+        "samples": f"{text.count(alignment.samples)}/{text.count(alignment.expected)}",
+        "rate": f"{text.count(round(progress.rate_per_s))}/s" if progress.rate_per_s else "",
+        "left": "" if progress.left_s is None else text.age(int(progress.left_s * 1e9)),
+        "bytes": text.size(alignment.bytes),
+    }
+    return single(plain[key], Tone.DIM if key in ("since", "bytes") else Tone.PLAIN)
+
+
+def curve(view: View, one: Running) -> tuple[str, list[tuple[int, float]]]:
+    """The samples of one alignment over time, with a title."""
+    aligner, alignee = sides(view, one)
+    alignment = one.progress.alignment
+    points = view.model.history(one.node.id, one.space.name, alignment.fellow, alignment.direction)
+    title = (
+        f"{one.space.name}, {aligner} {view.glyphs.arrow} {alignee}: {alignment.samples:,} samples received"
+    )
+    return title, [(time_ns, float(samples)) for time_ns, samples in points]
+
+
+def idle_lines(view: View) -> list[Line]:
+    """What stands in for the table while nothing is aligned."""
+    waiting = [
+        (node, space)
+        for node in view.model.ordered_nodes()
+        if not node.gone_ns
+        for space in node.snapshot.name_spaces
+        if not space.complete and not space.alignments
+    ]
+    if not waiting:
+        return [(Span(" nothing is being aligned: every set is complete", Tone.DIM),)]
+    return [
+        (
+            Span(f" {view.glyphs.idle} "),
+            Span(f"{space.name} on {node.snapshot.name} is not complete and waits in phase {space.phase}"),
+        )
+        for node, space in waiting
+    ]

@@ -1,0 +1,119 @@
+"""Conflicts, open and past: between whom, why, by which policy, how it ended."""
+
+from __future__ import annotations
+
+from ospltool.live.conflicts import Conflict
+from tui import text
+from tui.cells import Cell, Column, Line, Span, Tone, single
+from tui.viewmodel.base import View
+from tui.viewmodel.tables import Rows
+
+FIELDS = ("node", "fellow", "ns", "cause", "policy", "state")
+
+
+def every_conflict(view: View) -> list[Conflict]:
+    """What events told, and the fellows that snapshots show to be incompatible now; open ones first."""
+    told = view.model.conflicts.conflicts
+    open_pairs = {(one.node, one.fellow) for one in told if not one.ended_ns}
+    shown = [
+        Conflict(
+            node=node.id,
+            node_name=node.snapshot.name,
+            number="",
+            name_space="",
+            fellow=fellow.name,
+            cause="name-spaces overlap without being equal",
+            began_ns=0,
+            text=fellow.problem,
+        )
+        for node in view.model.ordered_nodes()
+        if not node.gone_ns
+        for fellow in node.snapshot.fellows
+        if fellow.communication == "incompatible" and (node.id, fellow.name) not in open_pairs
+    ]
+    return sorted(
+        (*told, *shown), key=lambda one: (one.ended_ns > 0, -(one.ended_ns or one.began_ns), one.key)
+    )
+
+
+def conflicts(view: View, width: int) -> Rows[Conflict]:
+    """The conflicts as a table."""
+    columns = (
+        Column("mark", "", 1),
+        Column("began", "since", 6, right=True),
+        Column("lasted", "lasted", 8, right=True),
+        Column("node", "node", 8, grow=1, most=16),
+        Column("fellow", "with", 8, grow=1, most=16),
+        Column("space", "name-space", 10, grow=1, most=24),
+        Column("cause", "cause", 18, grow=3, most=40),
+        Column("policy", "policy", 8, grow=1, most=18),
+        Column("outcome", "outcome", 8, grow=3),
+    )
+
+    def render(one: Conflict, key: str) -> Cell:
+        is_open = not one.ended_ns
+        if key == "mark":
+            return (Span(view.glyphs.conflict, Tone.CONFLICT) if is_open else Span(view.glyphs.ok, Tone.DIM),)
+        if key == "outcome" and is_open:
+            return single("merging" if one.policy else "open", Tone.STRONG)
+        plain = {
+            "began": text.age(view.now_ns - one.began_ns) if one.began_ns else "",
+            "lasted": _lasted(one),
+            "node": one.node_name,
+            "fellow": one.fellow,
+            "space": one.name_space,
+            "cause": one.cause,
+            "policy": one.policy,
+            "outcome": one.outcome,
+        }
+        tone = Tone.PLAIN if is_open or key in ("cause", "outcome") else Tone.DIM
+        return single(plain[key], tone)
+
+    every = every_conflict(view)
+    kept = [(one.key, one) for one in every if _keeps(view, one)]
+    return Rows(columns, kept, render, width=width, fixed=2, hidden=len(every) - len(kept))
+
+
+def _keeps(view: View, one: Conflict) -> bool:
+    return view.filter.matches(
+        {
+            "node": one.node_name,
+            "fellow": one.fellow,
+            "ns": one.name_space,
+            "cause": one.cause,
+            "policy": one.policy,
+            "state": "over" if one.ended_ns else "open",
+            "outcome": one.outcome,
+        }
+    )
+
+
+def _lasted(one: Conflict) -> str:
+    elapsed_ns = one.ended_ns - one.began_ns
+    return f"{elapsed_ns / 1e9:.2f} s" if 0 <= elapsed_ns < 100_000_000_000 and one.ended_ns else ""
+
+
+def conflict_lines(view: View, one: Conflict, width: int) -> list[Line]:
+    """One conflict in full."""
+    when = text.moment(one.began_ns) if one.began_ns else "now"
+    ended = f", ended {text.moment(one.ended_ns)}" if one.ended_ns else ", open"
+    head = (Span(f" {one.cause}", Tone.STRONG), Span(f"  began {when}{ended}", Tone.DIM))
+    body = text.wrap(one.text, max(20, width - 2), 4, ellipsis=view.glyphs.ellipsis)
+    return [head, *((Span(f" {line}"),) for line in body)]
+
+
+def none_lines() -> list[Line]:
+    """What stands in for the table while there is no conflict."""
+    return [(Span(" no conflict since we watch: all nodes agree", Tone.DIM),)]
+
+
+def title(view: View, rows: Rows[Conflict]) -> str:
+    """How many are open, how many over, and what is not shown."""
+    every = every_conflict(view)
+    over = sum(1 for one in every if one.ended_ns)
+    parts = [f"{len(every) - over} open, {over} over"]
+    if rows.hidden:
+        parts.append(f"{rows.hidden} hidden by the filter")
+    if view.model.conflicts.left_out:
+        parts.append(f"{view.model.conflicts.left_out} older ones not kept")
+    return ", ".join(parts)

@@ -1,0 +1,136 @@
+"""All groups of the system: how much each holds, where, and who differs from whom."""
+
+from __future__ import annotations
+
+from engine.runtime.monitor import GroupView
+from ospltool.live.groups import GroupKey
+from tui import text
+from tui.cells import Cell, Column, Line, Span, Tone, single
+from tui.viewmodel.base import View, plural
+from tui.viewmodel.tables import Rows
+
+FIELDS = ("ns", "partition", "topic", "type", "differs")
+
+
+def groups(view: View, width: int) -> Rows[GroupKey]:
+    """Every group, with the figures of the node that has most of it."""
+    columns = (
+        Column("mark", "", 1),
+        Column("group", "partition.topic", 20, grow=4, most=60),
+        Column("space", "name-space", 10, grow=1, most=24),
+        Column("nodes", "nodes", 5, right=True),
+        Column("samples", "samples", 8, right=True),
+        Column("instances", "instances", 9, right=True),
+        Column("bytes", "size", 9, right=True),
+        Column("newest", "newest", 6, right=True),
+        Column("stored", "on disk", 7, right=True),
+        Column("lost", "lost", 5, right=True),
+        Column("differs", "differs", 7, grow=1, most=30),
+        Column("type", "type", 8, grow=1, most=30),
+    )
+
+    def render(key: GroupKey, column: str) -> Cell:
+        return _cell(view, key, column)
+
+    every = view.model.groups.ordered()
+    kept = [(key.id, key) for key in every if not view.filter or _keeps(view, key)]
+    return Rows(columns, kept, render, width=width, fixed=2, hidden=len(every) - len(kept))
+
+
+def _keeps(view: View, key: GroupKey) -> bool:
+    values = {"ns": key.name_space, "partition": key.partition, "topic": key.topic, "type": key.type_name}
+    if any(term.field == "differs" for term in view.filter.terms):
+        values["differs"] = " ".join(view.model.name_of(node) for node in differing(view, key))
+    return view.filter.matches(values)
+
+
+def differing(view: View, key: GroupKey) -> list[str]:
+    """The nodes whose set of this group is settled and another than that of their master."""
+    views = view.model.groups.views(key)
+    found = []
+    for node_id, mine in views.items():
+        node = view.model.nodes.get(node_id)
+        space = node.name_spaces.get(key.name_space) if node else None
+        if node is None or space is None or node.gone_ns:
+            continue
+        theirs = views.get(space.master)
+        if theirs is None or theirs.digest == mine.digest:
+            continue
+        if view.model.differs_since(node, key.name_space, view.now_ns):
+            found.append(node_id)
+    return found
+
+
+def _cell(view: View, key: GroupKey, column: str) -> Cell:
+    views = view.model.groups.views(key)
+    if not views:
+        return single("")
+    if column in ("mark", "differs"):
+        differ = differing(view, key)
+        if column == "differs":
+            return single(", ".join(map(view.model.name_of, differ)), Tone.WARN)
+        lost = any(one.lost for one in views.values())
+        return (
+            (Span(view.glyphs.conflict if differ else view.glyphs.warn, Tone.WARN),) if differ or lost else ()
+        )
+    if column == "group":
+        return single(str(key))
+    largest = max(views.values(), key=lambda one: (one.samples, one.newest_ns))
+    behind = max((one.samples - one.stored for one in views.values() if _is_kept(one)), default=0)
+    kept = any(map(_is_kept, views.values()))
+    lost_samples = sum(one.lost for one in views.values())
+    plain = {
+        "space": key.name_space,
+        "nodes": str(len(views)),
+        "samples": text.count(largest.samples),
+        "instances": text.count(largest.instances),
+        "bytes": text.size(largest.bytes),
+        "newest": text.age(view.now_ns - largest.newest_ns) if largest.newest_ns else "",
+        "stored": ("all" if behind <= 0 else f"-{text.count(behind)}") if kept else "",
+        "lost": text.count(lost_samples) if lost_samples else "",
+        "type": key.type_name,
+    }
+    tone = Tone.WARN if column == "lost" else Tone.PLAIN if column == "samples" else Tone.DIM
+    return single(plain[column], tone)
+
+
+def _is_kept(view: GroupView) -> bool:
+    """Whether the group goes to disk."""
+    return view.durability.casefold() == "persistent"
+
+
+def group_lines(view: View, key: GroupKey) -> list[Line]:
+    """One group on each node that has it; the master first."""
+    views = view.model.groups.views(key)
+    differ = set(differing(view, key))
+    lines: list[Line] = [
+        (
+            Span(f" {key}", Tone.STRONG),
+            Span(f"  type {key.type_name}  in {key.name_space}, {plural(len(views), 'node')}", Tone.DIM),
+        )
+    ]
+    for node in view.model.ordered_nodes():
+        one = views.get(node.id)
+        if one is None:
+            continue
+        space = node.name_spaces.get(key.name_space)
+        is_master = space is not None and space.master == node.id
+        sign = view.glyphs.master if is_master else view.glyphs.conflict if node.id in differ else " "
+        tone = Tone.WARN if node.id in differ else Tone.PLAIN
+        counts = f"{one.samples:,} samples  {one.instances:,} instances  {text.size(one.bytes)}"
+        rest = f"  on disk {one.stored:,}  lost {one.lost:,}  digest {one.digest[:16]}"
+        name = text.fit(node.snapshot.name, 12)
+        lines.append((Span(f" {sign} ", tone), Span(f"{name} {counts}", tone), Span(rest, Tone.DIM)))
+    return lines
+
+
+def title(view: View, rows: Rows[GroupKey]) -> str:
+    """How many groups are shown, and what is not."""
+    every = len(view.model.groups)
+    parts = [plural(every, "group")]
+    if rows.hidden:
+        parts.append(f"{rows.hidden:,} hidden by the filter")
+    unseen = sum(node.snapshot.groups_left_out for node in view.model.nodes.values())
+    if unseen + view.model.groups.left_out:
+        parts.append(f"{unseen + view.model.groups.left_out:,} more not told by their nodes or not kept")
+    return ", ".join(parts)

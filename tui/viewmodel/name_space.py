@@ -1,0 +1,131 @@
+"""One name-space: how each node defines it, who is master and why, and who was before."""
+
+from __future__ import annotations
+
+from engine.runtime.monitor import NameSpaceView
+from ospltool.live.complaints import Concern
+from ospltool.live.model import Node
+from tui import text
+from tui.cells import Cell, Column, Line, Span, Tone, dimmed, single
+from tui.viewmodel.base import View, master_mark, name_space_state, node_mark
+from tui.viewmodel.panels import concern_line
+from tui.viewmodel.tables import Rows
+
+Holder = tuple[Node, NameSpaceView]
+
+
+def subject_name_space(view: View) -> str:
+    """The name-space that is looked at: the chosen one, else the first; empty when there is none."""
+    names = view.model.name_space_names()
+    return view.subject.name_space if view.subject.name_space in names else next(iter(names), "")
+
+
+def definition_lines(view: View, name: str) -> list[Line]:
+    """The partition and topic expressions, as often as nodes disagree about them."""
+    told: dict[tuple[str, ...], list[str]] = {}
+    for node in view.model.holders(name):
+        told.setdefault(node.name_spaces[name].elements, []).append(node.snapshot.name)
+    agreed = len(told) <= 1
+    lines: list[Line] = []
+    for elements, nodes in told.items():
+        who = f"all {len(nodes)} nodes" if agreed else ", ".join(nodes)
+        tone = Tone.DIM if agreed else Tone.CONFLICT
+        sign = "" if agreed else f"{view.glyphs.conflict} "
+        lines.append((Span(f" {sign}{', '.join(elements)}", tone), Span(f"  as {who} define it", Tone.DIM)))
+    return lines
+
+
+def holders(view: View, name: str, width: int) -> Rows[Holder]:
+    """The name-space on every node that has it."""
+    columns = (
+        Column("mark", "", 3),
+        Column("node", "node", 8, grow=2, most=24),
+        Column("role", "role", 8, grow=1, most=20),
+        Column("phase", "phase", 8),
+        Column("samples", "samples", 8, right=True),
+        Column("master", "follows", 8, grow=1, most=16),
+        Column("epoch", "epoch", 10),
+        Column("policy", "alignee, durability", 20),
+        Column("priority", "prio", 4, right=True),
+        Column("merges", "merge", 8, grow=2, most=40),
+        Column("digest", "digest", 8),
+    )
+
+    def render(holder: Holder, key: str) -> Cell:
+        node, space = holder
+        cell = _holder_cell(view, node, space, key)
+        return dimmed(cell) if node.is_stale(view.now_ns) else cell
+
+    kept = []
+    for node in view.model.holders(name):
+        values = {"node": node.snapshot.name, "role": node.snapshot.role, "state": node.snapshot.state}
+        if view.filter.matches(values):
+            kept.append((node.id, (node, node.name_spaces[name])))
+    hidden = len(view.model.holders(name)) - len(kept)
+    return Rows(columns, kept, render, width=width, fixed=2, hidden=hidden)
+
+
+def _holder_cell(view: View, node: Node, space: NameSpaceView, key: str) -> Cell:
+    if key == "mark":
+        here = (master_mark(view, node, space), name_space_state(view, node, space)[0])
+        return (node_mark(view, node), *here)
+    if key == "master":
+        tone = Tone.PLAIN if space.confirmed else Tone.WARN
+        return single(view.model.name_of(space.master), tone if space.master else Tone.FAULT)
+    plain = {
+        "node": node.snapshot.name,
+        "role": node.snapshot.role,
+        "phase": space.phase,
+        "samples": text.count(space.count),
+        "epoch": space.epoch,
+        "policy": f"{space.alignee}, {space.durability}" + ("" if space.aligner else ", no aligner"),
+        "priority": str(space.master_priority),
+        "merges": ", ".join(space.merges),
+        "digest": space.digest[:8],
+    }
+    return single(plain[key], Tone.PLAIN if key in ("node", "samples") else Tone.DIM)
+
+
+def master_lines(view: View, name: str) -> list[Line]:
+    """Who is master in each role now, and the words in which that node says why."""
+    lines: list[Line] = []
+    seen: set[tuple[str, str]] = set()
+    for node in view.model.holders(name):
+        space, role = node.name_spaces[name], node.snapshot.role
+        if (role, space.master) in seen or node.gone_ns:
+            continue
+        seen.add((role, space.master))
+        if not space.master:
+            sign, who = Span(f" {view.glyphs.fault} ", Tone.FAULT), f"{role}: no master"
+        else:
+            glyph = view.glyphs.master if space.confirmed else view.glyphs.unconfirmed
+            sign, who = Span(f" {glyph} ", Tone.STRONG), f"{role}: {view.model.name_of(space.master)}"
+        lines.append(
+            (sign, Span(f"{who}  ", Tone.STRONG), Span(space.why), Span(f"  {space.epoch}", Tone.DIM))
+        )
+    return lines
+
+
+def history_lines(view: View, name: str) -> list[Line]:
+    """The masters since we watch, the newest first."""
+    every = [
+        mastership
+        for (name_space, _), history in view.model.masterships.items()
+        if name_space == name
+        for mastership in history
+    ]
+    every.sort(key=lambda mastership: -mastership.since_ns)
+    return [
+        (
+            Span(f" {text.clock(mastership.since_ns)}", Tone.DIM),
+            Span(f" {text.age(view.now_ns - mastership.since_ns):>7}  ", Tone.DIM),
+            Span(f"{view.model.name_of(mastership.master)} for {mastership.role}"),
+            Span(f"  {mastership.epoch}  {mastership.why}", Tone.DIM),
+        )
+        for mastership in every
+    ]
+
+
+def trouble_lines(view: View, name: str, concerns: list[Concern]) -> list[Line]:
+    """The concerns about this name-space."""
+    return [concern_line(view, concern) for concern in concerns if concern.name_space == name]

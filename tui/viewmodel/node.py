@@ -1,0 +1,226 @@
+"""One node: who it is, whom it sees, what it keeps, whom it serves."""
+
+from __future__ import annotations
+
+from engine.runtime.monitor import DeliveryView, FellowView, NameSpaceView
+from ospltool.live.model import Node
+from ospltool.live.series import COUNTERS, Point
+from tui import text
+from tui.cells import Cell, Column, Line, Span, Tone, single
+from tui.viewmodel.base import View, master_mark, name_space_state, node_mark, node_state
+from tui.viewmodel.tables import Rows
+
+
+def subject_node(view: View) -> Node | None:
+    """The node that is looked at: the chosen one, else the first."""
+    chosen = view.model.nodes.get(view.subject.node)
+    if chosen is not None:
+        return chosen
+    nodes = view.model.ordered_nodes()
+    return nodes[0] if nodes else None
+
+
+def card(view: View, node: Node) -> list[Line]:
+    """The node in five lines."""
+    snapshot, now_ns = node.snapshot, view.now_ns
+    heartbeat = text.ago(now_ns - view.model.heartbeat_ns(node))
+    mark, state = node_mark(view, node), node_state(view, node)
+    store = snapshot.store
+    tone = Tone.FAULT if store.problem else Tone.DIM
+    found = f"  found at start: {'; '.join(store.findings)}" if store.findings else ""
+    return [
+        (
+            Span(" "),
+            mark,
+            Span(f" {snapshot.name}", Tone.STRONG),
+            Span("  "),
+            state,
+            Span(f"  role {snapshot.role}  up {text.age(now_ns - snapshot.started_ns)}", Tone.PLAIN),
+            Span(f"  heard {text.ago(node.age_ns(now_ns))}  heartbeat {heartbeat}", Tone.DIM),
+        ),
+        (Span(f"   id {snapshot.id}  run {snapshot.incarnation}  version {snapshot.version}", Tone.DIM),),
+        (Span(f"   host {snapshot.host}  pid {snapshot.pid}  {snapshot.configuration}", Tone.DIM),),
+        (Span(f"   store {store.kind} {store.path}{found}", Tone.DIM), Span(f"  {store.problem}", tone)),
+        counters_line(view, node),
+    ]
+
+
+def counters_line(view: View, node: Node) -> Line:
+    """Totals since start, with the rate of those that are kept over time."""
+    series = view.model.series.get(node.id)
+    spans = [Span("  ")]
+    for name, total in node.snapshot.counters.items():
+        spans.append(Span(f" {name.replace('_', ' ')} ", Tone.DIM))
+        spans.append(Span(f"{text.count(total)}"))
+        rate = series.rate_per_s(name) if series and name in COUNTERS and name != "queued" else None
+        if rate:
+            spans.append(Span(f" {text.count(round(rate))}/s"))
+        spans.append(Span(" "))
+    return tuple(spans) if len(spans) > 1 else (Span("   nothing counted yet", Tone.DIM),)
+
+
+def curves(view: View, node: Node) -> list[tuple[str, list[Point]]]:
+    """What is plotted of a node: titles with the newest value, and the points."""
+    series = view.model.series.get(node.id)
+    stored = series.rates("stored") if series else []
+    gaps = series.heartbeat_gaps_s() if series else []
+    return [
+        (f"samples stored per second{_newest(stored, '{:,.0f}')}", stored),
+        (f"seconds between heartbeats, as fellows received them{_newest(gaps, '{:.2f}')}", gaps),
+    ]
+
+
+def _newest(points: list[Point], shown: str) -> str:
+    return f": {shown.format(points[-1][1])}" if points else ": nothing known yet"
+
+
+def fellows(view: View, node: Node, width: int) -> Rows[FellowView]:
+    """The fellows as this node sees them."""
+    columns = (
+        Column("mark", "", 1),
+        Column("name", "fellow", 10, grow=2, most=24),
+        Column("role", "role", 10, grow=1, most=20),
+        Column("state", "state", 10, grow=1, most=18),
+        Column("communication", "talks", 12),
+        Column("heartbeat", "heard", 6, right=True),
+        Column("skew", "skew", 8, right=True),
+        Column("problem", "", 8, grow=6),
+    )
+
+    def render(fellow: FellowView, key: str) -> Cell:
+        if key == "mark":
+            return (_fellow_mark(view, fellow),)
+        if key == "heartbeat":
+            elapsed_ns = node.snapshot.time_ns - fellow.last_heartbeat_ns + node.age_ns(view.now_ns)
+            return single(text.age(elapsed_ns) if fellow.last_heartbeat_ns else "never", Tone.DIM)
+        if key == "skew":
+            return single(f"{fellow.skew_ns / 1e6:+.0f} ms", Tone.DIM)
+        if key == "state":
+            return single(fellow.state.replace("_", " ").lower(), Tone.DIM)
+        if key == "problem":
+            return single(fellow.problem, Tone.CONFLICT)
+        tone = Tone.PLAIN if key == "name" else Tone.DIM
+        return single(str(getattr(fellow, key)), tone)
+
+    kept = [
+        (fellow.id, fellow)
+        for fellow in node.snapshot.fellows
+        if view.filter.matches({"fellow": fellow.name, "role": fellow.role, "state": fellow.state})
+    ]
+    hidden = len(node.snapshot.fellows) - len(kept)
+    return Rows(columns, kept, render, width=width, fixed=2, hidden=hidden)
+
+
+def _fellow_mark(view: View, fellow: FellowView) -> Span:
+    glyphs = view.glyphs
+    return {
+        "approved": Span(glyphs.ok, Tone.DIM),
+        "waiting": Span(glyphs.busy),
+        "incompatible": Span(glyphs.conflict, Tone.CONFLICT),
+        "lost": Span(glyphs.fault, Tone.FAULT),
+    }.get(fellow.communication, Span(glyphs.warn, Tone.WARN))
+
+
+def name_spaces(view: View, node: Node, width: int) -> Rows[NameSpaceView]:
+    """The name-spaces of this node with the policy that it applies to each."""
+    columns = (
+        Column("mark", "", 2),
+        Column("name", "name-space", 12, grow=2, most=28),
+        Column("master", "master", 8, grow=1, most=16),
+        Column("phase", "phase", 8),
+        Column("samples", "samples", 8, right=True),
+        Column("alignee", "alignee", 10),
+        Column("durability", "durability", 10),
+        Column("priority", "prio", 4, right=True),
+        Column("merges", "merge", 8, grow=2, most=40),
+        Column("digest", "digest", 8),
+    )
+
+    def render(space: NameSpaceView, key: str) -> Cell:
+        if key == "mark":
+            return (master_mark(view, node, space), name_space_state(view, node, space)[0])
+        if key == "name":
+            return single(space.name)
+        if key == "master":
+            return single(view.model.name_of(space.master), Tone.PLAIN if space.master else Tone.FAULT)
+        if key == "samples":
+            return single(text.count(space.count))
+        plain = {
+            "phase": space.phase,
+            "alignee": space.alignee if space.aligner else f"{space.alignee} -",
+            "durability": space.durability,
+            "priority": str(space.master_priority),
+            "merges": ", ".join(space.merges),
+            "digest": space.digest[:8],
+        }
+        return single(plain[key], Tone.DIM)
+
+    kept = [
+        (space.name, space)
+        for space in node.snapshot.name_spaces
+        if view.filter.matches({"ns": space.name, "state": space.phase})
+    ]
+    hidden = len(node.snapshot.name_spaces) - len(kept)
+    return Rows(columns, kept, render, width=width, fixed=2, hidden=hidden)
+
+
+Delivery = tuple[Node, DeliveryView]
+
+
+def deliveries(view: View, nodes: list[Node], width: int) -> Rows[Delivery]:
+    """The late joiners that these nodes serve or served, the newest first."""
+    columns = (
+        Column("mark", "", 1),
+        Column("since", "since", 6, right=True),
+        Column("node", "by", 8, grow=1, most=16),
+        Column("topic", "late joiner of", 16, grow=3, most=40),
+        Column("participant", "participant", 10, grow=3, most=36),
+        Column("state", "state", 8),
+        Column("samples", "samples", 8, right=True),
+        Column("took", "took", 8, right=True),
+        Column("problem", "", 4, grow=4),
+    )
+
+    def render(delivery: Delivery, key: str) -> Cell:
+        node, view_ = delivery
+        if key == "mark":
+            return (_delivery_mark(view, view_.state),)
+        if key == "problem":
+            return single(view_.problem, Tone.FAULT if view_.state == "failed" else Tone.WARN)
+        plain = {
+            "since": text.age(view.now_ns - view_.started_ns),
+            "node": node.snapshot.name,
+            "topic": f"{view_.partition}.{view_.topic}",
+            "participant": view_.participant,
+            "state": view_.state,
+            "samples": text.count(view_.samples),
+            "took": took(view_.started_ns, view_.finished_ns),
+        }
+        return single(plain[key], Tone.PLAIN if key in ("topic", "samples") else Tone.DIM)
+
+    rows = [
+        (f"{node.id}/{d.participant}/{d.partition}/{d.topic}/{d.started_ns}", (node, d))
+        for node in nodes
+        for d in node.snapshot.deliveries
+        if view.filter.matches({"node": node.snapshot.name, "topic": d.topic, "state": d.state})
+    ]
+    rows.sort(key=lambda row: (-row[1][1].started_ns, row[0]))
+    return Rows(columns, rows, render, width=width, fixed=4)
+
+
+def _delivery_mark(view: View, state: str) -> Span:
+    glyphs = view.glyphs
+    return {
+        "waiting": Span(glyphs.idle),
+        "running": Span(glyphs.busy),
+        "done": Span(glyphs.ok, Tone.DIM),
+        "failed": Span(glyphs.fault, Tone.FAULT),
+    }.get(state, Span(glyphs.warn, Tone.WARN))
+
+
+def took(started_ns: int, finished_ns: int) -> str:
+    """How long something took, to a hundredth of a second; nothing while it runs."""
+    if finished_ns <= started_ns:
+        return ""
+    seconds = (finished_ns - started_ns) / 1e9
+    return f"{seconds:.2f} s" if seconds < 100 else text.age(finished_ns - started_ns)

@@ -1,0 +1,94 @@
+"""Where each node keeps its sets, and whether everything that it holds is on disk."""
+
+from __future__ import annotations
+
+from ospltool.live.model import Node
+from tui import text
+from tui.cells import Cell, Column, Line, Span, Tone, dimmed, single
+from tui.viewmodel.base import View
+from tui.viewmodel.tables import Rows
+
+FIELDS = ("node", "kind", "path", "state")
+
+
+def stores(view: View, width: int) -> Rows[Node]:
+    """The store of each node."""
+    columns = (
+        Column("mark", "", 1),
+        Column("node", "node", 8, grow=1, most=20),
+        Column("kind", "kind", 7),
+        Column("complete", "complete sets", 13, right=True),
+        Column("samples", "samples", 8, right=True),
+        Column("stored", "on disk", 8, right=True),
+        Column("behind", "behind", 7, right=True),
+        Column("queued", "queued", 7, right=True),
+        Column("bytes", "size", 9, right=True),
+        Column("path", "path", 16, grow=3, most=60),
+        Column("problem", "", 6, grow=4),
+    )
+
+    def render(node: Node, key: str) -> Cell:
+        cell = _cell(view, node, key)
+        return dimmed(cell) if node.is_stale(view.now_ns) else cell
+
+    every = view.model.ordered_nodes()
+    kept = [(node.id, node) for node in every if _keeps(view, node)]
+    return Rows(columns, kept, render, width=width, fixed=2, hidden=len(every) - len(kept))
+
+
+def _keeps(view: View, node: Node) -> bool:
+    store = node.snapshot.store
+    state = "degraded" if store.problem else "good"
+    values = {"node": node.snapshot.name, "kind": store.kind, "path": store.path, "state": state}
+    return view.filter.matches(values)
+
+
+def _cell(view: View, node: Node, key: str) -> Cell:
+    snapshot, store = node.snapshot, node.snapshot.store
+    if key == "mark":
+        return (Span(view.glyphs.fault, Tone.FAULT) if store.problem else Span(view.glyphs.ok, Tone.DIM),)
+    if key == "problem":
+        return single(store.problem or "; ".join(store.findings), Tone.FAULT if store.problem else Tone.DIM)
+    if key == "behind":
+        behind = _behind(node)
+        return single(text.count(behind) if behind else "", Tone.STRONG)
+    complete = sum(1 for space in snapshot.name_spaces if space.complete)
+    plain = {
+        "node": snapshot.name,
+        "kind": store.kind,
+        "complete": f"{complete} of {len(snapshot.name_spaces)}",
+        "samples": text.count(sum(group.samples for group in snapshot.groups)),
+        "stored": text.count(sum(group.stored for group in snapshot.groups)),
+        "queued": text.count(snapshot.counters.get("queued", 0)),
+        "bytes": text.size(sum(group.bytes for group in snapshot.groups)),
+        "path": store.path,
+    }
+    return single(plain[key], Tone.PLAIN if key in ("node", "samples", "stored") else Tone.DIM)
+
+
+def _behind(node: Node) -> int:
+    """Samples of persistent groups that are not known to be on disk."""
+    return sum(
+        max(0, group.samples - group.stored)
+        for group in node.snapshot.groups
+        if group.durability.casefold() == "persistent"
+    )
+
+
+def store_lines(view: View, node: Node, width: int) -> list[Line]:
+    """What one store said at start, what is wrong with it, and its groups that are behind."""
+    store = node.snapshot.store
+    lines: list[Line] = [
+        (Span(f" {node.snapshot.name}  ", Tone.STRONG), Span(f"{store.kind} {store.path}", Tone.DIM))
+    ]
+    if store.problem:
+        lines.append((Span(f" {view.glyphs.fault} {store.problem}", Tone.FAULT),))
+    for finding in store.findings:
+        lines += [(Span(f" {part}"),) for part in text.wrap(f"at start: {finding}", max(20, width - 2), 2)]
+    late = [group for group in node.snapshot.groups if group.stored < group.samples]
+    for group in sorted(late, key=lambda one: one.stored - one.samples):
+        if group.durability.casefold() == "persistent":
+            short = group.samples - group.stored
+            told = f" {group.partition}.{group.topic}: {short:,} of {group.samples:,} not on disk yet"
+            lines.append((Span(told),))
+    return lines
