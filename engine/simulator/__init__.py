@@ -1,0 +1,1 @@
+"""A cluster of runtimes in one thread under virtual time, with faults and checkers."""

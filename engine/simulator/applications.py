@@ -1,0 +1,197 @@
+"""The applications of a simulated cluster: processes that write, and processes that come late and read."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Final
+
+from engine.core.namespaces import Group
+from engine.dataset.groups import GroupDescription, GroupQos, TypeDescription
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
+from engine.runtime.runtime import CapturedSample
+from engine.simulator.network import Party
+from engine.simulator.node import SAMPLE
+
+if TYPE_CHECKING:
+    import random
+
+    from engine.core.messages import ReaderKey
+    from engine.dataset.sample import Sample
+    from engine.simulator.cluster import Cluster
+    from engine.simulator.node import SimulatedNode
+    from engine.simulator.options import TopicPlan
+
+LARGE_SAMPLE: Final = 100
+"""A few samples are so many times as large as the others."""
+
+
+@functools.cache
+def describe(plan: TopicPlan) -> GroupDescription:
+    """The group of a planned topic."""
+    name = f"{plan.topic}Type"
+    kind = TypeDescription(name, b"information of " + name.encode(), b"mapping", keyed=True)
+    qos = GroupQos(plan.durability, plan.depth, by_source_timestamp=True)
+    return GroupDescription(Group(plan.partition, plan.topic, kind.type_id), kind, qos)
+
+
+class Application:
+    """A process of somebody else on one of the hosts."""
+
+    def __init__(self, cluster: Cluster, name: str, host: str) -> None:
+        self.cluster = cluster
+        self.name = name
+        self.host = host
+        self.party = Party(name, name, host, self)
+
+    def begin(self) -> None:
+        """The process starts."""
+        self.cluster.network.join(self.party)
+
+    def end(self, *, in_order: bool) -> None:
+        """The process ends."""
+        (self.cluster.network.leave if in_order else self.cluster.network.kill)(self.party)
+
+    def discovered_by(self, node: SimulatedNode) -> None:
+        """Discovery told the node of this process and its endpoints."""
+
+    def lost_by(self, node: SimulatedNode) -> None:
+        """The node does not see this process any more."""
+
+    def receive(self, sender: Party, topic: str, item: object) -> None:
+        """Applications read nothing of what nodes send."""
+
+    def appeared(self, peer: Party) -> None:
+        """Applications do not care who is there."""
+
+    def vanished(self, peer: Party) -> None:
+        """Applications do not care who is there."""
+
+    def attached(self, peer: Party) -> None:
+        """Only nodes attach."""
+
+    def detached(self, peer: Party) -> None:
+        """Only nodes attach."""
+
+
+class Writer(Application):
+    """A process with one writer for each planned topic; it writes at random until it is told to end."""
+
+    def __init__(self, cluster: Cluster, name: str, host: str, rng: random.Random) -> None:
+        super().__init__(cluster, name, host)
+        self._rng = rng
+        self._plan = cluster.options.workload
+        self._is_writing = False
+        self._count = 0
+        prefix = rng.randbytes(12)
+        self._endpoints = [
+            (prefix + number.to_bytes(4), describe(topic))
+            for number, topic in enumerate(self._plan.topics, 1)
+        ]
+        self._taps: dict[SimulatedNode, tuple[int, float]] = {}
+
+    def begin(self) -> None:
+        """Start, and write for the first time a little later."""
+        super().begin()
+        self._is_writing = True
+        self._write_later()
+
+    def finish(self) -> None:
+        """Write no more, but stay."""
+        self._is_writing = False
+
+    def end(self, *, in_order: bool) -> None:
+        """The process ends."""
+        self._is_writing = False
+        super().end(in_order=in_order)
+
+    def discovered_by(self, node: SimulatedNode) -> None:
+        """The node learns of the writers; its taps match with them soon."""
+        runtime = node.runtime
+        assert runtime is not None
+        for guid, description in self._endpoints:
+            node.routes[guid] = (description.group,)
+            runtime.group_seen(description)
+            runtime.housekeeping.writers(guid, (description.group,))
+        self._taps[node] = (node.run, self.cluster.schedule.now + self._rng.uniform(0.001, 0.02))
+
+    def lost_by(self, node: SimulatedNode) -> None:
+        """The node's taps have lost the writers; the routes stay for what is still queued."""
+        self._taps.pop(node, None)
+        assert node.runtime is not None
+        for guid, _ in self._endpoints:
+            node.runtime.housekeeping.writers(guid, ())
+
+    def _write_later(self) -> None:
+        pause = self._rng.expovariate(1.0) * self._plan.write_pause_s
+        self.cluster.schedule.after(pause, self._write)
+
+    def _write(self) -> None:
+        if not self._is_writing:
+            return
+        rng = self._rng
+        guid, description = rng.choice(self._endpoints)
+        self._count += 1
+        draw = rng.random()
+        status = DATA if draw < 0.75 else DISPOSE if draw < 0.93 else UNREGISTER
+        key = b"\0\1\0\0key" + bytes([rng.randrange(self._plan.keys)])
+        payload = key
+        if status == DATA:
+            size = self._plan.payload_bytes * (LARGE_SAMPLE if rng.random() < 0.01 else 1)
+            payload = b"\0\1\0\0" + guid[8:] + self._count.to_bytes(4) + bytes(size)
+        wall_ns = self.cluster.clocks[self.host].wall_ns()
+        record = CapturedSample(wall_ns, guid, status, key, payload)
+        self.cluster.written(self, description, record)
+        self._send(description, record)
+        self._write_later()
+
+    def _send(self, description: GroupDescription, record: CapturedSample) -> None:
+        now = self.cluster.schedule.now
+        key = (description.group.topic, description.type.type_id)
+        for node, (run, matched_at) in self._taps.items():
+            if node.run == run and node.is_up and now >= max(matched_at, node.wire.taps.get(key, now + 1)):
+                self.cluster.network.send(self.party, node.party, SAMPLE, record)
+
+
+class Reader(Application):
+    """A process with one durable reader that came late.
+
+    Attributes:
+        keys: what must be served to it, as nodes understand it.
+        served: who gave it what, in order.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        name: str,
+        host: str,
+        topic: str,
+        partitions: tuple[str, ...],
+        participant: str,
+    ) -> None:
+        super().__init__(cluster, name, host)
+        self.topic = topic
+        self.partitions = partitions
+        self.participant = participant
+        self.seen_by: dict[SimulatedNode, int] = {}
+        self.served: list[tuple[ReaderKey, SimulatedNode, tuple[Sample, ...]]] = []
+
+    def discovered_by(self, node: SimulatedNode) -> None:
+        """The node learns of the reader."""
+        runtime = node.runtime
+        assert runtime is not None
+        self.seen_by[node] = node.run
+        for key in runtime.serving.reader_keys(self.participant, self.topic, self.partitions):
+            runtime.serving.seen(key, self.host)
+
+    def lost_by(self, node: SimulatedNode) -> None:
+        """The node does not see the reader any more."""
+        runtime = node.runtime
+        assert runtime is not None
+        self.seen_by.pop(node, None)
+        for key in runtime.serving.reader_keys(self.participant, self.topic, self.partitions):
+            runtime.serving.gone(key)
+
+    def take(self, key: ReaderKey, samples: tuple[Sample, ...], node: SimulatedNode) -> None:
+        """A node gives what was written before."""
+        self.served.append((key, node, samples))

@@ -1,0 +1,139 @@
+"""What a checker is: it watches a run, knows nothing of how nodes do their work, and objects."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from engine.dataset.history import retained
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from engine.core.messages import Epoch, ReaderKey
+    from engine.core.namespaces import Group
+    from engine.core.states import Phase
+    from engine.dataset.dataset import DataSet
+    from engine.dataset.sample import Sample
+    from engine.runtime.runtime import CapturedSample
+    from engine.runtime.startup import Found
+    from engine.simulator.cluster import Cluster
+    from engine.simulator.disk import Committed
+    from engine.simulator.node import SimulatedNode
+
+Held = dict[tuple["Group", bytes], "Sample"]
+"""Samples by group and digest."""
+
+
+class Violation(Exception):
+    """Something happened that must never happen.
+
+    Attributes:
+        invariant: which rule is broken, as in `I1`.
+    """
+
+    def __init__(self, invariant: str, text: str) -> None:
+        super().__init__(f"{invariant}: {text}")
+        self.invariant = invariant
+
+
+class Standing(NamedTuple):
+    """Where a node is in one name-space."""
+
+    phase: Phase
+    holder: bool
+    following: Epoch | None
+    lineage: Epoch
+
+
+class Checker:
+    """The base of all checkers: it is told of everything and minds nothing.
+
+    Attributes:
+        invariant: the code of what it checks; `meaning` says it in words.
+    """
+
+    invariant: ClassVar[str]
+    meaning: ClassVar[str]
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    def fail(self, text: str) -> None:
+        """End the run.
+
+        Raises:
+            Violation: always.
+        """
+        raise Violation(self.invariant, text)
+
+    def opened(self, node: SimulatedNode, found: Found) -> None:
+        """A node opened and verified its store; its run begins."""
+
+    def ended(self, node: SimulatedNode) -> None:
+        """A run has ended, in order or not."""
+
+    def stepped(self, node: SimulatedNode, name_space: str, before: Standing | None, now: Standing) -> None:
+        """A node stands elsewhere than after its last turn; `before` is None in a run's first turn."""
+
+    def captured(self, node: SimulatedNode, records: Sequence[CapturedSample]) -> None:
+        """A node took samples of applications in."""
+
+    def committed(self, node: SimulatedNode, transaction: Committed) -> None:
+        """A transaction of a node is on its disk."""
+
+    def streaming(self, node: SimulatedNode, name_space: str, fellows: tuple[str, ...], size: int) -> None:
+        """A node begins to send so many bytes of samples to each of some fellows."""
+
+    def serving(self, node: SimulatedNode, reader: ReaderKey, *, whole: bool) -> None:
+        """A node begins to give data to a late joiner."""
+
+    def rotted(self, node: SimulatedNode, name_space: str, digest: bytes) -> None:
+        """A bit of a sample on a node's disk flipped."""
+
+    def looked(self) -> None:
+        """Some time has passed: the moment to look at everything."""
+
+    def settled(self) -> None:
+        """Everything has healed, and the system is quiet since a while."""
+
+
+def samples_of(data: DataSet) -> Iterator[tuple[Group, Sample]]:
+    """All samples of a set with their groups."""
+    for group, group_set in data.groups.items():
+        for sample in group_set.samples():
+            yield group, sample
+
+
+def held(data: DataSet) -> Held:
+    """The samples of a set by what tells them apart."""
+    return {(group, sample.digest): sample for group, sample in samples_of(data)}
+
+
+def is_kept(data: DataSet, group: Group, sample: Sample) -> bool:
+    """Whether a set has the sample, or newer ones of its instance in place of it."""
+    group_set = data.groups.get(group)
+    if group_set is None:
+        return False
+    if sample.source_time_ns <= group_set.floor_ns:
+        return True
+    history = group_set.instance(sample.key)
+    if sample in history:
+        return True
+    return sample not in retained(sorted((*history, sample)), group_set.depth)
+
+
+def missing(before: Held, data: DataSet) -> list[tuple[Group, Sample]]:
+    """The samples that were there and should still be there, but are not."""
+    present = held(data)
+    gone = [key for key in before if key not in present]
+    return [(key[0], before[key]) for key in gone if not is_kept(data, key[0], before[key])]
+
+
+def describe(lost: Sequence[tuple[Group, Sample]]) -> str:
+    """A few of some samples, for a message."""
+    texts = [
+        f"{group} key {sample.key.hex()} t={sample.source_time_ns} status={sample.status}"
+        for group, sample in lost[:3]
+    ]
+    more = f" and {len(lost) - 3} more" if len(lost) > 3 else ""
+    return "; ".join(texts) + more

@@ -1,0 +1,296 @@
+"""A whole system in one thread: nodes, applications, network, faults and checkers under virtual time."""
+
+from __future__ import annotations
+
+import random
+import traceback
+from typing import TYPE_CHECKING, Final
+
+from engine.core.states import ServiceState
+from engine.simulator.applications import Reader, Writer
+from engine.simulator.checkers import make_checkers
+from engine.simulator.checkers.base import Standing, Violation
+from engine.simulator.faults import Faults
+from engine.simulator.log import ShortLog
+from engine.simulator.network import Network
+from engine.simulator.node import SimulatedNode
+from engine.simulator.options import Fault
+from engine.simulator.result import Result, Statistics
+from engine.simulator.schedule import Schedule, SimulatedClock
+from engine.simulator.settling import difference
+from engine.simulator.shared_codec import SharedCodec
+from engine.store.memory import Medium
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from engine.core.messages import Epoch, ReaderKey
+    from engine.dataset.groups import GroupDescription
+    from engine.runtime.runtime import CapturedSample
+    from engine.runtime.startup import Found
+    from engine.simulator.checkers.base import Checker
+    from engine.simulator.options import Options
+    from engine.tracing.tracer import Output
+
+LOOK_S: Final = 5.0
+"""Checkers look at everything this often."""
+STEP_S: Final = 0.25
+LAST_WRITES_S: Final = 3.0
+"""Applications go on writing for so long after everything has healed."""
+MAX_DRIFT: Final = 200e-6
+
+
+class Cluster:
+    """One run. Everything random comes from generators that are seeded with the options' seed.
+
+    Args:
+        options: what happens.
+        show: called with each line of the short log.
+        outputs: makes the trace outputs of a node's run; none by default.
+
+    Attributes:
+        readers: living reader processes by participant.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        show: Callable[[str], None] | None = None,
+        outputs: Callable[[SimulatedNode], Sequence[Output]] | None = None,
+    ) -> None:
+        self.options = options
+        self.schedule = Schedule()
+        self.codec = SharedCodec()
+        self.statistics = Statistics()
+        self.network = Network(self.schedule, options.network, self.rng("network"))
+        self.nodes: list[SimulatedNode] = []
+        self.clocks: dict[str, SimulatedClock] = {}
+        self.writers: list[Writer] = []
+        self.readers: dict[str, Reader] = {}
+        self.all_readers: list[Reader] = []
+        self.log = ShortLog(self, show)
+        self._outputs = outputs
+        self._standings: dict[tuple[SimulatedNode, str], Standing] = {}
+        self._started_writers = 0
+        self._is_over = False
+        self._make_nodes()
+        self.faults = Faults(self, self.rng("faults"))
+        self.checkers: list[Checker] = make_checkers(self)
+
+    def rng(self, purpose: str) -> random.Random:
+        """A generator of its own for each purpose, so that one does not change the other."""
+        return random.Random(f"{self.options.seed} {purpose}")
+
+    def outputs_for(self, node: SimulatedNode) -> Sequence[Output]:
+        """Where the trace of a run goes."""
+        return self._outputs(node) if self._outputs else ()
+
+    def _make_nodes(self) -> None:
+        rng, options = self.rng("nodes"), self.options
+        skew_s = options.skew_s if Fault.SKEW in options.faults else 0.0
+        for plan in options.nodes:
+            clock = SimulatedClock(
+                self.schedule,
+                origin_s=rng.uniform(0, 1e6),
+                rate=1 + rng.uniform(-MAX_DRIFT, MAX_DRIFT),
+                offset_ns=int(rng.uniform(-skew_s, skew_s) * 1e9),
+            )
+            medium = Medium(f"{rng.getrandbits(128):032x}")
+            node_rng = self.rng(f"node {plan.name}")
+            self.clocks[plan.name] = clock
+            self.nodes.append(SimulatedNode(self, plan, medium, clock, node_rng))
+
+    # A run.
+
+    def run(self) -> Result:
+        """Both phases; whatever goes wrong is in the result."""
+        violation: Violation | None = None
+        try:
+            self._run()
+        except Violation as found:
+            violation = found
+        except Exception as error:
+            lines = traceback.format_exc().strip().splitlines()
+            violation = Violation("fault", f"{type(error).__name__}: {error}\n" + "\n".join(lines[-8:]))
+        if violation:
+            self.log.line("run", "#", f"VIOLATION {violation}")
+        self.statistics.carried = self.network.carried
+        self.statistics.steps = self.schedule.done
+        return Result(self.options, violation, self.schedule.now, self.statistics, self.log.text())
+
+    def _run(self) -> None:
+        options, rng = self.options, self.rng("start")
+        self.log.header()
+        for node in self.nodes:
+            self.schedule.at(rng.uniform(0, options.start_spread_s), node.start)
+        for _ in range(options.workload.writers):
+            self.schedule.at(rng.uniform(0, options.fault_s / 2), self.start_writer)
+        for _ in range(options.workload.readers):
+            self.schedule.at(rng.uniform(0, options.fault_s), self._start_reader)
+        self.schedule.at(LOOK_S, self._look)
+        self.faults.begin()
+        self.schedule.run_until(options.fault_s)
+        self.faults.heal()
+        self.log.line("all", "-", "everything heals")
+        self.schedule.run_until(options.fault_s + LAST_WRITES_S)
+        for writer in self.writers:
+            writer.finish()
+        self._settle()
+
+    def _settle(self) -> None:
+        end = self.schedule.now + self.options.heal_within_s
+        reason = difference(self)
+        while reason:
+            if self.schedule.now >= end:
+                raise Violation("quiet", f"after {self.options.heal_within_s} s: {reason}")
+            self.schedule.run_until(self.schedule.now + STEP_S)
+            reason = difference(self)
+        self.statistics.settled_s = round(self.schedule.now - self.options.fault_s, 3)
+        self.log.line("all", "-", f"settled {self.statistics.settled_s} s after healing")
+        before = self._fingerprint()
+        streams = self.statistics.streams
+        self.schedule.run_until(self.schedule.now + self.options.quiet_s)
+        if self._fingerprint() != before or self.statistics.streams != streams:
+            raise Violation("quiet", f"not quiet after it had settled: {before} became {self._fingerprint()}")
+        reason = difference(self)
+        if reason:
+            raise Violation("quiet", f"unsettled again: {reason}")
+        for checker in self.checkers:
+            checker.looked()
+        for checker in self.checkers:
+            checker.settled()
+        self.log.line("all", "#", "all checkers agree")
+
+    def _fingerprint(self) -> list[tuple[str, str, Epoch | None, Epoch]]:
+        """Masters and lineages; nothing of it changes in a quiet system."""
+        return [
+            (node.name, state.name, state.following, state.lineage)
+            for node in self.nodes
+            if node.runtime
+            for state in node.runtime.core.name_spaces
+        ]
+
+    def _look(self) -> None:
+        for checker in self.checkers:
+            checker.looked()
+        self.schedule.after(LOOK_S, self._look)
+
+    # Applications.
+
+    def start_writer(self) -> None:
+        """One more process that writes."""
+        rng = self.rng(f"writer {self._started_writers}")
+        self._started_writers += 1
+        host = rng.choice(self.nodes).name
+        writer = Writer(self, f"app{self._started_writers}", host, rng)
+        self.writers.append(writer)
+        writer.begin()
+
+    def _start_reader(self) -> None:
+        number = len(self.all_readers) + 1
+        rng = self.rng(f"reader {number}")
+        topic = rng.choice(self.options.workload.topics)
+        partitions = (topic.partition,) if rng.random() < 0.5 else ("*",)
+        participant = rng.randbytes(16).hex()
+        host = rng.choice(self.nodes).name
+        reader = Reader(self, f"reader{number}", host, topic.topic, partitions, participant)
+        self.readers[participant] = reader
+        self.all_readers.append(reader)
+        reader.begin()
+
+    # What nodes tell.
+
+    def opened(self, node: SimulatedNode, found: Found) -> None:
+        """A node opened its store."""
+        self.statistics.starts += 1
+        count = sum(data.summary().count for data, _ in found.sets.values())
+        damage = f", damaged: {', '.join(found.damage)}" if found.damage else ""
+        self.log.line(node.name, "^", f"start {node.incarnation}, {count} samples stored{damage}")
+        for checker in self.checkers:
+            checker.opened(node, found)
+
+    def ended(self, node: SimulatedNode) -> None:
+        """A run of a node has ended."""
+        for key in [key for key in self._standings if key[0] is node]:
+            del self._standings[key]
+        for checker in self.checkers:
+            checker.ended(node)
+
+    def turned(self, node: SimulatedNode) -> None:
+        """A node has taken a turn: see whether it stands elsewhere now."""
+        assert node.runtime is not None
+        for name, data in node.runtime.spaces.items():
+            state = data.state
+            now = Standing(state.phase, state.holder, state.following, state.lineage)
+            before = self._standings.get((node, name))
+            if now != before:
+                self._standings[node, name] = now
+                self._stepped(node, name, before, now)
+
+    def _stepped(self, node: SimulatedNode, name: str, before: Standing | None, now: Standing) -> None:
+        where = f"{name}: " if len(self._standings) > len(self.nodes) else ""
+        if before is None or before.phase is not now.phase:
+            self.log.line(node.name, ">", f"{where}{now.phase}")
+        if before is None or before.following != now.following:
+            self.statistics.masters += now.following is not None
+            assert node.runtime is not None
+            master = (
+                f"follows {node.runtime.core.name_of(now.following.node)}" if now.following else "no master"
+            )
+            epoch = f", epoch {now.following}" if now.following else ""
+            self.log.line(node.name, "*", f"{where}{master}{epoch}")
+        if before is not None and before.lineage != now.lineage:
+            self.log.line(node.name, "=", f"{where}lineage {now.lineage}")
+        for checker in self.checkers:
+            checker.stepped(node, name, before, now)
+        self.faults.stepped(node, before, now)
+
+    def captured(self, node: SimulatedNode, records: Sequence[CapturedSample]) -> None:
+        """A node took samples in."""
+        for checker in self.checkers:
+            checker.captured(node, records)
+
+    def written(self, writer: Writer, description: GroupDescription, record: CapturedSample) -> None:
+        """An application wrote a sample."""
+        self.statistics.written += 1
+        self.statistics.written_bytes += len(record.payload)
+
+    def committed(self, node: SimulatedNode) -> None:
+        """Transactions of a node may be on its disk."""
+        transactions, node.disk.store.committed = node.disk.store.committed, []
+        for transaction in transactions:
+            self.statistics.transactions += 1
+            for checker in self.checkers:
+                checker.committed(node, transaction)
+
+    def streaming(self, node: SimulatedNode, name_space: str, fellows: tuple[str, ...], samples: int) -> None:
+        """A node begins to send a set."""
+        assert node.runtime is not None
+        data = node.runtime.spaces[name_space].working
+        size = sum(group.payload_bytes for group in data.groups.values())
+        self.statistics.streams += len(fellows)
+        self.statistics.stream_bytes += size * len(fellows)
+        names = ", ".join(self.name_of(fellow) for fellow in fellows)
+        self.log.line(node.name, "+", f"sends {samples} samples of {name_space} to {names}")
+        for checker in self.checkers:
+            checker.streaming(node, name_space, fellows, size)
+
+    def serving(self, node: SimulatedNode, reader: ReaderKey, *, whole: bool) -> None:
+        """A node begins to serve a late joiner."""
+        self.statistics.deliveries += 1
+        for checker in self.checkers:
+            checker.serving(node, reader, whole=whole)
+
+    def name_of(self, node_id: str) -> str:
+        """The name of a node."""
+        return next((node.name for node in self.nodes if node.id == node_id), node_id[:8])
+
+    def up(self) -> list[SimulatedNode]:
+        """The nodes that are up."""
+        return [node for node in self.nodes if node.is_up]
+
+    def is_operational(self) -> bool:
+        """Whether every node is up and complete."""
+        return all(
+            node.runtime is not None and node.runtime.state is ServiceState.COMPLETE for node in self.nodes
+        )

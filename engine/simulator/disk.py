@@ -1,0 +1,186 @@
+"""The disk of a simulated node: a medium that survives, and a store on it that may die at any moment."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Final
+
+from engine.runtime.persistence import Persistence
+from engine.store.memory import MemoryStore
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Iterable, Sequence
+
+    from engine.core.namespaces import Group
+    from engine.dataset.dataset import Summary
+    from engine.dataset.groups import GroupDescription
+    from engine.dataset.sample import Sample
+    from engine.simulator.schedule import Schedule
+    from engine.store.interface import Change, Fellow, OpenReport, SetInfo, SetWriter
+    from engine.store.memory import Medium
+
+RETRY_S: Final = 1.0
+
+
+class PowerCut(Exception):
+    """The node died in the middle of what its store was doing."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Committed:
+    """A transaction that is on the disk: changes to a set, or (with `whole`) another set in its place."""
+
+    name_space: str
+    added: tuple[tuple[Group, Sample], ...]
+    evicted: tuple[tuple[Group, Sample], ...] = ()
+    whole: bool = False
+
+
+class _WatchedWriter:
+    """A set writer that remembers what went in."""
+
+    def __init__(self, inner: SetWriter, store: WatchedStore) -> None:
+        self._inner = inner
+        self._store = store
+        self.samples: list[tuple[Group, Sample]] = []
+
+    @property
+    def name_space(self) -> str:
+        return self._inner.name_space
+
+    @property
+    def version(self) -> int:
+        return self._inner.version
+
+    @property
+    def stored(self) -> Summary:
+        return self._inner.stored
+
+    def add(
+        self, description: GroupDescription, samples: Sequence[Sample], evicted: Sequence[Sample] = ()
+    ) -> None:
+        self._store.step()
+        self._inner.add(description, samples, evicted)
+        self.samples.extend((description.group, sample) for sample in samples)
+
+
+class WatchedStore(MemoryStore):
+    """A store that tells what it committed, and that dies after so many steps when it is told to.
+
+    Attributes:
+        committed: transactions since somebody looked last.
+        steps_left: writes until the power is cut; None for no such thing.
+    """
+
+    def __init__(self, medium: Medium) -> None:
+        self.committed: list[Committed] = []
+        self.steps_left: int | None = None
+        super().__init__(medium)
+
+    def step(self) -> None:
+        """One write to the medium."""
+        if self.steps_left is not None:
+            if self.steps_left <= 0:
+                raise PowerCut
+            self.steps_left -= 1
+
+    def begin_set(self, name_space: str) -> SetWriter:
+        """As in the store below."""
+        self.step()
+        return _WatchedWriter(super().begin_set(name_space), self)
+
+    def commit_complete(self, writer: SetWriter, mark: str = "", *, keep_previous: bool = False) -> SetInfo:
+        """As in the store below."""
+        assert isinstance(writer, _WatchedWriter)
+        self.step()
+        info = super().commit_complete(writer, mark, keep_previous=keep_previous)
+        self.committed.append(Committed(writer.name_space, tuple(writer.samples), whole=True))
+        return info
+
+    def append(self, name_space: str, changes: Sequence[Change]) -> dict[Group, Summary]:
+        """As in the store below."""
+        self.step()
+        watermarks = super().append(name_space, changes)
+        added = tuple((each.description.group, each.added) for each in changes if each.added is not None)
+        evicted = tuple((each.description.group, sample) for each in changes for sample in each.evicted)
+        self.committed.append(Committed(name_space, added, evicted))
+        return watermarks
+
+    def remember_fellows(self, name_space: str, fellows: Iterable[Fellow]) -> None:
+        """As in the store below."""
+        self.step()
+        super().remember_fellows(name_space, fellows)
+
+    def mark(self, name_space: str, key: str, value: str | None) -> None:
+        """As in the store below."""
+        self.step()
+        super().mark(name_space, key, value)
+
+
+class SimulatedDisk:
+    """Carries out what a runtime hands to its persistence, one transaction after the other.
+
+    Attributes:
+        slowness: factor on the time of a transaction, for slow disks.
+    """
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        medium: Medium,
+        rng: random.Random,
+        delay_s: float,
+        on_result: Callable[[], None],
+    ) -> None:
+        self.store = WatchedStore(medium)
+        self.persistence = Persistence(self.store)
+        self.slowness = 1.0
+        self._schedule = schedule
+        self._rng = rng
+        self._delay_s = delay_s
+        self._on_result = on_result
+        self._is_working = False
+        self._is_dead = False
+
+    @property
+    def report(self) -> OpenReport:
+        """What opening found."""
+        return self.store.report
+
+    def wake(self) -> None:
+        """There may be something to do."""
+        if not self._is_working and not self._is_dead and not self.persistence.is_idle:
+            self._is_working = True
+            pause = RETRY_S if self.persistence.problem else self._pause()
+            self._schedule.after(pause, self._work)
+
+    def _pause(self) -> float:
+        return self._rng.expovariate(1.0) * self._delay_s * self.slowness
+
+    def _work(self) -> None:
+        if self._is_dead:
+            return
+        self._is_working = False
+        refused = bool(self.persistence.problem)
+        if self.persistence.work() or not refused:
+            self._on_result()
+        self.wake()
+
+    def flush(self) -> None:
+        """Write what is queued, as an orderly end does, and close; what the disk refuses stays unwritten."""
+        while self.persistence.work():
+            pass
+        self._is_dead = True
+        self.store.close()
+
+    def die(self, *, torn: bool) -> None:
+        """The process is killed; with `torn` in the middle of a transaction, if one is waiting."""
+        if torn and not self._is_dead:
+            self.store.steps_left = self._rng.randrange(4)
+            try:
+                while self.persistence.work():
+                    pass
+            except PowerCut:
+                pass
+        self._is_dead = True

@@ -1,0 +1,116 @@
+"""Options drawn from a seed: every seed is another system, another load and other faults."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Final
+
+from engine.core.namespaces import Durability, MergeRule, MergeType, NameSpace, Policy
+from engine.core.settings import CoreSettings
+from engine.dataset.groups import KEEP_ALL, DurabilityKind
+from engine.simulator.options import Fault, NetworkPlan, NodePlan, Options, TopicPlan, Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ROLE: Final = "Harbour"
+
+
+def draw(
+    seed: int,
+    faults: Sequence[Fault] | None = None,
+    *,
+    nodes: int | None = None,
+    minutes: float | None = None,
+    merge: MergeType | None = MergeType.MERGE,
+    name_spaces: int = 1,
+) -> Options:
+    """Options for a seed.
+
+    Args:
+        seed: decides everything that is not given.
+        faults: kinds of faults; None draws some.
+        nodes: how many; None draws 2 to 5.
+        minutes: of the phase with faults; None draws half a minute to two.
+        merge: the merge policy of all nodes; None draws one.
+        name_spaces: how many.
+    """
+    rng = random.Random(f"{seed} options")
+    count = nodes or rng.choice((2, 3, 3, 4, 5))
+    chosen = tuple(faults) if faults is not None else _some(rng, list(Fault))
+    expiry_s = rng.choice((2.0, 4.0, 10.0))
+    fault_s = 60.0 * minutes if minutes else rng.choice((30.0, 60.0, 120.0))
+    policy = merge or rng.choice(list(MergeType))
+    names = [f"ns{number}" for number in range(1, name_spaces + 1)]
+    spaces = tuple(NameSpace.of(name, f"{name}.*") for name in names)
+    priorities = _priorities(rng, count)
+    plans = tuple(
+        NodePlan(
+            CoreSettings(
+                node="",
+                incarnation=0,
+                name=f"n{number + 1}",
+                role=ROLE,
+                host="",
+                name_spaces=spaces,
+                policies=(
+                    Policy(
+                        "*",
+                        durability=Durability.PERSISTENT,
+                        master_priority=priorities[number],
+                        merges=(MergeRule(policy, "*"),),
+                    ),
+                ),
+                heartbeat_expiry_s=expiry_s,
+                heartbeat_period_s=expiry_s * 0.2,
+                initial_discovery_s=rng.choice((0.5, 3.0)),
+            ),
+        )
+        for number in range(count)
+    )
+    return Options(
+        seed=seed,
+        nodes=plans,
+        workload=_workload(rng, names),
+        network=NetworkPlan(delay_mean_s=rng.choice((0.0005, 0.005, 0.03))),
+        faults=chosen,
+        fault_s=fault_s,
+        fault_pause_s=rng.choice((3.0, 6.0, 15.0)),
+        start_spread_s=rng.choice((0.1, 3.0, 10.0)),
+        skew_s=rng.choice((0.05, 5.0, 3600.0)),
+        disk_delay_s=rng.choice((0.001, 0.01, 0.1)),
+    )
+
+
+def _some(rng: random.Random, among: list[Fault]) -> tuple[Fault, ...]:
+    return tuple(fault for fault in among if rng.random() < 0.4)
+
+
+def _priorities(rng: random.Random, count: int) -> list[int]:
+    kind = rng.choice(("legacy", "equal", "different", "any"))
+    if kind == "legacy":
+        return [255] * count
+    if kind == "equal":
+        return [100] * count
+    if kind == "different":
+        return rng.sample(range(1, 255), count)
+    return [rng.choice((0, 50, 100)) for _ in range(count - 1)] + [100]
+
+
+def _workload(rng: random.Random, partitions: list[str]) -> Workload:
+    topics = tuple(
+        TopicPlan(
+            rng.choice(partitions),
+            f"Topic{number}",
+            rng.choice((DurabilityKind.PERSISTENT, DurabilityKind.PERSISTENT, DurabilityKind.TRANSIENT)),
+            rng.choice((1, 1, 3, KEEP_ALL)),
+        )
+        for number in range(1, rng.choice((1, 2, 3)) + 1)
+    )
+    return Workload(
+        topics,
+        writers=rng.choice((1, 2, 4)),
+        write_pause_s=rng.choice((0.3, 1.0, 4.0)),
+        keys=rng.choice((2, 10, 40)),
+        readers=rng.choice((0, 2, 4)),
+    )

@@ -1,0 +1,353 @@
+"""The network of a simulated cluster: links between hosts, and participants that find and lose each other.
+
+It stands for what Cyclone DDS does on a real network, as far as a node can tell:
+
+- A link is one direction between two hosts. What is sent while it is cut waits and comes when it is back, in
+  order for each topic; nothing that was sent between two participants that know each other gets lost.
+- A participant that is silent for longer than its lease is forgotten by whoever does not hear it, each on its
+  own: one-sided views are normal. What was on its way between the two is lost then. When both hear each other
+  again, they match again, and state topics are sent once more (TRANSIENT_LOCAL).
+- Two nodes are *attached* when each has matched the other and knows that the other has, as in
+  `engine.dds.channel`: each tells whom it has matched.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Final, Protocol
+
+if TYPE_CHECKING:
+    import random
+
+    from engine.simulator.options import NetworkPlan
+    from engine.simulator.schedule import Schedule
+
+ATTACHMENT: Final = "d_attachment"
+LOOPBACK_S: Final = 0.0001
+LONG_LOSS_S: Final = 0.3
+"""Longest pause before a lost datagram is sent again."""
+
+
+class Handler(Protocol):
+    """Who acts for a participant. All calls come from the schedule, one at a time."""
+
+    def receive(self, sender: Party, topic: str, item: object) -> None:
+        """Something that `sender` sent has arrived."""
+
+    def appeared(self, peer: Party) -> None:
+        """A participant was discovered."""
+
+    def vanished(self, peer: Party) -> None:
+        """A participant left, or was silent for longer than its lease."""
+
+    def attached(self, peer: Party) -> None:
+        """Both sides have matched, and know it."""
+
+    def detached(self, peer: Party) -> None:
+        """One side has lost the other."""
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Party:
+    """A participant: one run of a node or of an application.
+
+    Attributes:
+        id: no other participant ever has it.
+        node: the node's id; empty for an application.
+        silent_since: when it died or stood still; None while it can be heard.
+        matched: those that it knows, in the order of discovery.
+        told: what the nodes among them told last of whom they have matched.
+        states: the last item of each of its state topics.
+    """
+
+    id: str
+    name: str
+    host: str
+    handler: Handler
+    node: str = ""
+    is_alive: bool = True
+    is_frozen: bool = False
+    silent_since: float | None = None
+    matched: dict[Party, None] = dataclasses.field(default_factory=dict)
+    told: dict[Party, tuple[Party, ...]] = dataclasses.field(default_factory=dict)
+    attached: dict[Party, None] = dataclasses.field(default_factory=dict)
+    states: dict[str, object] = dataclasses.field(default_factory=dict)
+
+
+class _Pipe:
+    """What is on its way from one participant to another."""
+
+    __slots__ = ("generation", "held", "last", "receiver", "sender")
+
+    def __init__(self, sender: Party, receiver: Party) -> None:
+        self.sender = sender
+        self.receiver = receiver
+        self.generation = 0
+        self.held: list[tuple[str, object]] = []
+        self.last: dict[str, float] = {}
+
+    def forget(self) -> None:
+        """One side has lost the other: nothing that is on its way arrives."""
+        self.generation += 1
+        self.held.clear()
+        self.last.clear()
+
+
+class Network:
+    """All links and participants.
+
+    Attributes:
+        loss, duplication, delay_mean_s: as planned, until a fault changes them.
+        carried: items that arrived.
+    """
+
+    def __init__(self, schedule: Schedule, plan: NetworkPlan, rng: random.Random) -> None:
+        self._schedule = schedule
+        self._plan = plan
+        self._rng = rng
+        self.loss = plan.loss
+        self.duplication = plan.duplication
+        self.delay_mean_s = plan.delay_mean_s
+        self.parties: list[Party] = []
+        self.carried = 0
+        self._cut: dict[tuple[str, str], float] = {}
+        self._pipes: dict[tuple[Party, Party], _Pipe] = {}
+
+    # Participants.
+
+    def join(self, party: Party) -> None:
+        """A process has started."""
+        self.parties.append(party)
+        for other in list(self.parties):
+            self._meet(party, other)
+
+    def leave(self, party: Party) -> None:
+        """A process ends in order: whoever can hear it knows at once."""
+        self._end(party)
+        for other in self.parties:
+            if party in other.matched and not self._is_cut(party, other):
+                self._schedule.after(self._delay(party, other), self._unmatch, other, party)
+
+    def kill(self, party: Party) -> None:
+        """A process dies without a word."""
+        self._end(party)
+
+    def _end(self, party: Party) -> None:
+        party.is_alive = False
+        self.parties.remove(party)
+        self._fall_silent(party)
+
+    def freeze(self, party: Party) -> None:
+        """A process stands still."""
+        party.is_frozen = True
+        self._fall_silent(party)
+
+    def thaw(self, party: Party) -> None:
+        """It goes on, and does not know that time has passed."""
+        party.is_frozen = False
+        party.silent_since = None
+        for pipe in list(self._pipes.values()):
+            if party in (pipe.receiver, pipe.sender):
+                self._release(pipe)
+        for other in list(self.parties):
+            self._meet(party, other)
+        for other in list(party.matched):
+            if self._silent_since(other, party) is not None:
+                self._watch(party, other)
+
+    def _fall_silent(self, party: Party) -> None:
+        party.silent_since = self._schedule.now
+        for other in self.parties:
+            if party in other.matched:
+                self._watch(other, party)
+
+    # Links.
+
+    def cut(self, source: str, target: str) -> bool:
+        """Nothing gets from one host to another any more; False when that was so before."""
+        if source == target or (source, target) in self._cut:
+            return False
+        self._cut[source, target] = self._schedule.now
+        for party in self.parties:
+            if party.host == target:
+                for other in party.matched:
+                    if other.host == source:
+                        self._watch(party, other)
+        return True
+
+    def restore(self, source: str, target: str) -> bool:
+        """The link works again; False when it was not cut."""
+        if self._cut.pop((source, target), None) is None:
+            return False
+        for pipe in list(self._pipes.values()):
+            if pipe.sender.host == source and pipe.receiver.host == target:
+                self._release(pipe)
+        for party in list(self.parties):
+            if party.host == source:
+                for other in list(self.parties):
+                    if other.host == target:
+                        self._meet(party, other)
+        return True
+
+    def cuts(self) -> list[tuple[str, str]]:
+        """The links that are cut, longest first."""
+        return list(self._cut)
+
+    def reaches(self, source: str, target: str) -> bool:
+        """Whether a datagram gets from one host to another."""
+        return (source, target) not in self._cut
+
+    def _is_cut(self, source: Party, target: Party) -> bool:
+        return (source.host, target.host) in self._cut
+
+    # What is sent.
+
+    def broadcast(self, sender: Party, topic: str, item: object, *, is_state: bool) -> None:
+        """Send to every node that the sender has matched."""
+        if is_state:
+            sender.states[topic] = item
+        for other in sender.matched:
+            if other.node:
+                self.send(sender, other, topic, item)
+
+    def send(self, sender: Party, receiver: Party, topic: str, item: object) -> bool:
+        """Send to one participant; False when the two do not know each other."""
+        if receiver not in sender.matched or sender not in receiver.matched:
+            return False
+        pipe = self._pipe(sender, receiver)
+        self._launch(pipe, topic, item)
+        if self.duplication and self._rng.random() < self.duplication:
+            self._launch(pipe, topic, item)
+        return True
+
+    def _pipe(self, sender: Party, receiver: Party) -> _Pipe:
+        pipe = self._pipes.get((sender, receiver))
+        if pipe is None:
+            pipe = self._pipes[sender, receiver] = _Pipe(sender, receiver)
+        return pipe
+
+    def _launch(self, pipe: _Pipe, topic: str, item: object) -> None:
+        when = self._schedule.now + self._delay(pipe.sender, pipe.receiver)
+        last = pipe.last.get(topic, 0.0)
+        if last > when:
+            when = last  # one topic of one sender arrives in order; different topics may overtake
+        pipe.last[topic] = when
+        self._schedule.at(when, self._arrive, pipe, pipe.generation, topic, item)
+
+    def _delay(self, sender: Party, receiver: Party) -> float:
+        if sender.host == receiver.host:
+            return LOOPBACK_S
+        rng = self._rng
+        delay = self._plan.delay_min_s + rng.expovariate(1.0) * self.delay_mean_s
+        while self.loss and rng.random() < self.loss:
+            delay += rng.uniform(0.01, LONG_LOSS_S)
+        return delay
+
+    def _arrive(self, pipe: _Pipe, generation: int, topic: str, item: object) -> None:
+        receiver = pipe.receiver
+        if generation != pipe.generation or not receiver.is_alive:
+            return
+        if receiver.is_frozen or (self._cut and self._is_cut(pipe.sender, receiver)):
+            pipe.held.append((topic, item))
+            return
+        self.carried += 1
+        if topic == ATTACHMENT:
+            assert isinstance(item, tuple)
+            receiver.told[pipe.sender] = item
+            self._update_attachment(receiver, pipe.sender)
+        else:
+            receiver.handler.receive(pipe.sender, topic, item)
+
+    def _release(self, pipe: _Pipe) -> None:
+        if pipe.receiver.is_frozen or self._is_cut(pipe.sender, pipe.receiver):
+            return
+        if not pipe.sender.is_alive:
+            pipe.held.clear()  # who died cannot send it again
+        held, pipe.held = pipe.held, []
+        for topic, item in held:
+            self._launch(pipe, topic, item)
+
+    # Discovery.
+
+    def _meet(self, one: Party, other: Party) -> None:
+        """Two that can reach each other now will match soon, where they have not."""
+        if one is other or not (one.node or other.node):
+            return
+        delay = self._rng.uniform(0.01, self._plan.discovery_s)
+        for party, peer in ((one, other), (other, one)):
+            if peer not in party.matched:
+                skew = self._rng.uniform(0.0, 0.05)
+                self._schedule.after(delay + skew, self._match, party, peer)
+
+    def _match(self, party: Party, peer: Party) -> None:
+        if peer in party.matched or not (party.is_alive and peer.is_alive):
+            return
+        if party.is_frozen or peer.is_frozen or self._is_cut(party, peer) or self._is_cut(peer, party):
+            return
+        party.matched[peer] = None
+        self._pipe(party, peer).forget()
+        self._pipe(peer, party).forget()
+        if party.node:
+            party.handler.appeared(peer)
+        if party.node and peer.node:
+            self._tell_matches(party)
+        if party in peer.matched:
+            for sender, receiver in ((peer, party), (party, peer)):
+                if receiver.node:
+                    for topic, item in sender.states.items():
+                        self.send(sender, receiver, topic, item)
+        self._update_attachment(party, peer)
+
+    def _unmatch(self, party: Party, peer: Party) -> None:
+        if peer not in party.matched:
+            return
+        del party.matched[peer]
+        party.told.pop(peer, None)
+        self._pipe(party, peer).forget()
+        self._pipe(peer, party).forget()
+        if not peer.is_alive:
+            self._pipes.pop((party, peer), None)
+            self._pipes.pop((peer, party), None)
+        if not party.is_alive:
+            return
+        self._update_attachment(party, peer)
+        if party.node:
+            party.handler.vanished(peer)
+        if party.node and peer.node:
+            self._tell_matches(party)
+
+    def _tell_matches(self, party: Party) -> None:
+        nodes = tuple(other for other in party.matched if other.node)
+        self.broadcast(party, ATTACHMENT, nodes, is_state=True)
+
+    def _update_attachment(self, party: Party, peer: Party) -> None:
+        attached = peer in party.matched and party in party.told.get(peer, ())
+        if attached and peer not in party.attached:
+            party.attached[peer] = None
+            party.handler.attached(peer)
+        elif not attached and peer in party.attached:
+            del party.attached[peer]
+            party.handler.detached(peer)
+
+    # Leases.
+
+    def _silent_since(self, peer: Party, party: Party) -> float | None:
+        """Since when `party` has not heard `peer`; None while it does."""
+        cut = self._cut.get((peer.host, party.host))
+        if cut is None or peer.silent_since is None:
+            return cut if peer.silent_since is None else peer.silent_since
+        return min(cut, peer.silent_since)
+
+    def _watch(self, party: Party, peer: Party) -> None:
+        """Look whether the lease of `peer` has run out for `party`, when it would have."""
+        since = self._silent_since(peer, party)
+        assert since is not None
+        unheard = self._rng.uniform(0.0, self._plan.announce_s)
+        self._schedule.at(since + self._plan.lease_s - unheard, self._expire, party, peer)
+
+    def _expire(self, party: Party, peer: Party) -> None:
+        since = self._silent_since(peer, party)
+        if since is None or party.is_frozen or not party.is_alive:
+            return
+        if self._schedule.now >= since + self._plan.lease_s - self._plan.announce_s:
+            self._unmatch(party, peer)

@@ -1,0 +1,292 @@
+"""One simulated node: the live node's runtime on simulated clock, wire and disk."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from typing import TYPE_CHECKING, Final
+
+from engine.runtime.runtime import CapturedSample, Runtime
+from engine.runtime.startup import read_store
+from engine.simulator.disk import SimulatedDisk
+from engine.simulator.network import Party
+from engine.simulator.wire import BATCH, SimulatedWire
+from engine.store.interface import StoreError
+from engine.store.memory import Medium
+from engine.tracing.levels import Level
+from engine.tracing.tracer import Tracer
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable
+
+    from engine.core.namespaces import Group
+    from engine.runtime.startup import Found
+    from engine.simulator.applications import Application
+    from engine.simulator.cluster import Cluster
+    from engine.simulator.options import NodePlan
+    from engine.simulator.schedule import SimulatedClock
+
+RESTART_S: Final = 1.0
+"""A node whose store cannot be opened is tried again after this pause."""
+CAPTURE_S: Final = 0.003
+"""A node looks at its taps this often."""
+SAMPLE: Final = "sample"
+
+
+class SimulatedNode:
+    """A node through all its runs; what it stores survives them.
+
+    Attributes:
+        runtime: the present run's; None while the node is down.
+        incarnation: of the present or last run.
+        run: counts the runs, also of a node without a disk.
+        is_stalled: the main thread stands still, the process does not.
+        cost_s: time that each input takes.
+        routes: the groups of each writer that was discovered in this run.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        plan: NodePlan,
+        medium: Medium,
+        clock: SimulatedClock,
+        rng: random.Random,
+    ) -> None:
+        self.cluster = cluster
+        self.plan = plan
+        self.name = plan.name
+        self.medium = medium
+        self.clock = clock
+        self.rng = rng
+        self.id = medium.node_id
+        self.runtime: Runtime | None = None
+        self.disk: SimulatedDisk
+        self.tracer: Tracer
+        self.wire: SimulatedWire
+        self.party: Party
+        self.incarnation = 0
+        self.run = 0
+        self.is_stalled = False
+        self.cost_s = 0.0
+        self.routes: dict[bytes, tuple[Group, ...]] = {}
+        self._inputs: collections.deque[tuple[Callable[..., None], tuple[object, ...]]] = collections.deque()
+        self._captured: list[CapturedSample] = []
+        self._is_busy = False
+        self._timer_at = 0.0
+
+    @property
+    def is_up(self) -> bool:
+        """Whether a run is under way."""
+        return self.runtime is not None
+
+    # Life.
+
+    def start(self) -> None:
+        """Open the store and begin a run; while the store cannot be opened, try again and again."""
+        if self.is_up:
+            return
+        schedule, options = self.cluster.schedule, self.cluster.options
+        try:
+            disk = SimulatedDisk(schedule, self.medium, self.rng, options.disk_delay_s, self._disk_result)
+            found = read_store(disk.store)
+        except StoreError as error:
+            self.cluster.log.line(self.name, "!", f"cannot start: {error}")
+            schedule.after(RESTART_S, self.start)
+            return
+        self.disk = disk
+        self._begin(found)
+
+    def _begin(self, found: Found) -> None:
+        report = found.report
+        self.incarnation = report.incarnation
+        self.run += 1
+        self.is_stalled = self._is_busy = False
+        self.cost_s = 0.0
+        self.routes = {}
+        self._inputs.clear()
+        self._captured.clear()
+        self._timer_at = float("inf")
+        self.party = Party(f"{self.id} {self.run}", self.name, self.name, self, self.id)
+        self.wire = SimulatedWire(self)
+        fellows = frozenset(fellow.id for known in report.fellows.values() for fellow in known)
+        settings = dataclasses.replace(
+            self.plan.settings,
+            node=report.node_id,
+            incarnation=report.incarnation,
+            host=self.name,
+            remembered=fellows,
+            stored=found.stored,
+        )
+        self.tracer = Tracer(self.clock.wall_ns, self.cluster.outputs_for(self), recent_level=Level.NONE)
+        self.cluster.opened(self, found)
+        self.runtime = Runtime(
+            settings,
+            self.disk.persistence,
+            self.wire,
+            self.clock,
+            self.tracer,
+            found.sets,
+            self.cluster.codec,
+        )
+        self.cluster.network.join(self.party)
+        self._turn()
+
+    def crash(self, *, torn: bool = False) -> None:
+        """The process is killed."""
+        if self.is_up:
+            self.disk.die(torn=torn)
+            self.cluster.committed(self)
+            self._end()
+            self.cluster.network.kill(self.party)
+            if not self.plan.has_disk:
+                self._forget()
+
+    def stop(self) -> None:
+        """The node ends in order, as `engine.node.process` does."""
+        runtime = self.runtime
+        if runtime is None:
+            return
+        runtime.stop()
+        runtime.stop(finished=True)
+        self.disk.flush()
+        self.cluster.committed(self)
+        self._end()
+        self.cluster.network.leave(self.party)
+        if not self.plan.has_disk:
+            self._forget()
+
+    def _end(self) -> None:
+        runtime, self.runtime = self.runtime, None
+        assert runtime is not None
+        runtime.holdings.tracer.close()
+        self.wire.close()
+        self._inputs.clear()
+        self.cluster.ended(self)
+
+    def _forget(self) -> None:
+        """A node without a store directory begins anew, with a new id."""
+        self.medium = Medium(f"{self.rng.getrandbits(128):032x}")
+        self.id = self.medium.node_id
+
+    # Inputs.
+
+    def post(self, task: Callable[..., None], *arguments: object) -> None:
+        """Something comes in: it is taken in at once, or when the node gets round to it."""
+        if self.runtime is None:
+            return
+        if self.is_stalled or self.party.is_frozen or self._is_busy:
+            self._inputs.append((task, arguments))
+            return
+        task(*arguments)
+        self._turn()
+        if self.cost_s:
+            self._be_busy()
+
+    def _be_busy(self) -> None:
+        self._is_busy = True
+        self.cluster.schedule.after(self.cost_s, self._work_off, self.run)
+
+    def _work_off(self, run: int) -> None:
+        """The next of the inputs that wait."""
+        if run == self.run and self.is_up:
+            self._is_busy = False
+            self.go_on()
+
+    def go_on(self) -> None:
+        """Take in what has waited while the node stood still."""
+        while self._inputs and not (self.is_stalled or self.party.is_frozen or self._is_busy):
+            task, arguments = self._inputs.popleft()
+            task(*arguments)
+            if self.cost_s:
+                self._be_busy()
+        if self.is_up and not (self.is_stalled or self.party.is_frozen):
+            self._turn()
+
+    def run_later(self, delay_s: float, task: Callable[..., None], *arguments: object) -> None:
+        """Something comes in after a while, if this run still lasts then."""
+        self.cluster.schedule.after(delay_s, self._later, self.run, task, arguments)
+
+    def _later(self, run: int, task: Callable[..., None], arguments: tuple[object, ...]) -> None:
+        if self.run == run:
+            self.post(task, *arguments)
+
+    def _turn(self) -> None:
+        runtime = self.runtime
+        if runtime is None:
+            return
+        due = runtime.turn()
+        self.disk.wake()
+        self.cluster.turned(self)
+        when = self.clock.virtual(due)
+        if when < self._timer_at:
+            self._timer_at = max(when, self.cluster.schedule.now + 1e-6)
+            self.cluster.schedule.at(self._timer_at, self._timer, self._timer_at, self.run)
+
+    def _timer(self, planned: float, run: int) -> None:
+        if planned == self._timer_at and run == self.run and self.is_up:
+            self._timer_at = float("inf")
+            self.post(_nothing)
+
+    def _disk_result(self) -> None:
+        self.cluster.committed(self)
+        self.post(_nothing)
+
+    # engine.simulator.network.Handler
+
+    def receive(self, sender: Party, topic: str, item: object) -> None:
+        """A protocol message, a batch of a stream, or a sample of an application."""
+        if self.runtime is None:
+            return
+        if topic == SAMPLE:
+            assert isinstance(item, CapturedSample)
+            if not self._captured:
+                self.cluster.schedule.after(CAPTURE_S, self._drain, self.run)
+            self._captured.append(item)
+        elif topic == BATCH:
+            self.post(self.runtime.transfers.batch, item)
+        else:
+            self.post(self.runtime.message, topic, sender.node, item)
+
+    def _drain(self, run: int) -> None:
+        if run == self.run and self.is_up:
+            self.post(self._take_captured)
+
+    def _take_captured(self) -> None:
+        assert self.runtime is not None
+        captured, self._captured = self._captured, []
+        if captured:
+            unrouted = self.runtime.capture(captured, self.routes)
+            assert not unrouted, "a sample came before its writer was discovered"
+            self.cluster.captured(self, captured)
+
+    def attached(self, peer: Party) -> None:
+        """A fellow is attached."""
+        if self.runtime is not None:
+            self.post(self.runtime.fellow_attached, peer.node, peer.id)
+
+    def detached(self, peer: Party) -> None:
+        """A fellow is not attached any more."""
+        if self.runtime is not None:
+            self.post(self.runtime.fellow_detached, peer.node, peer.id)
+
+    def appeared(self, peer: Party) -> None:
+        """A participant was discovered; applications matter."""
+        if self.runtime is not None and not peer.node:
+            application: Application = peer.handler  # type: ignore[assignment]  # only nodes have an id
+            self.post(application.discovered_by, self)
+
+    def vanished(self, peer: Party) -> None:
+        """A participant is gone; of a node, discovery tells as well as the channel."""
+        if self.runtime is None:
+            return
+        if peer.node:
+            self.post(self.runtime.fellow_detached, peer.node, peer.id)
+        else:
+            application: Application = peer.handler  # type: ignore[assignment]  # only nodes have an id
+            self.post(application.lost_by, self)
+
+
+def _nothing() -> None:
+    """An input that only makes the node take its turn."""

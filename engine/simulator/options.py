@@ -1,0 +1,142 @@
+"""Everything that makes one run: with the same options the same run happens, to the byte."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import TYPE_CHECKING
+
+from engine.dataset.groups import DurabilityKind
+
+if TYPE_CHECKING:
+    from engine.core.settings import CoreSettings
+
+
+class Fault(enum.StrEnum):
+    """Kinds of faults; a run has any of them together."""
+
+    CRASH = "crash"
+    """A node is killed, also in the middle of an alignment or of a transaction, and started again."""
+    STOP = "stop"
+    """A node ends in order and is started again."""
+    PARTITION = "partition"
+    """The hosts fall into parts that do not reach each other, for an instant or for long."""
+    LINK = "link"
+    """Single links are cut, in one direction or both: partial meshes and one-sided views."""
+    CLOG = "clog"
+    """Links are cut one by one and come back in another order."""
+    PAUSE = "pause"
+    """A process stands still, or only its main thread does."""
+    SLOW = "slow"
+    """A node needs long for everything that it takes in."""
+    NETWORK = "network"
+    """Datagrams are lost, repeated, and delayed for long."""
+    SKEW = "skew"
+    """Wall clocks differ, and jump."""
+    DISK = "disk"
+    """Disks are full, failing or slow for a while."""
+    ROT = "rot"
+    """A bit of a stored sample flips."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NodePlan:
+    """One node: `settings` without what its store adds (id, incarnation, remembered fellows, stored sets)."""
+
+    settings: CoreSettings
+    has_disk: bool = True
+
+    @property
+    def name(self) -> str:
+        """The node's name, and that of its host."""
+        return self.settings.name
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TopicPlan:
+    """A topic that applications write in one partition; `depth` 0 keeps all samples."""
+
+    partition: str
+    topic: str
+    durability: DurabilityKind = DurabilityKind.PERSISTENT
+    depth: int = 1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Workload:
+    """What applications do.
+
+    Attributes:
+        topics: what is written.
+        writers: processes that write, spread over the hosts.
+        write_pause_s: mean pause between two writes of one writer.
+        keys: instances of each topic.
+        readers: late-joining readers that come at any time.
+        payload_bytes: size of most samples; a few are hundred times as large.
+    """
+
+    topics: tuple[TopicPlan, ...]
+    writers: int = 3
+    write_pause_s: float = 2.0
+    keys: int = 20
+    readers: int = 3
+    payload_bytes: int = 60
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NetworkPlan:
+    """How the network behaves when it is well.
+
+    Attributes:
+        delay_min_s, delay_mean_s: one-way delay, the exponential part on top of the least.
+        loss: chance that a datagram is lost and sent again later.
+        duplication: chance that a message arrives twice.
+        lease_s: silence after which a participant counts as gone.
+        announce_s: pause between two announcements of a participant.
+        discovery_s: longest time from reaching each other to being matched.
+        bytes_per_s: how fast one stream goes.
+    """
+
+    delay_min_s: float = 0.0002
+    delay_mean_s: float = 0.001
+    loss: float = 0.0
+    duplication: float = 0.0
+    lease_s: float = 2.0
+    announce_s: float = 0.5
+    discovery_s: float = 0.6
+    bytes_per_s: float = 20e6
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Options:
+    """One run.
+
+    A run has two phases: for `fault_s` seconds applications write and faults happen; then everything heals,
+    and within `heal_within_s` the system must be quiet and equal, and stay so for `quiet_s`.
+
+    Attributes:
+        fault_pause_s: mean pause between two faults.
+        start_spread_s: nodes start within this time.
+        skew_s: how far wall clocks may be off, where faults have SKEW.
+        disk_delay_s: mean time of one transaction.
+    """
+
+    seed: int
+    nodes: tuple[NodePlan, ...]
+    workload: Workload
+    network: NetworkPlan = NetworkPlan()
+    faults: tuple[Fault, ...] = ()
+    fault_s: float = 60.0
+    fault_pause_s: float = 6.0
+    heal_within_s: float = 90.0
+    quiet_s: float = 20.0
+    start_spread_s: float = 3.0
+    skew_s: float = 0.0
+    disk_delay_s: float = 0.005
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be simulated."""
+        if not 1 <= len(self.nodes) <= 100:
+            raise ValueError(f"1 to 100 nodes can be simulated, not {len(self.nodes)}")
+        if len({plan.name for plan in self.nodes}) != len(self.nodes):
+            raise ValueError("two nodes have the same name")

@@ -1,0 +1,83 @@
+"""Virtual time: what happens next, and nothing in between."""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+START_NS: Final = 1_767_225_600_000_000_000
+"""The wall clock of every run starts here: 2026-01-01T00:00:00Z."""
+
+
+class Schedule:
+    """Actions in the order of their times; those of one time in the order in which they were planned.
+
+    Attributes:
+        now: virtual seconds since the run began.
+        done: how many actions have been carried out.
+    """
+
+    __slots__ = ("_count", "_heap", "done", "now")
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.done = 0
+        self._heap: list[tuple[float, int, Callable[..., None], tuple[object, ...]]] = []
+        self._count = 0
+
+    @property
+    def true_ns(self) -> int:
+        """The true wall clock, nanoseconds since 1970 UTC."""
+        return START_NS + round(self.now * 1e9)
+
+    def at(self, when: float, action: Callable[..., None], *arguments: object) -> None:
+        """Plan an action; one that is planned for the past comes at once."""
+        self._count += 1
+        heapq.heappush(self._heap, (max(when, self.now), self._count, action, arguments))
+
+    def after(self, delay_s: float, action: Callable[..., None], *arguments: object) -> None:
+        """Plan an action after a pause."""
+        self.at(self.now + delay_s, action, *arguments)
+
+    def run_until(self, end: float) -> None:
+        """Carry out everything that is due until `end`; the time is `end` then."""
+        heap = self._heap
+        while heap and heap[0][0] <= end:
+            when, _, action, arguments = heapq.heappop(heap)
+            self.now = when
+            self.done += 1
+            action(*arguments)
+        self.now = end
+
+
+class SimulatedClock:
+    """The clocks of one host.
+
+    Its monotonic clock runs a little fast or slow and began at any moment; its wall clock is off by
+    `offset_ns`, which faults may change at any time.
+    """
+
+    __slots__ = ("_origin_s", "_rate", "_schedule", "offset_ns")
+
+    def __init__(
+        self, schedule: Schedule, *, origin_s: float = 0.0, rate: float = 1.0, offset_ns: int = 0
+    ) -> None:
+        self._schedule = schedule
+        self._origin_s = origin_s
+        self._rate = rate
+        self.offset_ns = offset_ns
+
+    def monotonic(self) -> float:
+        """Seconds since any moment."""
+        return self._origin_s + self._schedule.now * self._rate
+
+    def wall_ns(self) -> int:
+        """Nanoseconds since 1970 UTC, as this host has it."""
+        return self._schedule.true_ns + self.offset_ns
+
+    def virtual(self, monotonic: float) -> float:
+        """The virtual time at which this host's monotonic clock shows `monotonic`."""
+        return (monotonic - self._origin_s) / self._rate

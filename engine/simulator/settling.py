@@ -1,0 +1,79 @@
+"""Whether a cluster is quiet and equal, and if not, what differs (invariant I3)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.core.namespaces import MergeType
+from engine.core.states import Phase, ServiceState
+from engine.dataset.dataset import Summary
+
+if TYPE_CHECKING:
+    from engine.core.namespace import NameSpaceState
+    from engine.simulator.cluster import Cluster
+    from engine.simulator.node import SimulatedNode
+
+_EQUALIZING = (MergeType.MERGE, MergeType.REPLACE, MergeType.CATCHUP)
+
+
+def difference(cluster: Cluster) -> str:
+    """The first thing that is not as it must be in a quiet system; empty when all is well."""
+    for node in cluster.nodes:
+        reason = _restless(node)
+        if reason:
+            return f"{node.name} {reason}"
+    roles: dict[tuple[str, str], list[tuple[SimulatedNode, NameSpaceState]]] = {}
+    for node in cluster.nodes:
+        assert node.runtime is not None
+        for state in node.runtime.core.name_spaces:
+            if state.phase is not Phase.PASSIVE:
+                roles.setdefault((node.plan.settings.role, state.name), []).append((node, state))
+    for (role, name), members in roles.items():
+        reason = _unequal(members)
+        if reason:
+            return f"'{name}' in role '{role}': {reason}"
+    return ""
+
+
+def _restless(node: SimulatedNode) -> str:
+    runtime = node.runtime
+    if runtime is None:
+        return "is down"
+    if runtime.state is not ServiceState.COMPLETE:
+        return f"is in state {runtime.state}"
+    for state in runtime.core.name_spaces:
+        if state.phase not in (Phase.COMPLETE, Phase.PASSIVE):
+            return f"is in phase {state.phase} of '{state.name}'"
+        if state.outstanding:
+            return f"waits for an answer in '{state.name}'"
+    others = sum(1 for other in node.cluster.nodes if other is not node)
+    if len(runtime.core.fellows) != others or not all(fellow.approved for fellow in runtime.core.fellows):
+        approved = [fellow.name for fellow in runtime.core.fellows if fellow.approved]
+        return f"talks to {', '.join(approved) or 'nobody'} only"
+    if not runtime.persistence.is_idle:
+        return "has not written everything"
+    return ""
+
+
+def _unequal(members: list[tuple[SimulatedNode, NameSpaceState]]) -> str:
+    masters = {state.following for _, state in members}
+    if len(masters) > 1 or None in masters:
+        each = ", ".join(f"{node.name} follows {state.following}" for node, state in members)
+        return f"no common master: {each}"
+    if len({state.lineage for _, state in members}) > 1:
+        each = ", ".join(f"{node.name} has {state.lineage}" for node, state in members)
+        return f"no common lineage: {each}"
+    policies = {state.policy.merge_type(node.plan.settings.role) for node, state in members}
+    if not policies <= set(_EQUALIZING):
+        return ""  # Ignore and Delete leave sets as they are
+    summaries = {node.name: _summary(node, state.name) for node, state in members}
+    first = next(iter(summaries.values()))
+    if any(not summary.same_content(first) for summary in summaries.values()):
+        counts = ", ".join(f"{name} has {summary.count}" for name, summary in summaries.items())
+        return f"the sets differ: {counts}"
+    return ""
+
+
+def _summary(node: SimulatedNode, name_space: str) -> Summary:
+    assert node.runtime is not None
+    return node.runtime.spaces[name_space].working.summary()

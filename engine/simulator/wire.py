@@ -1,0 +1,157 @@
+"""`engine.runtime.ports.Wire` of one run of a simulated node."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from engine.runtime.codec import STATE_TOPICS
+from engine.runtime.ports import Delivered
+from engine.simulator.network import LOOPBACK_S
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.core.messages import ReaderKey
+    from engine.dataset.groups import GroupDescription
+    from engine.dataset.sample import Sample
+    from engine.simulator.network import Party
+    from engine.simulator.node import SimulatedNode
+
+MATCH_TIMEOUT_S: Final = 5.0
+"""How long a stream waits for the readers of its targets; the same as on Cyclone DDS."""
+BATCH: Final = "batch"
+"""The topic of streams."""
+TAP_DELAY_S: Final = 0.02
+"""Longest time from opening a tap, or discovering a writer, to the first sample."""
+
+
+class SimulatedWire:
+    """The way out of one run of a node.
+
+    Attributes:
+        taps: when samples of each (topic, type) can be seen first.
+        bytes_sent: of all streams, counted once for each target.
+        published: monitor messages.
+    """
+
+    def __init__(self, node: SimulatedNode) -> None:
+        self._node = node
+        self._cluster = node.cluster
+        self._is_closed = False
+        self.taps: dict[tuple[str, str], float] = {}
+        self.bytes_sent = 0
+        self.published = 0
+
+    def close(self) -> None:
+        """The run has ended: what is left of its streams is not sent any more."""
+        self._is_closed = True
+
+    def send(self, topic: str, payload: bytes) -> None:
+        """Send a protocol message to all fellows."""
+        self._cluster.network.broadcast(self._node.party, topic, payload, is_state=topic in STATE_TOPICS)
+
+    def publish(self, topic: str, payload: bytes) -> None:
+        """Nobody looks at monitor messages here."""
+        self.published += bool(topic and payload)
+
+    def open_group(self, description: GroupDescription) -> None:
+        """Samples of the group's topic and type can be seen from a little later on."""
+        key = (description.group.topic, description.type.type_id)
+        if key not in self.taps:
+            delay = self._node.rng.uniform(0.001, TAP_DELAY_S)
+            self.taps[key] = self._cluster.schedule.now + delay
+
+    def send_stream(
+        self, name_space: str, fellows: tuple[str, ...], batches: Iterator[bytes], samples: int
+    ) -> None:
+        """Send the batches one after the other, each as fast as the plan says."""
+        self._cluster.streaming(self._node, name_space, fellows, samples)
+        stream = _Stream(self._node, name_space, fellows, batches, samples)
+        self._cluster.schedule.after(self._node.rng.uniform(0.001, 0.02), stream.begin)
+
+    def deliver(
+        self, reader: ReaderKey, groups: list[tuple[GroupDescription, list[Sample]]], *, whole: bool
+    ) -> None:
+        """Give samples to the reader's process after a while, unless it cannot be reached then."""
+        self._cluster.serving(self._node, reader, whole=whole)
+        samples = tuple(sample for _, group in groups for sample in group)
+        delay = LOOPBACK_S + len(samples) * 1e-5 + self._node.rng.expovariate(20.0)
+        self._node.run_later(delay, self._give, reader, samples, whole)
+
+    def _give(self, reader: ReaderKey, samples: tuple[Sample, ...], whole: bool) -> None:
+        network, host = self._cluster.network, self._node.name
+        process = self._cluster.readers.get(reader.participant)
+        if process is None or not process.party.is_alive:
+            result = Delivered(problem="its process is gone")
+        elif not (network.reaches(host, process.host) and network.reaches(process.host, host)):
+            result = Delivered(problem="its process does not answer")
+        else:
+            process.take(reader, samples, self._node)
+            result = Delivered(samples=len(samples), elapsed_ns=1_000_000)
+        runtime = self._node.runtime
+        if runtime is not None and not self._is_closed:
+            runtime.serving.delivered(reader, result, whole=whole)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the run has ended."""
+        return self._is_closed
+
+
+class _Stream:
+    """One stream under way."""
+
+    def __init__(
+        self,
+        node: SimulatedNode,
+        name_space: str,
+        fellows: tuple[str, ...],
+        batches: Iterator[bytes],
+        samples: int,
+    ) -> None:
+        self._node = node
+        self._wire = node.wire
+        self._cluster = node.cluster
+        self._name_space = name_space
+        self._fellows = fellows
+        self._batches = batches
+        self._samples = samples
+        self._sent = 0
+        self._patience_until = self._cluster.schedule.now + MATCH_TIMEOUT_S
+        self._targets: list[Party] = []
+
+    def begin(self) -> None:
+        """Wait until the readers of all targets are matched, but not for ever: who is missing asks again."""
+        if self._wire.is_closed:
+            return
+        now = self._cluster.schedule.now
+        matched = {peer.node: peer for peer in self._node.party.matched if peer.node}
+        if any(fellow not in matched for fellow in self._fellows) and now < self._patience_until:
+            self._cluster.schedule.after(0.1, self.begin)
+            return
+        self._targets = [matched[fellow] for fellow in self._fellows if fellow in matched]
+        self._next()
+
+    def _next(self) -> None:
+        if self._wire.is_closed:
+            return
+        batch = next(self._batches, None)
+        if batch is None:
+            self._node.run_later(0.001, self._finished)
+            return
+        pause = len(batch) / self._cluster.options.network.bytes_per_s
+        self._cluster.schedule.after(pause, self._send, batch)
+
+    def _send(self, batch: bytes) -> None:
+        if self._wire.is_closed:
+            return
+        for target in self._targets:
+            self._cluster.network.send(self._node.party, target, BATCH, batch)
+        self._sent += len(batch)
+        self._wire.bytes_sent += len(batch) * len(self._targets)
+        self._next()
+
+    def _finished(self) -> None:
+        runtime = self._node.runtime
+        if runtime is not None:
+            runtime.transfers.sent(self._name_space, self._fellows, self._samples, self._sent)
