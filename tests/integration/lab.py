@@ -109,7 +109,7 @@ class Lab:
         """Start nodes that know each other; they wait for each other. Returns the wall clock before it."""
         before_ns = time.time_ns()
         for name in names:
-            self.configure(name, dataclasses.replace(self._settings[name], discovery_s=20.0))
+            self.configure(name, dataclasses.replace(self._settings[name], discovery_s=10.0))
         self.start(*names)
         self.seen.wait_for("all are complete again", lambda: self.seen.are_complete(*names))
         return before_ns
