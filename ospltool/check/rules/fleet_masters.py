@@ -138,7 +138,8 @@ def tied_masters(fleet: FleetView) -> Iterator[Finding]:
         <Policy masterPriority="100" .../> on two nodes
     Use instead:
         Different priorities where it matters who is master
-    OpenSplice: Draws the system id by chance at every start.
+    OpenSplice: Draws the system id by chance at every start. It compares the stored data wrongly at equal
+        priority, so that two nodes that have some may elect each other and merge afterwards.
     Reference: deployment guide 5.4.3
     """
     for expected in expected_masters(dict(_shared(fleet))):

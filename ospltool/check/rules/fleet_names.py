@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 
 from engine.config.name_spaces import conflict_text
 from engine.core import expressions
-from engine.core.namespaces import NameSpace, Policy, compare
+from engine.core.namespaces import Element, NameSpace, Policy, compare, find_policy, overlap
 from ospltool.check.deployment import listed, names_of
 from ospltool.check.findings import Finding
-from ospltool.check.registry import Scope, rule
+from ospltool.check.registry import OPENSPLICE, Scope, rule
 from ospltool.check.views import Definition, FleetView
 from ospltool.output.diagnostics_model import Severity
 
@@ -161,3 +161,36 @@ def learned_name_space(fleet: FleetView) -> Iterator[Finding]:
                     related = (definitions[0].place("defined here"),)
                     yield node.found(place, message, related=related, subject=element.path)
                     break
+
+
+@rule("DUR234", "filter-on-learned-name-space", Severity.WARNING, scope=Scope.FLEET, targets=OPENSPLICE)
+def filter_on_learned_name_space(fleet: FleetView) -> Iterator[Finding]:
+    """A node filters data of a name-space that it adopts from others and may become master of.
+
+    Why: A master that keeps a part of the data only makes the others lose the rest.
+
+    Example:
+        n1: <NameSpace name="a"><Partition>p</Partition></NameSpace>
+        n2: <Policy nameSpace="*" .../> and a Filter for p.T
+    Use instead:
+        masterPriority="0" in the policy of the node that filters
+    OpenSplice: `Received nameSpace '...' from fellow ... is incompatible with local configured filters,
+        can not be the master of this namespace`, and goes on.
+    Reference: //OpenSplice/Domain/Filters, deployment guide 5.2.3.6
+    """
+    for name, definitions in fleet.by_name_space().items():
+        homes = {id(each.view) for each in definitions}
+        for node in fleet.durable():
+            policy = find_policy(tuple(each for each, _ in node.policies), name)
+            if id(node) in homes or policy is None or not policy.may_be_master or node.domain is None:
+                continue
+            for child in node.domain.find_all("Filters/Filter/PartitionTopic"):
+                try:
+                    filtered = NameSpace("", (Element.parse(child.text),))
+                except ValueError:
+                    continue
+                if overlap(filtered, definitions[0].name_space):
+                    message = (
+                        f"{node.shown_name} adopts name-space '{name}', filters it, and may be its master"
+                    )
+                    yield node.found(child, message, related=(definitions[0].place("defined here"),))

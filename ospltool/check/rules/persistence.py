@@ -239,3 +239,26 @@ def xml_store_limits(node: NodeView) -> Iterator[Finding]:
         yield node.found(
             thing, "OpenSplice keeps this data in XML files", subject=f"{element.path}/StoreMode"
         )
+
+
+@rule("DUR611", "leveldb-store", Severity.WARNING, targets=OPENSPLICE)
+def leveldb_store(node: NodeView) -> Iterator[Finding]:
+    """The key-value store is LevelDB, in which a set is not stored as a whole.
+
+    Why: A commit does nothing there: after a crash a part of a set may be on the disk, and the rest not.
+
+    Example:
+        <KeyValueStore type="leveldb"/>
+    Use instead:
+        <KeyValueStore type="sqlite3"/>
+    OpenSplice: Writes each sample on its own and synchronously. Its StorageParameters for LevelDB are
+        read with an index that is off by one.
+    Reference: //OpenSplice/DurabilityService/Persistent/KeyValueStore[@type]
+    """
+    element = node.setting("Persistent/KeyValueStore")
+    attribute = element.attribute("type") if element else None
+    if element and attribute and attribute.text.strip().lower() == "leveldb":
+        parameters = element.find("StorageParameters")
+        extra = ", and reads its parameters wrongly" if parameters and parameters.text else ""
+        message = f"OpenSplice does not store sets as a whole in LevelDB{extra}"
+        yield node.found(attribute, message, subject=f"{element.path}@type")
