@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 import re
@@ -75,7 +76,8 @@ def definitions_differ(fleet: FleetView) -> Iterator[Finding]:
                 f"{listed(names_of(other))} have '{theirs}'"
             )
             related = (left.place(f"the definition of {left.view.shown_name}"),)
-            yield right.view.found(right.node, message, related=related)
+            finding = right.view.found(right.node, message, related=related)
+            yield dataclasses.replace(finding, nodes=names_of([*one, *other]))
 
 
 @rule("DUR231", "overlap-between-nodes", Severity.ERROR, scope=Scope.FLEET)
@@ -102,7 +104,9 @@ def overlap_between_nodes(fleet: FleetView) -> Iterator[Finding]:
             left, right = both
             nodes = f"{listed(names_of(one))} and {listed(names_of(other))}"
             related = (left.place(f"the name-space of {left.view.shown_name}"),)
-            yield right.view.found(right.node, f"{conflict_text(conflict)}, between {nodes}", related=related)
+            message = f"{conflict_text(conflict)}, between {nodes}"
+            finding = right.view.found(right.node, message, related=related)
+            yield dataclasses.replace(finding, nodes=names_of([*one, *other]))
 
 
 @rule("DUR232", "name-space-on-one-node", Severity.INFO, scope=Scope.FLEET)
