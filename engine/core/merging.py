@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from engine.core.messages import Epoch, NameSpaceReport
     from engine.core.namespace import NameSpaceState
 
+UNCHANGED_HEARTBEATS: Final = 2
+"""A difference that stayed the same for so many heartbeats more is no sample under way."""
 MAX_REPAIR_PAUSE_S: Final = 300.0
 """The pause between repairs that did not help grows up to this."""
 
@@ -58,6 +60,8 @@ def _as_master(context: Context, state: NameSpaceState, now: float) -> None:
         context.note(
             "conflict.native-state", namespace=state.name, fellow=fellow.name, conflict=state.lineage
         )
+    is_repair = all(report.is_repair and fellow.node not in state.rejoined for fellow, report in foreign)
+    state.is_repair = is_repair
     state.rejoined -= {fellow.node for fellow, _ in foreign}
     context.changed = True
     if policy is MergeType.DELETE:
@@ -68,7 +72,7 @@ def _as_master(context: Context, state: NameSpaceState, now: float) -> None:
     state.move(Trigger.DIVERGED)
     state.merging = lineages
     for fellow in sources:
-        alignment.request(context, state, fellow.node, "collect", now)
+        alignment.request(context, state, fellow.node, "repair" if is_repair else "collect", now)
 
 
 def _is_foreign(state: NameSpaceState, report: NameSpaceReport) -> bool:
@@ -165,7 +169,8 @@ def carry_out(
             policy=policy,
             role=context.settings.role,
         )
-        alignment.request(context, state, state.aligner, policy.value.lower(), now)
+        is_repair = report.is_repair and policy is MergeType.MERGE
+        alignment.request(context, state, state.aligner, "repair" if is_repair else policy.value.lower(), now)
 
 
 def policy_for(context: Context, state: NameSpaceState, role: str) -> MergeType:
@@ -211,12 +216,13 @@ def watch_difference(context: Context, state: NameSpaceState, now: float) -> Non
         return
     pair = (state.roll_up, theirs)
     unchanged, state.differs_since = pair == state.differs_since, pair
-    if unchanged and now >= state.repair_not_before_s:
+    state.differs_count = state.differs_count + 1 if unchanged else 0
+    if state.differs_count >= UNCHANGED_HEARTBEATS and now >= state.repair_not_before_s:
         period = context.settings.heartbeat_period_s
         state.repair_not_before_s = now + min(MAX_REPAIR_PAUSE_S, 4 * period * 2**state.repairs)
         state.repairs = min(state.repairs + 1, 16)
         state.differs_since = None
-        state.diverge(context.node)
+        state.diverge(context.node, is_repair=True)
         context.changed = True
         context.note(
             "align.reconciling",

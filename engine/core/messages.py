@@ -100,6 +100,7 @@ class NameSpaceReport:
         parents: lineages that became `lineage` without new data; their holders just adopt the new one.
         merged: lineages whose data has been decided about; their holders apply their merge policy.
         because_of: the role whose set changed this one in `lineage`; empty for the sender's own.
+        is_repair: `lineage` began because sets differed without a disconnection: readers missed nothing.
         merges: the sender's merge policies, for telling pairs that make no sense between roles.
         has_writers: a live DataWriter of some group of the name-space is known to the sender.
         delayed: the sender's delayedAlignment policy.
@@ -120,6 +121,7 @@ class NameSpaceReport:
     parents: tuple[Epoch, ...] = ()
     merged: tuple[Epoch, ...] = ()
     because_of: str = ""
+    is_repair: bool = False
     merges: tuple[MergeRule, ...] = ()
     has_writers: bool = False
     delayed: bool = False
@@ -165,9 +167,9 @@ class Deliveries:
 class SampleRequest:
     """Asks for the set of a name-space (d_sampleRequest).
 
-    `purpose` is "initial" (give me the complete set), "collect" (give me what you have), "delayed" (give me
-    your stored set), or "merge", "replace", "catchup" (give me the set for that policy). `request` is unique
-    for the sender's incarnation.
+    `purpose` is "initial" (give me the complete set), "collect" (give me what you have), "repair" (as collect,
+    after a sample was missed), "delayed" (give me your stored set), or "merge", "replace", "catchup" (give me
+    the set for that policy). `request` is unique for the sender's incarnation.
     """
 
     request: int

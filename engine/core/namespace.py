@@ -66,7 +66,9 @@ class NameSpaceState:
     merging_role: str = ""
     history: list[tuple[Epoch, str]] = dataclasses.field(default_factory=list)
     roll_up: RollUp = dataclasses.field(init=False)
+    is_repair: bool = False
     differs_since: tuple[RollUp, RollUp] | None = None
+    differs_count: int = 0
     repairs: int = 0
     repair_not_before_s: float = 0.0
     highest: int = 0
@@ -112,7 +114,7 @@ class NameSpaceState:
         took_over = self.following.node == node and (previous is None or previous.node != node)
         if took_over and self.holder:
             self.parents = (*self.parents, self.lineage)[-MAX_MERGED:]
-            self.lineage = self.following
+            self.lineage, self.is_repair = self.following, False
 
     def decide_about(
         self, lineages: tuple[Epoch, ...], *, with_data: bool, node: str, because_of: str = ""
@@ -123,6 +125,7 @@ class NameSpaceState:
         by their policy for the role `because_of` that changed the set (their own when it is empty).
         """
         self.because_of = because_of
+        self.is_repair = self.is_repair and not because_of
         old = self.lineage
         decided = [*self.merged, *lineages]
         parents = (*self.parents, old)
@@ -132,9 +135,10 @@ class NameSpaceState:
         self.parents = () if with_data else parents[-MAX_MERGED:]
         self.merged = tuple(dict.fromkeys(epoch for epoch in decided if epoch.node))[-MAX_MERGED:]
 
-    def diverge(self, node: str) -> None:
+    def diverge(self, node: str, *, is_repair: bool = False) -> None:
         """Something may have been missed: begin a lineage of our own, which the master will merge."""
         self.adopt(Epoch(self._next_counter(), node))
+        self.is_repair = is_repair
 
     def _next_counter(self, others: tuple[Epoch, ...] = ()) -> int:
         """A counter that no epoch or lineage known here has: a new one must not be taken for an old one."""
@@ -159,6 +163,7 @@ class NameSpaceState:
     def adopt(self, lineage: Epoch) -> None:
         """The set belongs to `lineage` now, begun by somebody else or, after a gap, by nobody else."""
         self.lineage, self.parents, self.merged, self.because_of = lineage, (), (), ""
+        self.is_repair = False
 
     def report(self) -> NameSpaceReport:
         """What fellows are told."""
@@ -178,6 +183,7 @@ class NameSpaceState:
             parents=self.parents,
             merged=self.merged,
             because_of=self.because_of,
+            is_repair=self.is_repair,
             merges=self.policy.merges,
             has_writers=self.has_writers,
             delayed=self.policy.delayed_alignment,

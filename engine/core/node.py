@@ -358,7 +358,7 @@ class DurabilityNode:
             source=message.request,
         )
         target = Target(sender, message.request, message.purpose)
-        if message.purpose in ("collect", "delayed"):
+        if message.purpose in ("collect", "repair", "delayed"):
             self._context.emit(SendSet(state.name, state.lineage, (target,)))
             return
         settings = self._context.settings

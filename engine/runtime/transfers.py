@@ -157,7 +157,8 @@ class Transfers:
                 samples=sum(map(len, new.values())),
                 elapsed_ns=holdings.clock.wall_ns() - incoming.started_ns,
             )
-            self._serving.show(data.state.name, new)
+            if purpose != "repair":  # readers have their own way to the writers and missed nothing
+                self._serving.show(data.state.name, new)
 
     def delete_set(self, name_space: str) -> None:
         """Merge policy Delete: everything that is here now goes, and readers see it disposed."""
