@@ -167,7 +167,7 @@ class Deliveries:
 class SampleRequest:
     """Asks for the set of a name-space (d_sampleRequest).
 
-    `purpose` is "initial" (give me the complete set), "collect" (give me what you have), "repair" (as collect,
+    `purpose` is "initial" (give me the complete set), "collect" (give me what you have), "repair" (likewise,
     after a sample was missed), "delayed" (give me your stored set), or "merge", "replace", "catchup" (give me
     the set for that policy). `request` is unique for the sender's incarnation.
     """
