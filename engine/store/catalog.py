@@ -10,7 +10,7 @@ from engine.core import plain
 from engine.core.namespaces import Group
 from engine.dataset.dataset import EMPTY, Summary
 from engine.dataset.groups import GroupDescription, GroupQos, TypeDescription
-from engine.store.interface import Damage, GroupInfo, SetInfo, SetState, Soundness, add_summary
+from engine.store.interface import Damage, GroupInfo, SetInfo, SetState, Soundness, roll_up
 from engine.store.schema import DROPPED, row_check
 
 if TYPE_CHECKING:
@@ -42,10 +42,7 @@ class Version:
 
     def stored(self) -> Summary:
         """Roll-up of the groups."""
-        total = EMPTY
-        for row in self.groups.values():
-            total = add_summary(total, row.stored)
-        return total
+        return roll_up((group, row.stored) for group, row in self.groups.items())
 
     def info(self) -> SetInfo:
         """What others may know of it."""

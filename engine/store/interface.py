@@ -15,7 +15,7 @@ import dataclasses
 import enum
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from engine.dataset.dataset import Summary
+from engine.dataset.dataset import Summary, weight_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -300,10 +300,14 @@ class Store(Protocol):
         ...
 
 
-def add_summary(left: Summary, right: Summary) -> Summary:
-    """The summary of two disjoint sets together."""
-    digest = (left.digest + right.digest) & ((1 << 128) - 1)
-    return Summary(left.count + right.count, digest, max(left.newest_ns, right.newest_ns))
+def roll_up(groups: Iterable[tuple[Group, Summary]]) -> Summary:
+    """The summary of a whole version: what `DataSet.summary` says of the same samples."""
+    count = digest = newest_ns = 0
+    for group, stored in groups:
+        count += stored.count
+        digest += stored.digest * weight_of(group)
+        newest_ns = max(newest_ns, stored.newest_ns)
+    return Summary(count, digest & ((1 << 128) - 1), newest_ns)
 
 
 def unfinished(name_space: str, count: int) -> str:

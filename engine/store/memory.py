@@ -19,7 +19,7 @@ from engine.store.interface import (
     Soundness,
     StoreFailed,
     StoreFull,
-    add_summary,
+    roll_up,
     unfinished,
 )
 from engine.store.verification import sound_samples
@@ -52,10 +52,7 @@ class _Version:
     groups: dict[Group, _GroupRows] = dataclasses.field(default_factory=dict)
 
     def stored(self) -> Summary:
-        total = EMPTY
-        for group in self.groups.values():
-            total = add_summary(total, group.stored)
-        return total
+        return roll_up((group, row.stored) for group, row in self.groups.items())
 
     def info(self) -> SetInfo:
         groups = tuple(
