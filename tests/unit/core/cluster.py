@@ -1,0 +1,272 @@
+"""Cores over a perfect network with a little delay, with sets of numbers as data."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import heapq
+from collections.abc import Callable
+
+from engine.core import events
+from engine.core.messages import NO_EPOCH, STATE_MESSAGES, Epoch, Message, ReaderKey
+from engine.core.namespaces import Alignee, MergeRule, MergeType, NameSpace, Policy
+from engine.core.node import DurabilityNode
+from engine.core.settings import CoreSettings, StoredSet
+from engine.core.states import Phase
+
+DELAY_S = 0.001
+NS = "all"
+
+
+@dataclasses.dataclass
+class Member:
+    """One node with its data, as a runtime would hold it."""
+
+    core: DurabilityNode
+    working: set[int]
+    stored: set[int]
+    loading: set[int]
+    served: list[ReaderKey]
+    given_up: list[str]
+    notes: list[tuple[str, dict[str, object]]]
+    latest: dict[type, Message] = dataclasses.field(default_factory=dict)
+
+
+class Cluster:
+    """Cores under virtual time; `links` holds the pairs that hear each other."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.members: dict[str, Member] = {}
+        self.cut: set[frozenset[str]] = set()
+        self._queue: list[tuple[float, int, Callable[[], None]]] = []
+        self._count = 0
+
+    def start(
+        self,
+        node: str,
+        *,
+        priority: int = 255,
+        merge: MergeType = MergeType.MERGE,
+        stored: set[int] | None = None,
+        quality: int = 0,
+        lineage: Epoch = NO_EPOCH,
+        incarnation: int = 1,
+        remembered: frozenset[str] = frozenset(),
+        name_spaces: tuple[NameSpace, ...] = (NameSpace.of(NS, "*.*"),),
+        aligner: bool = True,
+        discovery_s: float = 0.5,
+        role: str = "r",
+        merges: tuple[MergeRule, ...] | None = None,
+        delayed: bool = False,
+        alignee: Alignee = Alignee.INITIAL,
+        waits: bool = True,
+    ) -> Member:
+        settings = CoreSettings(
+            node=node,
+            incarnation=incarnation,
+            name=node,
+            role=role,
+            host="h",
+            name_spaces=name_spaces,
+            policies=(
+                Policy(
+                    "*",
+                    aligner=aligner,
+                    alignee=alignee,
+                    delayed_alignment=delayed,
+                    master_priority=priority,
+                    merges=(MergeRule(merge, "*"),) if merges is None else merges,
+                ),
+            ),
+            heartbeat_expiry_s=2.0,
+            heartbeat_period_s=0.5,
+            initial_discovery_s=discovery_s,
+            combine_initial_s=0.05,
+            waits_for_aligner=waits,
+            remembered=remembered,
+            stored={NS: StoredSet(quality, lineage)},
+        )
+        core = DurabilityNode(settings, self.now, wall_ns=0)
+        member = Member(core, set(), set(stored or ()), set(), [], [], [])
+        self.members[node] = member
+        for other in self.members:
+            if other != node and not self.is_cut(node, other):
+                self.after(0.02, functools.partial(self._attach, node, other))
+        self._turn(node)
+        return member
+
+    def kill(self, node: str) -> None:
+        del self.members[node]
+        for other in sorted(self.members):
+            self.members[other].core.fellow_detached(node, self.now)
+            self._turn(other)
+
+    def is_cut(self, a: str, b: str) -> bool:
+        return frozenset((a, b)) in self.cut
+
+    def split(self, left: str, right: str) -> None:
+        for a in left.split():
+            for b in right.split():
+                self.cut.add(frozenset((a, b)))
+                for x, y in ((a, b), (b, a)):
+                    self.members[x].core.fellow_detached(y, self.now)
+                    self._turn(x)
+
+    def heal(self) -> None:
+        cut, self.cut = self.cut, set()
+        for pair in sorted(cut, key=sorted):
+            a, b = sorted(pair)
+            self._attach(a, b)
+
+    def _attach(self, a: str, b: str) -> None:
+        if a in self.members and b in self.members and not self.is_cut(a, b):
+            self.members[a].core.fellow_attached(b, self.now)
+            self.members[b].core.fellow_attached(a, self.now)
+            self._turn(a)
+            self._turn(b)
+            for sender, to in ((a, b), (b, a)):  # state topics are TRANSIENT_LOCAL
+                for message in self.members[sender].latest.values():
+                    self._send(sender, to, message)
+
+    def _send(self, sender: str, to: str, message: Message) -> None:
+        self.after(DELAY_S, lambda: self._deliver(sender, to, message))
+
+    def after(self, delay: float, action: Callable[[], None]) -> None:
+        self._count += 1
+        heapq.heappush(self._queue, (self.now + delay, self._count, action))
+
+    def write(self, value: int, *nodes: str) -> None:
+        for node in nodes or tuple(self.members):
+            self.members[node].working.add(value)
+            self._turn(node)
+
+    def run(self, seconds: float) -> None:
+        end = self.now + seconds
+        while True:
+            timers = [(m.core.next_timer(), node) for node, m in self.members.items()]
+            when, node = min(timers, default=(end, ""))
+            if self._queue and self._queue[0][0] <= when:
+                due, _, action = heapq.heappop(self._queue)
+                if due > end:
+                    heapq.heappush(self._queue, (due, 0, action))
+                    break
+                self.now = max(self.now, due)
+                action()
+            elif when <= end:
+                self.now = max(self.now, when)
+                self.members[node].core.handle_timer(self.now)
+                self._turn(node)
+            else:
+                break
+        self.now = end
+
+    def run_until(self, condition: Callable[[], bool], seconds: float = 30.0) -> float:
+        start = self.now
+        while not condition():
+            assert self.now - start < seconds, self.describe()
+            self.run(0.01)
+        return self.now - start
+
+    def describe(self) -> str:
+        return "; ".join(f"{n}: {self.phase(n)} follows {self.master(n)}" for n in sorted(self.members))
+
+    def phase(self, node: str) -> Phase:
+        return self.members[node].core.name_spaces[0].phase
+
+    def master(self, node: str) -> str:
+        following = self.members[node].core.name_spaces[0].following
+        return following.node if following else ""
+
+    def settled(self) -> bool:
+        """All complete, in one lineage, with one master, and nothing differs."""
+        states = [member.core.name_spaces[0] for member in self.members.values()]
+        return (
+            all(state.phase is Phase.COMPLETE for state in states)
+            and None not in (following := {state.following for state in states})
+            and len(following) == 1
+            and len({state.lineage for state in states}) == 1
+        )
+
+    def _turn(self, node: str) -> None:
+        member = self.members[node]
+        core = member.core
+        for state in core.name_spaces:
+            if state.name == NS:
+                core.roll_up(NS, len(member.working), sum(member.working))
+        while (event := core.next_event()) is not None:
+            self._carry_out(node, member, event)
+        for outgoing in core.messages_to_send(self.now):
+            if isinstance(outgoing.message, STATE_MESSAGES):
+                member.latest[type(outgoing.message)] = outgoing.message
+            for other in sorted(self.members):
+                if other != node and (not outgoing.to or other in outgoing.to):
+                    self._send(node, other, outgoing.message)
+
+    def _deliver(self, sender: str, to: str, message: Message) -> None:
+        if to in self.members and sender in self.members and not self.is_cut(sender, to):
+            self.members[to].core.receive(message, sender, self.now)
+            self._turn(to)
+
+    def _carry_out(self, node: str, member: Member, event: events.Event) -> None:
+        if isinstance(event, events.LoadStored):
+            member.loading = set(member.stored)
+            self.after(0.01, lambda: self._injected(node, member, event.name_space))
+        elif isinstance(event, events.AbandonSet):
+            member.loading = set()
+        elif isinstance(event, events.SendSet):
+            delayed = any(target.purpose == "delayed" for target in event.targets)
+            data = set(member.stored) if delayed else member.working | member.loading
+            for target in event.targets:
+                self.after(0.01, functools.partial(self._stream, node, target, data, event.lineage))
+        elif isinstance(event, events.Completed):
+            member.working |= member.loading
+            member.loading = set()
+            member.stored = member.working
+        elif isinstance(event, events.DeleteSet):
+            member.working.clear()
+        elif isinstance(event, events.NoAligner):
+            member.given_up.append(event.name_space)
+        elif isinstance(event, events.Deliver):
+            member.served.append(event.reader)
+            self.after(0.01, functools.partial(self._delivered, node, member, event.reader))
+        elif isinstance(event, events.Note):
+            member.notes.append((event.event, event.fields))
+
+    def _injected(self, node: str, member: Member, name_space: str) -> None:
+        if self.members.get(node) is member:
+            member.core.injected(name_space, self.now)
+            self._turn(node)
+
+    def _delivered(self, node: str, member: Member, reader: ReaderKey) -> None:
+        if self.members.get(node) is member:
+            member.core.delivered(reader, self.now, done=True)
+            self._turn(node)
+
+    def _stream(self, sender: str, target: events.Target, data: set[int], lineage: Epoch) -> None:
+        member = self.members.get(target.node)
+        if member is None or self.is_cut(sender, target.node):
+            return
+        if member.core.expects(NS, target.request):
+            (member.loading if target.purpose == "initial" else member.working).update(data)
+            if target.purpose in ("replace", "catchup"):
+                member.working.intersection_update(data)
+            member.core.roll_up(NS, len(member.working), sum(member.working))
+            member.core.set_received(NS, target.request, lineage, self.now)
+            self._turn(target.node)
+
+    def notes(self, node: str, event: str) -> list[dict[str, object]]:
+        return [fields for name, fields in self.members[node].notes if name == event]
+
+
+def three(cluster: Cluster, **extra: object) -> None:
+    for node, priority in (("a", 200), ("b", 100), ("c", 50)):
+        cluster.start(node, priority=priority, **extra)  # type: ignore[arg-type]  # forwarded options
+
+
+def check_settles(cluster: Cluster, master: str, data: set[int], within_s: float = 30.0) -> None:
+    """The cluster becomes quiet with one master and one set."""
+    cluster.run_until(
+        lambda: cluster.settled() and all(m.working == data for m in cluster.members.values()), within_s
+    )
+    assert {cluster.master(node) for node in cluster.members} == {master}

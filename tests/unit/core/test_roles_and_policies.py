@@ -1,0 +1,103 @@
+"""The protocol of several cores of several roles and with the rarer policies."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.core.namespaces import Alignee, MergeRule, MergeType
+from engine.core.states import Phase, ServiceState
+from tests.unit.core.cluster import NS, Cluster, check_settles
+
+
+def two_roles(cluster: Cluster, left: MergeType, right: MergeType) -> None:
+    for node, role, policy, other in (("a", "L", left, "R"), ("b", "L", left, "R"), ("c", "R", right, "L")):
+        merges = (MergeRule(policy, other), MergeRule(MergeType.MERGE, "*"))
+        cluster.start(node, role=role, merges=merges, stored={ord(node)}, quality=ord(node))
+
+
+def quiet(cluster: Cluster) -> bool:
+    return all(member.core.name_spaces[0].phase is Phase.COMPLETE for member in cluster.members.values())
+
+
+def test_one_node_injects_in_the_whole_system_whatever_the_roles_policies_say() -> None:
+    cluster = Cluster()
+    two_roles(cluster, MergeType.IGNORE, MergeType.IGNORE)
+    cluster.run_until(lambda: quiet(cluster))
+    assert {cluster.master(node) for node in "ab"} == {"b"}
+    assert cluster.master("c") == "c"
+    assert all(member.working == {ord("c")} for member in cluster.members.values())
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "expected_left", "expected_right"),
+    [
+        (MergeType.MERGE, MergeType.MERGE, {99, 1, 2}, {99, 1, 2}),
+        (MergeType.MERGE, MergeType.IGNORE, {99, 1, 2}, {99, 2}),
+        (MergeType.CATCHUP, MergeType.IGNORE, {99, 2}, {99, 2}),
+        (MergeType.IGNORE, MergeType.REPLACE, {99, 1}, {99, 1}),
+        (MergeType.DELETE, MergeType.IGNORE, set(), {99, 2}),
+        (MergeType.REPLACE, MergeType.REPLACE, {99, 1}, {99, 2}),
+        (MergeType.REPLACE, MergeType.MERGE, {99, 1}, {99, 2}),
+        (MergeType.DELETE, MergeType.MERGE, {99, 1}, {99, 2}),
+    ],
+)
+def test_roles_that_meet_again_apply_their_policies_once_and_come_to_rest(
+    left: MergeType, right: MergeType, expected_left: set[int], expected_right: set[int]
+) -> None:
+    cluster = Cluster()
+    two_roles(cluster, left, right)
+    cluster.run_until(lambda: quiet(cluster))
+    cluster.split("a b", "c")
+    cluster.run(5)
+    cluster.write(1, "a", "b")
+    cluster.write(2, "c")
+    cluster.heal()
+    cluster.run(10)
+    assert quiet(cluster), cluster.describe()
+    assert [cluster.members[node].working for node in "abc"] == [expected_left] * 2 + [expected_right]
+    lineages = [member.core.name_spaces[0].lineage for member in cluster.members.values()]
+    cluster.run(30)
+    assert lineages == [member.core.name_spaces[0].lineage for member in cluster.members.values()]
+
+
+def test_delayed_alignment_opens_an_empty_complete_set_again() -> None:
+    cluster = Cluster()
+    cluster.start("a", priority=10, delayed=True)
+    cluster.run_until(cluster.settled)
+    cluster.start("b", priority=5, delayed=True, stored={9}, quality=9)
+    check_settles(cluster, "a", {9})
+
+
+def test_delayed_alignment_stays_closed_once_there_is_a_writer() -> None:
+    cluster = Cluster()
+    cluster.start("a", priority=10, delayed=True).core.writers_known(NS, present=True, now=0.0)
+    cluster.run_until(cluster.settled)
+    cluster.start("b", priority=5, delayed=True, stored={9}, quality=9)
+    check_settles(cluster, "a", set())
+
+
+def test_lazy_node_keeps_nothing_until_a_reader_on_its_host_wants_it() -> None:
+    cluster = Cluster()
+    cluster.start("a", priority=10, stored={1}, quality=1)
+    lazy = cluster.start("b", priority=200, alignee=Alignee.LAZY)
+    cluster.run(5)
+    assert (cluster.phase("b"), cluster.master("a"), lazy.working) == (Phase.PASSIVE, "a", set())
+    lazy.core.wanted(NS, cluster.now)
+    check_settles(cluster, "b", {1})
+
+
+def test_on_request_node_never_keeps_anything() -> None:
+    cluster = Cluster()
+    cluster.start("a", priority=10, stored={1}, quality=1)
+    passive = cluster.start("b", alignee=Alignee.ON_REQUEST)
+    passive.core.wanted(NS, cluster.now)
+    cluster.run(5)
+    assert (cluster.phase("b"), passive.core.state) == (Phase.PASSIVE, ServiceState.COMPLETE)
+
+
+@pytest.mark.parametrize(("waits", "given_up"), [(True, []), (False, [NS])])
+def test_node_that_is_told_not_to_wait_for_an_aligner_gives_up(waits: bool, given_up: list[str]) -> None:
+    cluster = Cluster()
+    member = cluster.start("a", aligner=False, waits=waits)
+    cluster.run(5)
+    assert member.given_up == given_up
