@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from engine.clients.service import ClientService
 from engine.dds.bulk import TOPIC as BULK_TOPIC
 from engine.dds.bulk import BulkReceiver
 from engine.dds.channel import Channel, ChannelTopic, PeerAttached, PeerDetached
@@ -183,6 +184,15 @@ class Node:
         )
         self._wire.on_stream_sent = self._runtime.transfers.sent
         self._wire.on_delivered = self._runtime.serving.delivered
+        self._clients: ClientService | None = None
+        if configuration.client_durability is not None:
+            names = configuration.client_durability
+            self._clients = ClientService(
+                self._participant, self._runtime, names.partition, signal, self._post
+            )
+            self._stack.callback(self._clients.close)
+            self._pump.add("clients", self._clients.take)
+            self._stack.callback(self._pump.remove, "clients")
         self._identity = self._make_identity()
         self._tracer.subscribe(self._publish_event, Level.FINE)
         self._pump.add("discovery", self._discovery.take)
@@ -220,6 +230,7 @@ class Node:
             "attachment": self._attachments,
             "streams": self._batches,
             "taps": _nothing,  # the turn itself looks at the taps
+            "clients": self._clients.handle if self._clients else _nothing,
         }
 
         def handle() -> None:
@@ -255,6 +266,8 @@ class Node:
                     self._carry_out(task)
                     self._drain()
                     due = self._runtime.turn()
+                    if self._clients:
+                        due = min(due, self._clients.work())
                     self._disk.wake()
                     self._duties()
                     if self._runtime.refusal:
@@ -301,9 +314,13 @@ class Node:
                 taken = [*self._orphans, *taken]
             # Samples whose writer discovery has not told of yet wait; the pump brings it within moments.
             self._orphans = self._runtime.capture(taken, routes) if taken else []
+            if self._clients:
+                self._clients.captured(taken, self._orphans)
             if len(self._orphans) > MAX_ORPHANS:
                 self._runtime.count_unrouted(len(self._orphans))
                 self._orphans = []
+        if self._clients:
+            self._clients.drained()
 
     def _discovered(self, batch: Sequence[Any]) -> None:
         changes = self._neighbourhood.take(batch)

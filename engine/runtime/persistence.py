@@ -104,6 +104,8 @@ class Persistence:
         self._jobs: collections.deque[_Job] = collections.deque()
         self._results: collections.deque[Result] = collections.deque()
         self._queued = 0
+        self._handed_over = 0
+        self._carried_out = 0
         self._problem = ""
         self._overflowed: set[str] = set()
 
@@ -118,6 +120,24 @@ class Persistence:
         return self._queued
 
     @property
+    def handed_over(self) -> int:
+        """How much was handed over so far: changes, and everything else as one each.
+
+        It is on the disk once `carried_out` is as high, unless changes were not queued (`is_overflowed`).
+        """
+        return self._handed_over
+
+    @property
+    def carried_out(self) -> int:
+        """How much of `handed_over` has been carried out."""
+        return self._carried_out
+
+    @property
+    def is_overflowed(self) -> bool:
+        """Whether changes are not queued, so that a whole set has to be written first."""
+        return bool(self._overflowed)
+
+    @property
     def is_idle(self) -> bool:
         """Whether everything handed over has been carried out."""
         return not self._jobs
@@ -130,6 +150,7 @@ class Persistence:
             if name_space in self._overflowed:
                 return
             self._queued += len(changes)
+            self._handed_over += len(changes)
             last = self._jobs[-1] if self._jobs else None
             if isinstance(last, _Append) and last.name_space == name_space and len(self._jobs) > 1:
                 last.changes += changes
@@ -142,16 +163,19 @@ class Persistence:
         """A new complete set; it replaces the stored one in a single transaction."""
         with self._lock:
             self._overflowed.discard(name_space)
+            self._handed_over += 1
             self._jobs.append(_WriteSet(name_space, list(groups), mark))
 
     def mark(self, name_space: str, key: str, value: str) -> None:
         """Something to remember for a name-space."""
         with self._lock:
+            self._handed_over += 1
             self._jobs.append(_Mark(name_space, key, value))
 
     def remember_fellows(self, name_space: str, fellows: tuple[Fellow, ...]) -> None:
         """The fellows to wait for at the next start."""
         with self._lock:
+            self._handed_over += 1
             self._jobs.append(_Fellows(name_space, fellows))
 
     def results(self) -> list[Result]:
@@ -207,6 +231,9 @@ class Persistence:
                 count = min(BATCH_CHANGES, len(job.changes))
                 del job.changes[:count]
                 self._queued -= count
+                self._carried_out += count
+            else:
+                self._carried_out += 1
             if not isinstance(job, _Append) or not job.changes:
                 self._jobs.popleft()
             if result is not None:

@@ -17,6 +17,8 @@ from engine.core.namespaces import Group
 from engine.dataset.sample import Sample
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from engine.dataset.groups import GroupDescription
     from engine.runtime.holdings import Holdings
     from engine.runtime.ports import Delivered
@@ -46,6 +48,7 @@ class Serving:
     def __init__(self, holdings: Holdings) -> None:
         self._holdings = holdings
         self.tails: dict[ReaderKey, _Tail] = {}
+        self.on_difference: Callable[[str, Difference], None] | None = None
         self._waiting: dict[ReaderKey, collections.deque[tuple[Groups, bool]]] = {}
 
     @property
@@ -111,7 +114,9 @@ class Serving:
         self._send(reader, groups, whole=True)
 
     def show(self, name_space: str, difference: Difference) -> None:
-        """Give the readers in this node's charge what a merge brought."""
+        """Give the readers in this node's charge, and durability clients, what a merge brought."""
+        if self.on_difference is not None:
+            self.on_difference(name_space, difference)
         for reader in self._holdings.core.in_charge_of(name_space):
             groups = [
                 (self._holdings.descriptions[group], samples)

@@ -1,0 +1,87 @@
+"""What a node holds, as clients ask for it: which name-spaces a request touches, and the data in them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from engine.core.expressions import intersection, matches
+from engine.core.namespaces import Alignee
+from engine.core.states import Phase
+from engine.dds.client_protocol.messages import Completeness, GroupState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.core.namespace import NameSpaceState
+    from engine.core.namespaces import Group
+    from engine.dataset.groups import GroupDescription
+    from engine.dataset.sample import Sample
+    from engine.runtime.runtime import Runtime
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Interest:
+    """What a client asks about: a topic in partitions given by expressions."""
+
+    topic: str
+    partitions: tuple[str, ...]
+
+    def wants(self, group: Group) -> bool:
+        """Whether a group is meant."""
+        return group.topic == self.topic and any(matches(one, group.partition) for one in self.partitions)
+
+    def touches(self, state: NameSpaceState) -> bool:
+        """Whether a name-space could have a group that is meant."""
+        return any(
+            matches(element.topic, self.topic)
+            and any(intersection(element.partition, one) is not None for one in self.partitions)
+            for element in state.name_space.elements
+        )
+
+
+class Held:
+    """A view of a runtime."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    def name_spaces(self, interest: Interest) -> list[NameSpaceState]:
+        """The name-spaces that the interest touches."""
+        return [state for state in self._runtime.core.name_spaces if interest.touches(state)]
+
+    def is_responsible(self, state: NameSpaceState) -> bool:
+        """Whether this node answers for a name-space when nobody is addressed: its master does."""
+        return state.is_master(self._runtime.settings.node)
+
+    def want(self, state: NameSpaceState) -> None:
+        """A client wants a name-space that a Lazy alignee does not keep yet."""
+        if state.phase is Phase.PASSIVE and state.policy.alignee is Alignee.LAZY:
+            self._runtime.core.wanted(state.name, self._runtime.holdings.clock.monotonic())
+
+    def groups(
+        self, states: list[NameSpaceState], interest: Interest
+    ) -> Iterator[tuple[GroupDescription, list[Sample]]]:
+        """The samples of the groups that are meant, as they are now."""
+        for state in states:
+            data = self._runtime.spaces[state.name]
+            for group, group_set in sorted(data.working.groups.items()):
+                description = self._runtime.descriptions.get(group)
+                if description is not None and interest.wants(group):
+                    yield description, list(group_set.samples())
+
+    def completeness(self, state: NameSpaceState) -> Completeness:
+        """What of a name-space is here."""
+        if state.phase in (Phase.DISCOVER, Phase.PASSIVE):
+            return Completeness.UNKNOWN
+        return Completeness.COMPLETE if state.complete else Completeness.INCOMPLETE
+
+    def group_states(self, states: list[NameSpaceState], interest: Interest | None) -> list[GroupState]:
+        """The completeness of the groups that are meant, of all with None."""
+        found = {
+            GroupState(group.partition, group.topic, self.completeness(state))
+            for state in states
+            for group in self._runtime.spaces[state.name].working.groups
+            if interest is None or interest.wants(group)
+        }
+        return sorted(found, key=lambda one: (one.partition, one.topic))

@@ -1,0 +1,165 @@
+"""The ways out to clients: a writer for each partition in which a client listens, each with its own order."""
+
+from __future__ import annotations
+
+import collections
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final
+
+from engine.dds.client_protocol.endpoints import open_writer
+from engine.dds.errors import DdsError, DdsTimeout
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from engine.dds.participant import NodeParticipant
+    from engine.dds.topics import Topic
+    from engine.dds.writer import RawWriter
+
+WORKERS: Final = 4
+"""Clients that are written to at once; a slow one holds one thread and no other client."""
+MATCH_TIMEOUT_S: Final = 10.0
+"""How long a client's reader may take to be discovered; then the answer is given up."""
+SEND_TIMEOUT_S: Final = 30.0
+"""How long a client may not take anything before its answer is given up."""
+IDLE_S: Final = 10.0
+MAX_LINES: Final = 1_000
+PREFIX_BYTES: Final = 12
+"""The first octets of a GUID, the same for all entities of a participant."""
+
+
+class _Job:
+    """Messages for one client, and whom to tell of their end; None as participant is everybody."""
+
+    __slots__ = ("done", "messages", "participant")
+
+    def __init__(
+        self, participant: bytes | None, messages: Iterable[bytes], done: Callable[[str], None]
+    ) -> None:
+        self.participant = participant
+        self.messages = messages
+        self.done = done
+
+
+class _Line:
+    """One writer. One thread at a time works on it."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.jobs: collections.deque[_Job] = collections.deque()
+        self.busy = False
+        self.used_s = time.monotonic()
+        self.writer: RawWriter | None = None
+
+
+class Lines:
+    """All writers of one topic.
+
+    Args:
+        participant: the node's.
+        topic: the topic of the answers.
+    """
+
+    def __init__(self, participant: NodeParticipant, topic: Topic) -> None:
+        self._participant = participant
+        self._topic = topic
+        self._lines: dict[tuple[str, ...], _Line] = {}
+        self._workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="historicalData")
+        self._closing = threading.Event()
+
+    def send(
+        self,
+        partitions: tuple[str, ...],
+        participant: bytes | None,
+        messages: Iterable[bytes],
+        done: Callable[[str], None],
+    ) -> None:
+        """Write messages where a client listens, after what was sent there before.
+
+        Args:
+            partitions: of the client's reader.
+            participant: the client's GUID prefix; its reader is waited for. None writes to whoever matches.
+            messages: made as they are written, on another thread.
+            done: told on another thread what went wrong, "" for nothing.
+        """
+        line = self._lines.get(partitions)
+        if line is None:
+            if len(self._lines) >= MAX_LINES:
+                done(f"{MAX_LINES} clients are being answered already")
+                return
+            line = self._lines[partitions] = _Line()
+        with line.lock:
+            line.jobs.append(_Job(participant, messages, done))
+            line.used_s = time.monotonic()
+            if line.busy:
+                return
+            line.busy = True
+        self._workers.submit(self._work, partitions, line)
+
+    def close_idle(self, kept: set[tuple[str, ...]]) -> None:
+        """Close the writers that were not used lately, except for those of `kept` partitions."""
+        now = time.monotonic()
+        for partitions, line in list(self._lines.items()):
+            with line.lock:
+                idle = not line.busy and not line.jobs and now - line.used_s > IDLE_S
+            if idle and partitions not in kept:
+                del self._lines[partitions]
+                if line.writer is not None:
+                    line.writer.close()
+
+    def _work(self, partitions: tuple[str, ...], line: _Line) -> None:
+        while True:
+            with line.lock:
+                if not line.jobs:
+                    line.busy = False
+                    line.used_s = time.monotonic()
+                    return
+                job = line.jobs.popleft()
+            problem = ""
+            try:
+                if line.writer is None:
+                    line.writer = open_writer(self._participant, self._topic, partitions, batching=True)
+                problem = self._carry_out(line.writer, job)
+            except DdsError as error:
+                problem = str(error)
+            job.done(problem)
+
+    def _carry_out(self, writer: RawWriter, job: _Job) -> str:
+        def is_there() -> bool:
+            if self._closing.is_set():
+                return True
+            prefixes = {guid[:PREFIX_BYTES] for guid in writer.matched_readers().values()}
+            return job.participant is None or job.participant in prefixes
+
+        if not writer.wait_until(is_there, MATCH_TIMEOUT_S):
+            return "READER_NOT_KNOWN: its reader of historical data was not discovered"
+        for message in job.messages:
+            problem = self._write(writer, message, is_there)
+            if problem:
+                return problem
+        writer.flush()
+        return ""
+
+    def _write(self, writer: RawWriter, message: bytes, is_there: Callable[[], bool]) -> str:
+        deadline = time.monotonic() + SEND_TIMEOUT_S
+        while not self._closing.is_set():
+            try:
+                writer.write(message, time.time_ns())
+            except DdsTimeout:
+                if not is_there():
+                    return "the client is gone"
+                if time.monotonic() > deadline:
+                    return f"the client took nothing for {SEND_TIMEOUT_S} s"
+            else:
+                return ""
+        return "the node ends"
+
+    def close(self) -> None:
+        """End the threads; what is not written yet is given up."""
+        self._closing.set()
+        self._workers.shutdown(wait=True, cancel_futures=True)
+        for line in self._lines.values():
+            if line.writer is not None:
+                line.writer.close()

@@ -1,0 +1,396 @@
+"""Requests of durability clients, answered on the node's own thread; what is written goes out on others.
+
+A request that cannot be answered yet is held until it can, at most for the time that the client gave. A
+client of this product may ask to be kept up to date: it then gets, as further parts of the same answer, what
+was captured while its reader was being matched and what merges bring.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, Final
+
+from engine.clients.answers import Answers
+from engine.clients.held import Held, Interest
+from engine.clients.lines import PREFIX_BYTES, Lines
+from engine.clients.storage import Storage, StorageQuestion
+from engine.dataset.sample import DATA
+from engine.dds.cdr import Malformed
+from engine.dds.client_protocol import endpoints, extensions
+from engine.dds.client_protocol.messages import (
+    ErrorCode,
+    HistoryRequest,
+    RequestId,
+    State,
+    StateRequest,
+    decode_history_request,
+    decode_state_request,
+    encode_state,
+)
+from engine.dds.tap import WRITER_GONE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from engine.core.namespace import NameSpaceState
+    from engine.dds.captured import Captured
+    from engine.dds.participant import NodeParticipant
+    from engine.dds.waiting import Signal
+    from engine.runtime.runtime import CapturedSample, Runtime
+    from engine.runtime.sets import Difference
+
+MAX_HELD: Final = 10_000
+"""Requests that may wait, of each kind; more are refused."""
+MAX_HOLD_S: Final = 60.0
+"""A request is not held longer than this, whatever the client gave."""
+TAIL_S: Final = 1.0
+"""How long after its answer a client is given what was captured meanwhile: its reader is matched by then."""
+RECHECK_S: Final = 0.02
+MAX_GROUPS_TOLD: Final = 2_000
+
+
+@dataclasses.dataclass(slots=True)
+class _Held:
+    """A request that waits for its time."""
+
+    client: bytes
+    deadline_s: float
+    request: HistoryRequest
+
+
+@dataclasses.dataclass(slots=True)
+class _Question:
+    """A state request that waits for what it asks about."""
+
+    client: bytes
+    deadline_s: float
+    request: StateRequest
+    storage: StorageQuestion
+
+
+@dataclasses.dataclass(slots=True)
+class _Follower:
+    """A client that is kept up to date."""
+
+    client: bytes
+    request: HistoryRequest
+    name_spaces: frozenset[str]
+    given: set[bytes]
+    tail_s: float
+
+
+class ClientService:
+    """The service side of the protocol.
+
+    Args:
+        participant: the node's.
+        runtime: the node's; used on its thread only.
+        partition: //OpenSplice/DurabilityService/ClientDurability/EntityNames/Partition.
+        signal: set when there is something to take.
+        post: runs a callable on the node's thread.
+    """
+
+    def __init__(
+        self,
+        participant: NodeParticipant,
+        runtime: Runtime,
+        partition: str,
+        signal: Signal,
+        post: Callable[[Callable[[], None]], None],
+    ) -> None:
+        self._runtime = runtime
+        self._post = post
+        self._partition = partition
+        self._clock = runtime.holdings.clock
+        self._tracer = runtime.holdings.tracer
+        self._server = bytes.fromhex(runtime.settings.node)
+        self._held: list[_Held] = []
+        self._questions: list[_Question] = []
+        self._followers: dict[RequestId, _Follower] = {}
+        self._told: dict[str, bool] = {}
+        self._view = Held(runtime)
+        self._storage = Storage(runtime)
+        self._answers = Answers(self._server, self._view)
+        topics = {
+            name: endpoints.open_protocol_topic(participant, name)
+            for name in (
+                endpoints.STATE_REQUEST,
+                endpoints.STATE,
+                endpoints.HISTORY_REQUEST,
+                endpoints.HISTORY,
+            )
+        }
+        self._lines = Lines(participant, topics[endpoints.HISTORY])
+        self._states = Lines(participant, topics[endpoints.STATE])
+        self._readers = {
+            name: endpoints.open_reader(participant, topics[name], (partition,), signal)
+            for name in (endpoints.STATE_REQUEST, endpoints.HISTORY_REQUEST)
+        }
+        runtime.serving.on_difference = self._difference
+        for name in ("client_requests", "client_samples"):
+            runtime.counters.setdefault(name, 0)
+
+    # In, on the pump's thread.
+
+    def take(self) -> list[tuple[str, Captured]]:
+        """What clients sent."""
+        return [(name, record) for name, reader in self._readers.items() for record in reader.drain()]
+
+    # In, on the node's thread.
+
+    def handle(self, batch: Sequence[Any]) -> None:
+        """Look at what `take` took."""
+        for topic, record in batch:
+            client = record.writer[:PREFIX_BYTES]
+            if record.status & WRITER_GONE:
+                self._gone(client)
+            elif record.status & DATA:
+                try:
+                    if topic == endpoints.HISTORY_REQUEST:
+                        self._history_requested(client, decode_history_request(record.payload))
+                    else:
+                        self._state_requested(client, decode_state_request(record.payload))
+                except Malformed as error:
+                    self._runtime.holdings.malformed(topic, client.hex(), str(error))
+
+    def captured(self, records: Sequence[CapturedSample], unrouted: Sequence[CapturedSample]) -> None:
+        """The node took these samples out of a tap; the writers of `unrouted` are not known yet."""
+        self._storage.captured(records, unrouted)
+
+    def drained(self) -> None:
+        """The node has looked at all its taps."""
+        self._storage.drained()
+
+    def work(self) -> float:
+        """Answer what can be answered; returns when it must be called again at the latest."""
+        now = self._clock.monotonic()
+        self._tell_changes()
+        self._held = [held for held in self._held if not self._answer(held, now)]
+        self._questions = [one for one in self._questions if not self._answer_question(one, now)]
+        tails = [one for one in self._followers.values() if one.given]
+        for follower in tails:
+            if now >= follower.tail_s:
+                self._send_tail(follower)
+        kept = {one.request.alignment_partitions for one in self._followers.values()}
+        self._lines.close_idle(kept)
+        dues = [held.deadline_s for held in self._held]
+        dues += [follower.tail_s for follower in tails if follower.given]
+        if self._questions:
+            dues.append(now + RECHECK_S)
+        return min(dues, default=now + 1.0)
+
+    def close(self) -> None:
+        """End the threads and close the readers."""
+        self._lines.close()
+        self._states.close()
+        for reader in self._readers.values():
+            reader.close()
+
+    # History.
+
+    def _history_requested(self, client: bytes, request: HistoryRequest) -> None:
+        if request.servers and self._server not in request.servers:
+            return
+        added = extensions.unpack(request.extensions) or {}
+        if added.get("cancel"):
+            self._forget(request.request)
+            return
+        self._runtime.counters["client_requests"] += 1
+        self._tracer.event(
+            "client.request",
+            reader=request.request.client.hex(),
+            group=f"{','.join(request.partitions)}.{request.topic}",
+        )
+        error = self._answers.refusal(request)
+        if error is ErrorCode.OK and len(self._held) >= MAX_HELD:
+            error = ErrorCode.NO_CLIENTS
+        if error is not ErrorCode.OK:
+            self._send_link(client, request, error)
+            return
+        hold_s = min(MAX_HOLD_S, 0.0 if request.timeout.ns < 0 else request.timeout.ns / 1e9)
+        held = _Held(client, self._clock.monotonic() + hold_s, request)
+        for state in self._view.name_spaces(self._answers.interest(request)):
+            self._view.want(state)
+        self._held.append(held)
+
+    def _answer(self, held: _Held, now: float) -> bool:
+        """Answer a request if that is possible or due; False to hold it."""
+        request = held.request
+        states = self._view.name_spaces(self._answers.interest(request))
+        mine = states if request.servers else [s for s in states if self._view.is_responsible(s)]
+        undecided = [state for state in states if state.following is None]
+        waits = undecided or [state for state in mine if not state.complete]
+        if waits and now < held.deadline_s:
+            return False
+        if not mine:
+            self._send_link(held.client, request, self._answers.why_not(states))
+            return True
+        self._send_set(held.client, request, mine)
+        return True
+
+    def _send_set(self, client: bytes, request: HistoryRequest, states: list[NameSpaceState]) -> None:
+        whole = [state for state in states if state.complete]
+        groups = list(self._view.groups(whole, self._answers.interest(request)))
+        is_followed = bool((extensions.unpack(request.extensions) or {}).get("follow"))
+        if is_followed:
+            self._followers[request.request] = _Follower(
+                client,
+                request,
+                frozenset(state.name for state in whole),
+                {sample.digest for _, samples in groups for sample in samples} | {b""},
+                self._clock.monotonic() + TAIL_S,
+            )
+        messages = self._answers.messages(request, groups, states)
+        self._send(client, request, messages)
+
+    def _send_link(self, client: bytes, request: HistoryRequest, error: ErrorCode) -> None:
+        self._send(client, request, self._answers.error(request, error))
+
+    def _send(self, client: bytes, request: HistoryRequest, messages: Any) -> None:
+        count = [0]
+
+        def counted() -> Any:
+            for message in messages:
+                count[0] += 1
+                yield message
+
+        def done(problem: str) -> None:
+            self._post(lambda: self._sent(request, problem, max(0, count[0] - 1)))
+
+        self._lines.send(request.alignment_partitions, client, counted(), done)
+
+    def _sent(self, request: HistoryRequest, problem: str, samples: int) -> None:
+        self._runtime.counters["client_samples"] += samples
+        reader = request.request.client.hex()
+        if problem:
+            self._tracer.event("deliver.waiting", reader=reader, group=request.topic, reason=problem)
+            self._forget(request.request)
+        else:
+            self._tracer.event("client.fulfilled", reader=reader)
+
+    def _send_tail(self, follower: _Follower) -> None:
+        """Give what came into the set since it was given."""
+        states = [
+            state
+            for state in self._view.name_spaces(self._answers.interest(follower.request))
+            if state.name in follower.name_spaces
+        ]
+        groups = []
+        for description, samples in self._view.groups(states, self._answers.interest(follower.request)):
+            new = [sample for sample in samples if sample.digest not in follower.given]
+            if new:
+                groups.append((description, new))
+        follower.given = set()
+        if groups:
+            self._send(follower.client, follower.request, self._answers.messages(follower.request, groups))
+
+    def _difference(self, name_space: str, difference: Difference) -> None:
+        """A merge brought this: clients that had the set get it, too."""
+        for follower in self._followers.values():
+            if name_space not in follower.name_spaces:
+                continue
+            interest = self._answers.interest(follower.request)
+            groups = [
+                (self._runtime.descriptions[group], samples)
+                for group, samples in sorted(difference.items(), key=lambda item: item[0])
+                if interest.wants(group)
+            ]
+            if groups:
+                self._send(
+                    follower.client, follower.request, self._answers.messages(follower.request, groups)
+                )
+
+    def _gone(self, client: bytes) -> None:
+        """The client's request writer went away, and the client with it."""
+        self._held = [held for held in self._held if held.client != client]
+        self._questions = [one for one in self._questions if one.client != client]
+        for request, follower in list(self._followers.items()):
+            if follower.client == client:
+                del self._followers[request]
+
+    def _forget(self, request: RequestId) -> None:
+        self._followers.pop(request, None)
+        self._held = [held for held in self._held if held.request.request != request]
+
+    # States.
+
+    def _state_requested(self, client: bytes, request: StateRequest) -> None:
+        if request.servers and self._server not in request.servers:
+            return
+        self._tracer.event(
+            "client.state-request", client=request.request.client.hex(), count=len(request.partitions)
+        )
+        if not request.topic or not request.partitions:
+            return  # NO_TOPIC, NO_PARTITIONS: the answer has no place for an error
+        added = extensions.unpack(request.extensions) or {}
+        if "delete" in added:
+            self._delete(client, request, added["delete"])
+        elif "stored" in added:
+            question = StorageQuestion.parse(added["stored"])
+            question.drains += self._storage.drains
+            if len(self._questions) < MAX_HELD:
+                hold_s = min(MAX_HOLD_S, max(0.0, request.timeout.ns / 1e9))
+                deadline_s = self._clock.monotonic() + hold_s
+                self._questions.append(_Question(client, deadline_s, request, question))
+        else:
+            self._send_state(client, request)
+
+    def _delete(self, client: bytes, request: StateRequest, values: Any) -> None:
+        try:
+            partition, topic, until_ns = values["partition"], values["topic"], values["until_ns"]
+        except (TypeError, KeyError):
+            raise Malformed("our addition does not say what to delete") from None
+        if not (isinstance(partition, str) and isinstance(topic, str) and isinstance(until_ns, int)):
+            raise Malformed("our addition does not say what to delete")
+        until_ns = min(until_ns, self._clock.wall_ns())
+        self._tracer.event(
+            "delete.received", expression=f"{partition}.{topic}", origin=request.request.client.hex()
+        )
+        self._runtime.core.delete_data(partition, topic, until_ns)
+        self._send_state(client, request, deleted=True)
+
+    def _answer_question(self, one: _Question, now: float) -> bool:
+        interest = Interest(one.request.topic, one.request.partitions)
+        states = self._view.name_spaces(interest)
+        required = self._storage.required(states)
+        missing = self._storage.missing(one.storage, states, interest) if required else ""
+        if missing and now < one.deadline_s:
+            return False
+        self._send_state(
+            one.client, one.request, required=required, stored=required and not missing, reason=missing
+        )
+        return True
+
+    def _send_state(self, client: bytes, request: StateRequest, **added: object) -> None:
+        interest = Interest(request.topic, request.partitions)
+        states = self._view.name_spaces(interest)
+        found = self._view.group_states(states, interest)
+        settings = self._runtime.settings
+        state = State(
+            self._server,
+            (request.request,),
+            tuple(found[:MAX_GROUPS_TOLD]),
+            extensions.pack(
+                node=settings.node,
+                name=settings.name,
+                left_out=max(0, len(found) - MAX_GROUPS_TOLD),
+                **added,
+            ),
+        )
+        self._states.send((self._partition,), client, [encode_state(state)], _nothing)
+
+    def _tell_changes(self) -> None:
+        """Tell everybody about groups whose completeness has changed."""
+        changed = []
+        for state in self._runtime.core.name_spaces:
+            if self._told.get(state.name, False) != state.complete:
+                self._told[state.name] = state.complete
+                changed.append(state)
+        groups = self._view.group_states(changed, None)
+        if groups:
+            state_message = State(self._server, (), tuple(groups[:MAX_GROUPS_TOLD]))
+            self._states.send((self._partition,), None, [encode_state(state_message)], _nothing)
+
+
+def _nothing(_: str) -> None:
+    """Nobody waits for a state that did not arrive: the client asks again."""

@@ -1,0 +1,118 @@
+"""Plain CDR (XCDR1) of final types: aligned primitives, strings, sequences; both byte orders are read."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from engine.dds.cdr import HEADER, Malformed
+
+MAX_ELEMENTS: Final = 10_000
+"""Elements of a sequence of strings or structures in a message; a longer one is refused."""
+_ORDERS: Final = {b"\x00\x00": ">", b"\x00\x01": "<"}
+
+
+class Reader:
+    """Reads one message from its start; every fault is `Malformed`."""
+
+    __slots__ = ("_at", "_data", "_order")
+
+    def __init__(self, payload: bytes) -> None:
+        order = _ORDERS.get(payload[:2])
+        if order is None:
+            raise Malformed(f"encapsulation {payload[:4].hex() or 'missing'}")
+        self._order = order
+        self._data = memoryview(payload)[4:]
+        self._at = 0
+
+    def take(self, layout: str, alignment: int) -> tuple[int, ...]:
+        """Primitives without padding between them; `layout` as for `struct`, without byte order."""
+        self._at += -self._at % alignment
+        packed = self._order + layout
+        try:
+            values = struct.unpack_from(packed, self._data, self._at)
+        except struct.error:
+            raise Malformed("truncated") from None
+        self._at += struct.calcsize(packed)
+        return values
+
+    def u16(self) -> int:
+        """An unsigned 16-bit number."""
+        return self.take("H", 2)[0]
+
+    def u32(self) -> int:
+        """An unsigned 32-bit number."""
+        return self.take("I", 4)[0]
+
+    def count(self) -> int:
+        """The number of elements of a sequence."""
+        count = self.u32()
+        if count > min(MAX_ELEMENTS, len(self._data) - self._at):
+            raise Malformed(f"{count} elements announced in {len(self._data) - self._at} bytes")
+        return count
+
+    def raw(self, size: int) -> bytes:
+        """So many octets."""
+        if self._at + size > len(self._data):
+            raise Malformed(f"{size} octets announced, {len(self._data) - self._at} there")
+        found = bytes(self._data[self._at : self._at + size])
+        self._at += size
+        return found
+
+    def octets(self) -> bytes:
+        """A sequence of octets."""
+        return self.raw(self.u32())
+
+    def text(self) -> str:
+        """A string; the NULL of OpenSplice is an empty one."""
+        found = self.octets()
+        try:
+            return found.removesuffix(b"\0").decode()
+        except UnicodeDecodeError:
+            raise Malformed("a string is not UTF-8") from None
+
+
+class Writer:
+    """Writes one message, little-endian."""
+
+    __slots__ = ("_data",)
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+
+    def put(self, layout: str, alignment: int, *values: int) -> None:
+        """Primitives without padding between them; `layout` as for `struct`, without byte order."""
+        self._data += bytes(-len(self._data) % alignment)
+        self._data += struct.pack("<" + layout, *values)
+
+    def u16(self, value: int) -> None:
+        """An unsigned 16-bit number."""
+        self.put("H", 2, value)
+
+    def u32(self, value: int) -> None:
+        """An unsigned 32-bit number."""
+        self.put("I", 4, value)
+
+    def raw(self, octets: bytes) -> None:
+        """Octets as they are."""
+        self._data += octets
+
+    def octets(self, octets: bytes) -> None:
+        """A sequence of octets."""
+        self.u32(len(octets))
+        self._data += octets
+
+    def text(self, text: str) -> None:
+        """A string with its terminating zero."""
+        self.octets(text.encode() + b"\0")
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def body(self) -> bytes:
+        """What was written, without a header."""
+        return bytes(self._data)
+
+    def message(self) -> bytes:
+        """What was written, with its encapsulation header, padded to four octets."""
+        return b"".join((HEADER, self._data, bytes(-len(self._data) % 4)))

@@ -1,0 +1,63 @@
+"""The endpoints of the protocol: topics, partitions and QoS, as OpenSplice has them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from engine.dataset.groups import KEEP_ALL
+from engine.dds.client_protocol import wiretypes
+from engine.dds.participant import NodeParticipant
+from engine.dds.qos import XCDR1, EndpointQos
+from engine.dds.tap import CaptureReader
+from engine.dds.topics import Topic
+from engine.dds.waiting import Signal
+from engine.dds.writer import RawWriter
+
+PARTITION: Final = "durabilityPartition"
+STATE_REQUEST: Final = "d_durabilityStateRequest"
+STATE: Final = "d_durabilityState"
+HISTORY_REQUEST: Final = "d_historicalDataRequest"
+HISTORY: Final = "d_historicalData"
+
+_TYPES: Final[dict[str, type]] = {
+    STATE_REQUEST: wiretypes.DurabilityStateRequest,
+    STATE: wiretypes.DurabilityState,
+    HISTORY_REQUEST: wiretypes.HistoricalDataRequest,
+    HISTORY: wiretypes.HistoricalData,
+}
+_BLOCKING_NS: Final = 3_000_000_000
+_TOPIC_SCOPE: Final = 1
+
+
+def open_protocol_topic(participant: NodeParticipant, name: str) -> Topic:
+    """One of the four topics."""
+    return Topic.of_class(participant, name, _TYPES[name])
+
+
+def open_reader(
+    participant: NodeParticipant,
+    topic: Topic,
+    partitions: tuple[str, ...],
+    signal: Signal,
+    *,
+    limit: int = 10_000,
+) -> CaptureReader:
+    """A reader of one of the four topics; a full queue of `limit` samples pushes back on the sender."""
+    qos = EndpointQos(history_depth=KEEP_ALL, partitions=partitions, representations=(XCDR1,))
+    return CaptureReader(participant, topic, limit=limit, qos=qos, signal=signal)
+
+
+def open_writer(
+    participant: NodeParticipant, topic: Topic, partitions: tuple[str, ...], *, batching: bool = False
+) -> RawWriter:
+    """A writer of one of the four topics; a write blocks for at most three seconds."""
+    qos = EndpointQos(
+        blocking_ns=_BLOCKING_NS,
+        history_depth=KEEP_ALL,
+        by_source_timestamp=True,
+        presentation=_TOPIC_SCOPE,
+        partitions=partitions,
+        representations=(XCDR1,),
+        batching=batching,
+    )
+    return RawWriter(participant, topic, qos)

@@ -1,0 +1,157 @@
+"""What we add to the protocol, in its own places for additions; who does not know it is not disturbed.
+
+A message carries one addition of ours: `ospltool`, a JSON object, or with a sample `ospltool.sample`, which
+tells what the protocol has no place for: exact status, whole sequence number, encapsulation, key, and the
+history depth of the sample's group.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import TYPE_CHECKING, Any, Final
+
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
+from engine.dds.cdr import HEADER, Malformed
+from engine.dds.client_protocol.cdrstream import Writer
+from engine.dds.client_protocol.messages import (
+    Bead,
+    Format,
+    Kind,
+    RequestId,
+    Time,
+    put_answer_head,
+    put_extensions,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from engine.core.namespaces import Group
+    from engine.dataset.groups import GroupQos
+
+NAME: Final = "ospltool"
+SAMPLE: Final = "ospltool.sample"
+_EXTRA: Final = struct.Struct("<BIQ4s")
+_HEADER_BYTES: Final = 4
+_HASH_BYTES: Final = 16
+_BIG_ENDIAN_HEADER: Final = b"\x00\x00\x00\x00"
+_STATUS_OF: Final = {
+    Kind.WRITE: DATA,
+    Kind.DISPOSE: DISPOSE,
+    Kind.UNREGISTER: UNREGISTER,
+    Kind.WRITE_DISPOSE: DATA | DISPOSE,
+}
+_NO_LIMIT_NS: Final = (0x7FFFFFFF, 0x7FFFFFFF)
+
+
+def pack(**values: object) -> dict[str, bytes]:
+    """Our addition to a message."""
+    return {NAME: json.dumps(values, separators=(",", ":")).encode()}
+
+
+def unpack(extensions: Mapping[str, bytes]) -> dict[str, Any] | None:
+    """Our addition in a message, None where the sender is not of this product.
+
+    Raises:
+        Malformed: it is not a JSON object.
+    """
+    text = extensions.get(NAME)
+    if text is None:
+        return None
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        raise Malformed("our addition is no JSON") from None
+    if not isinstance(found, dict):
+        raise Malformed("our addition is no JSON object")
+    return found
+
+
+class SampleEncoder:
+    """Writes the samples of one group as parts of the answer to one request.
+
+    Args:
+        server: our node id.
+        request: what is answered.
+        group: whose samples.
+        qos: its policies.
+        ours: the client is of this product; others get no addition.
+    """
+
+    def __init__(self, server: bytes, request: RequestId, group: Group, qos: GroupQos, *, ours: bool) -> None:
+        head = Writer()
+        put_answer_head(head, server, (request,))
+        head.u16(0)
+        self._head = head.body()
+        self._qos = qos
+        self._partition = group.partition
+        self._ours = ours
+
+    def encode(self, sample: Sample, earlier: bytes = b"") -> bytes:
+        """One sample.
+
+        Args:
+            sample: what.
+            earlier: for a client of another product, whose dispose carries a whole sample: the body of an
+                earlier write of the same instance, empty where there is none.
+        """
+        writer = Writer()
+        writer.raw(self._head)
+        writer.raw(sample.writer)
+        writer.put("iII", 4, *Time.of_ns(sample.source_time_ns), sample.sequence & 0xFFFFFFFF)
+        self._put_qos(writer)
+        writer.u32(1)
+        writer.text(self._partition)
+        writer.u16(_kind(sample.status))
+        writer.raw(sample.key[:_HASH_BYTES].ljust(_HASH_BYTES, b"\0"))
+        is_big = sample.payload[1] & 1 == 0
+        writer.u16(Format.BIG_ENDIAN if is_big else Format.LITTLE_ENDIAN)
+        body = sample.payload[_HEADER_BYTES:] if self._ours or sample.status & DATA else earlier
+        writer.octets(body)
+        if self._ours:
+            header = sample.payload[:_HEADER_BYTES]
+            extra = _EXTRA.pack(sample.status, self._qos.history_depth, sample.sequence, header)
+            put_extensions(writer, {SAMPLE: extra + sample.key})
+        else:
+            put_extensions(writer, {})
+        return writer.message()
+
+    def _put_qos(self, writer: Writer) -> None:
+        qos = self._qos
+        writer.put("3iB", 4, 1, int(qos.exclusive), int(qos.by_source_timestamp), 0)
+        writer.put("2iBB", 4, int(qos.durability), 0, 0, 0)
+        writer.put("iIiI", 4, 0, 0, *_NO_LIMIT_NS)
+        writer.put("iiI", 4, 0, *_NO_LIMIT_NS)
+        writer.put("iIi", 4, *_NO_LIMIT_NS, 0)
+
+
+def sample_of(bead: Bead, extensions: Mapping[str, bytes]) -> tuple[Sample, int | None]:
+    """The sample that a bead carries, and the history depth of its group (0 for all) where that is told.
+
+    A sample of another product's server comes without its key: `key` is empty then.
+
+    Raises:
+        Malformed: the bead is damaged.
+    """
+    time_ns = bead.source_time.ns
+    extra = extensions.get(SAMPLE)
+    if extra is None:
+        status = _STATUS_OF.get(Kind(bead.kind), 0) if bead.kind in set(Kind) else 0
+        if not status:
+            raise Malformed(f"a sample of kind {bead.kind}")
+        header = _BIG_ENDIAN_HEADER if bead.format == Format.BIG_ENDIAN else HEADER
+        return make_sample(time_ns, bead.writer, status, b"", header + bead.payload), None
+    if len(extra) < _EXTRA.size:
+        raise Malformed("our addition to a sample is cut off")
+    status, depth, sequence, header = _EXTRA.unpack_from(extra)
+    if not status or status > DATA | DISPOSE | UNREGISTER:
+        raise Malformed(f"a sample of status {status}")
+    key = extra[_EXTRA.size :]
+    return make_sample(time_ns, bead.writer, status, key, header + bead.payload, sequence), depth
+
+
+def _kind(status: int) -> Kind:
+    if status & DATA:
+        return Kind.WRITE_DISPOSE if status & DISPOSE else Kind.WRITE
+    return Kind.DISPOSE if status & DISPOSE else Kind.UNREGISTER
