@@ -63,10 +63,11 @@ def _not_installed(extra: str, error: ImportError) -> CommandError:
 
 
 def _recording(path: pathlib.Path, speed: float) -> Feed:
-    from ospltool.live.recording import FileFeed, RecordingFault
+    from ospltool.live.recording import RecordingFault
+    from ospltool.live.replay import ReplayFeed
 
     try:
-        return FileFeed(path, speed=speed)
+        return ReplayFeed(path, speed=speed)
     except RecordingFault as error:
         raise CommandError(str(error), Exit.USAGE) from error
 

@@ -144,14 +144,15 @@ class Inbox:
         """Set the sentence for the reader; an empty one takes it away."""
         self._caption = caption
 
-    def drain(self) -> Update:
-        """Everything that waits, and forget it."""
+    def drain(self, *, restart: bool = False) -> Update:
+        """Everything that waits, and forget it; `restart` says that it follows on from nothing."""
         update = Update(
             snapshots=tuple(self._snapshots.values()),
             events=tuple(self._events),
             notices=tuple(self._notices),
             caption=self._caption,
             dropped=self.dropped,
+            restart=restart,
         )
         self._snapshots.clear()
         self._events.clear()

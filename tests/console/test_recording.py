@@ -1,44 +1,86 @@
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.runtime.monitor import NodeEvent
+from engine.core import plain
+from engine.runtime.monitor import NodeSnapshot
 from ospltool.live import fake
-from ospltool.live.fake import SECOND_NS, START_NS
-from ospltool.live.feed import Heard, Notice, NoticeKind
-from ospltool.live.recording import Caption, FileFeed, RecordingFault, decode_line, encode_line
+from ospltool.live.fake import START_NS
+from ospltool.live.feed import Notice, NoticeKind
+from ospltool.live.patch import PatchFault, difference, patched
+from ospltool.live.recording import (
+    KEY_MARK,
+    Caption,
+    Header,
+    Item,
+    Key,
+    NodeDelta,
+    NodeState,
+    RecordingFault,
+    Snapshots,
+    decode_line,
+    encode_line,
+)
 
-S = SECOND_NS
-Item = Heard | NodeEvent | Notice | Caption
+SNAPSHOT = fake.snapshot(1, fake.name_space("A", 1), fellows=(fake.fellow(2),))
 
-ITEMS: list[tuple[int, Item]] = [
-    (START_NS, Heard(fake.snapshot(1, fake.name_space("A", 1), fellows=(fake.fellow(2),)), START_NS)),
-    (START_NS + S, fake.event(1, 1, START_NS, "tab\t, ünïcode and \x1b escape")),
-    (START_NS + 2 * S, Notice(NoticeKind.NODE_LOST, START_NS + 2 * S, "gone", fake.node_id(1))),
-    (START_NS + 3 * S, Caption("Act 1")),
-]
+ITEMS: dict[str, Item] = {
+    "header": Header("domain 7", "ospltool 0.1.0"),
+    "key": Key(3),
+    "node": NodeState(plain.to_plain(SNAPSHOT)),
+    "delta": NodeDelta(fake.node_id(1), {"state": ["COMPLETE"]}),
+    "event": fake.event(1, 1, START_NS, "tab\t, ünïcode and \x1b escape"),
+    "notice": Notice(NoticeKind.NODE_LOST, START_NS, "gone", fake.node_id(1)),
+    "caption": Caption("Act 1"),
+}
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=4),
+    max_leaves=20,
+)
 
 
-def write(path: Path, lines: list[bytes]) -> Path:
-    path.write_bytes(b"".join(lines))
-    return path
+@given(json_values, json_values)
+def test_a_patch_makes_the_new_value_of_the_old(old: Any, new: Any) -> None:
+    assert repr(patched(old, difference(old, new))) == repr(new)
 
 
-def recording(tmp_path: Path) -> Path:
-    return write(tmp_path / "r.jsonl", [encode_line(moment, item) for moment, item in ITEMS])
+@given(json_values)
+def test_there_is_no_patch_between_equal_values(value: Any) -> None:
+    assert difference(value, value) is None
 
 
-@pytest.mark.parametrize(("moment", "item"), ITEMS, ids=["node", "event", "notice", "caption"])
-def test_a_line_comes_back_as_it_was(moment: int, item: Item) -> None:
-    line = encode_line(moment, item)
+@given(json_values, json_values)
+def test_a_patch_that_does_not_fit_is_refused_or_makes_something(old: Any, patch: Any) -> None:
+    try:
+        patched(old, patch)
+    except PatchFault:
+        return
+
+
+def test_a_patch_has_only_what_changed() -> None:
+    old = {"a": [1, {"b": 2, "c": 3}], "same": "x" * 1000, "gone": 1}
+    new = {"a": [1, {"b": 2, "c": 4}], "same": "x" * 1000, "new": 2}
+    assert difference(old, new) == {"a": {"1": {"c": [4]}}, "gone": [], "new": [2]}
+
+
+@pytest.mark.parametrize("kind", ITEMS)
+def test_a_line_comes_back_as_it_was(kind: str) -> None:
+    line = encode_line(START_NS, ITEMS[kind])
     assert line.endswith(b"\n")
     assert line.count(b"\n") == 1
     entry = decode_line(line, "x:1")
-    assert (entry.heard_ns, entry.item) == (moment, item)
+    assert (entry.heard_ns, entry.item) == (START_NS, ITEMS[kind])
+
+
+def test_a_line_with_a_key_is_found_by_its_beginning() -> None:
+    assert encode_line(START_NS, Key(3)).startswith(KEY_MARK)
+    assert not encode_line(START_NS, ITEMS["node"]).startswith(KEY_MARK)
 
 
 @given(st.text(), st.integers())
@@ -54,12 +96,18 @@ def test_any_event_text_survives(text: str, time_ns: int) -> None:
         b"not json",
         b"[]",
         b"null",
+        b"7",
         b'{"kind":"node"}',
-        b'{"format_version":1,"kind":"node","heard_ns":"1","data":{}}',
+        b'{"format_version":1,"kind":"node","heard_ns":"1","data":{"id":"x"}}',
+        b'{"format_version":1,"kind":"node","heard_ns":true,"data":{"id":"x"}}',
         b'{"format_version":1,"kind":"node","heard_ns":1,"data":{}}',
+        b'{"format_version":1,"kind":"node","heard_ns":1,"data":[]}',
+        b'{"format_version":1,"kind":"node-delta","heard_ns":1,"data":{"id":7,"patch":{}}}',
+        b'{"format_version":1,"kind":"node-delta","heard_ns":1,"data":{"id":"x"}}',
         b'{"format_version":99,"kind":"event","heard_ns":1,"data":{}}',
         b'{"format_version":1,"kind":"notice","heard_ns":1,"data":{"kind":"nonsense"}}',
         b'{"format_version":1,"kind":"other","heard_ns":1,"data":{}}',
+        b'{"format_version":1,"kind":[],"heard_ns":1,"data":{}}',
         b"[" * 100_000,
         b"\xff\xfe",
     ],
@@ -69,60 +117,54 @@ def test_a_line_that_is_none_is_refused_with_its_place(line: bytes) -> None:
         decode_line(line, "r.jsonl:7")
 
 
-def test_a_recording_plays_at_its_own_speed(tmp_path: Path) -> None:
-    time_ns = 0
-    feed = FileFeed(recording(tmp_path), clock=lambda: time_ns)
-    assert feed.now_ns() == START_NS
-    assert len(feed.poll().snapshots) == 1
-    assert not feed.poll()
-    time_ns = S
-    assert [event.number for event in feed.poll().events] == [1]
-    time_ns = 5 * S
-    update = feed.poll()
-    assert [notice.kind for notice in update.notices] == [NoticeKind.NODE_LOST, NoticeKind.END]
-    assert update.caption == "Act 1"
-    assert feed.now_ns() == START_NS + 3 * S
-    time_ns = 99 * S
-    assert not feed.poll()
-    assert feed.now_ns() == START_NS + 3 * S
-    feed.close()
+@given(st.binary(max_size=200))
+def test_any_bytes_are_a_line_or_refused(line: bytes) -> None:
+    try:
+        decode_line(line, "x")
+    except RecordingFault:
+        return
 
 
-def test_a_faster_recording_is_over_sooner(tmp_path: Path) -> None:
-    time_ns = 0
-    feed = FileFeed(recording(tmp_path), speed=10, clock=lambda: time_ns)
-    time_ns = S // 10
-    assert feed.now_ns() == START_NS + S
-    assert feed.poll().events
-    feed.close()
+def roundtrip(*snapshots: NodeSnapshot) -> list[NodeSnapshot]:
+    writer, reader = Snapshots(), Snapshots()
+    found = []
+    for snapshot in snapshots:
+        entry = decode_line(encode_line(0, writer.encode(snapshot)), "x")
+        assert isinstance(entry.item, NodeState | NodeDelta)
+        found.append(reader.decode(reader.take(entry.item)))
+    return found
 
 
-def test_a_broken_line_is_left_out_counted_and_told(tmp_path: Path) -> None:
-    lines = [encode_line(moment, item) for moment, item in ITEMS]
-    path = write(tmp_path / "r.jsonl", [lines[0], b"{broken\n", lines[1]])
-    time_ns = 0
-    feed = FileFeed(path, clock=lambda: time_ns)
-    time_ns = 9 * S
-    update = feed.poll()
-    assert len(update.events) == 1
-    assert update.dropped == 1
-    assert update.notices[0].kind is NoticeKind.FAULT
-    assert f"{path}:2: " in update.notices[0].text
-    feed.close()
+def test_snapshots_travel_as_deltas_and_come_back_whole() -> None:
+    steps = (
+        SNAPSHOT,
+        SNAPSHOT,
+        fake.snapshot(1, fake.name_space("A", 1, count=2), fake.name_space("B", 1), time_ns=START_NS + 1),
+        fake.snapshot(2),
+        fake.snapshot(1, state="TERMINATING", counters={"captured": 3}),
+    )
+    assert roundtrip(*steps) == list(steps)
 
 
-@pytest.mark.parametrize("content", [b"<?xml version='1.0'?>\n", b"\x00\x01\x02"])
-def test_a_file_that_is_no_recording_is_refused(tmp_path: Path, content: bytes) -> None:
-    with pytest.raises(RecordingFault, match=r"r\.jsonl:1: not a line of a recording"):
-        FileFeed(write(tmp_path / "r.jsonl", [content]))
+def test_a_delta_is_much_smaller_than_the_snapshot() -> None:
+    writer = Snapshots()
+    spaces = [fake.name_space(f"s{n}", 1) for n in range(50)]
+    whole = encode_line(0, writer.encode(fake.snapshot(1, *spaces)))
+    delta = encode_line(0, writer.encode(fake.snapshot(1, *spaces, time_ns=START_NS + 1)))
+    assert len(delta) * 50 < len(whole)
 
 
-def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RecordingFault, match="No such file"):
-        FileFeed(tmp_path / "none.jsonl")
-
-
-def test_an_empty_recording_ends_at_once(tmp_path: Path) -> None:
-    feed = FileFeed(write(tmp_path / "r.jsonl", []))
-    assert [notice.kind for notice in feed.poll().notices] == [NoticeKind.END]
-    feed.close()
+@pytest.mark.parametrize(
+    "item",
+    [
+        NodeDelta(fake.node_id(9), {}),
+        NodeDelta(fake.node_id(1), ["x"]),
+        NodeDelta(fake.node_id(1), {"id": ["other"]}),
+        NodeDelta(fake.node_id(1), {"fellows": {"7": ["x"]}}),
+    ],
+)
+def test_a_delta_that_does_not_fit_is_refused(item: NodeDelta) -> None:
+    reader = Snapshots()
+    reader.take(NodeState(plain.to_plain(SNAPSHOT)))
+    with pytest.raises(PatchFault):
+        reader.take(item)

@@ -1,0 +1,197 @@
+"""Writes what a feed says to a recording: for days, within a bounded size.
+
+The file that is written is `FILE`; full ones become `FILE.1`, `FILE.2` and so on, the oldest has the highest
+number and is removed when there are too many.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Final
+
+from ospltool.live.feed import Notice, NoticeKind, Update
+from ospltool.live.recording import Caption, Header, Item, Key, RecordingFault, Snapshots, encode_line
+
+MAX_FILE_BYTES: Final = 64 * 1024 * 1024
+MAX_FILES: Final = 16
+KEY_EVERY_NS: Final = 60_000_000_000
+"""A reader that jumps reads at most so much before the moment that it wants."""
+
+RETRY_NS: Final = 10_000_000_000
+"""After the disk refused a line, the next attempt is so much later; what comes meanwhile is counted."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Limits:
+    """How much is written: size of one file, number of files, and pause between snapshots of a node."""
+
+    max_file_bytes: int = MAX_FILE_BYTES
+    max_files: int = MAX_FILES
+    every_ns: int = 1_000_000_000
+
+
+@dataclasses.dataclass(slots=True)
+class Tally:
+    """What was written so far, and what was not: `thinned` snapshots came too soon after another."""
+
+    lines: int = 0
+    bytes: int = 0
+    files: int = 0
+    thinned: int = 0
+    lost: int = 0
+
+
+class Recorder:
+    """A recording that grows.
+
+    Args:
+        path: the file; one that is there already is not overwritten but rotated away.
+        source: what is recorded, for the header.
+        made_by: name and version of the program.
+        limits: size and thinning.
+
+    Raises:
+        RecordingFault: the file can not be written.
+    """
+
+    def __init__(self, path: Path, *, source: str, made_by: str, limits: Limits | None = None) -> None:
+        self._path = path
+        self._header = Header(source, made_by)
+        self._limits = limits or Limits()
+        self._snapshots = Snapshots()
+        self._gone: dict[str, Notice] = {}
+        self._last_ns: dict[str, int] = {}
+        self._caption = ""
+        self._key_due_ns = 0
+        self._size = 0
+        self._broken_until_ns = 0
+        self._pending = bytearray()
+        self._torn = False
+        self.problem = ""
+        self.tally = Tally()
+        try:
+            if path.exists() and path.stat().st_size:
+                self._rotate()
+            self._file = path.open("wb", buffering=0)
+        except OSError as error:
+            raise RecordingFault(f"{path}: {error.strerror or error}") from error
+        self.tally.files += 1
+
+    def write(self, update: Update, now_ns: int) -> None:
+        """Append what is new. A disk that refuses does not end the recording: `problem` says why."""
+        if now_ns < self._broken_until_ns:
+            self.tally.lost += len(update.snapshots) + len(update.events) + len(update.notices)
+            return
+        try:
+            self._write(update, now_ns)
+            self._flush()
+            self.problem = ""
+        except OSError as error:
+            self.problem = f"{self._path}: {error.strerror or error}"
+            self.tally.lost += self._pending.count(b"\n")
+            self._pending.clear()
+            self._broken_until_ns = now_ns + RETRY_NS
+            self._key_due_ns = 0
+
+    def close(self) -> None:
+        """Finish the file. A second call does nothing."""
+        if not self._file.closed:
+            try:
+                self._file.close()
+            except OSError as error:
+                self.problem = f"{self._path}: {error.strerror or error}"
+
+    def _write(self, update: Update, now_ns: int) -> None:
+        self._note(update)
+        if self._size >= self._limits.max_file_bytes:
+            self._file.close()
+            self._rotate()
+            self._file = self._path.open("wb", buffering=0)
+            self.tally.files += 1
+            self._torn = False
+            self._size = 0
+            self._key_due_ns = 0
+        if now_ns >= self._key_due_ns:
+            self._write_key(now_ns)
+        for notice in update.notices:
+            self._line(now_ns, notice)
+        if update.caption is not None:
+            self._line(now_ns, Caption(update.caption))
+        for heard in update.snapshots:
+            if heard.heard_ns - self._last_ns.get(heard.snapshot.id, 0) < self._limits.every_ns:
+                self.tally.thinned += 1
+                continue
+            self._last_ns[heard.snapshot.id] = heard.heard_ns
+            self._line(heard.heard_ns, self._snapshots.encode(heard.snapshot))
+        for event in update.events:
+            self._line(now_ns, event)
+
+    def _note(self, update: Update) -> None:
+        """What a key must repeat."""
+        for notice in update.notices:
+            if notice.kind is NoticeKind.NODE_LOST:
+                self._gone[notice.node] = notice
+        for heard in update.snapshots:
+            self._gone.pop(heard.snapshot.id, None)
+        if update.caption is not None:
+            self._caption = update.caption
+
+    def _write_key(self, now_ns: int) -> None:
+        if not self._size:
+            self._line(now_ns, self._header)
+        states = self._snapshots.states()
+        self._line(now_ns, Key(len(states)))
+        for state in states:
+            heard_ns = self._last_ns.get(state.plain["id"], now_ns)
+            self._line(min(heard_ns, now_ns), state)
+        for notice in self._gone.values():
+            self._line(now_ns, notice)
+        if self._caption:
+            self._line(now_ns, Caption(self._caption))
+        self._key_due_ns = now_ns + KEY_EVERY_NS
+
+    def _line(self, heard_ns: int, item: Item) -> None:
+        line = encode_line(heard_ns, item)
+        self._pending += line
+        self._size += len(line)
+
+    def _flush(self) -> None:
+        """Write what is pending. After a write that broke off in a line, that line is ended first."""
+        if not self._pending:
+            return
+        if self._torn:
+            self._pending[:0] = b"\n"
+        whole = len(self._pending)
+        lines = self._pending.count(b"\n")
+        while self._pending:
+            self._torn = True
+            written = self._file.write(self._pending)
+            del self._pending[:written]
+        self._torn = False
+        self.tally.lines += lines
+        self.tally.bytes += whole
+
+    def _rotate(self) -> None:
+        """Give every file the next number, and remove the one that is too many."""
+        part_of(self._path, self._limits.max_files - 1).unlink(missing_ok=True)
+        for number in range(self._limits.max_files - 2, -1, -1):
+            part = part_of(self._path, number)
+            if part.exists():
+                part.replace(part_of(self._path, number + 1))
+
+
+def part_of(path: Path, number: int) -> Path:
+    """The file with this number; 0 is the one that is written."""
+    return path.with_name(f"{path.name}.{number}") if number else path
+
+
+def parts_of(path: Path) -> list[Path]:
+    """All files of a recording, oldest first. A file that was named with its number stands for itself."""
+    older = []
+    for number in range(1, MAX_FILES * 100):
+        part = part_of(path, number)
+        if not part.exists():
+            break
+        older.append(part)
+    return [*reversed(older), path]

@@ -1,0 +1,370 @@
+"""A recording as a feed: played, paused, stepped through, and wound to any moment. It is only read."""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+import mmap
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from engine.core.plain import PlainFault
+from engine.runtime.monitor import NodeEvent
+from ospltool.live.feed import Heard, Inbox, Notice, NoticeKind, Timeline, Update
+from ospltool.live.marks import Marks
+from ospltool.live.patch import PatchFault
+from ospltool.live.recorder import parts_of
+from ospltool.live.recording import (
+    KEY_MARK,
+    MAX_LINE_BYTES,
+    Caption,
+    Entry,
+    NodeDelta,
+    NodeState,
+    RecordingFault,
+    Snapshots,
+    decode_line,
+)
+
+MAX_LINES_PER_POLL: Final = 5_000
+"""A longer stretch is read in several polls, so that the console stays responsive."""
+
+LEAD_NS: Final = 600_000_000_000
+"""After a jump so much before the moment is read too, so that events and histories lead up to it."""
+
+THIN_NS: Final = 5_000_000_000
+"""Of that lead, one snapshot of each node in so much time is enough."""
+
+MAX_LEAD: Final = 2_000
+"""About so many snapshots lead up to a moment; with many nodes they stand further apart."""
+
+MAX_JUMP_LINES: Final = 2_000_000
+"""The most lines of a lead. When there are more, it begins at a later key."""
+
+
+class _Key(NamedTuple):
+    heard_ns: int
+    part: int
+    offset: int
+
+
+class ReplayFeed:
+    """A recording and the moment of it that is shown.
+
+    Args:
+        path: the file that the recorder wrote; its older parts (`.1`, `.2`...) belong to it.
+        speed: how fast it is played, 1 as it was.
+        clock: the time by which it is played, in ns.
+        paused: begin without playing.
+
+    Raises:
+        RecordingFault: the file can not be read, or does not begin like a recording.
+    """
+
+    mode = "recorded"
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        speed: float = 1.0,
+        clock: Callable[[], int] = time.monotonic_ns,
+        paused: bool = False,
+    ) -> None:
+        self.title = f"recording {path.name}"
+        self.speed = speed
+        self.marks = Marks(path)
+        self._clock = clock
+        self._parts = _Parts(parts_of(path))
+        self._snapshots = Snapshots()
+        self._inbox = Inbox()
+        self._lead: list[Heard] = []
+        self._passed_over: dict[str, int] = {}
+        self._lines: Iterator[Entry] = iter(())
+        self._next: Entry | None = None
+        self._restart = False
+        self._ended = False
+        self._paused = paused
+        self._faults = 0
+        first = self._rewind(0)
+        self.begin_ns = first.heard_ns if first else 0
+        self.end_ns = max(self.begin_ns, self._parts.last_moment())
+        self._shown_ns = self.begin_ns
+        self._anchor_ns = clock()
+
+    def now_ns(self) -> int:
+        """The moment of the recording that is shown; it stops at the end."""
+        if self._paused or self._ended:
+            return self._shown_ns
+        elapsed = int((self._clock() - self._anchor_ns) * self.speed)
+        return min(self._shown_ns + elapsed, self.end_ns)
+
+    def poll(self) -> Update:
+        """What the recording holds between the last poll and now."""
+        if not self._paused:
+            self._advance(self.now_ns())
+        return self._drain()
+
+    def close(self) -> None:
+        """Close the files."""
+        self._parts.close()
+
+    @property
+    def timeline(self) -> Timeline:
+        """Where the recording stands."""
+        marks = tuple(mark.time_ns for mark in self.marks.all)
+        return Timeline(self.begin_ns, self.end_ns, self.now_ns(), self._paused, self.speed, marks)
+
+    def pause(self, *, paused: bool) -> None:
+        """Stand still, or go on from where we stand."""
+        self._hold(self.now_ns())
+        self._paused = paused
+
+    def set_speed(self, speed: float) -> None:
+        """Play faster or slower, from here on."""
+        self._hold(self.now_ns())
+        self.speed = speed
+
+    def seek(self, moment_ns: int) -> None:
+        """Wind to a moment; outside the recording, to its nearest end."""
+        moment_ns = min(max(moment_ns, self.begin_ns), self.end_ns)
+        self._inbox = Inbox()
+        self._restart = True
+        self._ended = False
+        self._rewind(self._parts.key_before(moment_ns - LEAD_NS))
+        self._passed_over = {}
+        self._read_until(moment_ns, thinned=True)
+        for node, heard_ns in self._passed_over.items():
+            self._hand_on(node, heard_ns)
+        self._hold(moment_ns)
+
+    def step(self, direction: int) -> bool:
+        """Stand still on the next event, or on the one before; False when there is none."""
+        self.pause(paused=True)
+        if direction > 0:
+            return self._step_forward()
+        moment_ns = self._parts.event_before(self._shown_ns)
+        if moment_ns is None:
+            return False
+        self.seek(moment_ns)
+        return True
+
+    def mark(self, text: str) -> None:
+        """Mark the moment that is shown.
+
+        Raises:
+            RecordingFault: the mark can not be kept.
+        """
+        self.marks.add(self.now_ns(), text)
+
+    def _hold(self, moment_ns: int) -> None:
+        self._shown_ns = moment_ns
+        self._anchor_ns = self._clock()
+
+    def _rewind(self, key: int) -> Entry | None:
+        self._snapshots.clear()
+        self._lead = []
+        self._lines = self._parts.entries(key)
+        self._next = next(self._lines, None)
+        return self._next
+
+    def _step_forward(self) -> bool:
+        for _ in range(MAX_JUMP_LINES):
+            entry = self._next
+            if entry is None:
+                return False
+            self._take(entry)
+            self._next = next(self._lines, None)
+            self._hold(max(self._shown_ns, entry.heard_ns))
+            if isinstance(entry.item, NodeEvent):
+                self._read_until(entry.heard_ns)
+                return True
+        return False
+
+    def _advance(self, moment_ns: int) -> None:
+        done = self._read_until(moment_ns, most=MAX_LINES_PER_POLL)
+        if not done and self._next is not None:
+            self._hold(self._next.heard_ns)  # the clock waits for the reader, not the other way round
+        if self._next is None and not self._ended and moment_ns >= self.end_ns:
+            self._hold(self.end_ns)
+            self._ended = True
+            self._inbox.put(Notice(NoticeKind.END, self.end_ns, "the recording ends here"))
+
+    def _read_until(self, moment_ns: int, *, most: int = MAX_JUMP_LINES, thinned: bool = False) -> bool:
+        """Take everything up to a moment; False when there were more lines than allowed."""
+        shown_ns: dict[str, int] = {}
+        for _ in range(most):
+            entry = self._next
+            if entry is None or entry.heard_ns > moment_ns:
+                return True
+            self._take(entry, shown_ns if thinned else None)
+            self._next = next(self._lines, None)
+        return False
+
+    def _take(self, entry: Entry, shown_ns: dict[str, int] | None = None) -> None:
+        """Hand on one entry. With `shown_ns`, snapshots of a node that follow closely are passed over."""
+        item = entry.item
+        if isinstance(item, Caption):
+            self._inbox.say(item.text)
+        elif isinstance(item, NodeEvent | Notice):
+            self._inbox.put(item)
+        elif isinstance(item, NodeState | NodeDelta):
+            try:
+                node = self._snapshots.take(item)
+            except PatchFault as fault:
+                self._fault(entry.heard_ns, str(fault))
+                return
+            if shown_ns is None:
+                self._hand_on(node, entry.heard_ns)
+            elif entry.heard_ns - shown_ns.get(node, 0) >= self._apart_ns():
+                shown_ns[node] = entry.heard_ns
+                self._passed_over.pop(node, None)
+                self._hand_on(node, entry.heard_ns, lead=True)
+            else:
+                self._passed_over[node] = entry.heard_ns
+
+    def _hand_on(self, node: str, heard_ns: int, *, lead: bool = False) -> None:
+        """The snapshot of a node as it stands now."""
+        try:
+            heard = Heard(self._snapshots.decode(node), heard_ns)
+        except PlainFault as fault:
+            self._fault(heard_ns, f"node {node}: {fault}")
+            return
+        if lead:
+            self._lead.append(heard)
+        else:
+            self._inbox.put(heard)
+
+    def _apart_ns(self) -> int:
+        """How far the snapshots of one node in a lead stand apart."""
+        return max(THIN_NS, LEAD_NS * len(self._snapshots) // MAX_LEAD)
+
+    def _fault(self, moment_ns: int, text: str) -> None:
+        self._faults += 1
+        self._inbox.put(Notice(NoticeKind.FAULT, moment_ns, text))
+
+    def _drain(self) -> Update:
+        for fault in self._parts.take_faults():
+            self._fault(self._shown_ns, fault)
+        restart, self._restart = self._restart, False
+        self._inbox.dropped += self._faults
+        self._faults = 0
+        update = self._inbox.drain(restart=restart)
+        lead, self._lead = tuple(self._lead), []
+        return dataclasses.replace(update, snapshots=(*lead, *update.snapshots)) if lead else update
+
+
+class _Parts:
+    """The files of a recording, where its keys are, and its lines from a key on."""
+
+    def __init__(self, paths: list[Path]) -> None:
+        self._maps: list[tuple[Path, mmap.mmap | None]] = []
+        self._faults: list[str] = []
+        try:
+            for path in paths:
+                with path.open("rb") as file:
+                    size = path.stat().st_size
+                    mapped = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) if size else None
+                    self._maps.append((path, mapped))
+        except OSError as error:
+            self.close()
+            raise RecordingFault(f"{path}: {error.strerror or error}") from error
+        try:
+            self._keys = list(self._find_keys())
+        except RecordingFault:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        for _, mapped in self._maps:
+            if mapped is not None:
+                mapped.close()
+
+    def key_before(self, moment_ns: int) -> int:
+        """The number of the last key at or before a moment; the first when there is none."""
+        return max(0, bisect.bisect_right(self._keys, moment_ns, key=lambda key: key.heard_ns) - 1)
+
+    def entries(self, key: int) -> Iterator[Entry]:
+        """The entries from a key on, through all later files; lines that can not be read are noted."""
+        if not self._keys:
+            return
+        _, first, offset = self._keys[key]
+        for part in range(first, len(self._maps)):
+            for where, line in self._lines(part, offset if part == first else 0):
+                try:
+                    yield decode_line(line, where)
+                except RecordingFault as fault:
+                    if len(self._faults) < 1000:
+                        self._faults.append(str(fault))
+
+    def take_faults(self) -> list[str]:
+        """What could not be read since the last call."""
+        faults, self._faults = self._faults, []
+        return faults
+
+    def event_before(self, moment_ns: int) -> int | None:
+        """The moment of the last event before a moment."""
+        for key in range(self.key_before(moment_ns - 1), -1, -1):
+            end = self._keys[key + 1] if key + 1 < len(self._keys) else None
+            found = None
+            for entry in self.entries(key):
+                if entry.heard_ns >= moment_ns or (end is not None and entry.heard_ns > end.heard_ns):
+                    break
+                if isinstance(entry.item, NodeEvent):
+                    found = entry.heard_ns
+            if found is not None:
+                return found
+        return None
+
+    def last_moment(self) -> int:
+        """The moment of the last line that can be read."""
+        for part in range(len(self._maps) - 1, -1, -1):
+            mapped = self._maps[part][1]
+            if mapped is None:
+                continue
+            end = len(mapped)
+            for _ in range(100):
+                start = mapped.rfind(b"\n", 0, max(0, end - 1)) + 1
+                try:
+                    return decode_line(mapped[start:end], "").heard_ns
+                except RecordingFault:
+                    end = start
+                if not start:
+                    break
+        return 0
+
+    def _find_keys(self) -> Iterator[_Key]:
+        """The keys of all files. A recording without any is read from its first line."""
+        found = False
+        for part, (path, mapped) in enumerate(self._maps):
+            if mapped is None:
+                continue
+            if not found:
+                yield _Key(self._first_moment(path, mapped), part, 0)
+                found = True
+            offset = mapped.find(KEY_MARK)
+            while offset >= 0:
+                end = mapped.find(b"\n", offset)
+                line = mapped[offset : end if end >= 0 else len(mapped)]
+                if not offset or mapped[offset - 1 : offset] == b"\n":
+                    yield _Key(decode_line(line, f"{path}, byte {offset}").heard_ns, part, offset)
+                offset = mapped.find(KEY_MARK, offset + 1)
+
+    @staticmethod
+    def _first_moment(path: Path, mapped: mmap.mmap) -> int:
+        end = mapped.find(b"\n", 0, MAX_LINE_BYTES)
+        line = mapped[: end if end >= 0 else min(len(mapped), MAX_LINE_BYTES)]
+        return decode_line(line, f"{path}:1").heard_ns
+
+    def _lines(self, part: int, offset: int) -> Iterator[tuple[str, bytes]]:
+        path, mapped = self._maps[part]
+        while mapped is not None and offset < len(mapped):
+            end = mapped.find(b"\n", offset)
+            end = len(mapped) if end < 0 else end
+            if end - offset > MAX_LINE_BYTES:
+                self._faults.append(f"{path}, byte {offset}: a line of {end - offset:,} bytes is left out")
+            elif end > offset:
+                yield f"{path}, byte {offset}", mapped[offset:end]
+            offset = end + 1

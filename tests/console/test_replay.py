@@ -1,0 +1,383 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from engine.runtime.monitor import NodeEvent
+from ospltool.live import fake
+from ospltool.live import recorder as recorder_module
+from ospltool.live.fake import SECOND_NS, START_NS, node_id
+from ospltool.live.feed import Heard, Notice, NoticeKind, Update
+from ospltool.live.model import SystemModel
+from ospltool.live.recorder import Limits, Recorder, parts_of
+from ospltool.live.recording import RecordingFault
+from ospltool.live.replay import ReplayFeed
+
+S = SECOND_NS
+
+
+class Clock:
+    """A clock that stands until it is moved."""
+
+    def __init__(self) -> None:
+        self.now_ns = 0
+
+    def __call__(self) -> int:
+        return self.now_ns
+
+    def forward(self, seconds: float) -> None:
+        self.now_ns += int(seconds * S)
+
+
+def at(seconds: float) -> int:
+    return START_NS + int(seconds * S)
+
+
+def updates(seconds: int, events_every: int = 10) -> list[tuple[int, Update]]:
+    """Two nodes for so many seconds: counts that say the second, an event now and then, one loss."""
+    told = []
+    for second in range(seconds):
+        now_ns = at(second)
+        nodes = tuple(
+            Heard(fake.snapshot(n, fake.name_space("A", 1, count=second), time_ns=now_ns), now_ns)
+            for n in (1, 2)
+        )
+        events: tuple[NodeEvent, ...] = ()
+        if second % events_every == 5:
+            events = (fake.event(second, 1, now_ns, f"second {second}"),)
+        told.append((now_ns, Update(nodes[: 1 if 70 <= second < 90 else 2], events)))
+        if second == 70:
+            told.append((now_ns, Update(notices=(Notice(NoticeKind.NODE_LOST, now_ns, "x", node_id(2)),))))
+    return told
+
+
+def record(path: Path, told: list[tuple[int, Update]], limits: Limits | None = None) -> Recorder:
+    recorder = Recorder(path, source="domain 7", made_by="test", limits=limits)
+    for now_ns, update in told:
+        recorder.write(update, now_ns)
+    recorder.close()
+    return recorder
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def replay(tmp_path: Path, clock: Clock) -> Callable[..., ReplayFeed]:
+    """A recording of five minutes, played by a clock that stands."""
+
+    def make(**options: float) -> ReplayFeed:
+        path = tmp_path / "r.jsonl"
+        if not path.exists():
+            record(path, updates(300))
+        return ReplayFeed(path, clock=clock, **options)  # type: ignore[arg-type]  # speed and paused
+
+    return make
+
+
+class Reader:
+    """A console's model over a replay."""
+
+    def __init__(self, feed: ReplayFeed) -> None:
+        self.feed = feed
+        self.model = SystemModel()
+        self.kinds: list[NoticeKind] = []
+        self.poll()
+
+    def poll(self) -> None:
+        for _ in range(50):
+            update = self.feed.poll()
+            self.model.apply(update, self.feed.now_ns())
+            self.kinds += [notice.kind for notice in update.notices]
+            if not update:
+                return
+
+    @property
+    def count(self) -> int:
+        return self.model.nodes[node_id(1)].name_spaces["A"].count
+
+
+def test_a_recording_plays_as_it_happened(replay: Callable[..., ReplayFeed], clock: Clock) -> None:
+    reader = Reader(replay())
+    assert (reader.count, reader.feed.now_ns()) == (0, START_NS)
+    for second in (1, 2, 60, 61, 119):
+        clock.now_ns = second * S
+        reader.poll()
+        assert (reader.count, reader.feed.now_ns()) == (second, at(second))
+    assert [event.number for event in reader.model.events] == list(range(5, 119, 10))
+    reader.feed.close()
+
+
+def test_a_lost_node_is_lost_in_the_replay_and_found_again(
+    replay: Callable[..., ReplayFeed], clock: Clock
+) -> None:
+    reader = Reader(replay())
+    for second, gone in ((69, False), (75, True), (95, False)):
+        clock.now_ns = second * S
+        reader.poll()
+        assert bool(reader.model.nodes[node_id(2)].gone_ns) is gone
+    reader.feed.close()
+
+
+def test_speed_counts_from_where_we_stand(replay: Callable[..., ReplayFeed], clock: Clock) -> None:
+    reader = Reader(replay(speed=10))
+    clock.forward(3)
+    reader.poll()
+    assert reader.count == 30
+    reader.feed.set_speed(0.5)
+    clock.forward(10)
+    reader.poll()
+    assert (reader.count, reader.feed.now_ns()) == (35, at(35))
+    reader.feed.close()
+
+
+def test_a_pause_stands_still(replay: Callable[..., ReplayFeed], clock: Clock) -> None:
+    reader = Reader(replay())
+    clock.forward(7)
+    reader.poll()
+    reader.feed.pause(paused=True)
+    clock.forward(100)
+    reader.poll()
+    assert (reader.count, reader.feed.now_ns(), reader.feed.timeline.paused) == (7, at(7), True)
+    reader.feed.pause(paused=False)
+    clock.forward(1)
+    reader.poll()
+    assert reader.count == 8
+    reader.feed.close()
+
+
+@pytest.mark.parametrize("second", [0, 1, 59, 60, 61, 75, 130, 299])
+def test_a_jump_shows_what_was_there_then(
+    replay: Callable[..., ReplayFeed], clock: Clock, second: int
+) -> None:
+    played, jumped = Reader(replay()), Reader(replay(paused=True))
+    clock.now_ns = second * S
+    played.poll()
+    jumped.feed.seek(at(200))
+    jumped.poll()
+    jumped.feed.seek(at(second))
+    jumped.poll()
+    assert jumped.feed.now_ns() == at(second)
+    assert {k: n.snapshot for k, n in jumped.model.nodes.items()} == {
+        k: n.snapshot for k, n in played.model.nodes.items()
+    }
+    assert [n.gone_ns for n in jumped.model.nodes.values()] == [
+        n.gone_ns for n in played.model.nodes.values()
+    ]
+    assert jumped.model.events == played.model.events
+    played.feed.close()
+    jumped.feed.close()
+
+
+def test_a_jump_beyond_an_end_stops_there(replay: Callable[..., ReplayFeed]) -> None:
+    feed = replay(paused=True)
+    feed.seek(at(10**6))
+    assert feed.now_ns() == feed.timeline.end_ns == at(299)
+    feed.seek(0)
+    assert feed.now_ns() == feed.timeline.begin_ns == START_NS
+    feed.close()
+
+
+def test_histories_lead_up_to_the_moment_of_a_jump(replay: Callable[..., ReplayFeed]) -> None:
+    reader = Reader(replay(paused=True))
+    reader.feed.seek(at(250))
+    reader.poll()
+    points = reader.model.series[node_id(1)].counter("stored")
+    assert points[0][0] == START_NS
+    assert points[-1][0] == at(250)
+    assert 40 < len(points) < 80
+    reader.feed.close()
+
+
+def test_steps_go_from_event_to_event_both_ways(replay: Callable[..., ReplayFeed]) -> None:
+    reader = Reader(replay())
+    seen = []
+    for direction in (1, 1, 1, 1, 1, 1, 1, -1, -1, 1, -1, -1, -1, -1, -1):
+        assert reader.feed.step(direction)
+        reader.poll()
+        seen.append((reader.feed.now_ns() - START_NS) // S)
+        assert reader.model.events[-1].number == seen[-1]
+    assert seen == [5, 15, 25, 35, 45, 55, 65, 55, 45, 55, 45, 35, 25, 15, 5]
+    reader.feed.close()
+
+
+def test_a_step_beyond_the_events_says_so(replay: Callable[..., ReplayFeed]) -> None:
+    feed = replay()
+    assert not feed.step(-1)
+    feed.seek(at(299))
+    assert not feed.step(1)
+    feed.close()
+
+
+def test_the_end_is_told_once_and_time_stops_there(replay: Callable[..., ReplayFeed], clock: Clock) -> None:
+    reader = Reader(replay())
+    clock.forward(5000)
+    reader.poll()
+    clock.forward(5000)
+    reader.poll()
+    assert reader.kinds.count(NoticeKind.END) == 1
+    assert reader.feed.now_ns() == at(299)
+    assert reader.count == 299
+    reader.feed.close()
+
+
+def test_marks_stay_beside_the_recording(replay: Callable[..., ReplayFeed], tmp_path: Path) -> None:
+    before = (tmp_path / "r.jsonl").exists() and (tmp_path / "r.jsonl").read_bytes()
+    feed = replay(paused=True)
+    content = (tmp_path / "r.jsonl").read_bytes()
+    feed.seek(at(100))
+    feed.mark("master changes here")
+    feed.seek(at(50))
+    feed.mark("")
+    assert feed.timeline.marks == (at(50), at(100))
+    feed.close()
+    with (tmp_path / "r.jsonl.marks").open("ab") as file:
+        file.write(b"broken\n")
+    again = replay()
+    assert [(mark.time_ns, mark.text) for mark in again.marks.all] == [
+        (at(50), ""),
+        (at(100), "master changes here"),
+    ]
+    assert again.marks.unreadable == 1
+    again.close()
+    assert (tmp_path / "r.jsonl").read_bytes() == content
+    assert not before
+
+
+def test_a_recording_is_bounded_and_read_across_its_files(tmp_path: Path, clock: Clock) -> None:
+    path = tmp_path / "r.jsonl"
+    recorder = record(path, updates(300), Limits(max_file_bytes=20_000, max_files=4))
+    files = sorted(p.name for p in tmp_path.iterdir())
+    assert files == ["r.jsonl", "r.jsonl.1", "r.jsonl.2", "r.jsonl.3"]
+    assert sum(p.stat().st_size for p in tmp_path.iterdir()) < 4 * 25_000
+    assert recorder.tally.files > 4
+    assert parts_of(path)[-1] == path
+    reader = Reader(ReplayFeed(path, clock=clock, paused=True))
+    assert reader.feed.begin_ns > START_NS
+    for second in (260, 299, 250):
+        reader.feed.seek(at(second))
+        reader.poll()
+        assert reader.count == second
+        assert len(reader.model.nodes) == 2
+    assert not reader.model.dropped
+    reader.feed.close()
+
+
+def test_a_recording_that_is_there_is_rotated_away_not_lost(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    record(path, updates(3))
+    first = path.read_bytes()
+    record(path, updates(3))
+    assert (tmp_path / "r.jsonl.1").read_bytes() == first
+
+
+def test_snapshots_that_come_too_soon_are_thinned_and_counted(tmp_path: Path, clock: Clock) -> None:
+    told = [(at(t / 4), Update((Heard(fake.snapshot(1, time_ns=t), at(t / 4)),))) for t in range(40)]
+    recorder = record(tmp_path / "r.jsonl", told)
+    assert recorder.tally.thinned == 30
+    fine = record(tmp_path / "all.jsonl", told, Limits(every_ns=0))
+    assert fine.tally.thinned == 0
+
+
+def test_a_disk_that_refuses_is_said_and_the_recording_goes_on_later(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "r.jsonl"
+    recorder = Recorder(path, source="x", made_by="test")
+    told = updates(60)
+    for now_ns, update in told[:10]:
+        recorder.write(update, now_ns)
+
+    class Full:
+        """A file on a disk that takes a part of what it is given and then no more."""
+
+        def __init__(self, file: object) -> None:
+            self.file = file
+
+        def write(self, data: bytes) -> int:
+            if len(data) > 100:
+                return self.file.write(bytes(data[:100]))  # type: ignore[attr-defined, no-any-return]  # raw file
+            raise OSError(28, "No space left on device")
+
+        closed = False
+
+    real = recorder._file
+    monkeypatch.setattr(recorder, "_file", Full(real))
+    recorder.write(told[10][1], told[10][0])
+    assert "No space left on device" in recorder.problem
+    monkeypatch.setattr(recorder, "_file", real)
+    for now_ns, update in told[11:]:
+        recorder.write(update, now_ns)
+    assert recorder.problem == ""
+    assert recorder.tally.lost > 10
+    recorder.close()
+    reader = Reader(ReplayFeed(path, clock=clock, paused=True))
+    reader.feed.seek(at(55))
+    reader.poll()
+    assert reader.count == 55
+    reader.feed.seek(at(9))
+    reader.poll()
+    assert reader.count == 9
+    reader.feed.close()
+
+
+def test_a_line_that_was_cut_is_left_out_counted_and_told(tmp_path: Path, clock: Clock) -> None:
+    path = tmp_path / "r.jsonl"
+    record(path, updates(20))
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) - 40])
+    reader = Reader(ReplayFeed(path, clock=clock))
+    clock.forward(100)
+    reader.poll()
+    assert reader.count == 19
+    assert reader.model.dropped == 1
+    assert sorted(reader.kinds) == [NoticeKind.END, NoticeKind.FAULT]
+    reader.feed.close()
+
+
+def test_a_delta_whose_state_is_missing_is_told_and_not_invented(tmp_path: Path, clock: Clock) -> None:
+    path = tmp_path / "r.jsonl"
+    record(path, updates(20))
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(line for line in lines if b'"kind":"node",' not in line))
+    reader = Reader(ReplayFeed(path, clock=clock))
+    clock.forward(100)
+    reader.poll()
+    assert not reader.model.nodes
+    assert reader.model.dropped > 10
+    reader.feed.close()
+
+
+@pytest.mark.parametrize("content", [b"<?xml version='1.0'?>\n", b"\x00\x01\x02", b"{}\n"])
+def test_a_file_that_is_no_recording_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "r.jsonl").write_bytes(content)
+    with pytest.raises(RecordingFault, match=r"r\.jsonl:1: not a line of a recording"):
+        ReplayFeed(tmp_path / "r.jsonl")
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RecordingFault, match="No such file"):
+        ReplayFeed(tmp_path / "none.jsonl")
+
+
+def test_a_directory_that_can_not_be_written_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RecordingFault, match="No such file"):
+        Recorder(tmp_path / "none" / "r.jsonl", source="x", made_by="y")
+
+
+def test_an_empty_recording_ends_at_once(tmp_path: Path, clock: Clock) -> None:
+    (tmp_path / "r.jsonl").write_bytes(b"")
+    feed = ReplayFeed(tmp_path / "r.jsonl", clock=clock)
+    assert [notice.kind for notice in feed.poll().notices] == [NoticeKind.END]
+    feed.close()
+
+
+def test_the_highest_number_is_the_oldest(tmp_path: Path) -> None:
+    assert recorder_module.part_of(tmp_path / "r", 0).name == "r"
+    for name in ("r", "r.1", "r.2"):
+        (tmp_path / name).touch()
+    assert [part.name for part in parts_of(tmp_path / "r")] == ["r.2", "r.1", "r"]
