@@ -12,7 +12,7 @@ from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
-from ospltool.live.feed import Feed
+from ospltool.live.feed import Feed, TimeTravel
 from ospltool.live.model import SystemModel
 from tui import commands, glyphs, themes
 from tui.cells import Line, Span, Tone
@@ -30,6 +30,8 @@ TICK_S: Final = 0.25
 SECOND_NS: Final = 1_000_000_000
 MAX_HISTORY: Final = 50
 """Screens that `back` remembers."""
+
+TRAVEL_ACTIONS: Final = frozenset({"step", "wind", "faster", "mark", "next_mark"})
 
 MESSAGE_TICKS: Final = 40
 """A message stays for ten seconds, or until the next key."""
@@ -50,6 +52,14 @@ class ConsoleApp(App[int]):
             Binding(str(number), f"screen('{name}')", name, show=False)
             for number, name in enumerate(SCREENS, 1)
         ),
+        Binding("full_stop", "step(1)", "next event", key_display="."),
+        Binding("comma", "step(-1)", "event before", key_display=",", show=False),
+        Binding("right_square_bracket", "wind(60)", "a minute on", key_display="]", show=False),
+        Binding("left_square_bracket", "wind(-60)", "a minute back", key_display="[", show=False),
+        Binding("plus", "faster(2)", "faster", key_display="+", show=False),
+        Binding("minus", "faster(0.5)", "slower", key_display="-", show=False),
+        Binding("m", "mark", "mark", show=False),
+        Binding("apostrophe", "next_mark", "next mark", key_display="'", show=False),
     ]
     CSS_PATH = "ops.tcss"
     COMMANDS: ClassVar = {commands.ConsoleCommands}
@@ -80,7 +90,7 @@ class ConsoleApp(App[int]):
         self._message_ticks = 0
         self._every_tick = on_idle
         self._ticking = timer
-        self._shown_second = 0
+        self._shown_ns = 0
         for look in themes.ALL.values():
             self.register_theme(look)
         self.theme = theme
@@ -106,12 +116,13 @@ class ConsoleApp(App[int]):
             if not self._message_ticks:
                 self._message = ""
         if not self.paused_ns:
+            before_ns = self._shown_ns
             update = self.feed.poll()
             now_ns = self.feed.now_ns()
             self.model.apply(update, now_ns)
-            if not update and now_ns // SECOND_NS == self._shown_second:
+            self._shown_ns = now_ns
+            if not update and now_ns // SECOND_NS == before_ns // SECOND_NS:
                 return
-            self._shown_second = now_ns // SECOND_NS
         self.show()
 
     def show(self) -> None:
@@ -134,6 +145,7 @@ class ConsoleApp(App[int]):
             paused=bool(self.paused_ns),
             behind_ns=behind_ns,
             screens=tuple(SCREENS),
+            timeline=self.travel.timeline if self.travel else None,
         )
 
     # Where we are.
@@ -210,9 +222,69 @@ class ConsoleApp(App[int]):
 
     def action_pause(self) -> None:
         """Freeze the picture, or go on. What comes meanwhile waits in the feed, within its bounds."""
-        self.paused_ns = 0 if self.paused_ns else self.feed.now_ns()
-        self._shown_second = 0
+        if self.travel is not None:
+            self.travel.pause(paused=not self.travel.timeline.paused)
+        else:
+            self.paused_ns = 0 if self.paused_ns else self.feed.now_ns()
+        self.refresh_all()
+
+    # Time travel, where the feed can.
+
+    @property
+    def travel(self) -> TimeTravel | None:
+        """The feed, if its time is ours to decide about."""
+        return self.feed if isinstance(self.feed, TimeTravel) else None
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys for winding exist only in a recording."""
+        if action in TRAVEL_ACTIONS:
+            return self.travel is not None
+        return super().check_action(action, parameters)
+
+    def refresh_all(self) -> None:
+        """Take in what there is at once, and show it."""
+        self._shown_ns = 0
         self.tick()
+
+    def wind_to(self, moment_ns: int) -> None:
+        """Show the recording at a moment."""
+        if self.travel is not None:
+            self.travel.seek(moment_ns)
+            self.refresh_all()
+
+    def action_wind(self, seconds: int) -> None:
+        """Wind on or back."""
+        self.wind_to(self.feed.now_ns() + seconds * SECOND_NS)
+
+    def action_step(self, direction: int) -> None:
+        """Stand still on the next event, or the one before."""
+        if self.travel is not None:
+            if not self.travel.step(direction):
+                self.say("no event after this moment" if direction > 0 else "no event before this moment")
+            self.refresh_all()
+
+    def action_faster(self, factor: float) -> None:
+        """Play faster or slower, between a tenth and a thousand times."""
+        if self.travel is not None:
+            self.travel.set_speed(min(max(self.travel.timeline.speed * factor, 0.1), 1000.0))
+            self.refresh_all()
+
+    def action_mark(self) -> None:
+        """Mark this moment; a note may follow."""
+        if isinstance(self.screen, OpsScreen):
+            self.screen.action_command("mark ")
+
+    def action_next_mark(self) -> None:
+        """Wind to the next mark, from the last to the first."""
+        if self.travel is not None:
+            marks = [moment_ns for moment_ns, _ in self.travel.notes()]
+            later = [moment_ns for moment_ns in marks if moment_ns > self.feed.now_ns()]
+            if marks:
+                moment_ns = later[0] if later else marks[0]
+                self.wind_to(moment_ns)
+                self.say(f"mark: {dict(self.travel.notes())[moment_ns] or 'without a note'}")
+            else:
+                self.say("no marks yet; m makes one")
 
     def action_help(self) -> None:
         """Show the keys of this screen."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
+from ospltool.live.recording import RecordingFault
 from tui import themes
 from tui.viewmodel.base import Subject
 
@@ -72,6 +74,70 @@ def find_node(app: ConsoleApp, name: str) -> str:
     return found[0]
 
 
+def _mark(app: ConsoleApp, words: list[str]) -> None:
+    if app.travel is None:
+        raise CommandFault("only a recording has marks")
+    try:
+        app.travel.mark(" ".join(words))
+    except RecordingFault as fault:
+        raise CommandFault(str(fault)) from fault
+    app.say("marked")
+
+
+def _at(app: ConsoleApp, words: list[str]) -> None:
+    if app.travel is None:
+        raise CommandFault("only a recording can be wound")
+    timeline = app.travel.timeline
+    try:
+        app.wind_to(moment_of(" ".join(words), timeline.begin_ns, timeline.now_ns))
+    except ValueError as error:
+        raise CommandFault(str(error)) from error
+
+
+def _speed(app: ConsoleApp, words: list[str]) -> None:
+    if app.travel is None:
+        raise CommandFault("only a recording has a speed")
+    try:
+        speed = float(words[0])
+    except (IndexError, ValueError):
+        speed = 0.0
+    if not 0.1 <= speed <= 1000:
+        raise CommandFault("the speed is a number from 0.1 to 1000")
+    app.travel.set_speed(speed)
+    app.refresh_all()
+
+
+def moment_of(text: str, begin_ns: int, now_ns: int) -> int:
+    """The moment that a person means, in ns since 1970.
+
+    `+90` and `-90` are seconds from now; `12:30` and `12:30:05` a time of day (UTC) on the day on which the
+    recording begins or after it; `2026-11-21 12:30:05` says the day too.
+
+    Raises:
+        ValueError: none of these.
+    """
+    text = text.strip()
+    if text[:1] in ("+", "-") and text[1:].replace(".", "", 1).isascii():
+        try:
+            return now_ns + round(float(text) * 1e9)
+        except (ValueError, OverflowError):
+            pass
+    begin = datetime.datetime.fromtimestamp(begin_ns // 1_000_000_000, datetime.UTC)
+    try:
+        if "-" in text:
+            moment = datetime.datetime.fromisoformat(text)
+        else:
+            of_day = datetime.time.fromisoformat(text)
+            moment = datetime.datetime.combine(begin.date(), of_day)
+    except ValueError:
+        meant = "+90, 12:30:05 or 2026-11-21 12:30:05"
+        raise ValueError(f"{text!r} is no moment; write {meant}") from None
+    moment = moment.replace(tzinfo=moment.tzinfo or datetime.UTC)
+    if "-" not in text and moment < begin.replace(microsecond=0):
+        moment += datetime.timedelta(days=1)
+    return round(moment.timestamp() * 1_000_000) * 1000
+
+
 COMMANDS: Final = (
     Command("overview", "[FILTER]", "nodes and name-spaces on one page", _opens("overview")),
     Command("node", "[NAME]", "one node", _node),
@@ -90,6 +156,9 @@ COMMANDS: Final = (
     ),
     Command("theme", "[NAME]", "another look; without a name the next one", _theme),
     Command("pause", "", "freeze the picture, or go on", lambda app, _: app.action_pause()),
+    Command("mark", "[NOTE]", "mark this moment of the recording", _mark),
+    Command("at", "MOMENT", "wind to +90 or -90 (seconds), 12:30:05, 2026-11-21 12:30:05", _at),
+    Command("speed", "TIMES", "play the recording so many times as fast", _speed),
     Command("help", "", "the keys of this screen, and these commands", lambda app, _: app.action_help()),
     Command(
         "quit", "", "leave; the system goes on without us", lambda app, _: app.action_quit_console(), ("q",)

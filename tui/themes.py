@@ -46,6 +46,7 @@ DARK: Final = Theme(
         "ops-row": "#1d2226",
         "ops-cursor": "#2f4a63",
         "ops-bar": "#1d2226",
+        "ops-scroll": "#3a424a",
     },
 )
 
@@ -74,6 +75,7 @@ LIGHT: Final = Theme(
         "ops-row": "#e6e9eb",
         "ops-cursor": "#b9d2e8",
         "ops-bar": "#e3e6e8",
+        "ops-scroll": "#b9c0c6",
     },
 )
 
@@ -106,6 +108,7 @@ ANSI: Final = Theme(
         "ops-cursor": "ansi_default",
         "ops-cursor-style": "reverse",
         "ops-bar": "ansi_default",
+        "ops-scroll": "ansi_bright_black",
         "ansi-background": "ansi_black",
         "ansi-foreground": "ansi_white",
         "border-blurred": "ansi_black",

@@ -10,7 +10,7 @@ import collections
 import dataclasses
 import enum
 from collections.abc import Callable, Iterable
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar, runtime_checkable
 
 from engine.runtime.monitor import NodeEvent, NodeSnapshot
 
@@ -97,6 +97,40 @@ class Feed(Protocol):
 
     def close(self) -> None:
         """Let go of what the feed holds. A second call does nothing."""
+        ...
+
+
+@runtime_checkable
+class TimeTravel(Protocol):
+    """A feed whose time the reader decides about: a recording."""
+
+    @property
+    def timeline(self) -> Timeline:
+        """Where it stands."""
+        ...
+
+    def pause(self, *, paused: bool) -> None:
+        """Stand still, or go on."""
+        ...
+
+    def set_speed(self, speed: float) -> None:
+        """Go faster or slower, from here on."""
+        ...
+
+    def seek(self, moment_ns: int) -> None:
+        """Wind to a moment."""
+        ...
+
+    def step(self, direction: int) -> bool:
+        """To the next event, or the one before; False when there is none."""
+        ...
+
+    def mark(self, text: str) -> None:
+        """Mark this moment, with a note."""
+        ...
+
+    def notes(self) -> tuple[tuple[int, str], ...]:
+        """(moment, note) of every mark, oldest first."""
         ...
 
 

@@ -159,6 +159,10 @@ class ReplayFeed:
         """
         self.marks.add(self.now_ns(), text)
 
+    def notes(self) -> tuple[tuple[int, str], ...]:
+        """(moment, note) of every mark, oldest first."""
+        return tuple((mark.time_ns, mark.text) for mark in self.marks.all)
+
     def _hold(self, moment_ns: int) -> None:
         self._shown_ns = moment_ns
         self._anchor_ns = self._clock()

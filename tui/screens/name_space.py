@@ -21,10 +21,8 @@ class NameSpaceScreen(OpsScreen):
     """How each node defines a name-space, who is master of it and why, and who was before."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("less_than_sign,comma", "neighbour(-1)", "name-space before", key_display="<", show=False),
-        Binding(
-            "greater_than_sign,full_stop", "neighbour(1)", "next name-space", key_display=">", show=False
-        ),
+        Binding("less_than_sign", "neighbour(-1)", "name-space before", key_display="<", show=False),
+        Binding("greater_than_sign", "neighbour(1)", "next name-space", key_display=">", show=False),
     ]
     NAME = "name-space"
     TITLE_OF_SCREEN = "name-space"

@@ -28,8 +28,8 @@ class NodeScreen(OpsScreen):
     """Who the node is, its fellows, its name-spaces, and the late joiners that it serves."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("less_than_sign,comma", "neighbour(-1)", "node before", key_display="<", show=False),
-        Binding("greater_than_sign,full_stop", "neighbour(1)", "next node", key_display=">", show=False),
+        Binding("less_than_sign", "neighbour(-1)", "node before", key_display="<", show=False),
+        Binding("greater_than_sign", "neighbour(1)", "next node", key_display=">", show=False),
     ]
     NAME = "node"
     TITLE_OF_SCREEN = "node"

@@ -134,8 +134,9 @@ class Grid(ScrollView, Toned, can_focus=True, inherit_bindings=False):
         self.refresh()
 
     def on_resize(self, _event: events.Resize) -> None:
-        """Lines have another width now."""
+        """Lines have another width now, and the cursor may be out of view."""
         self.redraw()
+        self._show_row()
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         """Rows stand on other lines now."""
@@ -193,14 +194,18 @@ class Grid(ScrollView, Toned, can_focus=True, inherit_bindings=False):
         if self._table.keys:
             self._row_key, self._column_key = self.row_key, self.column_key
             self._show_column()
-            height = max(1, self.size.height - HEADER)
-            top = round(self.scroll_y)
-            if self.row < top:
-                self.scroll_to(y=self.row, animate=False)
-            elif self.row >= top + height:
-                self.scroll_to(y=self.row - height + 1, animate=False)
+            self._show_row()
+            self.call_after_refresh(self._show_row)  # when the size is not settled yet
         self.redraw()
         self.post_message(self.Moved(self, by_hand=by_hand))
+
+    def _show_row(self) -> None:
+        height = max(1, self.size.height - HEADER)
+        top = round(self.scroll_y)
+        if self.row < top:
+            self.scroll_to(y=max(0, self.row), animate=False)
+        elif self.row >= top + height:
+            self.scroll_to(y=self.row - height + 1, animate=False)
 
     def _show_column(self) -> None:
         if not self._cells:
