@@ -37,7 +37,7 @@ class Stand:
 
     `may_be_master` is false for non-aligners and for masterPriority 0; `discovering` nodes have not voted
     yet; `heard` are the ids this node hears; `newest` is the highest counter of an epoch or lineage that it
-    knows, so that no new one is ever taken for an old one.
+    knows, so that no new one is ever taken for an old one; `run` is the node's incarnation.
     """
 
     node: str
@@ -51,6 +51,7 @@ class Stand:
     following: Epoch | None
     heard: frozenset[str] = frozenset()
     newest: int = 0
+    run: int = 0
 
     @property
     def is_master(self) -> bool:
@@ -108,11 +109,11 @@ def _with_masters(own: Stand, stands: dict[str, Stand], claims: list[Stand]) -> 
     if best.node == own.node:
         rivals = [stand.following.counter for stand in ranked[1:] if stand.following]
         if rivals and max(rivals) >= epoch.counter:
-            epoch = Epoch(max(*rivals, own.newest) + 1, own.node)
+            epoch = Epoch(max(*rivals, own.newest) + 1, own.node, own.run)
     vote = _hand_over(stands, best, epoch)
     if vote and vote.choice == own.node and _agreed(vote, own, stands):
         rule = f"hand-over: priority {own.priority} is higher than {best.priority} of {best.name}"
-        return Decision(Epoch(vote.counter, own.node), None, "", rule, (own, best))
+        return Decision(Epoch(vote.counter, own.node, own.run), None, "", rule, (own, best))
     return Decision(epoch, vote, "", rule, ranked)
 
 
@@ -189,7 +190,7 @@ def _election(own: Stand, stands: dict[str, Stand]) -> Decision:
     rule = _difference(ranked, use_quality=use_quality)
     agreed = all(stand.vote == vote and not stand.discovering for stand in electors if stand.node != own.node)
     if vote.choice == own.node and agreed:
-        return Decision(Epoch(vote.counter, own.node), None, "", rule, ranked)
+        return Decision(Epoch(vote.counter, own.node, own.run), None, "", rule, ranked)
     return Decision(None, vote, "", rule, ranked)
 
 

@@ -44,7 +44,7 @@ def elect(context: Context, state: NameSpaceState, now: float) -> None:
 
 
 def _decide(context: Context, state: NameSpaceState, now: float) -> Decision:
-    own = stand_of(state.report(), context.node, context.settings.name, frozenset(), state.newest)
+    own = stand_of(state.report(), context.node, context.settings.name, frozenset(), state.newest, state.run)
     peers = [
         stand_of(
             report,

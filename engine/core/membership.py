@@ -21,7 +21,7 @@ def add_name_space(context: Context, name_space: NameSpace) -> bool:
     if policy is None:
         return False
     stored = context.settings.stored.get(name_space.name)
-    state = NameSpaceState(name_space, policy)
+    state = NameSpaceState(name_space, policy, run=context.settings.incarnation)
     if stored:
         state.quality_ns = stored.quality_ns
         state.vote = Vote(stored.lineage.counter + 1, "")  # epochs of the last run must not come again

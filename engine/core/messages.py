@@ -24,13 +24,15 @@ CAPABILITIES = ("batched-alignment", "digest-roll-up", "delivery-announcement")
 
 
 class Epoch(NamedTuple):
-    """A term of one master, or the lineage of a set: a counter and the node that began it.
+    """A term of one master, or the lineage of a set: a counter, and the node and run of it that began it.
 
-    The node is part of the epoch, so two masters can never hold the same one.
+    The node is part of the epoch, so two masters can never hold the same one; `run` is the incarnation of the
+    node, so a node that was killed before it could store its last epoch never begins the same one again.
     """
 
     counter: int
     node: str
+    run: int = 0
 
     def __str__(self) -> str:
         return f"{self.counter}/{self.node[:8]}" if self.node else "none"

@@ -44,6 +44,7 @@ class NameSpaceState:
 
     name_space: NameSpace
     policy: Policy
+    run: int = 0
     quality_ns: int = 0
     phase: Phase = Phase.DISCOVER
     holder: bool = False
@@ -131,13 +132,13 @@ class NameSpaceState:
         parents = (*self.parents, old)
         if with_data:
             decided += parents
-        self.lineage = Epoch(self._next_counter(lineages), node)
+        self.lineage = Epoch(self._next_counter(lineages), node, self.run)
         self.parents = () if with_data else parents[-MAX_MERGED:]
         self.merged = tuple(dict.fromkeys(epoch for epoch in decided if epoch.node))[-MAX_MERGED:]
 
     def diverge(self, node: str, *, is_repair: bool = False) -> None:
         """Something may have been missed: begin a lineage of our own, which the master will merge."""
-        self.adopt(Epoch(self._next_counter(), node))
+        self.adopt(Epoch(self._next_counter(), node, self.run))
         self.is_repair = is_repair
 
     def _next_counter(self, others: tuple[Epoch, ...] = ()) -> int:
@@ -190,7 +191,9 @@ class NameSpaceState:
         )
 
 
-def stand_of(report: NameSpaceReport, node: str, name: str, heard: frozenset[str], newest: int) -> Stand:
+def stand_of(
+    report: NameSpaceReport, node: str, name: str, heard: frozenset[str], newest: int, run: int = 0
+) -> Stand:
     """A report as the election sees it."""
     return Stand(
         node=node,
@@ -204,4 +207,5 @@ def stand_of(report: NameSpaceReport, node: str, name: str, heard: frozenset[str
         following=report.following,
         heard=heard,
         newest=newest,
+        run=run,
     )

@@ -11,6 +11,7 @@ from engine.runtime.sets import NameSpaceData
 
 if TYPE_CHECKING:
     from engine.core.events import NameSpaceLearned
+    from engine.core.messages import Epoch
     from engine.core.namespaces import Group
     from engine.core.settings import CoreSettings
     from engine.dataset.dataset import DataSet
@@ -117,6 +118,6 @@ class Holdings:
         self.persistence.mark(data.state.name, LINEAGE, lineage)
 
 
-def lineage_text(lineage: tuple[int, str]) -> str:
+def lineage_text(lineage: Epoch) -> str:
     """A lineage as it is written into the store."""
-    return f"{lineage[0]}/{lineage[1]}"
+    return f"{lineage.counter}/{lineage.node}/{lineage.run}"

@@ -66,8 +66,8 @@ def read_store(store: Store) -> Found:
 
 
 def _lineage(mark: str) -> Epoch:
-    counter, _, node = mark.partition("/")
-    return Epoch(int(counter), node) if counter.isdigit() and node else NO_EPOCH
+    counter, node, run = (*mark.split("/"), "", "", "")[:3]
+    return Epoch(int(counter), node, int(run)) if counter.isdigit() and run.isdigit() else NO_EPOCH
 
 
 def core_settings(configuration: Configuration, name: str, host: str, found: Found) -> CoreSettings:

@@ -244,4 +244,4 @@ def test_lineage_of_the_last_run_never_comes_again() -> None:
     cluster = Cluster()
     cluster.start("a", lineage=Epoch(7, "a"))
     cluster.run_until(cluster.settled)
-    assert cluster.members["a"].core.name_spaces[0].lineage == Epoch(8, "a")
+    assert cluster.members["a"].core.name_spaces[0].lineage == Epoch(8, "a", 1)
