@@ -45,7 +45,7 @@ def find_source(context: Context, state: NameSpaceState, now: float) -> None:
     if not state.source_until_s:
         state.source_until_s = now + 2 * (settings.initial_discovery_s + settings.heartbeat_expiry_s)
     foreign = context.foreign_fellows(state)
-    # Holders of our own role may all be unfit for master; what they hold has been injected, so align from them.
+    # Holders of our own role may all be unfit for master; what they hold has been injected: align from them.
     holders = [one for one in context.role_fellows(state) if one[1].holder and one[1].aligner]
     holders += [one for one in foreign if one[1].holder]
     masters = [one for one in foreign if _is_master(one)]
