@@ -125,6 +125,19 @@ class GroupSet:
                 return Outcome.STORED, []
         return self._insert(history, sample)
 
+    def is_newest(self, key: bytes, source_time_ns: int, writer: bytes) -> bool:
+        """Whether a plain write at that time is newer than all that is known of the instance.
+
+        With depth 1 it would then be all that is kept of it.
+        """
+        if source_time_ns <= self.floor_ns:
+            return False
+        history = self._instances.get(key)
+        if not history:
+            return True
+        last = history[-1]
+        return source_time_ns > last[0] or (source_time_ns == last[0] and writer > last[1])
+
     def _insert(self, history: list[Sample], sample: Sample) -> tuple[Outcome, list[Sample]]:
         position = bisect.bisect_left(history, sample)
         if position < len(history) and history[position].digest == sample.digest:

@@ -20,7 +20,6 @@ from engine.dds.interfaces import address_of, first_interface
 from engine.dds.participant import NodeParticipant
 from engine.dds.pump import Pump
 from engine.dds.selfcheck import check_layouts
-from engine.dds.tap import WRITER_GONE
 from engine.dds.typeinfo import resolve_type
 from engine.dds.uri import cyclone_uri, domain_tag
 from engine.node.disk import Disk
@@ -58,6 +57,9 @@ MAX_WAITING: Final = 1000
 MAX_BACKLOG: Final = 200_000
 """Samples that may wait for the disk before capture pauses and writers are held back."""
 DRAIN: Final = 20_000
+BUSY: Final = 500
+"""Samples in one go from which on there is a pause before the next, so that there are more in one go."""
+DRAIN_PAUSE_S: Final = 0.03
 MAX_ORPHANS: Final = 200_000
 """Samples that may wait for discovery to tell of their writer; beyond that they are dropped and counted."""
 SNAPSHOT_PAUSE_S: Final = 0.25
@@ -133,6 +135,7 @@ class Node:
         self._started = self._clock.monotonic()
         self._started_ns = self._clock.wall_ns()
         self._snapshot_due = 0.0
+        self._drain_due = 0.0
         self._undecodable: dict[str, int] = {}
         self._work = Work()
         self._shown_state = ""
@@ -264,7 +267,8 @@ class Node:
                 task = self._next_task(max(0.0, min(due, self._snapshot_due) - self._clock.monotonic()))
                 with self._work:
                     self._carry_out(task)
-                    self._drain()
+                    if self._clock.monotonic() >= self._drain_due:
+                        self._drain()
                     due = self._runtime.turn()
                     if self._clients:
                         due = min(due, self._clients.work())
@@ -288,6 +292,9 @@ class Node:
     def _next_task(self, timeout_s: float) -> Callable[[], None]:
         if self._disk.persistence.queued_changes > MAX_BACKLOG:
             timeout_s = min(timeout_s, TICK_S)  # taps wait for the disk; look again soon
+        pause_s = self._drain_due - self._clock.monotonic()
+        if pause_s > 0:
+            timeout_s = min(timeout_s, pause_s)
         try:
             return self._tasks.get(timeout=timeout_s) if timeout_s > 0 else self._tasks.get_nowait()
         except queue.Empty:
@@ -308,8 +315,10 @@ class Node:
         if persistence.queued_changes > MAX_BACKLOG and not persistence.problem:
             return
         routes = self._neighbourhood.routes
+        count = 0
         for tap in list(self._wire.taps.values()):
-            taken: list[Any] = [record for record in tap.drain(DRAIN) if not record.status & WRITER_GONE]
+            taken: list[Any] = tap.drain(DRAIN)
+            count += len(taken)
             if self._orphans:
                 taken = [*self._orphans, *taken]
             # Samples whose writer discovery has not told of yet wait; the pump brings it within moments.
@@ -319,6 +328,7 @@ class Node:
             if len(self._orphans) > MAX_ORPHANS:
                 self._runtime.count_unrouted(len(self._orphans))
                 self._orphans = []
+        self._drain_due = self._clock.monotonic() + DRAIN_PAUSE_S if count >= BUSY else 0.0
         if self._clients:
             self._clients.drained()
 

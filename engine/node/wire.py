@@ -34,6 +34,8 @@ WORKERS: Final = 8
 """Streams, deliveries and type look-ups that may run at once; more wait for a free thread."""
 MAX_UNSENT: Final = 20_000
 """Protocol and monitor messages that may wait for their turn; monitor messages are dropped first."""
+TAP_BYTES: Final = 16 << 20
+"""What a tap can hold, so that writers are not held back between two looks at it."""
 BATCH_TIMEOUT_S: Final = 30.0
 MATCH_TIMEOUT_S: Final = 5.0
 DELIVERY_TIMEOUT_S: Final = 120.0
@@ -118,7 +120,11 @@ class DdsWire:
         if key not in self.taps:
             topic = open_topic(self._participant, description.group.topic, description.type)
             self.taps[key] = CaptureReader(
-                self._participant, topic, exclusive=description.qos.exclusive, signal=self._signal
+                self._participant,
+                topic,
+                capacity_bytes=TAP_BYTES,
+                exclusive=description.qos.exclusive,
+                signal=self._signal,
             )
 
     def deliver(

@@ -6,22 +6,21 @@ outside enters by a method of this class; everything that goes out leaves by the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from engine.core import events, plain
 from engine.core.namespaces import Group
-from engine.core.states import Phase, ServiceState
-from engine.dataset.dataset import DataSet, Outcome
+from engine.core.states import ServiceState
+from engine.dataset.dataset import DataSet
 from engine.dataset.groups import GroupDescription
-from engine.dataset.sample import make_sample
 from engine.runtime import codec
+from engine.runtime.capture import Capture, CapturedSample
 from engine.runtime.holdings import LINEAGE, Holdings, lineage_text
 from engine.runtime.housekeeping import Housekeeping
 from engine.runtime.persistence import Degraded, Recovered, SetStored, Stored
 from engine.runtime.serving import Serving
-from engine.runtime.sets import NameSpaceData
 from engine.runtime.transfers import Transfers
-from engine.store.interface import Change, Fellow
+from engine.store.interface import Fellow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -32,14 +31,7 @@ if TYPE_CHECKING:
     from engine.tracing.tracer import Tracer
 
 
-class CapturedSample(NamedTuple):
-    """What a tap saw, in the order of the tap's own record."""
-
-    source_time_ns: int
-    writer: bytes
-    status: int
-    key: bytes
-    payload: bytes
+__all__ = ["CapturedSample", "Runtime"]
 
 
 class Runtime:
@@ -69,6 +61,7 @@ class Runtime:
         self._unsupported: set[tuple[str, str]] = set()
         self._attached: dict[str, set[str]] = {}
         self.serving = Serving(holdings)
+        self._capture = Capture(holdings, self.serving)
         self.housekeeping = Housekeeping(holdings)
         self.transfers = Transfers(holdings, self.serving, self.housekeeping)
         self.turn()  # the name-spaces come with the first events of the core
@@ -136,49 +129,7 @@ class Runtime:
 
         `routes` tells the groups of each writer, () for those to ignore.
         """
-        sinks: dict[bytes, list[tuple[GroupDescription, NameSpaceData]]] = {}
-        changes: dict[str, list[Change]] = {}
-        unrouted: list[CapturedSample] = []
-        captured = too_old = 0
-        tails = self.serving.tails
-        for time_ns, writer, status, key, payload in records:
-            sink = sinks.get(writer)
-            if sink is None:
-                if writer not in routes:
-                    unrouted.append(CapturedSample(time_ns, writer, status, key, payload))
-                    continue
-                sink = sinks[writer] = self._sinks(routes[writer])
-            if not sink:
-                continue
-            sample = make_sample(time_ns, writer, status, key, payload)
-            captured += 1
-            for description, data in sink:
-                group_set = data.working.groups[description.group]
-                outcome, evicted = group_set.apply(sample)
-                if outcome is not Outcome.STORED:
-                    too_old += outcome is Outcome.OLDER
-                    continue
-                data.has_changed = True
-                if tails:
-                    self.serving.captured(description.group, sample)
-                if data.is_switched and data.is_on_disk(description):
-                    changes.setdefault(data.state.name, []).append(Change(description, sample, evicted))
-        self.counters["captured"] += captured
-        self.counters["too_old"] += too_old
-        for name, items in changes.items():
-            self.persistence.append(name, items)
-        return unrouted
-
-    def _sinks(self, groups: tuple[Group, ...]) -> list[tuple[GroupDescription, NameSpaceData]]:
-        sinks: list[tuple[GroupDescription, NameSpaceData]] = []
-        for group in groups:
-            state = self.core.name_space_of(group)
-            description = self.descriptions.get(group)
-            if state and description and state.phase is not Phase.PASSIVE:
-                data = self.spaces[state.name]
-                data.open_group(description)
-                sinks.append((description, data))
-        return sinks
+        return self._capture.take(records, routes)
 
     def stop(self, *, finished: bool = False) -> None:
         """Tell fellows that this node terminates, or has terminated."""

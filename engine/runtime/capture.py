@@ -1,0 +1,160 @@
+"""Taking in what taps saw, a batch at a time.
+
+Of an instance of a KEEP_LAST 1 group that is written again and again, only the newest sample of a batch can
+stay; the ones before it would be stored and pushed out at once. They are counted and passed over, which is
+where most of the time goes otherwise. What a set holds in the end is the same.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from engine.core.states import Phase
+from engine.dataset.dataset import Outcome
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, make_sample
+from engine.store.interface import Change
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from engine.core.namespaces import Group
+    from engine.dataset.dataset import GroupSet
+    from engine.dataset.groups import GroupDescription
+    from engine.runtime.holdings import Holdings
+    from engine.runtime.serving import Serving
+    from engine.runtime.sets import NameSpaceData
+
+_SAMPLE: Final = DATA | DISPOSE | UNREGISTER
+
+
+class CapturedSample(NamedTuple):
+    """What a tap saw, in the order of the tap's own record.
+
+    Other bits of `status` than those of a sample tell of writers; such a record is no sample.
+    """
+
+    source_time_ns: int
+    writer: bytes
+    status: int
+    key: bytes
+    payload: bytes
+
+
+class _Sink:
+    """A group that takes in samples, and the newest sample of each instance that has not been applied yet."""
+
+    __slots__ = ("data", "description", "group_set", "newest", "on_disk")
+
+    def __init__(self, description: GroupDescription, data: NameSpaceData) -> None:
+        self.description = description
+        self.data = data
+        self.group_set: GroupSet = data.open_group(description)
+        self.on_disk = data.is_switched and data.is_on_disk(description)
+        self.newest: dict[bytes, CapturedSample] = {}
+
+
+class Capture:
+    """The way from the taps into the sets."""
+
+    def __init__(self, holdings: Holdings, serving: Serving) -> None:
+        self._holdings = holdings
+        self._serving = serving
+
+    def take(
+        self, records: Iterable[CapturedSample], routes: Mapping[bytes, tuple[Group, ...]]
+    ) -> list[CapturedSample]:
+        """Take in what taps saw; returns the samples whose writer is not in `routes` yet.
+
+        `routes` tells the groups of each writer, () for those to ignore.
+        """
+        return _Batch(self._holdings, self._serving, routes).take(records)
+
+
+class _Batch:
+    """One call of `Capture.take`."""
+
+    def __init__(
+        self, holdings: Holdings, serving: Serving, routes: Mapping[bytes, tuple[Group, ...]]
+    ) -> None:
+        self._holdings = holdings
+        self._serving = serving
+        self._routes = routes
+        self._by_group: dict[Group, _Sink] = {}
+        self._by_writer: dict[bytes, tuple[_Sink, ...]] = {}
+        self._single: dict[bytes, _Sink] = {}
+        self._changes: dict[str, list[Change]] = {}
+        self._unrouted: list[CapturedSample] = []
+        self._captured = 0
+
+    def take(self, records: Iterable[CapturedSample]) -> list[CapturedSample]:
+        single, passed = self._single, 0
+        for record in records:
+            time_ns, writer, status, key, _ = record
+            sink = single.get(writer)
+            if sink is not None and status == DATA:
+                before = sink.newest.get(key)
+                if before is None:
+                    if sink.group_set.is_newest(key, time_ns, writer):
+                        sink.newest[key] = record
+                        continue
+                elif time_ns > before[0] or (time_ns == before[0] and writer > before[1]):
+                    sink.newest[key] = record
+                    passed += 1
+                    continue
+            if status <= _SAMPLE:
+                self._take_singly(record)
+        for sink in self._by_group.values():
+            for record in sink.newest.values():
+                self._apply(sink, record)
+        counters = self._holdings.counters
+        counters["captured"] += self._captured + passed
+        for name, changes in self._changes.items():
+            self._holdings.persistence.append(name, changes)
+        return self._unrouted
+
+    def _take_singly(self, record: CapturedSample) -> None:
+        """A sample that is not passed over: in order with what waits of its instance."""
+        sinks = self._by_writer.get(record[1])
+        if sinks is None:
+            groups = self._routes.get(record[1])
+            if groups is None:
+                self._unrouted.append(record)
+                return
+            sinks = self._open(record[1], groups)
+        for sink in sinks:
+            waiting = sink.newest.pop(record[3], None)
+            if waiting is not None:
+                self._apply(sink, waiting)
+            self._apply(sink, record)
+        self._captured -= max(0, len(sinks) - 1)  # one sample, in however many partitions
+
+    def _open(self, writer: bytes, groups: tuple[Group, ...]) -> tuple[_Sink, ...]:
+        sinks: list[_Sink] = []
+        for group in groups:
+            if group not in self._by_group:
+                state = self._holdings.core.name_space_of(group)
+                description = self._holdings.descriptions.get(group)
+                if state is None or description is None or state.phase is Phase.PASSIVE:
+                    continue
+                self._by_group[group] = _Sink(description, self._holdings.spaces[state.name])
+            sinks.append(self._by_group[group])
+        self._by_writer[writer] = tuple(sinks)
+        # Whoever is being served must get every sample, and a writer in several partitions is rare.
+        if len(sinks) == 1 and sinks[0].group_set.depth == 1 and not self._serving.tails:
+            self._single[writer] = sinks[0]
+        return self._by_writer[writer]
+
+    def _apply(self, sink: _Sink, record: CapturedSample) -> None:
+        time_ns, writer, status, key, payload = record
+        sample = make_sample(time_ns, writer, status, key, payload)
+        self._captured += 1
+        outcome, evicted = sink.group_set.apply(sample)
+        if outcome is not Outcome.STORED:
+            self._holdings.counters["too_old"] += outcome is Outcome.OLDER
+            return
+        sink.data.has_changed = True
+        if self._serving.tails:
+            self._serving.captured(sink.description.group, sample)
+        if sink.on_disk:
+            name = sink.data.state.name
+            self._changes.setdefault(name, []).append(Change(sink.description, sample, evicted))

@@ -1,0 +1,116 @@
+"""Capture: however samples are cut into batches, the sets, the counts and the store end alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.core.namespaces import Element, Group, MergeRule, MergeType, NameSpace, Policy
+from engine.core.settings import CoreSettings
+from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
+from engine.dataset.sample import Sample
+from engine.runtime.capture import CapturedSample
+from engine.runtime.persistence import Persistence
+from engine.runtime.runtime import Runtime
+from engine.store.interface import DamageLog
+from engine.store.memory import Medium, MemoryStore
+from engine.tracing.tracer import Tracer
+from tests.property.samples import DEPTHS, GROUPS, KEYS, STATUSES, WRITERS
+
+ROUTES: dict[bytes, tuple[Group, ...]] = {
+    b"A" * 16: (GROUPS[0],),
+    b"B" * 16: (GROUPS[0],),
+    b"C" * 16: (GROUPS[1],),
+    b"D" * 16: (GROUPS[0], GROUPS[1]),
+    b"E" * 16: (),
+}
+WRITER_GONE = 8
+records = st.builds(
+    CapturedSample,
+    st.integers(1, 8),
+    st.sampled_from((*WRITERS, *ROUTES)),
+    st.sampled_from((*STATUSES, *[STATUSES[0]] * 6, WRITER_GONE)),
+    st.sampled_from(KEYS),
+    st.sampled_from((b"x", b"y")),
+)
+
+
+class Stub:
+    """A wire and a clock that do nothing."""
+
+    def monotonic(self) -> float:
+        return 100.0
+
+    def wall_ns(self) -> int:
+        return 100
+
+    def __getattr__(self, _: str) -> Callable[..., None]:
+        return lambda *_, **__: None
+
+
+class Run:
+    """A node that is complete, alone, and stores in memory."""
+
+    def __init__(self, depth: int) -> None:
+        stub: Any = Stub()
+        space = NameSpace("all", (Element("*", "*"),))
+        policy = Policy("*", merges=(MergeRule(MergeType.MERGE, "*"),))
+        settings = CoreSettings("1" * 32, 1, "n", "r", "h", (space,), (policy,), initial_discovery_s=0.0)
+        self.store = MemoryStore(Medium("1" * 32))
+        self.persistence = Persistence(self.store)
+        self.runtime = Runtime(settings, self.persistence, stub, stub, Tracer(stub.wall_ns, []), {})
+        while self.runtime.state.value != "COMPLETE":
+            self.runtime.turn()
+        for group in GROUPS[:2]:
+            type_ = TypeDescription("T", b"", b"", keyed=True)
+            qos = GroupQos(DurabilityKind.PERSISTENT, history_depth=depth)
+            self.runtime.group_seen(GroupDescription(group, type_, qos))
+        self._flush()
+
+    def _flush(self) -> None:
+        self.runtime.turn()
+        while self.persistence.work():
+            pass
+
+    def capture(self, batch: list[CapturedSample]) -> None:
+        assert self.runtime.capture(batch, ROUTES) == []
+        self._flush()
+
+    def result(self) -> tuple[object, ...]:
+        data = self.runtime.spaces["all"].working
+        counts = {name: self.runtime.counters[name] for name in ("captured", "too_old")}
+        return data.summary(), counts, {group: part.lost for group, part in data.groups.items()}
+
+    def content(self) -> dict[Group, set[Sample]]:
+        parts = self.runtime.spaces["all"].working.groups.items()
+        return {group: set(part.samples()) for group, part in parts if part.count}
+
+    def on_disk(self) -> dict[Group, set[Sample]]:
+        loaded = self.store.load("all", DamageLog())
+        read = {description.group: set(samples) for description, samples in loaded}
+        return {group: samples for group, samples in read.items() if samples}
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+@given(batches=st.lists(st.lists(records, max_size=12), max_size=4))
+def test_a_batch_ends_like_its_samples_one_by_one(depth: int, batches: list[list[CapturedSample]]) -> None:
+    at_once, singly = Run(depth), Run(depth)
+    for batch in batches:
+        at_once.capture(batch)
+        for record in batch:
+            singly.capture([record])
+    assert at_once.result() == singly.result()
+    assert all(sample.status in STATUSES for samples in singly.content().values() for sample in samples)
+    assert at_once.content() == singly.content() == at_once.on_disk() == singly.on_disk()
+
+
+def test_samples_of_writers_that_discovery_has_not_told_of_come_back() -> None:
+    run = Run(1)
+    unknown = CapturedSample(1, b"?" * 16, STATUSES[0], b"k", b"x")
+    known = unknown._replace(writer=b"A" * 16)
+    assert run.runtime.capture([unknown, known, unknown], ROUTES) == [unknown, unknown]
+    assert run.runtime.counters["captured"] == 1
