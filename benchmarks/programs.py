@@ -1,0 +1,143 @@
+"""Processes of the measurements: `python -m benchmarks.programs ROLE JSON`; they speak in lines of JSON.
+
+- `publish` writes ready-made samples as fast as readers take them and tells how long that took;
+- `drain` captures like a node, and does nothing with what it gets;
+- `take` is a plain reader that takes without looking.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+TOPIC: Final = "Load"
+PARTITION: Final = "ships"
+INSTANCES: Final = 1000
+_HEADER: Final = b"\x00\x01\x00\x00"
+
+
+class Program:
+    """A child in one of the roles."""
+
+    def __init__(self, role: str, options: Mapping[str, Any], environ: Mapping[str, str]) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.programs", role, json.dumps(options)],
+            env=dict(environ),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def answer(self) -> dict[str, Any]:
+        """Its next line."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"a program of the measurement ended with code {self._process.wait()}")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def end(self) -> None:
+        """Let it end."""
+        self._process.communicate(timeout=30)
+
+
+def say(**what: Any) -> None:
+    """A line for the parent."""
+    print(json.dumps(what), flush=True)
+
+
+def publish(options: dict[str, Any]) -> None:
+    """Write `count` samples of `size` octets to `instances` instances."""
+    from benchmarks.load_type import Load
+    from engine.dataset.groups import KEEP_ALL, DurabilityKind
+    from engine.dds.participant import NodeParticipant, TagRole
+    from engine.dds.qos import EndpointQos
+    from engine.dds.topics import Topic
+    from engine.dds.writer import RawWriter
+
+    uri = os.environ["CYCLONEDDS_URI"]
+    participant = NodeParticipant(options["domain"], uri, "publisher", os.urandom(16), TagRole.CLIENT)
+    qos = EndpointQos(
+        blocking_ns=30_000_000_000,
+        durability=DurabilityKind.PERSISTENT,
+        history_depth=KEEP_ALL,
+        autodispose=False,
+        batching=True,
+        partitions=(PARTITION,),
+    )
+    writer = RawWriter(participant, Topic.of_class(participant, TOPIC, Load), qos)
+    if not writer.wait_matched(1, 30):
+        raise RuntimeError("nobody reads")
+    instances, size = options["instances"], options["size"]
+    tail = struct.pack("<I", size) + bytes(size)
+    samples = [_HEADER + struct.pack("<i", number) + tail for number in range(instances)]
+    write, now_ns = writer.write, time.time_ns
+    began_ns, began = now_ns(), time.monotonic()
+    for number in range(options["count"]):
+        write(samples[number % instances], now_ns())
+    writer.flush()
+    if not writer.wait_for_acks(60):
+        raise RuntimeError("not everything was acknowledged")
+    say(seconds=time.monotonic() - began, began_ns=began_ns)
+    sys.stdin.read()
+    participant.close()
+
+
+def drain(options: dict[str, Any]) -> None:
+    """Capture and forget."""
+    from benchmarks.load_type import Load
+    from engine.dds.participant import NodeParticipant, TagRole
+    from engine.dds.tap import WRITER_GONE, CaptureReader
+    from engine.dds.topics import Topic
+
+    uri = os.environ["CYCLONEDDS_URI"]
+    participant = NodeParticipant(options["domain"], uri, "drain", os.urandom(16), TagRole.CLIENT)
+    tap = CaptureReader(participant, Topic.of_class(participant, TOPIC, Load))
+    say(ready=True)
+    got = 0
+    while got < options["count"]:
+        tap.wait(1.0)
+        got += sum(not record.status & WRITER_GONE for record in tap.drain(20_000))
+    say(got=got)
+    sys.stdin.read()
+    participant.close()
+
+
+def take(options: dict[str, Any]) -> None:
+    """A plain reader of cyclonedds whose samples are taken as bytes and forgotten."""
+    from cyclonedds import _clayer
+    from cyclonedds.core import InstanceState, Policy, Qos, ReadCondition, SampleState, ViewState, WaitSet
+    from cyclonedds.domain import DomainParticipant
+    from cyclonedds.sub import DataReader, Subscriber
+    from cyclonedds.topic import Topic
+
+    from benchmarks.load_type import Load
+
+    qos = Qos(Policy.Reliability.Reliable(10_000_000_000), Policy.History.KeepAll)
+    participant = DomainParticipant(options["domain"])
+    subscriber = Subscriber(participant, Qos(Policy.Partition([PARTITION])))
+    reader = DataReader(subscriber, Topic(participant, TOPIC, Load), qos=qos)
+    state = SampleState.Any | ViewState.Any | InstanceState.Any
+    waitset = WaitSet(participant)
+    waitset.attach(ReadCondition(reader, state))
+    say(ready=True)
+    got = 0
+    while got < options["count"]:
+        waitset.wait(1_000_000_000)
+        time.sleep(0.002)  # many small takes cost more than few large ones
+        got += len(_clayer.ddspy_take(reader._ref, state, 8192))
+    say(got=got)
+    sys.stdin.read()
+
+
+ROLES = {"publish": publish, "drain": drain, "take": take}
+
+if __name__ == "__main__":
+    ROLES[sys.argv[1]](json.loads(sys.argv[2]))
