@@ -1,4 +1,4 @@
-"""The console: polls a feed, keeps the model, and shows it on screens. It reads and changes nothing."""
+"""The console: polls a feed, keeps the model, and shows it on screens. Without an operator it only reads."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from textual.widgets import Input
 
 from ospltool.live.feed import Feed, TimeTravel
 from ospltool.live.model import SystemModel
-from tui import commands, glyphs, themes
+from tui import commands, export, glyphs, operate, themes
 from tui.cells import Line, Span, Tone
 from tui.glyphs import Glyphs
+from tui.operate import Operator
 from tui.screens.base import OpsScreen
 from tui.screens.help import HelpScreen
 from tui.screens.names import SCREENS
@@ -35,6 +36,13 @@ TRAVEL_ACTIONS: Final = frozenset({"step", "wind", "faster", "mark", "next_mark"
 
 MESSAGE_TICKS: Final = 40
 """A message stays for ten seconds, or until the next key."""
+
+
+EXPORT: Final = (
+    commands.Command(
+        "export", "FORMAT [FILE]", "json or csv of the system, svg of the screen, to a new file", export.run
+    ),
+)
 
 
 class ConsoleApp(App[int]):
@@ -74,6 +82,7 @@ class ConsoleApp(App[int]):
         theme: str = themes.DARK.name,
         on_idle: Callable[[], bool | None] | None = None,
         trace_files: TraceFiles | None = None,
+        operator: Operator | None = None,
         timer: bool = True,
     ) -> None:
         super().__init__()
@@ -84,7 +93,8 @@ class ConsoleApp(App[int]):
         self.trace_files = trace_files
         self.paused_ns = 0
         self.subject = Subject()
-        self.commands = commands.COMMANDS
+        self.operator = operator
+        self.commands = (*commands.COMMANDS, *EXPORT, *(operate.commands() if operator else ()))
         self._history: list[tuple[str, Subject]] = []
         self._message = ""
         self._message_ticks = 0
@@ -315,12 +325,14 @@ def run_console(
     theme: str | None = None,
     ascii_only: bool = False,
     traces: Sequence[str] = (),
+    operator: Operator | None = None,
 ) -> int:
     """Show `feed` until the reader leaves, and close it. Returns 0, or 130 when interrupted.
 
     `on_idle` is called about four times a second, in the thread of the console; returning False ends the
     console. NO_COLOR, the terminal's name and its encoding choose theme and signs where the caller did not.
-    `traces` are trace files or directories to follow, as `ospltool trace` takes them.
+    `traces` are trace files or directories to follow, as `ospltool trace` takes them. Without an `operator`
+    the console can only watch.
 
     Raises:
         SourceError: a trace file can not be read.
@@ -329,7 +341,9 @@ def run_console(
     no_color = bool(os.environ.get("NO_COLOR"))
     look = themes.choose(theme, no_color=no_color, term=os.environ.get("TERM", ""))
     signs = glyphs.choose(sys.stdout.encoding, ascii_only=ascii_only)
-    app = ConsoleApp(feed, title=title, signs=signs, theme=look, on_idle=on_idle, trace_files=files)
+    app = ConsoleApp(
+        feed, title=title, signs=signs, theme=look, on_idle=on_idle, trace_files=files, operator=operator
+    )
     try:
         result = app.run()
     finally:

@@ -513,7 +513,13 @@ def test_the_console_plays_recordings_and_refuses_other_files(
     item = Caption("began")
     (shell.root / "night.jsonl").write_bytes(encode_line(1, item))
     assert shell.run("top", "--replay", "night.jsonl", "--ascii", "--theme", "ops-mono")[0] == 0
-    options = {"title": "ospltool", "theme": "ops-mono", "ascii_only": True}
+    options = {
+        "title": "ospltool",
+        "theme": "ops-mono",
+        "ascii_only": True,
+        "traces": (),
+        "operator": None,
+    }
     assert shown == [("recording night.jsonl", "recorded", options)]
 
     (shell.root / "other.txt").write_text("no recording")

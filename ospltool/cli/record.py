@@ -1,0 +1,175 @@
+"""`ospltool record`: what the console would show, written to a file or shown once."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import signal
+import threading
+import time
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from ospltool.cli import feeds
+from ospltool.cli.exits import CommandError, Exit
+from ospltool.cli.units import duration_s
+from ospltool.output import envelope, streams
+
+if TYPE_CHECKING:
+    from ospltool.live.feed import Feed
+    from ospltool.live.recorder import Recorder
+
+POLL_S: Final = 0.25
+ONCE_S: Final = 3.0
+"""How long `--once` listens: every node shows itself at least twice in that time."""
+
+_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(B|KiB|MiB|GiB|kB|MB|GB)?")
+_BYTES: Final = {
+    "B": 1,
+    "KiB": 1 << 10,
+    "MiB": 1 << 20,
+    "GiB": 1 << 30,
+    "kB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("record", short_help="Record what the console shows, for days if need be.")(record)
+
+
+def size_bytes(text: str) -> int:
+    """Bytes in a size such as `64MiB`, `1.5GB`; a bare number counts bytes.
+
+    Raises:
+        typer.BadParameter: something else.
+    """
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
+        raise typer.BadParameter(f"{text!r} is no size; write 500kB, 64MiB or 1GiB")
+    return int(float(found[1]) * _BYTES[found[2] or "B"])
+
+
+def record(
+    uri: Annotated[
+        str | None,
+        typer.Argument(envvar="OSPL_URI", help="Record the domain of this configuration."),
+    ] = None,
+    output: Annotated[
+        pathlib.Path | None,
+        typer.Option("--output", "-o", help="The file to write; older parts get numbers."),
+    ] = None,
+    domain: Annotated[int | None, typer.Option(min=0, max=230, help="Record this domain instead.")] = None,
+    partition: Annotated[
+        str | None, typer.Option(help="Durability partition of the nodes, if not the usual one.")
+    ] = None,
+    length: Annotated[
+        float | None,
+        typer.Option("--for", parser=duration_s, metavar="DURATION", help="Stop after this time."),
+    ] = None,
+    every: Annotated[
+        float,
+        typer.Option(
+            parser=duration_s, metavar="DURATION", help="Least time between two pictures of a node."
+        ),
+    ] = 1.0,
+    file_size: Annotated[
+        int,
+        typer.Option(
+            "--file-size", parser=size_bytes, metavar="SIZE", help="Begin another file at this size."
+        ),
+    ] = 64 << 20,
+    files: Annotated[int, typer.Option(min=2, max=1000, help="Keep so many files, the newest.")] = 16,
+    once: Annotated[
+        bool, typer.Option("--once", help="Listen for a moment and show the whole system as JSON instead.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Show what was written as JSON at the end.")
+    ] = False,
+) -> None:
+    """Record snapshots and events of all nodes; `ospltool top --replay FILE` shows them again.
+
+    It goes on until it is interrupted, within the given size: the oldest file is removed when there are too
+    many. A node or a domain that goes away, and a full disk, do not end it. With --once nothing is written:
+    the system as it is goes to standard output.
+
+    Exit codes: 0 ended in order (also by Ctrl+C and SIGTERM), 1 not everything could be written, 2 wrong
+    usage or a file that can not be written, 3 domain not reachable, or no node heard with --once.
+    """
+    if once == (output is not None):
+        raise CommandError("give either a file with --output or --once", Exit.USAGE)
+    feed = feeds.live(uri, domain, partition)
+    try:
+        if once:
+            _once(feed, ONCE_S if length is None else length)
+            return
+        assert output is not None
+        recorder = _recorder(feed, output, file_size, files, every)
+        _run(feed, recorder, length)
+    finally:
+        feed.close()
+    _tell(recorder, as_json=as_json)
+    raise typer.Exit(Exit.FINDINGS if recorder.tally.lost else Exit.GOOD)
+
+
+def _once(feed: Feed, seconds: float) -> None:
+    from ospltool.live.export import as_json
+    from ospltool.live.model import SystemModel
+
+    model = SystemModel()
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        model.apply(feed.poll(), feed.now_ns())
+        time.sleep(min(POLL_S, max(0.0, end - time.monotonic())))
+    streams.put(as_json(model, feed.now_ns()))
+    if not model.nodes:
+        streams.say(f"ospltool: no node heard in {feed.title} within {seconds:g} s")
+        raise typer.Exit(Exit.UNREACHABLE)
+
+
+def _recorder(feed: Feed, path: pathlib.Path, file_size: int, files: int, every_s: float) -> Recorder:
+    from engine.tracing.version import product_version
+    from ospltool.live.recorder import Limits, Recorder
+    from ospltool.live.recording import RecordingFault
+
+    limits = Limits(max_file_bytes=file_size, max_files=files, every_ns=round(every_s * 1e9))
+    try:
+        made_by = f"ospltool {product_version()}"
+        return Recorder(path, source=feed.title, made_by=made_by, limits=limits)
+    except RecordingFault as error:
+        raise CommandError(str(error), Exit.USAGE) from error
+
+
+def _run(feed: Feed, recorder: Recorder, length_s: float | None) -> None:
+    """Write until the time is over or a signal comes."""
+    over = threading.Event()
+    before = {
+        number: signal.signal(number, lambda *_: over.set()) for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    streams.say(f"ospltool: recording {feed.title}; Ctrl+C ends it")
+    end = None if length_s is None else time.monotonic() + length_s
+    said = ""
+    try:
+        while not over.is_set() and (end is None or time.monotonic() < end):
+            recorder.write(feed.poll(), feed.now_ns())
+            if recorder.problem != said:
+                said = recorder.problem
+                streams.say(f"ospltool: {said or 'writing again'}")
+            over.wait(POLL_S)
+        recorder.write(feed.poll(), feed.now_ns())
+    finally:
+        recorder.close()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _tell(recorder: Recorder, *, as_json: bool) -> None:
+    tally = recorder.tally
+    streams.say(f"ospltool: {tally.lines:,} lines, {tally.bytes:,} bytes, {tally.files} files")
+    if tally.lost:
+        streams.say(f"ospltool: {tally.lost:,} lines could not be written")
+    if as_json:
+        streams.put(envelope.document("record", tally))

@@ -1,0 +1,98 @@
+"""The system at one moment as JSON or CSV: what the screens show, for other tools."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+from typing import Any, Final
+
+from engine.core import plain
+from ospltool.live.concerns import concerns
+from ospltool.live.model import SystemModel
+from ospltool.output import envelope
+from ospltool.output.text import visible
+
+COLUMNS: Final = (
+    "node",
+    "node_id",
+    "role",
+    "host",
+    "node_state",
+    "heard_ns",
+    "gone_ns",
+    "name_space",
+    "phase",
+    "complete",
+    "master",
+    "master_id",
+    "confirmed",
+    "epoch",
+    "why",
+    "samples",
+    "digest",
+    "groups",
+    "aligner",
+    "alignee",
+    "durability",
+    "master_priority",
+    "merges",
+)
+"""The columns of the CSV: one line for each name-space on each node."""
+
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+
+
+def as_json(model: SystemModel, now_ns: int) -> str:
+    """Everything that is known, as one JSON document of kind "system"."""
+    nodes = [
+        {**plain.to_plain(node.snapshot), "heard_ns": node.heard_ns, "gone_ns": node.gone_ns}
+        for node in model.ordered_nodes()
+    ]
+    masterships = [one for history in model.masterships.values() for one in history]
+    data = {
+        "time_ns": now_ns,
+        "domain_lost_ns": model.domain_lost_ns,
+        "nodes": nodes,
+        "concerns": [_concern(one) for one in concerns(model, now_ns)],
+        "conflicts": [dataclasses.asdict(one) for one in model.conflicts.conflicts],
+        "masters": [dataclasses.asdict(one) for one in masterships],
+        "events": [plain.to_plain(event) for event in model.events],
+        "events_left_out": model.events_left_out,
+        "messages_left_out": model.dropped + model.nodes_left_out,
+    }
+    return envelope.document("system", data)
+
+
+def _concern(one: Any) -> dict[str, Any]:
+    return {**dataclasses.asdict(one), "severity": one.severity.name.lower()}
+
+
+def as_csv(model: SystemModel) -> str:
+    """Every name-space on every node, one to a line; a node without name-spaces has a line of its own."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for node in model.ordered_nodes():
+        snapshot = node.snapshot
+        about = [
+            *(snapshot.name, node.id, snapshot.role, snapshot.host, snapshot.state),
+            *(node.heard_ns, node.gone_ns),
+        ]
+        for space in snapshot.name_spaces:
+            values = [
+                *(space.name, space.phase, space.complete, model.name_of(space.master), space.master),
+                *(space.confirmed, space.epoch, space.why, space.count, space.digest, space.groups),
+                *(space.aligner, space.alignee, space.durability, space.master_priority),
+                "; ".join(space.merges),
+            ]
+            writer.writerow([_field(value) for value in (*about, *values)])
+        if not snapshot.name_spaces:
+            writer.writerow([_field(value) for value in about] + [""] * (len(COLUMNS) - len(about)))
+    return text.getvalue()
+
+
+def _field(value: object) -> str:
+    """A field that no terminal obeys and no spreadsheet takes for a formula."""
+    shown = visible(str(value))
+    return f"'{shown}" if isinstance(value, str) and shown.startswith(_FORMULA) else shown
