@@ -2,7 +2,9 @@
 
 - `publish` writes ready-made samples as fast as readers take them and tells how long that took;
 - `drain` captures like a node, and does nothing with what it gets;
-- `take` is a plain reader that takes without looking.
+- `take` is a plain reader that takes without looking;
+- `hold` writes and stays, for readers that come later, as DDS alone can do it;
+- `join` is a reader that comes later and tells when it has everything.
 """
 
 from __future__ import annotations
@@ -137,7 +139,65 @@ def take(options: dict[str, Any]) -> None:
     sys.stdin.read()
 
 
-ROLES = {"publish": publish, "drain": drain, "take": take}
+def hold(options: dict[str, Any]) -> None:
+    """A living TRANSIENT_LOCAL writer with one sample of each of `count` instances."""
+    from benchmarks.load_type import Load
+    from engine.dataset.groups import DurabilityKind
+    from engine.dds.participant import NodeParticipant, TagRole
+    from engine.dds.qos import EndpointQos
+    from engine.dds.topics import Topic
+    from engine.dds.writer import RawWriter
+
+    uri = os.environ["CYCLONEDDS_URI"]
+    participant = NodeParticipant(options["domain"], uri, "holder", os.urandom(16), TagRole.CLIENT)
+    qos = EndpointQos(
+        durability=DurabilityKind.TRANSIENT_LOCAL,
+        autodispose=False,
+        batching=True,
+        partitions=(PARTITION,),
+    )
+    writer = RawWriter(participant, Topic.of_class(participant, TOPIC, Load), qos)
+    tail = struct.pack("<I", options["size"]) + bytes(options["size"])
+    for number in range(options["count"]):
+        writer.write(_HEADER + struct.pack("<i", number) + tail, time.time_ns())
+    writer.flush()
+    say(ready=True)
+    sys.stdin.read()
+    participant.close()
+
+
+def join(options: dict[str, Any]) -> None:
+    """A late joiner; the time counts from before its participant is made."""
+    from cyclonedds import _clayer
+    from cyclonedds.core import InstanceState, Policy, Qos, ReadCondition, SampleState, ViewState, WaitSet
+    from cyclonedds.domain import DomainParticipant
+    from cyclonedds.sub import DataReader, Subscriber
+    from cyclonedds.topic import Topic
+
+    from benchmarks.load_type import Load
+
+    kinds = {"transient local": Policy.Durability.TransientLocal, "persistent": Policy.Durability.Persistent}
+    qos = Qos(
+        kinds[options["durability"]], Policy.Reliability.Reliable(10_000_000_000), Policy.History.KeepAll
+    )
+    began = time.monotonic()
+    participant = DomainParticipant(options["domain"])
+    subscriber = Subscriber(participant, Qos(Policy.Partition([PARTITION])))
+    reader = DataReader(subscriber, Topic(participant, TOPIC, Load), qos=qos)
+    state = SampleState.Any | ViewState.Any | InstanceState.Any
+    waitset = WaitSet(participant)
+    waitset.attach(ReadCondition(reader, state))
+    got, first = 0, 0.0
+    while got < options["count"]:
+        waitset.wait(1_000_000_000)
+        taken = _clayer.ddspy_take(reader._ref, state, 8192)
+        got += sum(1 for _, info in taken if info.valid_data)
+        first = first or time.monotonic() - began
+    say(first=first, last=time.monotonic() - began, got=got)
+    sys.stdin.read()
+
+
+ROLES = {"publish": publish, "drain": drain, "take": take, "hold": hold, "join": join}
 
 if __name__ == "__main__":
     ROLES[sys.argv[1]](json.loads(sys.argv[2]))

@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 
+from benchmarks.programs import Program
 from engine.dds.uri import settings_text
 from engine.tracing.formats import Line, read_line
 from ospltool.demo.stage import Stage, samples_directory
@@ -41,6 +42,15 @@ def stage(where: pathlib.Path | None = None) -> Iterator[Stage]:
         made = Stage(where, domain, feed)
         stack.callback(made.close)
         yield made
+
+
+def fill(stage: Stage, name: str, count: int, size: int) -> None:
+    """Let a node capture one sample of each of `count` instances, and wait until they are on its disk."""
+    options = {"domain": stage.domain_id, "size": size, "count": count, "instances": count}
+    publisher = Program("publish", options, environ())
+    publisher.answer()
+    publisher.end()
+    stage.wait_for(f"{count} samples are stored", lambda: stage.stored(name) == count, PATIENCE_S)
 
 
 def start_and_wait(stage: Stage, *names: str) -> int:

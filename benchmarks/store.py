@@ -1,0 +1,116 @@
+"""The store on disk by itself: bringing live changes, writing a whole set, reading and verifying it.
+
+Held against SQLite alone: the same bytes in one plain table, with the same durability and transactions.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from benchmarks.rows import Row
+from engine.core.namespaces import Group
+from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
+from engine.dataset.sample import DATA, Sample, make_sample
+from engine.store.interface import Change, DamageLog
+from engine.store.opening import open_store
+
+AREA: Final = "store"
+COUNT: Final = 100_000
+BATCH: Final = 1_000
+SIZE: Final = 100
+NAME_SPACE: Final = "bench"
+DESCRIPTION: Final = GroupDescription(
+    Group("p", "T", "0"), TypeDescription("T", b"i", b"m", keyed=True), GroupQos(DurabilityKind.PERSISTENT)
+)
+
+
+def run(repeat: int) -> list[Row]:
+    """Each repetition in a fresh directory."""
+    samples = [
+        make_sample(1_000 + number, b"w" * 16, DATA, number.to_bytes(4), bytes(SIZE))
+        for number in range(COUNT)
+    ]
+    measured: dict[str, list[float]] = {}
+    for _ in range(repeat):
+        with tempfile.TemporaryDirectory(prefix="ospltool-bench-") as directory:
+            for name, rate in {**_plain(Path(directory), samples), **_ours(Path(directory), samples)}.items():
+                measured.setdefault(name, []).append(rate)
+    rows = {name: Row(AREA, name, "samples/s", tuple(values)) for name, values in measured.items()}
+    return [
+        rows["SQLite alone, insert"],
+        rows["append live changes"].against(rows["SQLite alone, insert"]),
+        rows["write a whole set"].against(rows["SQLite alone, insert"]),
+        rows["SQLite alone, read"],
+        rows["load and verify"].against(rows["SQLite alone, read"]),
+    ]
+
+
+def _batches(samples: list[Sample]) -> list[list[Sample]]:
+    return [samples[start : start + BATCH] for start in range(0, len(samples), BATCH)]
+
+
+def _ours(directory: Path, samples: list[Sample]) -> dict[str, float]:
+    store = open_store(directory / "store", "bench")
+    store.commit_complete(store.begin_set(NAME_SPACE))
+    changes = [[Change(DESCRIPTION, sample) for sample in batch] for batch in _batches(samples)]
+
+    def append() -> None:
+        for batch in changes:
+            store.append(NAME_SPACE, batch)
+
+    def write() -> None:
+        writer = store.begin_set(NAME_SPACE)
+        for batch in _batches(samples):
+            writer.add(DESCRIPTION, batch)
+        store.commit_complete(writer)
+
+    def load() -> None:
+        log = DamageLog()
+        count = sum(1 for _, found in store.load(NAME_SPACE, log) for _ in found)
+        if count != COUNT or log.count:
+            raise RuntimeError(f"{count} samples, {log.count} damaged")
+
+    rates = {
+        "append live changes": _rate(append),
+        "write a whole set": _rate(write),
+        "load and verify": _rate(load),
+    }
+    store.close()
+    return rates
+
+
+def _plain(directory: Path, samples: list[Sample]) -> dict[str, float]:
+    connection = sqlite3.connect(directory / "plain.sqlite", isolation_level=None)
+    connection.execute("PRAGMA page_size = 16384")
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute(
+        "CREATE TABLE sample (number INTEGER PRIMARY KEY, key BLOB, writer BLOB, payload BLOB)"
+    )
+
+    def insert() -> None:
+        for batch in _batches(samples):
+            connection.execute("BEGIN")
+            rows = ((sample.source_time_ns, sample.key, sample.writer, sample.payload) for sample in batch)
+            connection.executemany("INSERT INTO sample VALUES (?, ?, ?, ?)", rows)
+            connection.execute("COMMIT")
+
+    def read() -> None:
+        count = sum(1 for _ in connection.execute("SELECT * FROM sample ORDER BY number"))
+        if count != COUNT:
+            raise RuntimeError(f"{count} rows")
+
+    rates = {"SQLite alone, insert": _rate(insert), "SQLite alone, read": _rate(read)}
+    connection.close()
+    return rates
+
+
+def _rate(work: Callable[[], None]) -> float:
+    began = time.monotonic()
+    work()
+    return COUNT / (time.monotonic() - began)
