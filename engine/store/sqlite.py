@@ -29,7 +29,9 @@ from engine.store.interface import (
     SetState,
     Soundness,
     StoreDamaged,
+    StoreError,
     StoreFailed,
+    StoreFull,
     unfinished,
 )
 from engine.store.rows import SampleTable, Unexpected
@@ -141,9 +143,16 @@ class SqliteStore:
             known = schema.typed(error, self._path) if isinstance(error, sqlite3.Error) else None
             if known is None:
                 raise
+            if isinstance(known, StoreFull):
+                self._make_room()
             raise known from error
         self._commits += 1
         self._ledger.write(Record(self._node_id, self._incarnation, self._commits))
+
+    def _make_room(self) -> None:
+        """Carry the log over to the file, so that the next attempt can write over it."""
+        with contextlib.suppress(sqlite3.Error):
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def name_spaces(self) -> tuple[str, ...]:
         """The name-spaces of which there is a set or a remembered value."""
@@ -338,12 +347,14 @@ class SqliteStore:
         return {key: value for key, value, sound in read_marks(self._connection, name_space) if sound}
 
     def close(self) -> None:
-        """End in order."""
+        """End in order; a disk that refuses to note it makes it an end without order, which loses nothing."""
         if not self._open:
             return
         self._open = False
         try:
-            with self._transaction():
-                self._connection.execute("UPDATE node SET closed = 1")
+            for _ in range(2):  # a full disk may have room once the log is carried over
+                with contextlib.suppress(StoreError), self._transaction():
+                    self._connection.execute("UPDATE node SET closed = 1")
+                    break
         finally:
             self._release.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import shutil
 import tempfile
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -20,6 +21,8 @@ from engine.store.sqlite import SqliteStore
 from tests.unit.store.making import description, sample
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from engine.core.namespaces import Group
     from engine.dataset.groups import GroupDescription
     from engine.dataset.sample import Sample
@@ -30,7 +33,7 @@ NODE_ID = "0123456789abcdef0123456789abcdef"
 Content = dict["Group", dict[bytes, "Sample"]]
 
 groups = st.integers(0, 2).map(description)
-numbers = st.integers(0, 30)
+numbers = st.integers(0, 8)  # few, so that samples come, go and come again
 names = st.sampled_from(NAMES)
 
 
@@ -89,6 +92,8 @@ class StoreLaws(RuleBasedStateMachine):
         self.models = {name: Model() for name in NAMES}
         self.incarnation = 0
         self.start(clean=True)
+        self.store.commit_complete(self.store.begin_set("left"))
+        self.models["left"].complete = {}
 
     def open(self) -> Store:
         raise NotImplementedError
@@ -163,8 +168,8 @@ class StoreLaws(RuleBasedStateMachine):
         for group, added, evicted in changes:
             apply(model.complete, group, [added] if added else [], list(evicted))
         assert set(watermarks) == {change.description.group for change in changes}
-        for group, stored in watermarks.items():
-            assert stored.count == len(model.complete[group])
+        for key, stored in watermarks.items():
+            assert stored.count == len(model.complete[key])
 
     @rule(name=names, key=st.sampled_from("ab"), value=st.none() | st.text(max_size=5))
     def mark(self, name: str, key: str, value: str | None) -> None:
@@ -276,3 +281,50 @@ TestMemoryLaws = MemoryLaws.TestCase
 TestMemoryLaws.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 TestSqliteLaws = SqliteLaws.TestCase
 TestSqliteLaws.settings = settings(max_examples=25, stateful_step_count=30, deadline=None)
+
+
+steps = st.lists(st.tuples(st.none() | numbers, st.lists(numbers, max_size=3)), max_size=12)
+
+
+def check_sequence(store: Store, before: set[int], sequence: list[tuple[int | None, list[int]]]) -> None:
+    """Appended at once, a sequence of changes comes to what it comes to one by one."""
+    group = description()
+    writer = store.begin_set("left")
+    writer.add(group, [sample(n) for n in sorted(before)])
+    store.commit_complete(writer)
+    expected = {n: sample(n) for n in before}
+    changes = []
+    for added, evicted in sequence:
+        if added is not None:
+            expected[added] = sample(added)
+        gone = [n for n in evicted if n != added]
+        for n in gone:
+            expected.pop(n, None)
+        changes.append(Change(group, None if added is None else sample(added), [sample(n) for n in gone]))
+    store.append("left", changes)
+    assert content_of(store, "left")[group.group] == {one.digest: one for one in expected.values()}
+    info = store.complete_set("left")
+    assert info is not None
+    check_summaries(info, content_of(store, "left"))
+
+
+@given(before=st.sets(numbers), sequence=steps)
+@settings(max_examples=200, deadline=None)
+def test_changes_in_memory_come_to_their_sum(
+    before: set[int], sequence: list[tuple[int | None, list[int]]]
+) -> None:
+    check_sequence(MemoryStore(Medium(NODE_ID)), before, sequence)
+
+
+@pytest.fixture(scope="module")
+def disk_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    with contextlib.closing(SqliteStore(tmp_path_factory.mktemp("laws"), "laws", lambda: NODE_ID)) as store:
+        yield store
+
+
+@given(before=st.sets(numbers), sequence=steps)
+@settings(max_examples=200, deadline=None)
+def test_changes_on_disk_come_to_their_sum(
+    disk_store: Store, before: set[int], sequence: list[tuple[int | None, list[int]]]
+) -> None:
+    check_sequence(disk_store, before, sequence)
