@@ -49,6 +49,14 @@ RECHECK_S: Final = 0.02
 MAX_GROUPS_TOLD: Final = 2_000
 
 
+_Way = tuple[bytes, str, tuple[str, ...], tuple[str, ...]]
+"""One reader of a client: who asks again for the same is the same reader."""
+
+
+def _way(request: HistoryRequest) -> _Way:
+    return request.request.client, request.topic, request.partitions, request.alignment_partitions
+
+
 @dataclasses.dataclass(slots=True)
 class _Held:
     """A request that waits for its time."""
@@ -106,7 +114,7 @@ class ClientService:
         self._server = bytes.fromhex(runtime.settings.node)
         self._held: list[_Held] = []
         self._questions: list[_Question] = []
-        self._followers: dict[RequestId, _Follower] = {}
+        self._followers: dict[_Way, _Follower] = {}
         self._told: dict[str, bool] = {}
         self._view = Held(runtime)
         self._storage = Storage(runtime)
@@ -193,6 +201,7 @@ class ClientService:
             return
         added = extensions.unpack(request.extensions) or {}
         if added.get("cancel"):
+            self._followers.pop(_way(request), None)
             self._forget(request.request)
             return
         self._runtime.counters["client_requests"] += 1
@@ -233,7 +242,7 @@ class ClientService:
         groups = list(self._view.groups(whole, self._answers.interest(request)))
         is_followed = bool((extensions.unpack(request.extensions) or {}).get("follow"))
         if is_followed:
-            self._followers[request.request] = _Follower(
+            self._followers[_way(request)] = _Follower(
                 client,
                 request,
                 frozenset(state.name for state in whole),
@@ -304,12 +313,14 @@ class ClientService:
         """The client's request writer went away, and the client with it."""
         self._held = [held for held in self._held if held.client != client]
         self._questions = [one for one in self._questions if one.client != client]
-        for request, follower in list(self._followers.items()):
+        for way, follower in list(self._followers.items()):
             if follower.client == client:
-                del self._followers[request]
+                del self._followers[way]
 
     def _forget(self, request: RequestId) -> None:
-        self._followers.pop(request, None)
+        for way, follower in list(self._followers.items()):
+            if follower.request.request == request:
+                del self._followers[way]
         self._held = [held for held in self._held if held.request.request != request]
 
     # States.

@@ -1,0 +1,227 @@
+"""How a reader gets its history from the services: asked, counted, joined, asked again where need be.
+
+Whoever is responsible answers: for each name-space its master. What is asked for is complete when every
+name-space that some service names for it has been covered by an answer. If only services that are not
+responsible have the set, because the master does not serve clients, one of those is addressed.
+
+No clock and no DDS here: `Fetch` is told what happens and says what to send.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, Final
+
+from engine.dds.client_protocol.messages import Completeness, ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from engine.dataset.sample import Sample
+    from engine.dds.client_protocol.messages import Link
+    from ospltool.client.samples import HistorySelection
+
+HOLD_S: Final = 0.5
+"""How long a service may hold a request; then it is asked again."""
+GRACE_S: Final = 1.5
+"""How much longer an answer may take to begin, and a pause between its parts."""
+PAUSE_S: Final = 0.1
+"""Pause before asking again."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Send:
+    """A request to send: for which partitions, under which number, to whom."""
+
+    number: int
+    partition: str
+    servers: tuple[bytes, ...]
+
+
+@dataclasses.dataclass(slots=True)
+class _Answer:
+    """What one service said in this round."""
+
+    server: bytes
+    code: ErrorCode
+    name_spaces: dict[str, bool]
+
+
+class Exchange:
+    """The requests for one partition expression.
+
+    Args:
+        partition: the expression.
+        numbers: makes request numbers.
+    """
+
+    def __init__(self, partition: str, numbers: Iterator[int]) -> None:
+        self.partition = partition
+        self.done = False
+        self.numbers: set[int] = set()
+        self.followed: set[bytes] = set()
+        self.refusal = ErrorCode.OK
+        self.last_code = ErrorCode.OK
+        self._make_number = numbers
+        self._answers: dict[bytes, _Answer] = {}
+        self._covered: set[str] = set()
+        self._foreign_done = False
+        self._running = False
+        self._until_s = 0.0
+        self._next_s = 0.0
+        self._addressed: tuple[bytes, ...] = ()
+        self._parts: dict[bytes, list[tuple[Sample, bool]]] = {}
+
+    @property
+    def due_s(self) -> float | None:
+        """When `turn` has something to do at the latest."""
+        if self._running:
+            return self._until_s
+        return None if self.done else self._next_s
+
+    def turn(self, now: float, servers: frozenset[bytes]) -> Send | None:
+        """Look at the answers and the time; returns what to send."""
+        if self._running:
+            if self._is_covered(servers, is_over=now >= self._until_s):
+                self._running, self.done = False, True
+            elif now >= self._until_s or servers <= self._answers.keys():
+                self._running = False
+                self._next_s = now + PAUSE_S
+                self._addressed = self._whom_to_address()
+            return None
+        if self.done and not self.followed <= servers:
+            self.done = False  # who kept us up to date is gone: another one will, after giving all again
+            self.followed.clear()
+            self._covered.clear()
+            self._foreign_done = False
+        if self.done or not servers or now < self._next_s:
+            return None
+        self._running = True
+        self._until_s = now + HOLD_S + GRACE_S
+        self._answers.clear()
+        number = next(self._make_number)
+        self.numbers.add(number)
+        return Send(number, self.partition, self._addressed)
+
+    def part(self, service: bytes, sample: Sample, now: float, *, exact: bool) -> None:
+        """A sample of an answer arrived; `service` is the participant that sent it."""
+        self._parts.setdefault(service, []).append((sample, exact))
+        self._until_s = max(self._until_s, now + GRACE_S)
+
+    def end(
+        self, service: bytes, server: bytes, link: Link, added: dict[str, Any] | None
+    ) -> list[tuple[Sample, bool]] | None:
+        """The end of an answer; returns its samples, None if some are missing."""
+        parts = self._parts.pop(service, [])
+        code = ErrorCode(link.error) if link.error in set(ErrorCode) else ErrorCode.INVALID
+        whole = len(parts) == link.count
+        if added is not None and added.get("update"):
+            if not whole:
+                self.followed.add(b"")  # nobody is called so: everything is asked for again
+            return parts if whole else None
+        names = (added or {}).get("name_spaces", {})
+        self._answers[service] = _Answer(server, code, names if isinstance(names, dict) else {})
+        self.last_code = code if code is not ErrorCode.OK or self.last_code.is_refusal else self.last_code
+        if code.is_refusal:
+            self.refusal = code
+        if code is not ErrorCode.OK or not whole:
+            return parts if whole else None
+        if added is None:
+            self._foreign_done = self._foreign_done or link.completeness == Completeness.COMPLETE
+        else:
+            covers = [name for name in added.get("covers", ()) if isinstance(name, str)]
+            self._covered.update(covers)
+            if covers:
+                self.followed.add(service)
+        return parts
+
+    def _is_covered(self, servers: frozenset[bytes], *, is_over: bool) -> bool:
+        if self._foreign_done:
+            return True
+        everybody = servers <= self._answers.keys()
+        touched = {name for answer in self._answers.values() for name in answer.name_spaces}
+        return (everybody or is_over) and bool(self._covered) and touched <= self._covered
+
+    def _whom_to_address(self) -> tuple[bytes, ...]:
+        """Services that have what nobody who is responsible gave; one for each name-space."""
+        found: dict[str, bytes] = {}
+        for answer in self._answers.values():
+            if answer.code is ErrorCode.NOT_RESPONSIBLE:
+                for name, complete in answer.name_spaces.items():
+                    if complete and name not in self._covered:
+                        found.setdefault(name, answer.server)
+        return tuple(sorted(set(found.values())))
+
+
+class Fetch:
+    """The history of one reader: an exchange for each of its partition expressions.
+
+    Args:
+        partitions: expressions of the reader.
+        numbers: makes request numbers.
+        selection: what is wanted.
+        is_followed: the services keep the reader up to date afterwards.
+        on_history: gets the whole history, once; each sample with whether its writer's GUID is exact.
+        on_update: gets what came later.
+    """
+
+    def __init__(
+        self,
+        partitions: tuple[str, ...],
+        numbers: Iterator[int],
+        selection: HistorySelection,
+        *,
+        is_followed: bool,
+        on_history: Callable[[list[tuple[Sample, bool]]], None],
+        on_update: Callable[[list[tuple[Sample, bool]]], None],
+    ) -> None:
+        self.exchanges = [Exchange(partition, numbers) for partition in partitions]
+        self.selection = selection
+        self.is_followed = is_followed
+        self.done = False
+        self._staged: list[tuple[Sample, bool]] = []
+        self._on_history = on_history
+        self._on_update = on_update
+
+    @property
+    def due_s(self) -> float | None:
+        """When `turn` has something to do at the latest."""
+        dues = [one.due_s for one in self.exchanges]
+        return min((due for due in dues if due is not None), default=None)
+
+    @property
+    def refusal(self) -> ErrorCode:
+        """Why a service refuses the request, OK if none does."""
+        return next((one.refusal for one in self.exchanges if one.refusal.is_refusal), ErrorCode.OK)
+
+    @property
+    def last_code(self) -> ErrorCode:
+        """The last reason that a service gave for not answering what is still missing."""
+        return next((one.last_code for one in self.exchanges if not one.done), ErrorCode.OK)
+
+    def exchange(self, number: int) -> Exchange | None:
+        """The exchange of a request number."""
+        return next((one for one in self.exchanges if number in one.numbers), None)
+
+    def turn(self, now: float, servers: frozenset[bytes]) -> list[Send]:
+        """Look at answers and time; returns what to send."""
+        if self.refusal.is_refusal or (self.done and not self.is_followed):
+            return []
+        sends = [send for one in self.exchanges if (send := one.turn(now, servers))]
+        if not self.done and all(one.done for one in self.exchanges):
+            self.done = True
+            staged, self._staged = self._staged, []
+            self._on_history(staged)
+        return sends
+
+    def end(
+        self, exchange: Exchange, service: bytes, server: bytes, link: Link, added: dict[str, Any] | None
+    ) -> None:
+        """An answer has ended."""
+        parts = exchange.end(service, server, link, added)
+        if not parts:
+            return
+        if self.done:
+            self._on_update(parts)
+        else:
+            self._staged += parts

@@ -1,0 +1,243 @@
+"""The library's own participant and thread: what services and writers send is taken here."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+import uuid
+from typing import TYPE_CHECKING, Any, Final
+
+from engine.dataset.sample import DATA
+from engine.dds.cdr import Malformed
+from engine.dds.client_protocol import endpoints, extensions
+from engine.dds.client_protocol.messages import (
+    RequestId,
+    State,
+    decode_state,
+    encode_history_request,
+    encode_state_request,
+)
+from engine.dds.discovery import Discovery, ParticipantSeen
+from engine.dds.participant import NodeParticipant, TagRole
+from engine.dds.selfcheck import check_layouts
+from engine.dds.uri import cyclone_uri
+from engine.dds.waiting import Signal
+from ospltool.client.errors import Closed, NoService
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.dds.client_protocol.messages import HistoryRequest, StateRequest
+
+PREFIX_BYTES: Final = 12
+_LONGEST_WAIT_S: Final = 1.0
+_MAX_STATES: Final = 1_000
+_MAX_DELIVERERS: Final = 10_000
+
+
+class Member:
+    """A part of the session that is given its turn on the session's thread, under the session's lock."""
+
+    def turn(self, now: float) -> None:
+        """Take what has arrived and do what is due."""
+        raise NotImplementedError
+
+    @property
+    def due_s(self) -> float | None:
+        """When a turn is due even if nothing arrives."""
+        raise NotImplementedError
+
+
+class Session:
+    """A participant tagged as a client, so that nodes leave its readers to it.
+
+    Args:
+        domain_id: the domain.
+        partition: //OpenSplice/DurabilityService/ClientDurability/EntityNames/Partition of the services.
+        uri: Cyclone DDS settings for a process that has not used the domain yet; None for CYCLONEDDS_URI,
+            or loopback without it.
+
+    Raises:
+        UnsupportedCyclone: the installed cyclonedds is another version than the one supported.
+        DdsError: the participant cannot be made.
+    """
+
+    def __init__(self, domain_id: int, partition: str, uri: str | None) -> None:
+        check_layouts()
+        self.lock = threading.RLock()
+        self.changed = threading.Condition(self.lock)
+        self.id = uuid.uuid4().bytes
+        self.partition = partition
+        self.numbers = itertools.count(1)
+        self.deliverers: dict[bytes, None] = {}
+        self.malformed = 0
+        self._members: list[Member] = []
+        self._answers: dict[int, list[tuple[bytes, State]]] = {}
+        self._closing = False
+        self._fault: BaseException | None = None
+        settings = cyclone_uri() if uri is None else uri
+        self.participant = NodeParticipant(domain_id, settings, "ospltool.client", self.id, TagRole.CLIENT)
+        try:
+            self._open()
+        except BaseException:
+            self.participant.close()
+            raise
+        self._thread = threading.Thread(target=self._run, name="ospltool.client", daemon=True)
+        self._thread.start()
+
+    def _open(self) -> None:
+        self.signal = Signal(self.participant)
+        self._discovery = Discovery(self.participant, self.signal)
+        topics = {
+            name: endpoints.open_protocol_topic(self.participant, name)
+            for name in (
+                endpoints.STATE_REQUEST,
+                endpoints.STATE,
+                endpoints.HISTORY_REQUEST,
+                endpoints.HISTORY,
+            )
+        }
+        self.history_topic = topics[endpoints.HISTORY]
+        partitions = (self.partition,)
+        self._states = endpoints.open_reader(
+            self.participant, topics[endpoints.STATE], partitions, self.signal
+        )
+        self._history_requests = endpoints.open_writer(
+            self.participant, topics[endpoints.HISTORY_REQUEST], partitions
+        )
+        self._state_requests = endpoints.open_writer(
+            self.participant, topics[endpoints.STATE_REQUEST], partitions
+        )
+
+    # For members and callers, under the lock.
+
+    def join(self, member: Member) -> None:
+        """Give a member its turns from now on."""
+        self._members.append(member)
+        self.signal.set()
+
+    def leave(self, member: Member) -> None:
+        """End that."""
+        if member in self._members:
+            self._members.remove(member)
+
+    def services(self) -> frozenset[bytes]:
+        """GUID prefixes of the services that read requests for historical data now."""
+        return _prefixes(self._history_requests.matched_readers().values())
+
+    def state_services(self) -> frozenset[bytes]:
+        """GUID prefixes of the services that read state requests now."""
+        return _prefixes(self._state_requests.matched_readers().values())
+
+    def request_history(self, request: HistoryRequest) -> None:
+        """Send a request."""
+        self._history_requests.write(encode_history_request(request), time.time_ns())
+
+    def ask(self, make: Callable[[RequestId], StateRequest]) -> int:
+        """Send a state request; `answers` has what comes back until `forget`."""
+        number = next(self.numbers)
+        self._answers[number] = []
+        self._state_requests.write(encode_state_request(make(RequestId(self.id, number))), time.time_ns())
+        return number
+
+    def answers(self, number: int) -> list[tuple[bytes, State]]:
+        """Who answered a state request, and what."""
+        return self._answers[number]
+
+    def forget(self, number: int) -> None:
+        """The request is over."""
+        self._answers.pop(number, None)
+
+    # For callers on any thread.
+
+    def wait_until(self, condition: Callable[[], bool], deadline_s: float) -> bool:
+        """Wait until a condition holds, asked under the lock; False if it does not in time.
+
+        Raises:
+            Closed: the client was closed meanwhile, or its thread ended.
+        """
+
+        def met() -> bool:
+            self.check()
+            return condition()
+
+        with self.changed:
+            return self.changed.wait_for(met, max(0.0, deadline_s - time.monotonic()))
+
+    def wait_for_services(self, deadline_s: float) -> None:
+        """Wait until some service is there.
+
+        Raises:
+            NoService: there is none in time.
+        """
+        if not self.wait_until(lambda: bool(self.state_services()), deadline_s):
+            raise NoService("no durability service that serves clients was found in time")
+
+    def check(self) -> None:
+        """Raise if the session has ended."""
+        if self._fault is not None:
+            raise Closed("the thread of the client has ended") from self._fault
+        if self._closing:
+            raise Closed("the client has been closed")
+
+    # The thread.
+
+    def _run(self) -> None:
+        try:
+            while not self._closing:
+                with self.lock:
+                    dues = [due for one in self._members if (due := one.due_s) is not None]
+                pause = min(dues, default=time.monotonic() + _LONGEST_WAIT_S) - time.monotonic()
+                self.signal.wait(max(0.0, min(pause, _LONGEST_WAIT_S)))
+                with self.changed:
+                    if not self._closing:
+                        self._turn()
+                    self.changed.notify_all()
+        except Exception as error:  # whatever it is, who waits must hear of it
+            with self.changed:
+                self._fault = error
+                self.changed.notify_all()
+
+    def _turn(self) -> None:
+        taken = [record for record in self._states.drain() if record.status & DATA]
+        for member in list(self._members):
+            member.turn(time.monotonic())
+        self.discovered()
+        for record in taken:
+            try:
+                state = decode_state(record.payload)
+                extensions.unpack(state.extensions)
+            except Malformed:
+                self.malformed += 1
+                continue
+            for request in state.requests:
+                if request.client == self.id and request.number in self._answers:
+                    answers = self._answers[request.number]
+                    if len(answers) < _MAX_STATES:
+                        answers.append((record.writer[:PREFIX_BYTES], state))
+
+    def discovered(self) -> None:
+        """Look at discovery; a member calls it after taking samples and before judging their writers."""
+        for change in self._discovery.take():
+            tag = change.tag if isinstance(change, ParticipantSeen) else None
+            if tag is not None and tag.role is TagRole.DELIVERER:
+                self.deliverers[change.guid[:PREFIX_BYTES]] = None
+                if len(self.deliverers) > _MAX_DELIVERERS:  # the oldest are long gone
+                    del self.deliverers[next(iter(self.deliverers))]
+
+    def close(self) -> None:
+        """End the thread and delete the participant. Idempotent."""
+        with self.changed:
+            if self._closing:
+                return
+            self._closing = True
+            self.changed.notify_all()
+        self.signal.set()
+        if self._thread is not threading.current_thread():
+            self._thread.join(10.0)
+        self.participant.close()
+
+
+def _prefixes(participants: Any) -> frozenset[bytes]:
+    return frozenset(guid[:PREFIX_BYTES] for guid in participants)

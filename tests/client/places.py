@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.integration.configurations import Settings
+from tests.integration.lab import Lab
+
+ELEMENT = '<ClientDurability enabled="true"/>'
+
+
+class ClientLab(Lab):
+    """A lab whose nodes serve durability clients."""
+
+    silent: frozenset[str] = frozenset()
+    """Nodes that do not serve clients."""
+
+    def configure(self, name: str, settings: Settings) -> Path:
+        path = super().configure(name, settings)
+        if name not in self.silent:
+            text = path.read_text(encoding="utf-8")
+            assert text.count("</DurabilityService>") == 1
+            path.write_text(
+                text.replace("</DurabilityService>", f"{ELEMENT}</DurabilityService>"), encoding="utf-8"
+            )
+        return path
+
+    def start_one(self, name: str = "n1", settings: Settings | None = None) -> str:
+        """Configure and start a node; it is complete when this returns."""
+        self.configure(name, settings or Settings())
+        self.start(name)
+        self.seen.wait_for(f"{name} is complete", lambda: self.seen.are_complete(name))
+        return name
+
+    def fill(self, *names: str, count: int = 20) -> None:
+        """Write so many instances, and wait until the nodes have them on their disks."""
+        self.write({"count": count, "time": 1_000})
+        self.seen.wait_for("it is stored", lambda: all(self.seen.stored(n) == count for n in names))
