@@ -251,9 +251,18 @@ class DurabilityNode:
 
     def reader_seen(self, reader: ReaderKey, host: str, now: float) -> None:
         """A durable reader appeared in a process on `host`."""
-        if self._context.readers.seen(reader, host):
+        not_before = now + self._context.settings.heartbeat_expiry_s
+        if self._context.readers.seen(reader, host, not_before if self._is_reconnecting(host, now) else None):
             self._context.readers_changed = True
         self._evaluate(now)
+
+    def _is_reconnecting(self, host: str, now: float) -> bool:
+        """Whether a reader on `host` may have come together with fellows that are not heard yet."""
+        settings, fellows = self._context.settings, self._context.fellows
+        if host == settings.host:
+            return False
+        arriving = any(not fellow.approved and not fellow.conflict for fellow in fellows.all())
+        return arriving or bool(fellows.absent(now, settings.absence_bound_s, frozenset()))
 
     def reader_gone(self, reader: ReaderKey) -> None:
         """A durable reader went away with the last of its kind in its process."""

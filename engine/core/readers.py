@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 FIRST_PAUSE_S: Final = 0.5
 LONGEST_PAUSE_S: Final = 30.0
 """A delivery that failed is tried again after a pause that doubles from the first to the longest."""
+MAX_FORMER: Final = 10_000
+"""Readers that went away and are remembered as served, in case they were only out of reach."""
 NOBODY: Final = ""
 """The node of a claim whose node is gone."""
 _NO_PAUSE: Final = (None, FIRST_PAUSE_S)
@@ -52,20 +54,34 @@ class ReaderTable:
         self._node = node
         self._hosts: dict[ReaderKey, str] = {}
         self._claims: dict[ReaderKey, Delivery] = {}
+        self._former: dict[ReaderKey, Delivery] = {}
         self._pauses: dict[ReaderKey, tuple[float | None, float]] = {}
         self._serial = 0
 
-    def seen(self, reader: ReaderKey, host: str) -> bool:
-        """A reader appeared; False when its process is known to have one just like it."""
+    def seen(self, reader: ReaderKey, host: str, not_before_s: float | None) -> bool:
+        """A reader appeared; False when its process is known to have one just like it.
+
+        A process that comes back out of a cut network had been served before, if we knew that then. With
+        `not_before_s`, somebody who is only just coming back may know better who serves it: it waits.
+        """
         known = reader in self._hosts
         self._hosts[reader] = host
+        former = self._former.pop(reader, None)
+        if former is not None and reader not in self._claims:
+            self._claims[reader] = former
+        if not known and not_before_s is not None:
+            self._pauses[reader] = (not_before_s, FIRST_PAUSE_S)
         return not known
 
     def gone(self, reader: ReaderKey) -> None:
-        """The last such reader of the process went away."""
+        """The last such reader of the process went away, or the process is out of reach."""
         self._hosts.pop(reader, None)
-        self._claims.pop(reader, None)
         self._pauses.pop(reader, None)
+        claim = self._claims.pop(reader, None)
+        if claim is not None and claim.done:
+            self._former[reader] = claim
+            while len(self._former) > MAX_FORMER:
+                del self._former[next(iter(self._former))]
 
     def take_claims(self, deliveries: Deliveries) -> bool:
         """Learn what a fellow knows of claims; True when that changed what we know.
