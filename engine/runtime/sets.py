@@ -12,7 +12,7 @@ from engine.dataset.sample import DISPOSE, make_sample
 from engine.store.interface import Change
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from engine.core.namespace import NameSpaceState
     from engine.core.namespaces import Group
@@ -121,11 +121,13 @@ class NameSpaceData:
         self.staging = self.loaded = None
         self.has_changed = True
 
-    def replace(self, other: DataSet, since_ns: int, now_ns: int, *, passes_disposed: bool) -> Difference:
+    def replace(
+        self, other: DataSet, since_ns: int, now_ns: int, passes_disposed: Callable[[Group], bool]
+    ) -> Difference:
         """REPLACE, CATCHUP or DELETE: `other` is the set now, with what was written since the merge began.
 
-        Returns what readers on this side must see: a dispose for every instance that is no more (with
-        `passes_disposed`, for every instance), and the samples that are new (then, all of them).
+        Returns what readers on this side must see: a dispose for every instance that is no more (where a
+        group `passes_disposed`, for every instance), and the samples that are new (there, all of them).
         """
         for group, group_set in self.working.groups.items():
             target = other.open_group(group, group_set.depth)
@@ -138,9 +140,10 @@ class NameSpaceData:
             before = self.working.groups.get(group)
             seen = {sample.digest for sample in before.samples()} if before else set()
             old_keys = before.keys() if before else []
-            gone = [key for key in old_keys if passes_disposed or not target.instance(key)]
+            every = passes_disposed(group)
+            gone = [key for key in old_keys if every or not target.instance(key)]
             samples = [dispose_of(key, now_ns) for key in gone]
-            samples += [s for s in target.samples() if passes_disposed or s.digest not in seen]
+            samples += [s for s in target.samples() if every or s.digest not in seen]
             if samples:
                 difference[group] = samples
         self.working = other

@@ -11,6 +11,7 @@ from engine.runtime.incoming import Incoming, IncomingStreams
 
 if TYPE_CHECKING:
     from engine.core.events import ExpectSet, SendSet
+    from engine.core.namespaces import Group
     from engine.runtime.holdings import Holdings
     from engine.runtime.housekeeping import Housekeeping
     from engine.runtime.serving import Serving
@@ -169,7 +170,12 @@ class Transfers:
         self._replace(data, emptied, self._holdings.clock.wall_ns(), passes_disposed=False)
 
     def _replace(self, data: NameSpaceData, other: DataSet, since_ns: int, *, passes_disposed: bool) -> None:
-        now_ns = self._holdings.clock.wall_ns()
-        difference = data.replace(other, since_ns, now_ns, passes_disposed=passes_disposed)
+        """Put another set in place. Readers by source time would take no sample older than a dispose."""
+        descriptions = self._holdings.descriptions
+
+        def passes(group: Group) -> bool:
+            return passes_disposed and not descriptions[group].qos.by_source_timestamp
+
+        difference = data.replace(other, since_ns, self._holdings.clock.wall_ns(), passes)
         self._holdings.write_set(data)
         self._serving.show(data.state.name, difference)

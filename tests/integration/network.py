@@ -23,6 +23,8 @@ class Network:
     def __init__(self, hosts: tuple[str, ...]) -> None:
         prefix = f"ot{os.getpid() % 100_000}n{next(_networks)}"
         self._bridge = f"{prefix}b"
+        self._second = f"{prefix}s"
+        self._has_second = False
         self._spaces = {host: f"{prefix}{host}" for host in hosts}
         self._ports = {host: f"{prefix}{host}p" for host in hosts}
         self.addresses = {host: f"10.77.0.{number}" for number, host in enumerate(hosts, 1)}
@@ -56,6 +58,20 @@ class Network:
     def heal(self, host: str) -> None:
         _ip("link", "set", self._ports[host], "up")
 
+    def split(self, *hosts: str) -> None:
+        """Cut these hosts off from the others, but not from each other."""
+        if not self._has_second:
+            _ip("link", "add", self._second, "type", "bridge", "mcast_snooping", "0")
+            _ip("link", "set", self._second, "up")
+            self._has_second = True
+        for host in hosts:
+            _ip("link", "set", self._ports[host], "master", self._second)
+
+    def join(self, *hosts: str) -> None:
+        """Put hosts that were cut off back."""
+        for host in hosts:
+            _ip("link", "set", self._ports[host], "master", self._bridge)
+
     def close(self) -> None:
         """Remove everything that was made; called with half of it, too."""
         for command in self._removals():
@@ -65,6 +81,8 @@ class Network:
         for space in self._spaces.values():
             yield ["ip", "netns", "del", space]
         yield ["ip", "link", "del", self._bridge]
+        if self._has_second:
+            yield ["ip", "link", "del", self._second]
 
 
 def _ip(*arguments: str) -> None:
