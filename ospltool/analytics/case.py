@@ -108,7 +108,9 @@ class RecordWriter:
         self._node = node
         self._name = name
         self._files = 0
-        self._open: collections.OrderedDict[int, pq.ParquetWriter] = collections.OrderedDict()
+        self._open: collections.OrderedDict[tuple[int, pa.Schema], pq.ParquetWriter] = (
+            collections.OrderedDict()
+        )
 
     def write(self, table: pa.Table, hours: np.ndarray[Any, np.dtype[np.int64]]) -> None:
         """Writes rows of the contract's columns, with the hour of each."""
@@ -117,13 +119,15 @@ class RecordWriter:
         if hours[0] == hours[-1] and (hours == hours[0]).all():
             self._writer(int(hours[0]), table.schema).write_table(table)
             return
+        table = _with_own_text(table)
         for hour in sorted(set(hours.tolist())):
             self._writer(hour, table.schema).write_table(table.filter(hours == hour))
 
     def _writer(self, hour: int, schema: pa.Schema) -> pq.ParquetWriter:
         import pyarrow.parquet as pq  # only where tables are written
 
-        writer = self._open.get(hour)
+        key = (hour, schema)  # texts may come as views or not; a file has one kind of columns
+        writer = self._open.get(key)
         if writer is None:
             if len(self._open) >= OPEN_FILES:
                 self._open.popitem(last=False)[1].close()
@@ -139,14 +143,24 @@ class RecordWriter:
                 store_schema=False,
             )
             self._files += 1
-            self._open[hour] = writer
-        self._open.move_to_end(hour)
+            self._open[key] = writer
+        self._open.move_to_end(key)
         return writer
 
     def close(self) -> None:
         """Ends all files."""
         while self._open:
             self._open.popitem()[1].close()
+
+
+def _with_own_text(table: pa.Table) -> pa.Table:
+    """The table with its texts in columns of their own; Arrow can not filter views into other memory."""
+    import pyarrow as pa  # only where tables are written
+
+    for place, field in enumerate(table.schema):
+        if field.type == pa.string_view():
+            table = table.set_column(place, field.name, table.column(place).cast(pa.string()))
+    return table
 
 
 def write_table(directory: pathlib.Path, table: Table, rows: pa.Table) -> None:

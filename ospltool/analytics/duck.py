@@ -36,22 +36,10 @@ class DuckEngine:
     def __init__(self, case: Case) -> None:
         self._scratch = tempfile.TemporaryDirectory(prefix="ospltool-sql-")
         try:
-            if case.is_directory:
-                self._connection = duckdb.connect(config=_config())
-                _make_views(self._connection, case)
-            else:
-                self._connection = duckdb.connect(str(case.path), read_only=True, config=_config())
-                _check_tables(self._connection, case)
-            directory = _quoted(str(case.path.absolute()))
-            self._connection.execute(f"set temp_directory = {_quoted(self._scratch.name)}")
-            self._connection.execute(
-                f"set allowed_directories = [{directory}, {_quoted(self._scratch.name)}]"
-            )
-            self._connection.execute("set enable_external_access = false")
-            self._connection.execute("set lock_configuration = true")
-        except duckdb.Error as cause:
+            self._connection = _opened(case, self._scratch.name)
+        except BaseException:
             self._scratch.cleanup()
-            raise CaseError(f"{case.path}: {_first_line(cause)}") from None
+            raise
 
     def query(self, sql: str) -> Result:
         """The answer to a query.
@@ -73,6 +61,34 @@ class DuckEngine:
         """Closes the case."""
         self._connection.close()
         self._scratch.cleanup()
+
+
+def _opened(case: Case, scratch: str) -> duckdb.DuckDBPyConnection:
+    """A connection that reaches the case and its own scratch space, and no more."""
+    try:
+        if case.is_directory:
+            connection = duckdb.connect(config=_config())
+        else:
+            connection = duckdb.connect(str(case.path), read_only=True, config=_config())
+    except duckdb.Error as cause:
+        raise CaseError(f"{case.path}: {_first_line(cause)}") from None
+    try:
+        if case.is_directory:
+            _make_views(connection, case)
+        else:
+            _check_tables(connection, case)
+        directory = _quoted(str(case.path.absolute()))
+        connection.execute(f"set temp_directory = {_quoted(scratch)}")
+        connection.execute(f"set allowed_directories = [{directory}, {_quoted(scratch)}]")
+        connection.execute("set enable_external_access = false")
+        connection.execute("set lock_configuration = true")
+    except duckdb.Error as cause:
+        connection.close()
+        raise CaseError(f"{case.path}: {_first_line(cause)}") from None
+    except CaseError:
+        connection.close()
+        raise
+    return connection
 
 
 def _rows(cursor: duckdb.DuckDBPyConnection) -> Iterator[tuple[object, ...]]:

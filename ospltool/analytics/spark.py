@@ -20,6 +20,7 @@ from ospltool.analytics.java import java_home
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_SHORT_START: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 CONNECT: Final = "sc://"
 _LOCAL: Final = "local"
 _PACKAGES: Final = ("ospltool", "engine")
@@ -40,7 +41,6 @@ LOCAL_SETTINGS: Final = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
     "spark.sql.shuffle.partitions": str(os.cpu_count() or 1),
 }
 """For Spark on this machine: no port is open to others, and a short start (C1 compiler, serial collector)."""
@@ -57,6 +57,8 @@ def session(master: str, settings: dict[str, str] | None = None) -> SparkSession
         AnalyticsMissingError: no Java runtime, or no Connect client.
         CaseError: the cluster can not be reached.
     """
+    if SparkSession.getActiveSession() is not None:
+        raise CaseError(f"{master}: Spark runs in this process already; end that session first")
     chosen = dict(SETTINGS)
     builder: Any = SparkSession.builder
     if master.startswith(CONNECT):
@@ -68,7 +70,9 @@ def session(master: str, settings: dict[str, str] | None = None) -> SparkSession
         if master.startswith(_LOCAL) or "://127." in master or "://localhost" in master:
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # of this environment, not the system's
+            quiet = pathlib.Path(__file__).resolve().with_name("log4j2.properties").as_uri()
             chosen |= LOCAL_SETTINGS
+            chosen["spark.driver.extraJavaOptions"] = f"{_SHORT_START} -Dlog4j2.configurationFile={quiet}"
         builder = builder.master(master)
     for name, value in {**chosen, **(settings or {})}.items():
         builder = builder.config(name, value)

@@ -48,6 +48,7 @@ class End(enum.StrEnum):
 
     OPEN = "open"
     COMPLETE = "complete"
+    ABSORBED = "answered together with an earlier request"
     REFUSED = "refused"
     ALIGNER_LOST = "aligner lost"
     RESTARTED = "node restarted"
@@ -131,7 +132,7 @@ class ExchangeBook:
         """Open alignments by group, oldest first."""
 
         self._late: dict[tuple[str, str], collections.deque[Exchange]] = {}
-        """Alignments that were complete before the aligner printed that it had sent everything."""
+        """Alignments that ended before one side had printed all of its lines about them."""
 
         self._count = 0
         self._open_count = 0
@@ -152,12 +153,26 @@ class ExchangeBook:
     # ------------------------------------------------------------------ the alignee's side
 
     def _requested(self, record: Record, own: str) -> None:
+        """The line is printed when the request has been written: aligners may have printed theirs before."""
         group, aligner = record.fields["group"], record.fields["fellow"]
-        # The line is printed when the request has been written: the aligner may have printed its own before.
-        exchange = self._oldest(group, own, aligner, without=Step.REQUESTED)
-        if exchange is None or not _is_soon_after(exchange, record):
-            exchange = self._new(group, own, aligner, record.fields.get("source", ""))
-        exchange.steps.insert(0, (Step.REQUESTED, place(record)))
+        step = (Step.REQUESTED, place(record))
+        early = [
+            one
+            for one in [*self._late.get((group, aligner), ()), *self._open.get(group, ())]
+            if one.alignee == own
+            and aligner in {one.aligner, NOBODY}
+            and not one.has(Step.REQUESTED)
+            and _is_soon_after(one, record)
+        ]
+        if aligner != NOBODY:
+            exchange = early[0] if early else self._new(group, own, aligner, record.fields.get("source", ""))
+            exchange.steps.insert(0, step)
+            return
+        for one in early:
+            one.steps.insert(0, step)
+        to_all = self._new(group, own, aligner, record.fields.get("source", ""))
+        to_all.steps.append(step)
+        to_all.is_split = bool(early)
 
     def _link(self, record: Record, own: str) -> None:
         group, aligner = record.fields["group"], record.fields["fellow"]
@@ -205,6 +220,20 @@ class ExchangeBook:
 
     def _combined(self, record: Record, own: str) -> None:
         self._aligner_step(record, own, record.fields["fellow"], Step.COMBINED)
+
+    def _not_combined(self, record: Record, own: str) -> None:
+        """The fellow has a request waiting already: one answer serves both."""
+        group, alignee = record.fields["group"], record.fields["fellow"]
+        again = [
+            one
+            for one in self._open.get(group, ())
+            if one.alignee == alignee
+            and one.aligner == own
+            and one.has(Step.RECEIVED)
+            and not one.has(Step.SENT)
+        ]
+        if len(again) > 1:
+            self._close(again[-1], End.ABSORBED)
 
     def _sending(self, record: Record, own: str) -> None:
         for alignee in record.fields.get("fellows", "").split(","):
@@ -269,7 +298,8 @@ class ExchangeBook:
             del self._open[exchange.group]
         self._open_count -= 1
         self.done.append(exchange)
-        if end is End.COMPLETE and exchange.has(Step.SENDING) and not exchange.has(Step.SENT):
+        unsent = end is End.COMPLETE and exchange.has(Step.SENDING) and not exchange.has(Step.SENT)
+        if unsent or (end is End.ABSORBED and not exchange.has(Step.REQUESTED)):
             late = self._late.setdefault(
                 (exchange.group, exchange.aligner), collections.deque(maxlen=MOST_LATE)
             )
@@ -331,6 +361,7 @@ _HANDLERS: Final = {
     "align.request-received": ExchangeBook._received,
     "align.request-received-filtered": ExchangeBook._received,
     "align.combined": ExchangeBook._combined,
+    "align.not-combined": ExchangeBook._not_combined,
     "align.sending": ExchangeBook._sending,
     "align.sent": ExchangeBook._sent,
     "align.equal": ExchangeBook._sent,

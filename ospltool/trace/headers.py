@@ -141,8 +141,10 @@ def header_ending_at(buffer: bytes | bytearray, floor: int, end: int, *, untimed
     start = max(floor, end - LONGEST)
     start = buffer.rfind(b"\n", start, end) + 1 or start
     pattern = _HEADER_ANYWHERE if untimed else _HEADER
-    found = pattern.search(buffer, start, end)
-    return header_of(found) if found and found.end() == end else None
+    for found in pattern.finditer(buffer, start, end):
+        if found.end() == end:
+            return header_of(found)
+    return None
 
 
 def is_header(context: bytes) -> bool:

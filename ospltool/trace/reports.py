@@ -101,7 +101,7 @@ def _values(section: str) -> dict[str, str]:
     """The values of a section by key; continuation lines lose their indent."""
     found = list(_KEY.finditer(section))
     values: dict[str, str] = {}
-    for key, following in zip(found, [*found[1:], None], strict=True):
+    for key, following in zip(found, [*found[1:], None], strict=False):
         value = section[key.end() : following.start() if following else len(section)]
         lines = [line.removeprefix(" " * 14) for line in value.rstrip("\n").split("\n")]
         values.setdefault(key[1], "\n".join(lines).strip("\n"))

@@ -19,7 +19,7 @@ _masks: Final[dict[int, npt.NDArray[np.uint64]]] = {}
 
 def bytes_at(data: Bytes, at: Positions, width: int) -> Bytes:
     """`width` bytes from each position, in order of position; zeros beyond the end of the data."""
-    if at.size and int(at[-1]) + width > data.size:
+    if data.size < width or (at.size and int(at[-1]) + width > data.size):
         data = np.append(data, np.zeros(width, np.uint8))
     # A view of all windows, of which the wanted ones are copied row by row.
     return np.ascontiguousarray(np.lib.stride_tricks.sliding_window_view(data, width)[at])

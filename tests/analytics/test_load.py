@@ -1,0 +1,247 @@
+"""What is loaded is what was read."""
+
+from __future__ import annotations
+
+import collections
+import gzip
+import json
+import pathlib
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pa = pytest.importorskip("pyarrow", reason="cases need the extra `sql`")
+
+import pyarrow.parquet as pq  # noqa: E402 - after the check that it is there
+
+from ospltool.analytics.case import CaseError, open_case, partition  # noqa: E402 - likewise
+from ospltool.analytics.contract import (  # noqa: E402 - likewise
+    COLUMNS,
+    DETAILS,
+    RECORD_COLUMNS,
+    Detail,
+    Table,
+)
+from ospltool.cli.app import main  # noqa: E402 - likewise
+from ospltool.trace.columnar import piece_of_records, piece_of_trace  # noqa: E402 - likewise
+from ospltool.trace.load import load  # noqa: E402 - likewise
+from ospltool.trace.ranges import pieces  # noqa: E402 - likewise
+from ospltool.trace.reader import read_records  # noqa: E402 - likewise
+from ospltool.trace.sources import Source, find_sources, sniff  # noqa: E402 - likewise
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ISO = b"2026-11-21T01:08:30+0000 1795223310.294122015 "
+HARD = b"".join(
+    [
+        ISO + b"COMPLETE (d_newGroup) -> Group found: partA.T1 (PERSISTENT)\n",
+        ISO + b"COMPLETE (d_newGroup) -> Group found: gr\xc3\xb6\xc3\x9fer.T1 (PERSISTENT)\n",
+        ISO + b"COMPLETE (x) -> The merge state of my namespace 'ns' has changed after conflict 5 was ",
+        b"detected from (R,1) to (R,2), canceling the conflict",
+        ISO + b"PersistentStore (KV) -> Group 'p.T' has quality: 12.000000001\n",
+        b"1510591395.741573630 INIT (mainThread) -> Adding conflict 3 to the conflict resolver queue\n",
+        b"1970-01-01T00:00:01+0000 1.019691753 INIT (t) -> Adding conflict 99999999999999999999 to the ",
+        b"conflict resolver queue\n",
+        ISO + b"COMPLETE (t) -> Data for group p.T injected from disk. Group is complete now (0).\n",
+        ISO + b"COMPLETE (t) -> Data for group p.T injected from disk. Group is complete now (2).\n",
+        ISO + b"COMPLETE (t) -> Data for group p.T injected from disk. Group is complete now (7).\n",
+        ISO + b"COMPLETE (t) -> Merge action 0x7fab12cd applies to 2 fellows\n",
+        ISO + b"COMPLETE (t) -> Merge action 0x7fab12ce applies to 3 fellows\n",
+        ISO + b"COMPLETE (t) -> Merge action (nil) applies to 3 fellows\n",
+        ISO + b"COMPLETE (t) -> [0x00000002]   Inject msg 0x7fab state=2 time=5.000000001 ",
+        b"wrgid=1:2:3 key={1,2}\n",
+        ISO + b"COMPLETE (t) -> Current:\nsamplesStored=1\n\n\n",
+        ISO + b"COMPLETE (t) -> \n",
+        ISO + b"COMPLETE (t) -> no such message " + b"y" * 600 + b"\n",
+        ISO + b"COMPLETE (t) -> f(x) -> y\n",
+        ISO
+        + b"COMPLETE (t) -> Finished solving conflict 12"
+        + ISO
+        + b"COMPLETE (t) -> Finished solving conflict 13\n",
+    ]
+)
+
+
+def rows(table: Any) -> list[dict[str, Any]]:
+    return [{**row, "fields": sorted(row["fields"] or [])} for row in table.to_pylist()]
+
+
+def check_columns(data: bytes, path: pathlib.Path) -> None:
+    """The fast way gives the columns of the slow one."""
+    path.write_bytes(data)
+    source = sniff(path, "n1")
+    fast = piece_of_trace(data, source, 0, Detail.FULL)
+    slow = piece_of_records(read_records(source), Detail.FULL)
+    assert rows(fast.table) == rows(slow.table)
+    assert fast.hours.tolist() == slow.hours.tolist()
+    assert (fast.unmatched, fast.unparsed_bytes) == (slow.unmatched, slow.unparsed_bytes)
+
+
+def variants() -> Iterator[tuple[str, bytes]]:
+    yield "hard", HARD
+    yield "hard, many times", HARD * 50
+    yield "bytes before the first record", b"tail of a line\n" + HARD
+    yield "not UTF-8", HARD + ISO + b"COMPLETE (t) -> Group found: part\xff.T1 (PERSISTENT)\n"
+    yield "no line end at the end", HARD.rstrip(b"\n")
+    yield "no record at all", b"nothing\nof the kind\n"
+    yield "empty", b""
+    yield "without timestamps", b"COMPLETE (a) -> Finished solving conflict 1\nCOMPLETE (b) -> x\n"
+    yield "windows line ends", HARD.replace(b"\n", b"\r\n")
+
+
+@pytest.mark.parametrize(("name", "data"), list(variants()), ids=[name for name, _ in variants()])
+def test_the_fast_way_gives_what_the_reader_gives(name: str, data: bytes, tmp_path: pathlib.Path) -> None:
+    del name
+    check_columns(data, tmp_path / "durability.log")
+
+
+def test_the_fast_way_agrees_on_real_traces(samples: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    for path in sorted((samples / "late-joiner").rglob("durability.log")):
+        check_columns(path.read_bytes(), tmp_path / "durability.log")
+
+
+def test_messages_that_differ_in_digits_only_are_not_confused() -> None:
+    """`(0)`, `(1)` and `(2)` are different templates: what is remembered of one is not used for another."""
+    text = ISO + b"COMPLETE (t) -> Data for group p.T injected from disk. Group is complete now (%d).\n"
+    for order in ((0, 1, 2, 7), (7, 2, 1, 0)):
+        data = b"".join(text % number for number in order)
+        table = piece_of_trace(data, Source(pathlib.Path("d.log"), "n"), 0, Detail.FULL).table
+        found = dict(zip(order, table.column("template").to_pylist(), strict=True))
+        assert found == {
+            0: "d_groupLocalListener:3235",
+            1: "d_groupLocalListener:3319",
+            2: "d_groupLocalListener:3331",
+            7: "injection.group",  # our engine says how many samples it injected
+        }
+
+
+def read_case(directory: pathlib.Path) -> list[tuple[Any, ...]]:
+    """All rows of the records of a case, in a fixed order."""
+    table = pq.read_table(directory / "records", partitioning="hive")
+    found = [
+        tuple(sorted(value) if isinstance(value, list) else value for value in row.values())
+        for row in table.select([name for name, _, _ in RECORD_COLUMNS]).to_pylist()
+    ]
+    return sorted(found, key=lambda row: (row[1], row[2]))
+
+
+def test_many_processes_load_what_one_loads(
+    samples: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources = find_sources([str(samples / "late-joiner")]).sources
+    one = load(sources, tmp_path / "one")
+    monkeypatch.setattr("ospltool.trace.load.SMALL_BYTES", 0)
+    monkeypatch.setattr("ospltool.trace.ranges.RANGE_BYTES", 30_000)
+    monkeypatch.setattr("ospltool.trace.ranges.ranges.__defaults__", (30_000,))
+    seen: list[tuple[int, int]] = []
+    many = load(
+        sources, tmp_path / "many", processes=2, progress=lambda done, size: seen.append((done, size))
+    )
+    assert len(seen) > len(sources)
+    assert seen[-1][0] == seen[-1][1]
+    assert many == one
+    assert read_case(tmp_path / "many") == read_case(tmp_path / "one")
+
+
+def test_a_case_says_what_is_in_it(case: pathlib.Path) -> None:
+    assert json.loads((case / "case.json").read_text()) == {
+        "format_version": 1,
+        "kind": "case",
+        "data": {"detail": "full"},
+    }
+    sources = pq.read_table(case / "sources").to_pylist()
+    assert sum(row["records"] for row in sources) == pq.read_table(case / "records").num_rows
+    assert {row["unparsed_bytes"] for row in sources} == {0}
+    names = [name for name, _, _ in COLUMNS[Table.TEMPLATES]]
+    assert pq.read_table(case / "templates").column_names == names
+
+
+def test_records_only_leaves_the_details_null(samples: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    load(find_sources([str(samples / "late-joiner")]).sources, tmp_path / "quick", Detail.RECORDS)
+    table = pq.read_table(tmp_path / "quick" / "records", partitioning="hive")
+    for name, _, _ in RECORD_COLUMNS[-DETAILS:]:
+        assert table.column(name).null_count == table.num_rows
+    assert table.column("text").null_count == 0
+    assert open_case(tmp_path / "quick").detail is Detail.RECORDS
+
+
+def test_records_lie_with_their_node_and_hour(tmp_path: pathlib.Path) -> None:
+    lines = [b"1795223310.%09d COMPLETE (t) -> x\n" % nanos for nanos in range(3)]
+    lines += [b"1795226400.000000000 COMPLETE (t) -> next hour\n", b"12.000000000 COMPLETE (t) -> relative\n"]
+    lines += [b"1795223310.999999999 COMPLETE (t) -> late\n"]
+    path = tmp_path / "durability.log"
+    path.write_bytes(b"".join(lines))
+    load(find_sources([f"a b%:c={path}"]).sources, tmp_path / "case")
+    root = tmp_path / "case" / "records"
+    found: collections.Counter[str] = collections.Counter()
+    for file in root.rglob("*.parquet"):
+        found[str(file.parent.relative_to(root))] += pq.read_table(file, partitioning=None).num_rows
+    node = "node=a b%25%3Ac"
+    assert found == {f"{node}/hour=2026-11-21T01": 4, f"{node}/hour=2026-11-21T02": 1, f"{node}/hour=none": 1}
+    assert partition("a b%:c", -1) == f"{node}/hour=none"
+
+
+def test_pieces_of_all_kinds_go_into_one_case(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A piece that is not UTF-8 is read another way; its columns lie beside those of the others."""
+    monkeypatch.setattr("ospltool.trace.load.pieces", lambda part: pieces(part, 3_000))
+    good = HARD * 3
+    bad = ISO + b"COMPLETE (t) -> Group found: part\xff.T1 (PERSISTENT)\n"
+    path = tmp_path / "durability.log"
+    path.write_bytes(good + bad + good)
+    load([Source(path, "n1")], tmp_path / "case")
+    found = pq.read_table(tmp_path / "case" / "records", partitioning="hive")
+    expected = piece_of_records(read_records(Source(path, "n1")), Detail.FULL).table
+    assert sorted(found.column("off").to_pylist()) == expected.column("off").to_pylist()
+    assert r"part\xff.T1" in found.column("group_name").to_pylist()
+
+
+def test_a_failed_load_leaves_nothing_behind(tmp_path: pathlib.Path) -> None:
+    damaged = tmp_path / "n1.log.gz"
+    damaged.write_bytes(gzip.compress(HARD * 2000)[:-9])
+    with pytest.raises(Exception, match=r"n1\.log\.gz"):
+        load(find_sources([str(damaged)]).sources, tmp_path / "case")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["n1.log.gz"]
+
+
+def test_a_case_is_never_written_over(case: pathlib.Path, samples: pathlib.Path) -> None:
+    with pytest.raises(CaseError, match="exists already"):
+        load(find_sources([str(samples)]).sources, case)
+
+
+BROKEN = {
+    "no case": lambda path: path.mkdir(),
+    "nothing": lambda path: None,
+    "no JSON": lambda path: (path.mkdir(), (path / "case.json").write_text("{")),
+    "another version": lambda path: (
+        path.mkdir(),
+        (path / "case.json").write_text('{"format_version": 99, "kind": "case", "data": {"detail": "full"}}'),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_is_no_case_is_an_error_that_names_it(name: str, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "wrong"
+    BROKEN[name](path)
+    with pytest.raises(CaseError, match="wrong"):
+        open_case(path)
+
+
+@pytest.mark.parametrize("target", ["case", "case.duckdb"])
+def test_the_command_loads_and_says_how_much(
+    target: str, samples: pathlib.Path, tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("duckdb", reason="a case in one file needs the extra `sql`")
+    path = tmp_path / target
+    assert main(["trace", "load", str(samples / "late-joiner"), "-o", str(path), "--json"]) == 0
+    answer = json.loads(capfd.readouterr().out)
+    assert answer["kind"] == "trace-load"
+    records = sum(source["records"] for source in answer["data"]["sources"])
+    assert main(["sql", str(path), "select count(*) as n from records", "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["data"]["rows"] == [{"n": records}]
+    assert main(["trace", "load", str(samples / "late-joiner"), "-o", str(path)]) == 2
+    assert "exists already" in capfd.readouterr().err
+    assert [entry.name for entry in tmp_path.iterdir()] == [target]

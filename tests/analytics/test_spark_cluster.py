@@ -1,0 +1,197 @@
+"""A real cluster on this machine: a master, two workers, and an executor that dies in the middle."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("pyspark", reason="Spark needs the extra `spark`")
+pytest.importorskip("duckdb", reason="SQL needs the extra `sql`")
+
+import pyspark
+
+from ospltool.analytics.case import open_case
+from ospltool.analytics.contract import Detail
+from ospltool.analytics.duck import DuckEngine
+from ospltool.analytics.java import java_home
+from ospltool.analytics.named import named_queries
+from ospltool.analytics.spark import SparkEngine
+from ospltool.trace.load import load
+from ospltool.trace.sources import find_sources
+from ospltool.trace.spark_load import load_with_spark
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PATIENCE_S = 60.0
+SETTINGS = {
+    "spark.executor.memory": "512m",
+    "spark.executor.cores": "1",
+    "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    "spark.sql.shuffle.partitions": "4",
+}
+
+
+class Daemon:
+    """A process of the cluster, with what it says."""
+
+    def __init__(self, arguments: list[str], environ: dict[str, str], ready: str) -> None:
+        root = pathlib.Path(pyspark.__path__[0])
+        self.process = subprocess.Popen(
+            [str(root / "bin" / "spark-class"), *arguments],
+            env={**environ, "SPARK_HOME": str(root)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.said: list[str] = []
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._listen, args=(ready,), daemon=True)
+        self._thread.start()
+
+    def _listen(self, ready: str) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.said.append(line)
+            if ready in line:
+                self._ready.set()
+
+    def wait_ready(self) -> None:
+        assert self._ready.wait(PATIENCE_S), "".join(self.said[-20:])
+
+    def end(self) -> None:
+        self.process.terminate()
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self._thread.join(10)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A standalone master with two workers of one core each, on loopback."""
+    directory = tmp_path_factory.mktemp("cluster")
+    with socket.socket() as chosen:
+        chosen.bind(("127.0.0.1", 0))
+        port = chosen.getsockname()[1]
+    environ = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(directory),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    }
+    home = java_home(os.environ)
+    if home is not None:
+        environ["JAVA_HOME"] = home
+    url = f"spark://127.0.0.1:{port}"
+    with contextlib.ExitStack() as stack:
+        listen = ["--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]
+        main = Daemon(
+            ["org.apache.spark.deploy.master.Master", *listen], environ, "I have been elected leader"
+        )
+        stack.callback(main.end)
+        main.wait_ready()
+        size = ["--host", "127.0.0.1", "--cores", "1", "--memory", "1g", "--webui-port", "0"]
+        workers = []
+        for number in range(2):
+            place = {**environ, "SPARK_WORKER_DIR": str(directory / f"worker{number}")}
+            command = ["org.apache.spark.deploy.worker.Worker", *size, url]
+            workers.append(Daemon(command, place, "Successfully registered with master"))
+            stack.callback(workers[-1].end)
+        for worker in workers:
+            worker.wait_ready()
+        yield url
+
+
+def executors(worker_directory: str) -> list[int]:
+    """The processes of executors whose working directories lie below a directory."""
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                command = (entry / "cmdline").read_bytes()
+                if b"CoarseGrainedExecutorBackend" in command and worker_directory in str(
+                    (entry / "cwd").readlink()
+                ):
+                    found.append(int(entry.name))
+    return sorted(found)
+
+
+class Killer:
+    """Kills one executor as soon as some tasks have written something, which is in the middle of the load."""
+
+    def __init__(self, target: pathlib.Path, worker_directory: str) -> None:
+        self.killed: int | None = None
+        self._target, self._workers = target, worker_directory
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Killer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not self._over.wait(0.02) and time.monotonic() < deadline:
+            written = list(
+                self._target.parent.glob(f".{self._target.name}.partial-*/records/_temporary/**/*.parquet")
+            )
+            alive = executors(self._workers)
+            if written and len(alive) == 2:
+                os.kill(alive[0], signal.SIGKILL)
+                self.killed = alive[0]
+                return
+
+
+@pytest.mark.timeout(240)
+def test_a_load_survives_the_death_of_an_executor(
+    master: str, samples: pathlib.Path, tmp_path: pathlib.Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The case is that of the local load, and queries on the cluster give DuckDB's answers."""
+    one = (samples / "late-joiner" / "n1" / "durability.log").read_bytes()
+    for node in ("n1", "n2"):
+        path = tmp_path / "traces" / node / "durability.log"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(one * 12)
+    sources = find_sources([str(tmp_path / "traces")]).sources
+    local = load(sources, tmp_path / "local")
+    target = tmp_path / "spark"
+    with Killer(target, str(tmp_path_factory.getbasetemp())) as killer:
+        summary = load_with_spark(
+            sources, target, Detail.FULL, master, settings=SETTINGS, range_bytes=150_000
+        )
+    assert killer.killed is not None, "the load was over before an executor could be killed"
+    assert summary == local
+
+    duck, spark = DuckEngine(open_case(tmp_path / "local")), SparkEngine(open_case(target), master, SETTINGS)
+    try:
+        everything = (
+            "select count(*), count(distinct file || off), sum(length), sum(off), count(template), "
+            "sum(conflict), "
+            "sum(samples), min(time_ns), max(time_ns) from records"
+        )
+        for sql in [everything, named_queries()["transfers"].sql]:
+            assert [tuple(row) for row in spark.query(sql).rows] == [
+                tuple(row) for row in duck.query(sql).rows
+            ]
+    finally:
+        duck.close()
+        spark.close()

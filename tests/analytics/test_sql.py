@@ -1,0 +1,200 @@
+"""Questions to a case, with DuckDB."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("duckdb", reason="SQL needs the extra `sql`")
+
+from ospltool.analytics.case import Case, CaseError, open_case
+from ospltool.analytics.contract import Detail
+from ospltool.analytics.duck import DuckEngine, pack
+from ospltool.analytics.engines import AnalyticsMissingError, QueryError, need
+from ospltool.analytics.named import named_queries
+from ospltool.cli.app import main
+
+if TYPE_CHECKING:
+    import pathlib
+    from collections.abc import Iterator
+
+
+@pytest.fixture(scope="module")
+def engine(case: pathlib.Path) -> Iterator[DuckEngine]:
+    opened = DuckEngine(open_case(case))
+    yield opened
+    opened.close()
+
+
+def ask(engine: DuckEngine, sql: str) -> list[dict[str, Any]]:
+    result = engine.query(sql)
+    return [dict(zip(result.columns, row, strict=True)) for row in result.rows]
+
+
+@pytest.mark.parametrize("name", named_queries())
+def test_a_named_query_answers_and_says_what(name: str, engine: DuckEngine) -> None:
+    query = named_queries()[name]
+    assert query.about.endswith(".")
+    assert ask(engine, query.sql) or name == "unknown"
+
+
+def test_masters_are_those_of_the_live_lock(engine: DuckEngine) -> None:
+    rows = ask(engine, "select * from (" + named_queries()["masters"].sql + ") where times > 5")
+    assert {(row["node"], row["master"]) for row in rows} == {
+        ("n1", "992001269"),
+        ("n2", "itself"),
+        ("n3", "1250527713"),
+    }
+
+
+def test_states_have_the_lengths_of_the_timeline(engine: DuckEngine) -> None:
+    rows = ask(engine, named_queries()["states"].sql)
+    discovery = [row["length_ns"] for row in rows if row["state"] == "DISCOVER_FELLOWS_GROUPS"]
+    assert len(discovery) == 6
+    assert all(3.0e9 < length < 3.2e9 for length in discovery)
+
+
+def test_runs_are_counted_in_sql_as_by_the_reader(engine: DuckEngine) -> None:
+    rows = ask(engine, named_queries()["runs"].sql)
+    assert {row["run"] for row in rows} == {1}
+    assert (
+        sum(row["records"] for row in rows)
+        == ask(engine, "select count(*) n from records where kind = 'trace'")[0]["n"]
+    )
+
+
+REFUSED = [
+    "copy records to 'out.csv'",
+    "create table t as select 1",
+    "drop view records",
+    "insert into records select * from records",
+    "attach 'other.duckdb'",
+    "install httpfs",
+    "set memory_limit = '1GB'",
+    "pragma database_list",
+    "select 1; select 2",
+    "select * from read_csv('/etc/passwd')",
+    "select * from read_text('/etc/hostname')",
+    "select * from glob('/*')",
+    "select * from 'https://example.org/x.parquet'",
+    "selec 1",
+    "select nothing from records",
+    "",
+]
+
+
+@pytest.mark.parametrize("sql", REFUSED)
+def test_a_query_reads_the_case_and_nothing_else(sql: str, engine: DuckEngine) -> None:
+    with pytest.raises(QueryError):
+        list(engine.query(sql).rows)
+
+
+def test_a_case_may_be_one_file(case: pathlib.Path, engine: DuckEngine, tmp_path: pathlib.Path) -> None:
+    target = tmp_path / "it's one.duckdb"
+    pack(open_case(case), target)
+    packed = DuckEngine(open_case(target))
+    for name, query in named_queries().items():
+        assert ask(packed, query.sql) == ask(engine, query.sql), name
+    with pytest.raises(QueryError):
+        packed.query("drop table records")
+    packed.close()
+
+
+def test_a_path_with_quotes_is_a_path(case: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    target = tmp_path / "o'hara's [case]"
+    shutil.copytree(case, target)
+    try:
+        opened = DuckEngine(Case(target, Detail.FULL))
+    except CaseError:  # a pattern in a path can not be escaped for DuckDB
+        target = target.rename(tmp_path / "o'hara's case")
+        opened = DuckEngine(Case(target, Detail.FULL))
+    assert ask(opened, "select count(*) as n from records")[0]["n"] > 0
+    opened.close()
+
+
+def test_another_file_is_no_case(tmp_path: pathlib.Path) -> None:
+    import duckdb
+
+    other = tmp_path / "other.duckdb"
+    duckdb.connect(str(other)).close()
+    text = tmp_path / "text.duckdb"
+    text.write_text("no database")
+    for path in (other, text):
+        with pytest.raises(CaseError, match=path.name):
+            DuckEngine(open_case(path))
+
+
+def test_answers_have_four_forms(case: pathlib.Path, capfd: pytest.CaptureFixture[str]) -> None:
+    query = (
+        "select node, count(*) as n, null as nothing, fields from records where event = 'lifecycle.address' "
+        "group by node, fields order by node, fields['node']"
+    )
+    answers: dict[str, Any] = {}
+    for form in ("table", "csv", "jsonl"):
+        assert main(["sql", str(case), query, "-o", form]) == 0
+        answers[form] = capfd.readouterr().out
+    assert main(["sql", str(case), query, "--json"]) == 0
+    rows = json.loads(capfd.readouterr().out)["data"]["rows"]
+    assert [json.loads(line)["data"] for line in answers["jsonl"].splitlines()] == rows
+    assert [row["node"] for row in csv.DictReader(io.StringIO(answers["csv"]))] == [
+        row["node"] for row in rows
+    ]
+    assert answers["table"].splitlines()[0].split() == ["node", "n", "nothing", "fields"]
+    assert len(answers["table"].splitlines()) == len(rows) + 1
+
+
+def test_a_limit_says_what_it_left_out(case: pathlib.Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["sql", str(case), "select * from templates", "-o", "csv", "--limit", "3"]) == 0
+    captured = capfd.readouterr()
+    assert "--limit 3" in captured.err
+    assert len(list(csv.reader(io.StringIO(captured.out)))) == 4
+    assert main(["sql", str(case), "select 1 as one", "--limit", "3"]) == 0
+    assert capfd.readouterr().err == ""
+
+
+def test_control_characters_of_a_trace_do_not_reach_the_terminal(
+    tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "durability.log"
+    path.write_text("1795223310.000000001 COMPLETE (t) -> \x1b]0;owned\x07\n")
+    assert main(["trace", "load", f"n1={path}", "-o", str(tmp_path / "case")]) == 0
+    capfd.readouterr()
+    assert main(["sql", str(tmp_path / "case"), "select text from records"]) == 0
+    assert "\x1b" not in capfd.readouterr().out
+
+
+def test_queries_and_tables_are_listed(case: pathlib.Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["sql", str(case), "--list"]) == 0
+    output = capfd.readouterr().out
+    assert all(name in output for name in named_queries())
+    assert "TABLE records" in output
+    assert main(["sql", str(case), "masters", "--show"]) == 0
+    assert capfd.readouterr().out == named_queries()["masters"].sql
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["masterz"],
+        ["select 1", "--engine", "oracle"],
+        ["select 1", "-o", "xml"],
+        ["select nothing from nowhere"],
+    ],
+)
+def test_wrong_usage_is_code_2(
+    arguments: list[str], case: pathlib.Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["sql", str(case), *arguments]) == 2
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    assert "Traceback" not in captured.err
+
+
+def test_a_missing_package_is_named_with_its_extra() -> None:
+    with pytest.raises(AnalyticsMissingError, match=r"ospltool\[spark\]"):
+        need("no_such_module", "spark")

@@ -1,0 +1,206 @@
+"""Conversations, timelines and explanations."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ospltool.cli.app import main
+from ospltool.trace.conversation import as_mermaid, as_text, conversation
+from ospltool.trace.exchanges import End, Step
+from ospltool.trace.explain import explain
+from ospltool.trace.facts import Facts
+from ospltool.trace.merge import merged
+from ospltool.trace.sources import find_sources
+from ospltool.trace.timeline import timeline
+
+if TYPE_CHECKING:
+    import pathlib
+
+    from tests.trace.making import Traces
+
+
+def test_every_alignment_of_a_real_run_is_put_together(samples: pathlib.Path) -> None:
+    facts = Facts.of(merged(find_sources([str(samples / "late-joiner")]).sources))
+    found = facts.book.all()
+    assert len(found) >= 20
+    assert {one.end for one in found} <= {End.COMPLETE, End.ABSORBED}
+    complete = [one for one in found if one.end is End.COMPLETE]
+    assert all(one.has(Step.REQUESTED) and one.has(Step.RECEIVED) and one.has(Step.LINK) for one in complete)
+    assert all(one.samples == one.samples_sent for one in complete if one.samples_sent is not None)
+
+
+def test_a_conversation_follows_a_late_joiner(samples: pathlib.Path) -> None:
+    talk = conversation(find_sources([str(samples / "late-joiner")]).sources, "partA.T1", {})
+    assert talk.nodes == ["n1", "n2", "n3"]
+    (joined,) = [one for one in talk.exchanges if talk.names.node(one.alignee) == "n3"]
+    assert (talk.names.node(joined.aligner), joined.samples, joined.end) == ("n1", 1100, End.COMPLETE)
+    assert [step for step, _ in joined.steps] == [
+        Step.REQUESTED, Step.RECEIVED, Step.SENDING, Step.SENT, Step.LINK, Step.BEADS, Step.COMPLETE,
+    ]  # fmt: skip
+    text = "\n".join(as_text(talk))
+    assert "1100 samples" in text
+    diagram = list(as_mermaid(talk))
+    assert diagram[0] == "sequenceDiagram"
+    assert sum("-->>" in one for one in diagram) == sum(one.has(Step.SENT) for one in talk.exchanges)
+
+
+def test_arrows_point_from_sender_to_receiver(traces: Traces) -> None:
+    asks, answers = traces.node("a", "1001").begin(0), traces.node("b", "1002").begin(0)
+    asks.line(1, "Write samplerequest for group p.T to fellow 1002 using source (0,0,0)")
+    received = (
+        "Received sample request for group p.T from fellow 1001 using source (0,0,0), adding it to queue."
+    )
+    answers.line(1.1, received).line(2, "Sent 5 samples for group p.T to fellow 1001 (1 fellows total).")
+    talk = conversation(find_sources([traces.write()]).sources, "p.T", {})
+    lines = list(as_text(talk))
+    assert next(line for line in lines if "request 1 -" in line).rstrip().endswith(">|")
+    assert "|<" in next(line for line in lines if "answer 1: 5 samples" in line)
+    assert "open" in lines[-1]
+
+
+def test_names_do_not_break_out_of_a_diagram(traces: Traces) -> None:
+    asks = traces.node("a;end", "1001").begin(0)
+    asks.line(1, "Write samplerequest for group p.T to fellow 1002 using source (0,0,0)")
+    talk = conversation(find_sources([traces.write()]).sources, "p.T", {})
+    assert "    participant n1 as a#59;end" in list(as_mermaid(talk))
+
+
+@pytest.mark.parametrize(
+    ("order", "ends"),
+    [
+        ("answered", [End.COMPLETE]),
+        ("aligner lost", [End.ALIGNER_LOST]),
+        ("restarted", [End.RESTARTED]),
+        ("refused", [End.REFUSED]),
+        ("nothing", [End.OPEN]),
+    ],
+)
+def test_alignments_end_as_the_trace_says(order: str, ends: list[End], traces: Traces) -> None:
+    trace = traces.node("a", "1001").begin(0)
+    trace.line(1, "Write samplerequest for group p.T to fellow 1002 using source (0,0,0)")
+    if order == "answered":
+        trace.line(2, "Received link from fellow 1002 for group p.T containing 5 samples. #links == 1")
+        trace.line(3, "Group p.T is now complete.")
+    elif order == "aligner lost":
+        trace.line(2, "Removing confirmed fellow 1002.")
+    elif order == "restarted":
+        trace.address = "1003"
+        trace.begin(5)
+    elif order == "refused":
+        trace.line(
+            2,
+            "Received link from fellow 1002 for group 'p.T' where it informs me it will not align me. This "
+            "means that "
+            "our data model or state is incompatible. I need to disconnect the fellow and discover it again.",
+        )
+    facts = Facts.of(merged(find_sources([traces.write()]).sources))
+    assert [one.end for one in facts.book.all()] == ends
+
+
+def test_a_combined_answer_serves_everybody(traces: Traces) -> None:
+    for name, address in (("a", "1001"), ("b", "1002")):
+        asks = traces.node(name, address).begin(0)
+        asks.line(1, "Write samplerequest for group p.T to fellow 1003 using source (0,0,0)")
+        asks.line(4, "Received link from fellow 1003 for group p.T containing 9 samples. #links == 1")
+        asks.line(5, "Group p.T is now complete.")
+    aligner = traces.node("c", "1003").begin(0)
+    for fellow in (1001, 1002):
+        received = f"Received sample request for group p.T from fellow {fellow} using source (0,0,0)"
+        aligner.line(1.1, f"{received}, adding it to queue.")
+    aligner.line(1.2, "Sample request for group p.T from fellow 1002 combined with existing request.")
+    aligner.line(2, "Now sending data for group p.T to 2 fellow(s) [1001,1002].")
+    aligner.line(3, "Sent 9 samples for group p.T to fellow 0 (2 fellows total).")
+    facts = Facts.of(merged(find_sources([traces.write()]).sources))
+    found = facts.book.all()
+    assert [(one.samples_sent, one.samples, one.end) for one in found] == [(9, 9, End.COMPLETE)] * 2
+    assert [one.has(Step.COMBINED) for one in found] == [False, True]
+
+
+def test_the_timeline_says_where_seven_seconds_went(samples: pathlib.Path) -> None:
+    facts = Facts.of(merged(find_sources([str(samples / "late-joiner")]).sources))
+    runs = {run.run[0]: run for run in timeline(facts).runs}
+    joined = runs["n3"]
+    assert joined.operational_ns is not None
+    assert 8.0e9 < joined.operational_ns < 8.2e9
+    phases = {phase.span.state: phase for phase in joined.phases}
+    discovery = phases["DISCOVER_FELLOWS_GROUPS"].waits[0]
+    assert 2.9e9 < discovery.length_ns < 3.1e9
+    assert discovery.before.text.startswith("Waiting some time to allow fellows to report")
+    election = phases["DISCOVER_PERSISTENT_SOURCE"].waits[0]
+    assert 3.9e9 < election.length_ns < 4.2e9
+    assert election.before.text.startswith("Waiting the heartbeat expiry period")
+    assert sum(phase.length_ns for phase in joined.phases if phase.span.state != "COMPLETE") == pytest.approx(
+        joined.operational_ns, rel=0.01
+    )
+
+
+def test_answers_come_as_json_too(samples: pathlib.Path, capfd: pytest.CaptureFixture[str]) -> None:
+    directory = str(samples / "late-joiner")
+    for arguments, kind in (
+        (["conversation", "partA.T1", directory], "trace-conversation"),
+        (["timeline", directory], "trace-timeline"),
+        (["anomalies", directory], "trace-anomalies"),
+        (["explain", "align.request"], "trace-explanation"),
+    ):
+        assert main(["trace", *arguments, "--json"]) == 0
+        answer = json.loads(capfd.readouterr().out)
+        assert (answer["format_version"], answer["kind"]) == (1, kind)
+
+
+def test_a_group_that_nobody_aligned_is_a_finding(
+    samples: pathlib.Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["trace", "conversation", "no.Such", str(samples / "late-joiner")]) == 1
+    assert "no alignment of this group" in capfd.readouterr().err
+
+
+EXPLAINED = {
+    "a message": ("Group partA.T1 is now complete.", "group.complete"),
+    "a whole line": (
+        "2026-11-21T01:05:12+0000 1795223112.035874883 INIT (t) -> Requesting nameSpaces from fellow 7.",
+        "namespace.requesting",
+    ),
+    "a line of an older release": ("1510591395.7 INIT", ""),
+    "a line of the store": ("1510591395.741573630 PersistentStore (KV) -> Loading groups ...", ""),
+    "a template": ("d_admin:1053", "election.confirmed-fellow"),
+    "a place in the source": ("d_groupLocalListener.c:1868", "election.confirmed-fellow"),
+    "an event": ("align.request", "align.request"),
+}
+
+
+@pytest.mark.parametrize("name", EXPLAINED)
+def test_lines_are_explained(name: str) -> None:
+    text, event = EXPLAINED[name]
+    found = explain(text)
+    if name == "a line of an older release":
+        assert found == []  # cut off: no header, no message
+        return
+    assert found
+    assert found[0].template.event == event
+    if event:
+        assert found[0].template.meaning
+
+
+def test_what_nobody_knows_is_a_finding(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["trace", "explain", "an unheard-of message"]) == 1
+    assert "no template matches" in capfd.readouterr().err
+
+
+def test_an_explanation_shows_fields_and_source(capfd: pytest.CaptureFixture[str]) -> None:
+    assert (
+        main(
+            [
+                "trace",
+                "explain",
+                "Conflict 5 is similar to already existing conflict 3, discarding conflict 5",
+            ]
+        )
+        == 0
+    )
+    output = capfd.readouterr().out
+    assert "d_conflictResolver.c:1306" in output
+    assert "other_conflict" in output
+    assert "dropped" in output

@@ -1,0 +1,284 @@
+"""Each rule finds its anomaly, and is silent where there is none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ospltool.cli.app import main
+from ospltool.trace.facts import Facts
+from ospltool.trace.merge import merged
+from ospltool.trace.rules import all_rules, anomalies
+from ospltool.trace.sources import find_sources
+
+if TYPE_CHECKING:
+    import pathlib
+    from collections.abc import Callable
+
+    from ospltool.trace.rules import Finding
+    from tests.trace.making import Trace, Traces
+
+SELF = "Confirming master: I am the master for nameSpace 'ns'."
+FELLOW = "Confirming master: Fellow '{}' is the master for nameSpace 'ns'."
+CONFLICT = "Master conflict in namespace 'ns' for fellow {} detected, conflict {} created (use_legacy: 0)"
+SPACE = (
+    "Received nameSpace 'ns' from fellow {} (his master: {}, confirmed: 1, mergeState: (DefaultRole,1), "
+    "quality: 1.0, "
+    "mergedStates:{{}}, extensions: {{masterPriority, {}}})."
+)
+MERGE = "Inserting merge requests to merge 2 groups to 1 fellows for nameSpace 'ns'"
+REQUEST = "Write samplerequest for group p.T to fellow 1002 using source (0,0,0)"
+GOT_REQUEST = (
+    "Received sample request for group p.T from fellow 1001 using source (0,0,0), adding it to queue."
+)
+LINK = "Received link from fellow 1002 for group p.T containing 50 samples. #links == 1"
+
+
+def found(traces: Traces, *rules: str) -> list[Finding]:
+    facts = Facts.of(merged(find_sources([traces.write()]).sources))
+    return anomalies(facts, rules or None)
+
+
+def test_a_healthy_start_of_three_nodes_has_no_anomaly(samples: pathlib.Path) -> None:
+    facts = Facts.of(merged(find_sources([str(samples / "late-joiner")]).sources))
+    assert anomalies(facts) == []
+
+
+def test_the_live_lock_of_a_real_run_is_named_with_its_cause(samples: pathlib.Path) -> None:
+    facts = Facts.of(merged(find_sources([str(samples / "master-livelock")]).sources))
+    (lock,) = anomalies(facts, ["master-livelock"])
+    assert lock.facts["rounds"] == 14
+    assert lock.facts["merges"] == {"n1": 15, "n2": 12, "n3": 14}
+    assert lock.facts["merges_in_all"] == 41
+    choices = lock.facts["choices"]
+    assert isinstance(choices, dict)
+    assert {name: (choice["priority"], choice["master"]) for name, choice in choices.items()} == {
+        "n1": (100, "n2"),
+        "n2": (200, "n2"),
+        "n3": (50, "n1"),
+    }
+    assert "The wrong choice is that of n3" in lock.explanation
+    assert "compares every candidate with the node's own priority (50)" in lock.explanation
+    assert {one.rule for one in anomalies(facts)} >= {
+        "master-livelock",
+        "merge-storm",
+        "equal-set-transferred",
+    }
+
+
+def follows(trace: Trace, master: str, rounds: int) -> None:
+    """A node that confirms one master again and again, with a conflict and a merge each time."""
+    for number in range(rounds):
+        at = 1 + number * 0.5
+        trace.line(at, CONFLICT.format(1009, number + 1), "d_nameSpaces").line(
+            at + 0.1, f"Trying to resolve conflict {number + 1}."
+        )
+        trace.line(at + 0.2, SELF if master == trace.address else FELLOW.format(master))
+        trace.line(at + 0.21, MERGE).line(at + 0.25, f"Finished solving conflict {number + 1}")
+
+
+def test_a_live_lock_without_priorities_is_found_without_a_guess(traces: Traces) -> None:
+    follows(traces.node("a", "1001").begin(0), "1001", 8)
+    follows(traces.node("b", "1002").begin(0), "1002", 8)
+    (lock,) = found(traces, "master-livelock")
+    assert lock.facts["rounds"] == 8
+    assert "Why they choose differently is not in the traces" in lock.explanation
+
+
+def test_conflicts_that_settle_are_no_live_lock(traces: Traces) -> None:
+    follows(traces.node("a", "1001").begin(0), "1001", 8)
+    follows(traces.node("b", "1002").begin(0), "1001", 8)
+    assert found(traces, "master-livelock") == []
+
+
+def flapping(traces: Traces, changes: int) -> None:
+    trace = traces.node("a").begin(0)
+    for number in range(changes + 1):
+        trace.line(1 + number * 5, FELLOW.format(2000 + number % 2))
+
+
+def two_masters(traces: Traces, overlap_s: float) -> None:
+    for node, address, fellow in (("a", "1001", "1002"), ("b", "1002", "1001")):
+        traces.node(node, address).begin(0).line(0.5, SPACE.format(fellow, fellow, 255))
+    traces.node("a").line(1, SELF).line(30, "end")
+    traces.node("b").line(2, SELF).line(2 + overlap_s, FELLOW.format(1001)).line(30, "end")
+
+
+def storm(traces: Traces, merges: int) -> None:
+    trace = traces.node("a").begin(0)
+    for number in range(merges):
+        trace.line(1 + number, MERGE)
+
+
+def unresolved(traces: Traces, resolved: bool) -> None:
+    trace = traces.node("a").begin(0).line(1, CONFLICT.format(1002, 5), "d_nameSpaces")
+    trace.line(2, "Trying to resolve conflict 5.")
+    if resolved:
+        trace.line(3, "Finished solving conflict 5")
+    trace.line(60, "end")
+
+
+def merge_without_end(traces: Traces, ended: bool) -> None:
+    trace = traces.node("a").begin(0).line(1, CONFLICT.format(1002, 5), "d_nameSpaces")
+    trace.line(2, "Start resolving conflict 5").line(3, "Finished solving conflict 5")
+    if ended:
+        trace.line(4, "Stop resolving conflict 5")
+    trace.line(60, "end")
+
+
+def equal_sets(traces: Traces, transfers: int) -> None:
+    trace = traces.node("a", "1001").begin(0)
+    traces.node("b", "1002").begin(0)
+    for number in range(transfers):
+        trace.line(1 + number, REQUEST).line(1.1 + number, LINK).line(
+            1.2 + number, "Group p.T is now complete."
+        )
+
+
+def unanswered(traces: Traces, answered: bool) -> None:
+    traces.node("b", "1002").begin(0).line(1.1, GOT_REQUEST)
+    trace = traces.node("a", "1001").begin(0).line(1, REQUEST)
+    if answered:
+        trace.line(2, LINK)
+    trace.line(60, "end")
+
+
+def refused(traces: Traces, says_no: bool) -> None:
+    trace = traces.node("a", "1001").begin(0).line(1, REQUEST)
+    if says_no:
+        trace.line(
+            2,
+            "Received link from fellow 1002 for group 'p.T' where it informs me it will not align me. This "
+            "means that "
+            "our data model or state is incompatible. I need to disconnect the fellow and discover it again.",
+        )
+
+
+def lost(traces: Traces, in_order: bool) -> None:
+    other = traces.node("b", "1002").begin(0).line(5, "x")
+    if in_order:
+        other.line(10, "----ENTERING STATE----", "ospl_durability", "TERMINATING")
+    traces.node("a", "1001").begin(0).line(11, "Removing confirmed fellow 1002.", "remoteReader").line(
+        20, "end"
+    )
+
+
+def backwards(traces: Traces, goes_back: bool) -> None:
+    trace = traces.node("a").begin(0).line(2, "x", state="COMPLETE")
+    if goes_back:
+        trace.line(3, "x", state="FETCH_INITIAL").line(4, "x", state="FETCH_INITIAL")
+    trace.line(5, "x", state="COMPLETE")
+
+
+def silent(traces: Traces, worked: bool) -> None:
+    trace = traces.node("a").begin(0).line(1, CONFLICT.format(1002, 5), "d_nameSpaces")
+    if worked:
+        trace.line(2, "Trying to resolve conflict 5.").line(3, "Finished solving conflict 5")
+    trace.line(60, "x", "d_status")
+
+
+def jump(traces: Traces, jumps: bool) -> None:
+    trace = traces.node("a").begin(100).line(101, "x")
+    trace.line(50 if jumps else 102, "x").line(103, "x")
+
+
+def edited(traces: Traces, damaged: bool) -> None:
+    trace = traces.node("a").begin(0)
+    if damaged:
+        trace.lines[1] = trace.lines[1].replace("T01:03:20", "T01:04:21")
+
+
+def late(traces: Traces, gap_s: float) -> None:
+    beat = (
+        "Incoming federation heartbeat for federation '1002', state = '1', instance state = '2', "
+        "noWriterCount = '0', "
+        "period = 10.0"
+    )
+    traces.node("a").begin(0).line(1, beat).line(1 + gap_s, beat)
+
+
+def severe(traces: Traces, bad: bool) -> None:
+    trace = traces.node("a").begin(0)
+    if bad:
+        trace.line(1, "Injecting data from disk for group p.T failed (0).", "conflictResolver")
+
+
+RULES: dict[str, tuple[str, Callable[..., None], object, object]] = {
+    "master-flapping": ("master-flapping", flapping, 3, 1),
+    "two-masters": ("two-masters", two_masters, 10.0, 0.5),
+    "merge-storm": ("merge-storm", storm, 12, 6),
+    "conflict-unresolved": ("conflict-unresolved", unresolved, False, True),
+    "conflict-unresolved (merge)": ("conflict-unresolved", merge_without_end, False, True),
+    "equal-set-transferred": ("equal-set-transferred", equal_sets, 5, 2),
+    "request-unanswered": ("request-unanswered", unanswered, False, True),
+    "alignment-refused": ("alignment-refused", refused, True, False),
+    "fellow-lost": ("fellow-lost", lost, False, True),
+    "heartbeat-late": ("heartbeat-late", late, 14.0, 5.0),
+    "state-backwards": ("state-backwards", backwards, True, False),
+    "thread-silent": ("thread-silent", silent, False, True),
+    "clock-jump": ("clock-jump", jump, True, False),
+    "clock-jump (edited)": ("clock-jump", edited, True, False),
+    "reported": ("reported", severe, True, False),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_rule_finds_its_anomaly(name: str, traces: Traces) -> None:
+    rule, make, bad, _ = RULES[name]
+    make(traces, bad)
+    findings = found(traces, rule)
+    assert findings
+    assert {one.rule for one in findings} == {rule}
+    assert all(one.evidence and one.explanation and one.title for one in findings)
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_rule_is_silent_where_all_is_well(name: str, traces: Traces) -> None:
+    rule, make, _, good = RULES[name]
+    make(traces, good)
+    assert found(traces, rule) == []
+
+
+def test_every_rule_has_a_test() -> None:
+    assert {rule.name for rule in all_rules()} == {rule for rule, *_ in RULES.values()} | {"master-livelock"}
+
+
+@pytest.mark.parametrize(
+    ("end_s", "verdict"), [(5.0, "it died or was killed"), (30.0, "the connection between the two was lost")]
+)
+def test_a_lost_fellow_is_looked_up_in_its_own_trace(end_s: float, verdict: str, traces: Traces) -> None:
+    traces.node("b", "1002").begin(0).line(end_s, "x")
+    traces.node("a", "1001").begin(0).line(11, "Removing confirmed fellow 1002.", "remoteReader").line(
+        40, "end"
+    )
+    (loss,) = found(traces, "fellow-lost")
+    assert verdict in loss.explanation
+
+
+def test_unanswered_requests_say_how_far_they_came(traces: Traces) -> None:
+    unanswered(traces, answered=False)
+    (finding,) = found(traces, "request-unanswered")
+    assert "They were received, and no answer was sent" in finding.explanation
+    assert finding.facts["groups"] == ["p.T"]
+
+
+def test_the_command_ends_with_1_when_it_finds_something(
+    traces: Traces, samples: pathlib.Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    storm(traces, 12)
+    assert main(["trace", "anomalies", traces.write()]) == 1
+    captured = capfd.readouterr()
+    assert "merge-storm: a merged name-space ns 12 times" in captured.out
+    assert "and 7 more lines" in captured.out
+    assert main(["trace", "anomalies", str(samples / "late-joiner")]) == 0
+    assert capfd.readouterr().out == ""
+
+
+def test_rules_are_listed_and_picked(traces: Traces, capfd: pytest.CaptureFixture[str]) -> None:
+    storm(traces, 12)
+    directory = traces.write()
+    assert main(["trace", "anomalies", "--list"]) == 0
+    assert "merge-storm" in capfd.readouterr().out
+    assert main(["trace", "anomalies", directory, "--rule", "two-masters"]) == 0
+    assert main(["trace", "anomalies", directory, "--rule", "no-such"]) == 2

@@ -1,0 +1,216 @@
+"""Templates: each is found again in what it makes, and says what it means where it matters."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.tracing.catalogue import catalogue as engine_catalogue
+from engine.tracing.formats import TextFormat
+from engine.tracing.record import Record as EngineRecord
+from engine.tracing.record import message
+from ospltool.trace import conversation, exchanges, facts, skew
+from ospltool.trace.catalogue import (
+    Origin,
+    Printer,
+    Template,
+    catalogue,
+    engine_templates,
+    opensplice_templates,
+    pieces,
+)
+from ospltool.trace.matcher import CUT_AT_BYTES, matcher
+from ospltool.trace.reader import TraceParser
+from ospltool.trace.record import LEVELS
+from ospltool.trace.sources import Source
+
+EXAMPLES = {
+    "addr": "1250527713",
+    "int": "42",
+    "num": "0.25",
+    "time": "1795223310.000000001",
+    "hex": "01ff",
+    "ptr": "0x7f12ab00",
+    "triple": "1,2,3",
+    "pair": "645, 3",
+    "word": "word",
+    "group": "sensor.area3.Track",
+    "text": "any text",
+}
+
+
+def made(template: Template, values: dict[str, str] | None = None) -> str:
+    parts = []
+    for piece in pieces(template.pattern):
+        parts.append(piece.literal)
+        if piece.field:
+            parts.append((values or {}).get(piece.field, EXAMPLES[piece.kind]))
+    text = "".join(parts)
+    return f"[0x00000002] {text}" if template.printer is Printer.MASK else text
+
+
+ALL = opensplice_templates() + engine_templates()
+
+
+@pytest.mark.parametrize("template", ALL, ids=lambda template: template.id)
+def test_a_template_is_found_in_its_own_message(template: Template) -> None:
+    found = matcher(template.origin).match(made(template), store=template.printer is Printer.STORE)
+    assert found is not None
+    if found.template is not template:  # two templates make this text: the one with more fixed text is meant
+        assert fixed(found.template) >= fixed(template)
+        assert found.template.printer is template.printer
+
+
+def fixed(template: Template) -> int:
+    return sum(len(piece.literal) for piece in pieces(template.pattern))
+
+
+def test_few_templates_hide_behind_others() -> None:
+    hidden = [
+        template.id
+        for template in ALL
+        if (found := matcher(template.origin).match(made(template), store=template.printer is Printer.STORE))
+        and found.template is not template
+    ]
+    assert hidden == []
+
+
+def test_fields_come_back_as_they_were() -> None:
+    template = catalogue().get("d_sampleChainListener:1345")
+    assert template is not None
+    text = made(
+        template, {"equal": "equal ", "group": "a b.c 'd'.T", "fellow": "7", "samples": "3", "links": "1"}
+    )
+    found = matcher().match(text)
+    assert found is not None
+    assert found.fields == {
+        "equal": "equal ",
+        "fellow": "7",
+        "group": "a b.c 'd'.T",
+        "samples": "3",
+        "links": "1",
+    }
+
+
+NAMES = st.text(st.characters(exclude_characters="\n\r", exclude_categories=["Cs"]), max_size=30)
+
+
+@given(NAMES, NAMES)
+def test_names_of_any_kind_do_not_confuse_a_pattern(namespace: str, role: str) -> None:
+    text = f"State and master of namespace '{namespace}' for role '{role}' cleared"
+    found = matcher().match(text)
+    assert found is not None
+    assert found.template.event == "namespace.cleared"
+    fields = found.fields
+    assert (
+        f"State and master of namespace '{fields['namespace']}' for role '{fields['role']}' cleared" == text
+    )
+
+
+def test_ids_are_unique_and_levels_are_levels() -> None:
+    ids = [template.id for template in ALL]
+    assert len(ids) == len(set(ids))
+    assert {level for template in ALL for level in template.levels} <= set(LEVELS)
+
+
+def test_fields_of_one_template_have_different_names() -> None:
+    for template in ALL:
+        names = [piece.field for piece in pieces(template.pattern) if piece.field]
+        assert len(names) == len(set(names)), template.id
+        assert all(re.fullmatch(r"[a-z][a-z0-9_]*", name) for name in names), template.id
+
+
+def test_an_ambiguous_level_is_a_question_mark() -> None:
+    found = matcher().match("historicalDataRequest from reader [1, 2] fulfilled.")
+    assert found is not None
+    assert (found.template.level, set(found.template.levels)) == ("?", {"FINER", "FINE"})
+
+
+def test_every_event_that_is_looked_for_exists_for_opensplice() -> None:
+    events = {template.event for template in opensplice_templates()}
+    wanted = {
+        *exchanges._HANDLERS,
+        *facts.CREATED,
+        *facts._LOSSES,
+        *skew._SENT,
+        *skew._RECEIVED,
+        "lifecycle.address",
+        "lifecycle.configuration",
+        "lifecycle.entering-state",
+        "election.confirmed-self",
+        "election.confirmed-fellow",
+        "merge.requests",
+        "client.request",
+        "client.fulfilled",
+    }
+    assert wanted - events - {"align.completed"} == set()  # only our engine says that
+    assert conversation.ALL not in events
+
+
+def test_templates_with_an_event_are_explained() -> None:
+    assert [template.id for template in ALL if template.event and not template.meaning] == []
+
+
+def test_events_of_our_engine_are_found_by_their_own_names() -> None:
+    for kind in engine_catalogue():
+        text = message(kind, {name: number for number, name in enumerate(kind.fields)})
+        found = matcher(Origin.ENGINE).match(text)
+        assert found is not None, kind.id
+
+
+def test_a_line_of_our_engine_is_read_back() -> None:
+    kind = engine_catalogue()["group.complete"]
+    fields = {"group": "partA.T\n1"}
+    event = EngineRecord(1, 1795223310000000001, "COMPLETE", kind, fields, message(kind, fields))
+    line = TextFormat()(event) + "\n"
+    source = Source(__import__("pathlib").Path("n1.log"), "n1", origin=Origin.ENGINE)
+    (record,) = TraceParser(source).parse(line.encode(), 0)
+    assert (record.event, record.level, record.time_ns) == ("group.complete", "FINER", 1795223310000000001)
+
+
+def begins_with_enough(template: Template) -> bool:
+    """Whether enough stands before its first field to know it by."""
+    parts = pieces(template.pattern)
+    return template.printer is Printer.EVENT and len(parts) > 1 and len(parts[0].literal) >= 8
+
+
+@pytest.mark.parametrize(
+    "template",
+    [one for one in opensplice_templates() if begins_with_enough(one)],
+    ids=lambda template: template.id,
+)
+def test_a_cut_message_is_still_known(template: Template) -> None:
+    parts = pieces(template.pattern)
+    whole = made(template)
+    cut = whole[: max(len(parts[0].literal) + len(EXAMPLES[parts[0].kind]), len(whole) - 4)]
+    found = matcher().match(cut, cut=True)
+    assert found is not None
+    assert found.template.pattern.startswith(parts[0].literal)
+
+
+def test_a_message_as_long_as_opensplice_allows_is_cut_and_known() -> None:
+    states = ", ".join(f"(aRole{number}, {number})" for number in range(90))
+    whole = (
+        f"Received nameSpace 'ns' from fellow 7 (his master: 8, confirmed: 1, mergeState: (R,3), quality: "
+        "1.0, "
+        f"mergedStates:{{{states}}}, extensions: {{}})."
+    )
+    found = matcher().match(whole[:CUT_AT_BYTES], cut=True)
+    assert found is not None
+    assert found.template.event == "namespace.received"
+    assert found.fields["master"] == "8"
+
+
+def test_very_long_messages_are_matched_by_their_first_line() -> None:
+    found = matcher().match("Configuration:\n" + "- a : b\n" * 5000)
+    assert found is not None
+    assert found.template.event == "lifecycle.configuration"
+
+
+@pytest.mark.parametrize("text", ["", " ", "no such message", "\n", "[0x", "[0x00000001] ", "Group"])
+def test_other_text_is_no_message(text: str) -> None:
+    assert matcher().match(text) is None
+    assert matcher().match(text, cut=True) is None

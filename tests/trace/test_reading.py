@@ -1,0 +1,312 @@
+"""Every byte of a trace belongs to one record, whatever the flavour of the trace and however it is cut."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import pathlib
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ospltool.trace.headers import headers
+from ospltool.trace.ranges import pieces, ranges
+from ospltool.trace.reader import TraceParser, read_records
+from ospltool.trace.record import Clock, Kind
+from ospltool.trace.scan import _count, record_spans
+from ospltool.trace.sources import Format, Source, SourceError, sniff
+from ospltool.trace.splitter import NO_TIME, split
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ISO = b"2026-11-21T01:08:30+0000 1795223310.294122015 "
+SOURCE = Source(pathlib.Path("durability.log"), "n1")
+
+FRAGMENTS = st.sampled_from(
+    [
+        ISO + b"INIT (ospl_durability) -> ",
+        ISO + b"COMPLETE (d_newGroup) -> ",
+        b"2026-11-21T03:08:30+0200 1795223311.000000001 FETCH_INITIAL (x y) -> ",
+        b"2026-11-21T01:08:30Z 1795223311.000000001 FETCH_INITIAL (x y) -> ",
+        ISO + b"PersistentStore (KV) -> ",
+        ISO + b"<<UNKNOWN>> (<main>) -> ",
+        b"1510591395.741573630 INIT (mainThread) -> ",
+        b"1970-01-01T00:00:01+0000 1.019691753 INIT (ospl_durability) -> ",
+        b"-1.500000000 INIT (ospl_durability) -> ",
+        b"COMPLETE (d_status) -> ",
+        b"PersistentStore (XML) -> ",
+        b"Group found: partA.T1 (PERSISTENT)",
+        b"f(x) -> y (disposeCount: 1 -> 2)",
+        b") -> ",
+        b" (thread) -> ",
+        b"COMPLETE",
+        b"12",
+        b"\n",
+        b"\n\n\n",
+        b"\r\n",
+        b"- Role : DefaultRole\n",
+        b"\xff\xfe broken",
+        "größer ✓".encode(),
+        b"\x1b[31m\x00",
+        b"T" * 300,
+    ]
+)
+TRACES = st.lists(FRAGMENTS, max_size=24).map(b"".join)
+
+
+def parse(data: bytes, *, untimed: bool = False, cuts: tuple[int, ...] = ()) -> list[tuple[Kind, int, bytes]]:
+    parser = TraceParser(Source(SOURCE.path, "n1", untimed=untimed))
+    found = []
+    edges = [0, *sorted(cuts), len(data)]
+    for start, end in itertools.pairwise(edges):
+        found += list(parser.feed(data[start:end]))
+    found += list(parser.finish())
+    return [(record.kind, record.offset, record.raw) for record in found]
+
+
+@given(TRACES, st.booleans())
+def test_records_together_are_the_file(data: bytes, untimed: bool) -> None:
+    found = parse(data, untimed=untimed)
+    assert b"".join(raw for _, _, raw in found) == data
+    assert [offset for _, offset, _ in found] == [
+        sum(len(raw) for _, _, raw in found[:index]) for index in range(len(found))
+    ]
+
+
+@given(TRACES, st.booleans(), st.data())
+def test_records_do_not_depend_on_how_the_bytes_come_in(
+    data: bytes, untimed: bool, more: st.DataObject
+) -> None:
+    cuts = more.draw(st.lists(st.integers(0, len(data)), max_size=6).map(tuple))
+    assert parse(data, untimed=untimed, cuts=cuts) == parse(data, untimed=untimed)
+
+
+@given(TRACES, st.booleans())
+def test_the_fast_splitter_finds_what_the_reader_finds(data: bytes, untimed: bool) -> None:
+    slow = list(headers(data, untimed=untimed))
+    fast = split(data, untimed=untimed)
+    assert fast.start.tolist() == [header.start for header in slow]
+    assert fast.body.tolist() == [header.end for header in slow]
+    assert [None if time == NO_TIME else time for time in fast.time_ns.tolist()] == [
+        one.time_ns for one in slow
+    ]
+    assert [fast.contexts[code] for code in fast.context.tolist()] == [
+        (one.state, one.thread) for one in slow
+    ]
+    ends = [*(header.start for header in slow[1:]), len(data)]
+    bodies = [data[header.end : end].rstrip(b"\r\n") for header, end in zip(slow, ends, strict=False)]
+    assert [data[a:b] for a, b in zip(fast.body.tolist(), fast.stop.tolist(), strict=True)] == bodies
+
+
+@settings(max_examples=60)
+@given(data=TRACES, size=st.integers(20, 400))
+def test_parts_of_a_file_have_the_records_of_the_whole(
+    data: bytes, size: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("ranges") / "durability.log"
+    path.write_bytes(data)
+    source = Source(path, "n1")
+    parts = list(ranges(source, size))
+    found = []
+    for part in parts:
+        for offset, piece in pieces(part, size // 2 + 1):
+            found += [(offset + at, raw) for _, at, raw in parse(piece)]
+    assert found == [(offset, raw) for _, offset, raw in parse(data)]
+
+
+@given(
+    TRACES,
+    st.sampled_from([b"COMPLETE", b"12", b"Group", b"->", b"\xff", b"T" * 10, b"broken"]),
+    st.booleans(),
+)
+def test_counting_and_finding_agree_with_reading(data: bytes, needle: bytes, untimed: bool) -> None:
+    whole = [(offset, raw) for _, offset, raw in parse(data, untimed=untimed)]
+    wanted = [(offset, raw) for offset, raw in whole if needle in raw]
+    assert [(a, data[a:b]) for a, b in record_spans(data, needle, untimed=untimed)] == wanted
+    count, counted = _count(bytearray(data), len(data), needle, untimed=untimed, counted=False)
+    assert count == len(wanted)
+    assert counted == bool(whole and needle in whole[-1][1])
+
+
+CASES = {
+    "this release": (
+        ISO + b"INIT (ospl_durability) -> My address is: '1'\n",
+        "INIT",
+        "ospl_durability",
+        1795223310294122015,
+    ),
+    "older release": (
+        b"1510591395.741573630 INIT (mainThread) -> x\n",
+        "INIT",
+        "mainThread",
+        1510591395741573630,
+    ),
+    "relative": (b"1970-01-01T00:00:01+0000 1.019691753 INIT (t) -> x\n", "INIT", "t", 1019691753),
+    "before the start": (b"1969-12-31T23:59:58+0000 -1.500000000 INIT (t) -> x\n", "INIT", "t", -1500000000),
+    "no timestamps": (b"FETCH_INITIAL (d_status) -> x\n", "FETCH_INITIAL", "d_status", None),
+    "store": (ISO + b"PersistentStore (KV) -> opened\n", "", "PersistentStore (KV)", 1795223310294122015),
+    "store, no timestamps": (b"PersistentStore (XML) -> opened\n", "", "PersistentStore (XML)", None),
+    "unknown state": (ISO + b"<<UNKNOWN>> (<main>) -> x\n", "<<UNKNOWN>>", "<main>", 1795223310294122015),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_headers_of_all_releases_are_understood(name: str) -> None:
+    data, state, thread, time_ns = CASES[name]
+    (record,) = TraceParser(Source(SOURCE.path, "n1", untimed=time_ns is None)).parse(data, 0)
+    assert (record.state, record.thread, record.time_ns) == (state, thread, time_ns)
+    assert record.kind is Kind.TRACE
+
+
+@pytest.mark.parametrize(
+    ("seconds", "clock"),
+    [(b"1795223310", Clock.ABSOLUTE), (b"12", Clock.RELATIVE), (b"315359999", Clock.RELATIVE)],
+)
+def test_small_times_count_from_the_start(seconds: bytes, clock: Clock) -> None:
+    (record,) = TraceParser(SOURCE).parse(seconds + b".000000000 INIT (t) -> x\n", 0)
+    assert record.clock is clock
+
+
+def test_a_cut_message_has_the_next_header_on_its_line() -> None:
+    cut = ISO + b"COMPLETE (d_nameSpaces) -> " + b"x" * 1022
+    data = cut + ISO + b"COMPLETE (d_status) -> next\n"
+    first, second = TraceParser(SOURCE).parse(data, 0)
+    assert (first.text, first.terminated) == ("x" * 1022, False)
+    assert (second.text, second.offset) == ("next", len(cut))
+
+
+def test_the_last_header_of_a_line_wins_no_byte_of_the_one_before() -> None:
+    data = b"1510591395.000000001 INIT (a) -> count 12" + b"1510591396.000000002 INIT (b) -> y\n"
+    first, second = TraceParser(SOURCE).parse(data, 0)
+    assert first.text == "count 12"
+    assert second.time_ns == 1510591396000000002
+
+
+def test_a_header_without_time_counts_within_a_line_only_in_a_file_without_times() -> None:
+    data = b"COMPLETE (a) -> cut offCOMPLETE (b) -> next\n"
+    assert [r.text for r in TraceParser(Source(SOURCE.path, "n", untimed=True)).parse(data, 0)] == [
+        "cut off",
+        "next",
+    ]
+    assert len(list(TraceParser(SOURCE).parse(data, 0))) == 1
+
+
+def test_lines_without_header_belong_to_the_record_before(samples: pathlib.Path) -> None:
+    first = next(read_records(sniff(samples / "late-joiner" / "n1" / "durability.log", "n1")))
+    assert first.text.startswith("Configuration:\n- OSPL Version")
+    assert first.template is not None
+    assert first.template.event == "lifecycle.configuration"
+    assert first.text.count("\n") > 60
+
+
+def test_bytes_before_the_first_record_are_shown_not_dropped() -> None:
+    data = b"half a line of a rotated file\n" + ISO + b"COMPLETE (t) -> x\n"
+    first, second = TraceParser(SOURCE).parse(data, 0)
+    assert (first.kind, first.length, second.kind) == (Kind.UNPARSED, 30, Kind.TRACE)
+
+
+def test_an_endless_record_is_cut_and_nothing_of_it_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ospltool.trace.reader.LONGEST_RECORD", 1000)
+    data = ISO + b"COMPLETE (t) -> " + b"x\n" * 3000 + ISO + b"COMPLETE (t) -> next\n"
+    for size in (100, 700, 5000, len(data)):
+        parser = TraceParser(SOURCE)
+        found = [r for at in range(0, len(data), size) for r in parser.feed(data[at : at + size])]
+        found += list(parser.finish())
+        assert b"".join(record.raw for record in found) == data
+        assert found[0].kind is Kind.TRACE
+        assert found[-1].text == "next"
+        assert {record.kind for record in found[1:-1]} == {Kind.UNPARSED}
+        assert max(record.length for record in found) <= 6100
+
+
+def test_a_file_of_anything_is_read_in_bounded_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ospltool.trace.reader.LONGEST_RECORD", 1000)
+    parser = TraceParser(SOURCE)
+    found = [record for _ in range(50) for record in parser.feed(b"no trace at all " * 20)]
+    assert parser.pending <= 2000
+    assert {record.kind for record in found} == {Kind.UNPARSED}
+
+
+def test_runs_are_counted_from_their_first_state(samples: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    one = (samples / "late-joiner" / "n1" / "durability.log").read_bytes()
+    path = tmp_path / "durability.log"
+    path.write_bytes(b"".join(one.splitlines(keepends=True)[-5:]) + one + one)
+    runs = [record.run for record in read_records(sniff(path, "n1"))]
+    assert (runs[0], runs[6], runs[-1]) == (0, 1, 2)
+    assert runs == sorted(runs)
+
+
+def test_late_writers_are_marked() -> None:
+    lines = [b"1795223310.00000000%d COMPLETE (t) -> x\n" % nanos for nanos in (5, 3, 4, 6)]
+    records = list(TraceParser(SOURCE).parse(b"".join(lines), 0))
+    assert [record.out_of_order for record in records] == [False, True, True, False]
+
+
+@pytest.mark.parametrize("name", ["late-joiner", "master-livelock"])
+def test_real_traces_are_known_to_the_catalogue(name: str, samples: pathlib.Path) -> None:
+    total = unmatched = 0
+    for path in sorted((samples / name).rglob("durability.log*")):
+        for record in read_records(sniff(path, "n")):
+            total += 1
+            unmatched += record.template is None
+    assert total > 2000
+    assert unmatched / total <= 0.005
+
+
+def compress_gz(data: bytes) -> bytes:
+    return gzip.compress(data)
+
+
+def compress_zst(data: bytes) -> bytes:
+    zstd = pytest.importorskip("backports.zstd", reason=".zst needs the extra `sql`")
+    half = len(data) // 2
+    return bytes(zstd.compress(data[:half]) + zstd.compress(data[half:]))  # two frames, as `cat` makes them
+
+
+@pytest.mark.parametrize(("suffix", "compress"), [(".gz", compress_gz), (".zst", compress_zst)])
+def test_compressed_files_have_the_same_records(
+    suffix: str, compress: Callable[[bytes], bytes], samples: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    plain = samples / "late-joiner" / "n2" / "durability.log"
+    packed = tmp_path / f"durability.log{suffix}"
+    packed.write_bytes(compress(plain.read_bytes()))
+    expected = [(r.offset, r.raw) for r in read_records(sniff(plain, "n"))]
+    assert [(r.offset, r.raw) for r in read_records(sniff(packed, "n"))] == expected
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+def test_a_damaged_compressed_file_is_an_error_that_names_it(suffix: str, tmp_path: pathlib.Path) -> None:
+    if suffix == ".zst":
+        pytest.importorskip("backports.zstd", reason=".zst needs the extra `sql`")
+    path = tmp_path / f"durability.log{suffix}"
+    whole = compress_gz(ISO * 20_000) if suffix == ".gz" else compress_zst(ISO * 20_000)
+    path.write_bytes(whole[:-5])
+    with pytest.raises(SourceError, match=re.escape(str(path))):
+        list(read_records(Source(path, "n")))
+
+
+def test_bytes_that_are_not_utf8_survive() -> None:
+    data = ISO + b"COMPLETE (t) -> Group found: part\xff.T1 (PERSISTENT)\n"
+    (record,) = TraceParser(SOURCE).parse(data, 0)
+    assert record.raw == data
+    assert record.fields["group"] == "part\udcff.T1"
+
+
+def test_our_own_trace_in_json_is_read(tmp_path: pathlib.Path) -> None:
+    good = (
+        '{"format_version":1,"kind":"trace-event","data":{"sequence":1,"time_ns":1795223310000000001,'
+        '"event":"group.complete","level":"FINER","state":"COMPLETE","thread":"d_sampleChain",'
+        '"text":"Group partA.T1 is now complete.","fields":{"group":"partA.T1"}}}\n'
+    )
+    path = tmp_path / "n1.jsonl"
+    path.write_text(good + "no json\n" + good.replace('"COMPLETE"', "7"), encoding="utf-8")
+    source = sniff(path, "n1")
+    assert source.format is Format.EVENTS
+    record, broken, wrong = read_records(source)
+    assert (record.event, record.fields, record.level) == ("group.complete", {"group": "partA.T1"}, "FINER")
+    assert {broken.kind, wrong.kind} == {Kind.UNPARSED}
+    assert record.length + broken.length + wrong.length == path.stat().st_size

@@ -1,0 +1,106 @@
+"""Which files are read, and whose they are."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ospltool.trace.catalogue import Origin
+from ospltool.trace.sources import Format, SourceError, find_sources, sniff
+
+if TYPE_CHECKING:
+    from tests.trace.making import Traces
+
+LINE = "1795223310.000000001 COMPLETE (t) -> x\n"
+
+
+def write(path: pathlib.Path, text: str = LINE) -> pathlib.Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "node"),
+    [
+        ("n1/durability.log", "n1"),
+        ("x/durability-n2.log", "n2"),
+        ("x/durability_n2.log", "n2"),
+        ("n3/durability.log.1", "n3"),
+        ("n3/ospl-info.log", "n3"),
+        ("x/host7.log", "host7"),
+        ("x/host7.txt", "host7"),
+    ],
+)
+def test_nodes_are_named_by_their_files(name: str, node: str, tmp_path: pathlib.Path) -> None:
+    write(tmp_path / name)
+    (source,) = find_sources([str(tmp_path / name)]).sources
+    assert source.node == node
+
+
+def test_a_name_may_be_given(tmp_path: pathlib.Path) -> None:
+    path = write(tmp_path / "a.log")
+    (source,) = find_sources([f"left={path}"]).sources
+    assert (source.node, source.path) == ("left", path)
+
+
+def test_a_path_with_an_equals_sign_is_a_path(tmp_path: pathlib.Path) -> None:
+    path = write(tmp_path / "case=7" / "durability.log")
+    assert find_sources([str(path)]).sources[0].path == path
+
+
+def test_directories_are_searched_and_other_files_passed_over(tmp_path: pathlib.Path) -> None:
+    write(tmp_path / "n1" / "durability.log")
+    write(tmp_path / "n2" / "durability.log")
+    write(tmp_path / "n2" / "store.xml", "<a/>")
+    write(tmp_path / "n2" / "empty", "")
+    write(tmp_path / ".hidden" / "durability.log")
+    found = find_sources([str(tmp_path)])
+    assert [source.node for source in found.sources] == [".hidden", "n1", "n2"]
+    assert sorted(path.name for path in found.skipped) == ["empty", "store.xml"]
+
+
+def test_a_file_is_read_once_however_often_it_is_named(tmp_path: pathlib.Path) -> None:
+    path = write(tmp_path / "n1" / "durability.log")
+    assert len(find_sources([str(path), str(tmp_path), str(path)]).sources) == 1
+
+
+def test_a_named_file_is_read_whatever_it_holds(tmp_path: pathlib.Path) -> None:
+    path = write(tmp_path / "other.txt", "no trace at all\n")
+    (source,) = find_sources([str(path)]).sources
+    assert source.format is Format.UNKNOWN
+
+
+@pytest.mark.parametrize("name", ["missing.log", "n1=missing.log", "=x.log", "n1="])
+def test_what_is_not_there_is_an_error(
+    name: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SourceError):
+        find_sources([name])
+
+
+def test_a_directory_without_traces_is_an_error(tmp_path: pathlib.Path) -> None:
+    write(tmp_path / "a" / "b.xml", "<a/>")
+    with pytest.raises(SourceError, match="no trace or log found"):
+        find_sources([str(tmp_path)])
+
+
+def test_a_file_that_may_not_be_read_is_an_error(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "loop.log"
+    path.symlink_to(path)
+    with pytest.raises(SourceError):
+        find_sources([str(path)])
+
+
+def test_what_a_file_holds_is_seen_from_its_beginning(tmp_path: pathlib.Path, traces: Traces) -> None:
+    assert sniff(write(tmp_path / "a.log", "COMPLETE (t) -> x\n")).untimed
+    assert not sniff(write(tmp_path / "b.log")).untimed
+    ours = (
+        LINE
+        + "1795223310.000000001 INIT (ospl_durability) -> My address is: '00ff00ff00ff00ff00ff00ff00ff00ff'\n"
+    )
+    assert sniff(write(tmp_path / "c.log", ours)).origin is Origin.ENGINE
+    assert sniff(traces.node("n1").begin().write()).origin is Origin.OPENSPLICE
