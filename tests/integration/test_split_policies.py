@@ -53,9 +53,7 @@ class Halves:
         self.near, self.far = self._watch("n1"), self._watch("n4")
         lab.start(*HOSTS)
         for view in (self.near, self.far):
-            view.wait_for(
-                "all are complete", lambda view=view: all(is_complete(view, name) for name in HOSTS)
-            )
+            view.wait_for("all are complete", functools.partial(are_complete, view))
         self.near_reader, self.far_reader = (lab.reader(prefix=lab.prefixes[name]) for name in ("n2", "n4"))
         self.near_writer, self.far_writer = self._writer("n1"), self._writer("n3")
 
