@@ -87,8 +87,14 @@ class Decision:
         )
 
 
-def decide(own: Stand, peers: Sequence[Stand], gone: frozenset[str] = frozenset()) -> Decision:
-    """The decision of node `own`, which hears `peers` and lost the nodes in `gone` a short while ago."""
+def decide(
+    own: Stand, peers: Sequence[Stand], gone: frozenset[str] = frozenset(), *, expects_more: bool = False
+) -> Decision:
+    """The decision of node `own`, which hears `peers` and lost the nodes in `gone` a short while ago.
+
+    With `expects_more`, somebody is heard who has not said everything yet, as a fellow that was started again
+    a moment ago; then nobody becomes master without it.
+    """
     stands = {stand.node: stand for stand in (own, *peers)}
     claims = [stand for stand in stands.values() if stand.is_master]
     if claims:
@@ -97,7 +103,7 @@ def decide(own: Stand, peers: Sequence[Stand], gone: frozenset[str] = frozenset(
     if out_of_hearing:
         epoch, via = out_of_hearing
         return Decision(epoch, None, via, "the master is out of hearing; a fellow hears it", ())
-    return _election(own, stands)
+    return _election(own, stands, expects_more=expects_more)
 
 
 def _with_masters(own: Stand, stands: dict[str, Stand], claims: list[Stand]) -> Decision:
@@ -171,7 +177,7 @@ def _master_out_of_hearing(
     return epoch, via
 
 
-def _election(own: Stand, stands: dict[str, Stand]) -> Decision:
+def _election(own: Stand, stands: dict[str, Stand], *, expects_more: bool) -> Decision:
     everybody = list(stands.values())
     holders = [stand for stand in everybody if stand.holder]
     electors = holders or everybody
@@ -186,10 +192,12 @@ def _election(own: Stand, stands: dict[str, Stand]) -> Decision:
     counters = [stand.vote.counter for stand in everybody if stand.vote]
     counters += [stand.following.counter + 1 for stand in everybody if stand.following]
     counters += [stand.newest + 1 for stand in everybody]
+    if own.vote and own.vote.choice not in ("", ranked[0].node):
+        counters.append(own.vote.counter + 1)  # a vote is cast once in a counter
     vote = Vote(max(counters), ranked[0].node)
     rule = _difference(ranked, use_quality=use_quality)
     agreed = all(stand.vote == vote and not stand.discovering for stand in electors if stand.node != own.node)
-    if vote.choice == own.node and agreed:
+    if vote.choice == own.node and agreed and not expects_more:
         return Decision(Epoch(vote.counter, own.node, own.run), None, "", rule, ranked)
     return Decision(None, vote, "", rule, ranked)
 

@@ -56,7 +56,25 @@ def _decide(context: Context, state: NameSpaceState, now: float) -> Decision:
         for fellow, report in context.role_fellows(state)
     ]
     gone = context.fellows.recently_lost(now, within_s=2 * context.settings.heartbeat_expiry_s)
-    return election.decide(own, peers, gone)
+    return election.decide(own, peers, gone, expects_more=_expects_more(context, state, now))
+
+
+def _expects_more(context: Context, state: NameSpaceState, now: float) -> bool:
+    """Whether a fellow is heard that has not said everything yet; it is waited for, but not for long."""
+    if state.following is not None:
+        state.masterless_since_s = None
+        return False
+    if state.masterless_since_s is None:
+        state.masterless_since_s = now
+    if now >= state.masterless_since_s + context.settings.heartbeat_expiry_s:
+        return False
+    return any(
+        not fellow.approved
+        and not fellow.conflict
+        and not fellow.leaving
+        and fellow.role in ("", context.settings.role)
+        for fellow in context.fellows.all()
+    )
 
 
 def _after_loss(context: Context, state: NameSpaceState, now: float, counter: int) -> Decision:

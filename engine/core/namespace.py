@@ -73,6 +73,7 @@ class NameSpaceState:
     repairs: int = 0
     repair_not_before_s: float = 0.0
     highest: int = 0
+    masterless_since_s: float | None = None
 
     def __post_init__(self) -> None:
         """An empty set is a set."""

@@ -396,6 +396,7 @@ class DurabilityNode:
             mastership.elect(self._context, state, now)
             if state.phase is Phase.SOURCE:
                 roles.find_source(self._context, state, now)
+            roles.yield_to_holder(self._context, state)
             roles.check_source(self._context, state)
             alignment.advance(self._context, state, now)
             merging.advance(self._context, state, now)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from engine.core import alignment
-from engine.core.events import DeleteSet, LineageAdopted, LoadStored
+from engine.core.events import AbandonSet, DeleteSet, LineageAdopted, LoadStored
 from engine.core.expressions import matches
 from engine.core.messages import DAMAGED
 from engine.core.namespaces import MergeType
@@ -46,8 +46,7 @@ def find_source(context: Context, state: NameSpaceState, now: float) -> None:
         state.source_until_s = now + 2 * (settings.initial_discovery_s + settings.heartbeat_expiry_s)
     foreign = context.foreign_fellows(state)
     # Holders of our own role may all be unfit for master; what they hold has been injected: align from them.
-    holders = [one for one in context.role_fellows(state) if one[1].holder and one[1].aligner]
-    holders += [one for one in foreign if one[1].holder]
+    holders = [*_native_holders(context, state), *(one for one in foreign if one[1].holder)]
     masters = [one for one in foreign if _is_master(one)]
     if holders:
         complete = [one for one in holders if one[1].complete]
@@ -72,6 +71,19 @@ def find_source(context: Context, state: NameSpaceState, now: float) -> None:
         state.move(Trigger.INJECTOR_IS_SELF)
         context.changed = True
         context.emit(LoadStored(state.name))
+
+
+def _native_holders(context: Context, state: NameSpaceState) -> list[Foreign]:
+    return [one for one in context.role_fellows(state) if one[1].holder and one[1].aligner]
+
+
+def yield_to_holder(context: Context, state: NameSpaceState) -> None:
+    """In phase COLLECT: a fellow turns out to have the set of this run, so ours is not injected after all."""
+    holders = _native_holders(context, state)
+    if state.phase is Phase.COLLECT and holders:
+        state.outstanding.clear()
+        context.emit(AbandonSet(state.name))
+        _wait_for(context, state, max(holders, key=lambda one: (one[1].complete, one[0].node))[0])
 
 
 def _is_master(one: Foreign) -> bool:

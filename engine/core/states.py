@@ -106,6 +106,7 @@ PHASES: Mapping[Phase, Mapping[Trigger, Phase]] = MappingProxyType(
         },
         Phase.COLLECT: {
             Trigger.COLLECTED: Phase.COMPLETE,
+            Trigger.INJECTOR_IS_OTHER: Phase.WAIT,
             Trigger.MASTER_IS_FELLOW: Phase.WAIT,
             Trigger.MASTER_LOST: Phase.ELECT,
         },
