@@ -1,0 +1,1 @@
+"""Where sets live: memory and SQLite behind one small interface."""
