@@ -340,7 +340,8 @@ def run_console(
     files = TraceFiles(traces) if traces else None
     no_color = bool(os.environ.get("NO_COLOR"))
     look = themes.choose(theme, no_color=no_color, term=os.environ.get("TERM", ""))
-    signs = glyphs.choose(sys.stdout.encoding, ascii_only=ascii_only)
+    in_browser = "TEXTUAL_DRIVER" in os.environ
+    signs = glyphs.choose("utf-8" if in_browser else sys.stdout.encoding, ascii_only=ascii_only)
     app = ConsoleApp(
         feed, title=title, signs=signs, theme=look, on_idle=on_idle, trace_files=files, operator=operator
     )

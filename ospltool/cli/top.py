@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import sys
 from typing import TYPE_CHECKING, Annotated
@@ -85,8 +86,8 @@ def top(
 
 
 def has_terminal() -> bool:
-    """Whether there is a terminal to read keys from and to draw on."""
-    return sys.stdin.isatty() and sys.stdout.isatty()
+    """Whether there is a terminal to read keys from and to draw on, or a browser in its place."""
+    return "TEXTUAL_DRIVER" in os.environ or (sys.stdin.isatty() and sys.stdout.isatty())
 
 
 def _require_theme(theme: str) -> None:
