@@ -6,80 +6,98 @@ acknowledged is what is measured. Queues are small against the number of samples
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Final
 
 from benchmarks import stage as stages
-from benchmarks.programs import INSTANCES, Program
+from benchmarks.programs import Program
 from benchmarks.rows import Bar, Is, Row
 
 if TYPE_CHECKING:
     from ospltool.demo.stage import Stage
 
 AREA: Final = "capture"
-LOADS: Final = {"100 B": (100, 600_000), "1 KB": (1000, 300_000)}
-"""Octets of a sample, and how many are written."""
 NODE: Final = "n1"
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Load:
+    """Samples of `size` octets, `count` of them, written in turn to `instances` instances."""
+
+    label: str
+    size: int
+    count: int
+    instances: int
+    bar: Bar | None = None
+
+
+REACHED: Final = Bar(Is.AT_LEAST, 0.8, of_ratio=True)
+LOADS: Final = (
+    Load("100 B, 1,000 instances", 100, 600_000, 1_000, REACHED),
+    Load("1 KB, 1,000 instances", 1000, 300_000, 1_000, REACHED),
+    Load("100 B, each a new instance", 100, 200_000, 200_000),
+)
+
+
 def run(repeat: int) -> list[Row]:
-    """Each size, each repetition with all three consumers."""
+    """Each load, each repetition with all three consumers."""
     rows: list[Row] = []
-    for label, (size, count) in LOADS.items():
+    for load in LOADS:
         drained: list[float] = []
         taken: list[float] = []
         captured: list[float] = []
         stored: list[float] = []
         for _ in range(repeat):
-            drained.append(_reader("drain", size, count))
-            taken.append(_reader("take", size, count))
-            rate, on_disk = _node(size, count)
+            drained.append(_reader("drain", load))
+            taken.append(_reader("take", load))
+            rate, on_disk = _node(load)
             captured.append(rate)
             stored.append(on_disk)
+        label = load.label
         tap = Row(AREA, f"tap that only drains, {label}", "samples/s", tuple(drained))
         plain = Row(AREA, f"plain ddspy_take, {label}", "samples/s", tuple(taken))
         node = Row(AREA, f"node, {label}", "samples/s", tuple(captured))
         disk = Row(AREA, f"node, until on disk, {label}", "samples/s", tuple(stored))
-        bar = Bar(Is.AT_LEAST, 0.8, of_ratio=True)
-        rows += [tap, plain, node.against(tap, bar), disk.against(tap)]
+        rows += [tap, plain, node.against(tap, load.bar), disk.against(tap)]
         rows.append(
             Row(AREA, f"node against plain take, {label}", "samples/s", tuple(captured)).against(plain)
         )
     return rows
 
 
-def _publish(stage: Stage, size: int, count: int) -> dict[str, float]:
-    options = {"domain": stage.domain_id, "size": size, "count": count, "instances": INSTANCES}
+def _publish(stage: Stage, load: Load) -> dict[str, float]:
+    options = {"domain": stage.domain_id, "size": load.size, "count": load.count, "instances": load.instances}
     publisher = Program("publish", options, stages.environ())
     answer = publisher.answer()
     publisher.end()
     return answer
 
 
-def _reader(role: str, size: int, count: int) -> float:
+def _reader(role: str, load: Load) -> float:
     """Samples a second into a process that does nothing with them."""
     with stages.stage() as stage:
-        consumer = Program(role, {"domain": stage.domain_id, "count": count}, stages.environ())
+        consumer = Program(role, {"domain": stage.domain_id, "count": load.count}, stages.environ())
         consumer.answer()
-        published = _publish(stage, size, count)
-        if consumer.answer()["got"] != count:
+        published = _publish(stage, load)
+        if consumer.answer()["got"] != load.count:
             raise RuntimeError(f"{role} did not get everything")
         consumer.end()
-        return count / published["seconds"]
+        return load.count / published["seconds"]
 
 
-def _node(size: int, count: int) -> tuple[float, float]:
+def _node(load: Load) -> tuple[float, float]:
     """Samples a second into a node, and until the last one is on its disk."""
     with stages.stage() as stage:
         stages.start_and_wait(stage, NODE)
-        published = _publish(stage, size, count)
+        published = _publish(stage, load)
 
         def has_all() -> bool:
             shown = stage.snapshots()[NODE]
-            return shown.counters["captured"] == count and stage.stored(NODE) == INSTANCES
+            return shown.counters["captured"] == load.count and stage.stored(NODE) == load.instances
 
-        stage.wait_for(f"{count} samples are captured", has_all, stages.PATIENCE_S)
+        stage.wait_for(f"{load.count} samples are captured", has_all, stages.PATIENCE_S)
         stage.wait_for(
             "all are on disk", lambda: not stage.snapshots()[NODE].counters["queued"], stages.PATIENCE_S
         )
         ended_ns = stage.snapshots()[NODE].time_ns
-        return count / published["seconds"], count * 1e9 / (ended_ns - published["began_ns"])
+        return load.count / published["seconds"], load.count * 1e9 / (ended_ns - published["began_ns"])

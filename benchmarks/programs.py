@@ -20,7 +20,6 @@ from typing import Any, Final
 
 TOPIC: Final = "Load"
 PARTITION: Final = "ships"
-INSTANCES: Final = 1000
 _HEADER: Final = b"\x00\x01\x00\x00"
 
 
@@ -98,10 +97,12 @@ def drain(options: dict[str, Any]) -> None:
     from engine.dds.participant import NodeParticipant, TagRole
     from engine.dds.tap import WRITER_GONE, CaptureReader
     from engine.dds.topics import Topic
+    from engine.node.wire import TAP_BYTES
 
     uri = os.environ["CYCLONEDDS_URI"]
     participant = NodeParticipant(options["domain"], uri, "drain", os.urandom(16), TagRole.CLIENT)
-    tap = CaptureReader(participant, Topic.of_class(participant, TOPIC, Load))
+    topic = Topic.of_class(participant, TOPIC, Load)
+    tap = CaptureReader(participant, topic, capacity_bytes=TAP_BYTES)  # as a node does it
     say(ready=True)
     got = 0
     while got < options["count"]:
