@@ -6,6 +6,7 @@ acknowledged is what is measured. Queues are small against the number of samples
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +15,8 @@ from benchmarks.programs import Program
 from benchmarks.rows import Bar, Is, Row
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ospltool.demo.stage import Stage
 
 AREA: Final = "capture"
@@ -65,12 +68,20 @@ def run(repeat: int) -> list[Row]:
     return rows
 
 
-def _publish(stage: Stage, load: Load) -> dict[str, float]:
-    options = {"domain": stage.domain_id, "size": load.size, "count": load.count, "instances": load.instances}
+@contextlib.contextmanager
+def _published(stage: Stage, load: Load) -> Iterator[dict[str, float]]:
+    """What the publisher says once everything is acknowledged; it stays while the block runs."""
+    options = {
+        "domain": stage.domain_id,
+        "size": load.size,
+        "count": load.count,
+        "instances": load.instances,
+    }
     publisher = Program("publish", options, stages.environ())
-    answer = publisher.answer()
-    publisher.end()
-    return answer
+    try:
+        yield publisher.answer()
+    finally:
+        publisher.end()
 
 
 def _reader(role: str, load: Load) -> float:
@@ -78,9 +89,9 @@ def _reader(role: str, load: Load) -> float:
     with stages.stage() as stage:
         consumer = Program(role, {"domain": stage.domain_id, "count": load.count}, stages.environ())
         consumer.answer()
-        published = _publish(stage, load)
-        if consumer.answer()["got"] != load.count:
-            raise RuntimeError(f"{role} did not get everything")
+        with _published(stage, load) as published:
+            if consumer.answer()["got"] != load.count:
+                raise RuntimeError(f"{role} did not get everything")
         consumer.end()
         return load.count / published["seconds"]
 
@@ -89,7 +100,8 @@ def _node(load: Load) -> tuple[float, float]:
     """Samples a second into a node, and until the last one is on its disk."""
     with stages.stage() as stage:
         stages.start_and_wait(stage, NODE)
-        published = _publish(stage, load)
+        with _published(stage, load) as published:
+            pass
 
         def has_all() -> bool:
             shown = stage.snapshots()[NODE]
