@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 MAX_REMEMBERED: Final = 10_000
 """Identities of an instance whose group keeps everything, or of which nothing is known."""
 _MARGIN: Final = 16
+_BEFORE_ALL_NS: Final = -(1 << 63)
 _HASH_BYTES: Final = 16
 NO_WRITER: Final = bytes(16)
 """The writer of a dispose that a merge policy made."""
@@ -152,7 +153,8 @@ class SampleCache:
                 instance.generation += 1
                 instance.is_disposed = True
                 instance.newest = None
-                self._put(instance, sample, _identity(sample), is_historical=True)
+                first = _identity(sample)._replace(source_time_ns=_BEFORE_ALL_NS)
+                self._put(instance, sample, first, is_historical=True)
         for sample in sorted(samples):
             if sample.writer == NO_WRITER and sample.status == DISPOSE:
                 continue

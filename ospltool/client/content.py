@@ -87,7 +87,8 @@ class _Parser:
         while self._expression[at:].strip():
             found = _TOKEN.match(self._expression, at)
             if found is None or found.lastgroup is None:
-                self._fail("this is not understood", at)
+                rest = self._expression[at:]
+                self._fail("this is not understood", at + len(rest) - len(rest.lstrip()))
             kind, text = found.lastgroup, found[found.lastgroup]
             if kind == "word" and text.upper() in _WORDS:
                 kind, text = "keyword", text.upper()

@@ -69,6 +69,7 @@ class Exchange:
         self._running = False
         self._until_s = 0.0
         self._next_s = 0.0
+        self._is_alone = False
         self._addressed: tuple[bytes, ...] = ()
         self._parts: dict[bytes, list[tuple[Sample, bool]]] = {}
 
@@ -77,7 +78,7 @@ class Exchange:
         """When `turn` has something to do at the latest."""
         if self._running:
             return self._until_s
-        return None if self.done else self._next_s
+        return None if self.done or self._is_alone else self._next_s
 
     def turn(self, now: float, servers: frozenset[bytes]) -> Send | None:
         """Look at the answers and the time; returns what to send."""
@@ -94,6 +95,7 @@ class Exchange:
             self.followed.clear()
             self._covered.clear()
             self._foreign_done = False
+        self._is_alone = not servers
         if self.done or not servers or now < self._next_s:
             return None
         self._running = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import threading
 import time
@@ -9,6 +10,7 @@ import uuid
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.dataset.sample import DATA
+from engine.dds import abi
 from engine.dds.cdr import Malformed
 from engine.dds.client_protocol import endpoints, extensions
 from engine.dds.client_protocol.messages import (
@@ -109,6 +111,8 @@ class Session:
         self._state_requests = endpoints.open_writer(
             self.participant, topics[endpoints.STATE_REQUEST], partitions
         )
+        for writer in (self._history_requests, self._state_requests):
+            self.signal.attach(writer.entity, abi.PUBLICATION_MATCHED)
 
     # For members and callers, under the lock.
 
@@ -200,6 +204,9 @@ class Session:
                 self.changed.notify_all()
 
     def _turn(self) -> None:
+        status = ctypes.c_uint32()
+        for writer in (self._history_requests, self._state_requests):
+            abi.take_status(writer.entity, ctypes.byref(status), abi.PUBLICATION_MATCHED)
         taken = [record for record in self._states.drain() if record.status & DATA]
         for member in list(self._members):
             member.turn(time.monotonic())

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+from tests.client.applications import ClientProgram
 from tests.integration.configurations import Settings
 from tests.integration.lab import Lab
 
@@ -35,3 +38,10 @@ class ClientLab(Lab):
         """Write so many instances, and wait until the nodes have them on their disks."""
         self.write({"count": count, "time": 1_000})
         self.seen.wait_for("it is stored", lambda: all(self.seen.stored(n) == count for n in names))
+
+    def client_program(self, role: str, *, prefix: Sequence[str] = (), **options: Any) -> ClientProgram:
+        """Start an application of `tests.client.applications`; it is ended with the test."""
+        program = ClientProgram(role, {"domain": self.domain, **options}, self.environ, prefix)
+        self._programs.append(program)
+        program.answer("ready")
+        return program
