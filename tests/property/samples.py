@@ -15,14 +15,14 @@ DEPTHS = (0, 1, 2, 5)
 GROUPS = (Group("p", "T"), Group("q", "T"), Group("p", "U"))
 
 
-def samples(times: int = 6) -> st.SearchStrategy[Sample]:
-    """Samples of any kind; `times` different source timestamps."""
+def samples(keys: tuple[bytes, ...] = KEYS) -> st.SearchStrategy[Sample]:
+    """Samples of any kind, of the instances named."""
     return st.builds(
         make_sample,
-        st.integers(1, times),
+        st.integers(1, 6),
         st.sampled_from(WRITERS),
         st.sampled_from(STATUSES),
-        st.sampled_from(KEYS),
+        st.sampled_from(keys),
         st.sampled_from((b"", b"x", b"y")),
         st.integers(0, 1),
     )
