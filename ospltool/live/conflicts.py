@@ -86,7 +86,7 @@ class ConflictLog:
         elif event.event == "merge.finished":
             moved = fields.get("samples", "?")
             outcome = f"{fields.get('policy', 'merge')}: {moved} samples moved"
-            self._change(event, fields, policy=fields.get("policy", ""), outcome=outcome, ended=True)
+            self._change(event, fields, outcome=outcome, ended=True)
         elif event.event in _CLOSING:
             self._change(event, fields, outcome=_CLOSING[event.event], ended=True)
 

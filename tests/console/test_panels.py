@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.runtime.monitor import AlignmentView
+from engine.runtime.monitor import AlignmentView, DeliveryView
 from ospltool.live import fake
 from ospltool.live.fake import SECOND_NS, START_NS, node_id
 from ospltool.live.feed import Heard, Notice, NoticeKind, Update
@@ -145,6 +145,27 @@ def test_events_show_time_age_node_and_text() -> None:
         " 01:03:22   60 s  ✖ n3       no space left",
     ]
     assert [plain(line)[-9:] for line in panels.event_lines(view, 1)] == ["pace left"]
+
+
+def test_a_new_state_is_said_once_and_in_words() -> None:
+    events = (
+        fake.event(1, 1, START_NS, "----LEAVING STATE----", event="lifecycle.leaving-state", state="INIT"),
+        fake.event(2, 1, START_NS, "----ENTERING STATE----", event="lifecycle.entering-state"),
+    )
+    (line,) = panels.event_lines(view_of(Update(events=events)), 10)
+    assert plain(line).endswith("enters state COMPLETE")
+
+
+def test_late_joiners_that_are_served_or_wait_are_under_way() -> None:
+    deliveries = tuple(
+        DeliveryView("p", "Trade", "Orders", state, 7, START_NS - 2 * S, 0)
+        for state in ("running", "waiting", "done")
+    )
+    view = view_of(heard(fake.snapshot(1, deliveries=deliveries)))
+    assert [plain(line).rstrip() for line in panels.attention_lines(view, [])] == [
+        " ◐    2 s  late joiner of Orders.Trade, served by n1  7 samples  running",
+        " ○    2 s  late joiner of Orders.Trade, served by n1  7 samples  waiting",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -74,9 +74,8 @@ def trace_filter(given: Filter) -> TraceFilter:
             (exclude if term.inverse else grep).append(pattern)
         else:
             named[term.field] += (term.raw,)
-    level = named["level"][-1].upper() if named["level"] else None
     return TraceFilter(
-        level=next((one for one in LEVELS if level and one.startswith(level)), None),
+        level=_level(named["level"][-1]) if named["level"] else None,
         threads=named["thread"],
         states=tuple(state.upper() for state in named["state"]),
         fellows=named["fellow"],
@@ -86,6 +85,13 @@ def trace_filter(given: Filter) -> TraceFilter:
         grep=tuple(grep),
         exclude=tuple(exclude),
     )
+
+
+def _level(text: str) -> str | None:
+    """The level that is meant: its name, or the beginning of one."""
+    wanted = text.upper()
+    found = [wanted] if wanted in LEVELS else [one for one in LEVELS if one.startswith(wanted)]
+    return found[-1] if found else None
 
 
 def wanted_records(records: Iterable[Record], given: Filter) -> list[Record]:

@@ -40,7 +40,7 @@ def holders(view: View, name: str, width: int) -> Rows[Holder]:
     columns = (
         Column("mark", "", 3),
         Column("node", "node", 8, grow=2, most=24),
-        Column("role", "role", 8, grow=1, most=20),
+        Column("role", "role", 11, grow=1, most=20),
         Column("phase", "phase", 8),
         Column("samples", "samples", 8, right=True),
         Column("master", "follows", 8, grow=1, most=16),

@@ -79,8 +79,8 @@ def fellows(view: View, node: Node, width: int) -> Rows[FellowView]:
     columns = (
         Column("mark", "", 1),
         Column("name", "fellow", 10, grow=2, most=24),
-        Column("role", "role", 10, grow=1, most=20),
-        Column("state", "state", 10, grow=1, most=18),
+        Column("role", "role", 11, grow=1, most=20),
+        Column("state", "state", 13, grow=1, most=18),
         Column("communication", "talks", 12),
         Column("heartbeat", "heard", 6, right=True),
         Column("skew", "skew", 8, right=True),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Final
 
-from engine.runtime.monitor import NameSpaceView, NodeEvent
+from engine.runtime.monitor import DeliveryView, NameSpaceView, NodeEvent
 from ospltool.live.complaints import Concern, Severity
 from ospltool.live.concerns import concerns
 from ospltool.live.model import Node
@@ -15,6 +15,8 @@ from tui.cells import Line, Span, Tone, fit_line
 from tui.viewmodel.base import Status, View, plural, severity_sign
 
 URGENT_LEVELS: Final = {"SEVERE": Tone.FAULT, "WARNING": Tone.WARN}
+ENTERING: Final = "lifecycle.entering-state"
+LEAVING: Final = "lifecycle.leaving-state"
 MAX_CAPTION_LINES: Final = 2
 WIDE_HEADER: Final = 130
 """From this width on the header spells out the names of all screens."""
@@ -133,7 +135,24 @@ def attention_lines(view: View, concerns: list[Concern]) -> list[Line]:
                 for space, progress in view.model.progress(node)
                 if progress.alignment.direction == "from"
             )
+            lines.extend(
+                delivery_line(view, node, delivery)
+                for delivery in node.snapshot.deliveries
+                if delivery.state in ("waiting", "running")
+            )
     return lines
+
+
+def delivery_line(view: View, node: Node, delivery: DeliveryView) -> Line:
+    """A late joiner that is being served, or waits for a set to be complete."""
+    elapsed = text.age(view.now_ns - delivery.started_ns)
+    what = f"{delivery.partition}.{delivery.topic}"
+    return (
+        Span(f" {view.glyphs.busy if delivery.state == 'running' else view.glyphs.idle} "),
+        Span(f"{elapsed:>6}  ", Tone.DIM),
+        Span(f"late joiner of {what}, served by {node.snapshot.name}"),
+        Span(f"  {delivery.samples:,} samples  {delivery.state}  {delivery.problem}", Tone.DIM),
+    )
 
 
 def event_line(view: View, event: NodeEvent) -> Line:
@@ -146,14 +165,21 @@ def event_line(view: View, event: NodeEvent) -> Line:
         Span(sign, tone),
         Span(" "),
         Span(text.fit(event.node_name, 8, ellipsis=view.glyphs.ellipsis) + " ", Tone.DIM),
-        Span(event.text, tone),
+        Span(told(event), tone),
     )
+
+
+def told(event: NodeEvent) -> str:
+    """The event's message; a new state is said in words, because the trace has it only in the header."""
+    return f"enters state {event.state}" if event.event == ENTERING else event.text
 
 
 def newest_events(view: View, number: int) -> list[NodeEvent]:
     """The newest events that pass the filter, oldest first."""
     found: list[NodeEvent] = []
     for event in reversed(view.model.events):
+        if event.event == LEAVING:
+            continue  # the next event says which state begins
         values = {"node": event.node_name, "text": event.text, "event": event.event, "level": event.level}
         if view.filter.matches(values, skip=("ns", "role", "host", "state")):
             found.append(event)

@@ -1,0 +1,459 @@
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.runtime.monitor import (
+    AlignmentView,
+    DeliveryView,
+    GroupView,
+    NodeEvent,
+    NodeSnapshot,
+    StoreView,
+)
+from engine.tracing.catalogue import catalogue
+from ospltool.live import fake
+from ospltool.live.fake import SECOND_NS, START_NS, node_id
+from ospltool.live.feed import Heard, Notice, NoticeKind, Update
+from ospltool.live.model import SystemModel
+from tui.cells import Column, Line, Table, Tone, fit_line, plain
+from tui.filters import Filter
+from tui.glyphs import UNICODE
+from tui.viewmodel import alignment, conflicts, groups, name_space, node, store, trace
+from tui.viewmodel.base import Subject, View
+from tui.viewmodel.panels import current_concerns
+from tui.viewmodel.tables import Rows, spread
+
+S = SECOND_NS
+
+
+def view_of(
+    *snapshots: NodeSnapshot,
+    events: Sequence[NodeEvent] = (),
+    after_s: float = 0,
+    text: str = "",
+    fields: tuple[str, ...] = (),
+    subject: Subject = Subject(),  # noqa: B008 - a frozen value
+    lost: int = 0,
+) -> View:
+    """The system that these snapshots make, looked at some seconds later."""
+    model = SystemModel()
+    heard = tuple(Heard(snapshot, START_NS) for snapshot in snapshots)
+    model.apply(Update(heard, tuple(events)), START_NS)
+    if lost:
+        model.apply(Update(notices=(Notice(NoticeKind.NODE_LOST, START_NS, "", node_id(lost)),)), START_NS)
+    return View(model, START_NS + int(after_s * S), UNICODE, Filter.parse(text, fields), subject)
+
+
+def rows_of(table: Table) -> list[str]:
+    """A table as text: cells cut to their columns, joined by bars, blanks at the end removed."""
+    rows = []
+    for row in range(len(table.keys)):
+        cells = [
+            plain(fit_line(table.cell(row, i), column.width, right=column.right)).strip()
+            for i, column in enumerate(table.columns)
+        ]
+        rows.append("|".join(cells))
+    return rows
+
+
+def text_of(lines: Sequence[Line]) -> list[str]:
+    return [plain(line).rstrip() for line in lines]
+
+
+def check_rows(table: Table, expected: list[str]) -> None:
+    assert rows_of(table) == expected
+
+
+# Columns.
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 20), st.integers(0, 4), st.integers(0, 30)), min_size=1, max_size=8),
+    st.integers(1, 250),
+)
+def test_columns_share_the_room_and_never_take_more(sizes: list[tuple[int, int, int]], width: int) -> None:
+    columns = [
+        Column(str(i), "", least, grow=grow, most=least + more) for i, (least, grow, more) in enumerate(sizes)
+    ]
+    spread_out = spread(columns, width)
+    for before, after in zip(columns, spread_out, strict=True):
+        assert before.width <= after.width <= before.most
+    wanted = sum(column.width + 1 for column in columns) + 1
+    assert sum(column.width + 1 for column in spread_out) + 1 <= max(width, wanted)
+
+
+# Node.
+
+
+N1 = fake.snapshot(
+    1,
+    fake.name_space("Orders", 1, count=1500),
+    fake.name_space("Ticks", 2, confirmed=False, aligner=False, merges=("Ignore Old", "Merge *")),
+    fellows=(
+        fake.fellow(2, heartbeat_ns=START_NS - 2 * S, skew_ns=1_500_000),
+        fake.fellow(3, communication="incompatible", problem="Orders is {a} and {b}"),
+        fake.fellow(4, communication="waiting", last_heartbeat_ns=0, state="FETCH_INITIAL"),
+        fake.fellow(5, communication="lost"),
+    ),
+    counters={"captured": 12, "stored": 10},
+    deliveries=(
+        DeliveryView("p1", "Trade", "Orders", "done", 1000, START_NS - 9 * S, START_NS - 9 * S + 250_000_000),
+        DeliveryView("p2", "Trade", "Orders", "failed", 0, START_NS - 5 * S, START_NS - 4 * S, "QoS"),
+        DeliveryView("p3", "Trade", "Orders", "running", 3, START_NS - S, 0),
+    ),
+    store=StoreView("sqlite", "/var/n1", findings=("not closed cleanly",)),
+)
+
+
+def test_the_card_says_who_the_node_is() -> None:
+    view = view_of(N1)
+    assert text_of(node.card(view, view.model.nodes[node_id(1)])) == [
+        " ● n1  complete  role DefaultRole  up 10 min  heard now  heartbeat now",
+        "   id 000000015a5a5a5a5a5a5a5a5a5a5a5a  run 1  version 0.1.0",
+        "   host host-1  pid 4001  file:///etc/ospl/n1.xml",
+        "   store sqlite /var/n1  found at start: not closed cleanly",
+        "   captured 12  stored 10",
+    ]
+
+
+def test_the_card_of_a_store_with_a_problem_is_a_fault() -> None:
+    view = view_of(fake.snapshot(1, store=StoreView("sqlite", "/var/n1", problem="disk full")))
+    card = node.card(view, view.model.nodes[node_id(1)])
+    assert card[0][1].tone is Tone.FAULT
+    assert card[3][-1] == ("  disk full", Tone.FAULT)
+
+
+def test_fellows_as_the_node_sees_them() -> None:
+    view = view_of(N1, after_s=1)
+    check_rows(
+        node.fellows(view, view.model.nodes[node_id(1)], 100),
+        [
+            "●|n2|DefaultRole|complete|approved|3 s|+2 ms|",
+            "≠|n3|DefaultRole|complete|incompatible|1 s|+0 ms|Orders is {a} and {b}",
+            "◐|n4|DefaultRole|fetch initial|waiting|never|+0 ms|",
+            "✖|n5|DefaultRole|complete|lost|1 s|+0 ms|",
+        ],
+    )
+
+
+def test_name_spaces_of_a_node_with_their_policies() -> None:
+    view = view_of(N1)
+    check_rows(
+        node.name_spaces(view, view.model.nodes[node_id(1)], 120),
+        [
+            "★|Orders|n1|complete|1,500|Initial|Persistent|100|Merge *|9f3c",
+            "|Ticks|00000002|complete|1,000|Initial -|Persistent|100|Ignore Old, Merge *|9f3c",
+        ],
+    )
+
+
+def test_late_joiners_the_newest_first() -> None:
+    view = view_of(N1)
+    check_rows(
+        node.deliveries(view, view.model.ordered_nodes(), 120),
+        [
+            "◐|1 s|n1|Orders.Trade|p3|running|3||",
+            "✖|5 s|n1|Orders.Trade|p2|failed|0|1.00 s|QoS",
+            "●|9 s|n1|Orders.Trade|p1|done|1,000|0.25 s|",
+        ],
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "fellows", "spaces"),
+    [("", 4, 2), ("n3", 1, 0), ("fellow:n3", 1, 0), ("ns:ticks", 0, 1), ("zzz", 0, 0)],
+)
+def test_the_filter_of_the_node_screen_works_on_all_tables(text: str, fellows: int, spaces: int) -> None:
+    view = view_of(N1, text=text, fields=("fellow", "ns", "role", "state", "topic"))
+    subject = view.model.nodes[node_id(1)]
+    tables: list[Rows[Any]] = [node.fellows(view, subject, 100), node.name_spaces(view, subject, 100)]
+    assert [len(table.keys) for table in tables] == [fellows, spaces]
+    assert [table.hidden for table in tables] == [4 - fellows, 2 - spaces]
+
+
+def test_the_node_that_is_looked_at_is_the_chosen_one_else_the_first() -> None:
+    snapshots = (fake.snapshot(2), fake.snapshot(1))
+    for chosen, shown in (("", 1), (node_id(2), 2), ("gone", 1)):
+        found = node.subject_node(view_of(*snapshots, subject=Subject(chosen)))
+        assert found is not None
+        assert found.id == node_id(shown)
+    assert node.subject_node(view_of()) is None
+
+
+# Name-space.
+
+
+def test_a_definition_that_all_share_is_said_once() -> None:
+    spaces = fake.name_space("Orders", 1, elements=("Orders.*", "Orders2.Trade"))
+    view = view_of(fake.snapshot(1, spaces), fake.snapshot(2, spaces))
+    (line,) = name_space.definition_lines(view, "Orders")
+    assert plain(line) == " Orders.*, Orders2.Trade  as all 2 nodes define it"
+
+
+def test_definitions_that_differ_contradict_each_other() -> None:
+    view = view_of(
+        fake.snapshot(1, fake.name_space("Orders", 1)),
+        fake.snapshot(2, fake.name_space("Orders", 1, elements=("Orders.Trade",))),
+    )
+    lines = name_space.definition_lines(view, "Orders")
+    assert text_of(lines) == [" ≠ Orders.*  as n1 define it", " ≠ Orders.Trade  as n2 define it"]
+    assert {line[0].tone for line in lines} == {Tone.CONFLICT}
+
+
+def test_the_name_space_on_every_node_that_has_it() -> None:
+    view = view_of(
+        fake.snapshot(1, fake.name_space("Orders", 1)),
+        fake.snapshot(2, fake.name_space("Orders", 1, complete=False, phase="align", confirmed=False)),
+        fake.snapshot(3, fake.name_space("Orders", 0), role="Backup"),
+        fake.snapshot(4, fake.name_space("Ticks", 1)),
+    )
+    check_rows(
+        name_space.holders(view, "Orders", 120),
+        [
+            "●★|n1|DefaultRole|complete|1,000|n1|1/00000001|Initial, Persistent|100|Merge *|9f3c",
+            "● ○|n2|DefaultRole|align|1,000|n1|1/00000001|Initial, Persistent|100|Merge *|9f3c",
+            "● ✖|n3|Backup|complete|1,000|nobody|1/00000000|Initial, Persistent|100|Merge *|9f3c",
+        ],
+    )
+
+
+def test_who_is_master_and_why_in_each_role() -> None:
+    view = view_of(
+        fake.snapshot(1, fake.name_space("Orders", 1)),
+        fake.snapshot(2, fake.name_space("Orders", 1)),
+        fake.snapshot(3, fake.name_space("Orders", 0, why="every masterPriority is 0"), role="Backup"),
+    )
+    assert text_of(name_space.master_lines(view, "Orders")) == [
+        " ★ DefaultRole: n1  highest masterPriority of n1 200, n2 100, n3 50  1/00000001",
+        " ✖ Backup: no master  every masterPriority is 0  1/00000000",
+    ]
+
+
+def test_the_masters_since_we_watch_the_newest_first() -> None:
+    view = view_of(fake.snapshot(1, fake.name_space("Orders", 1)), after_s=60)
+    second = fake.snapshot(2, fake.name_space("Orders", 2, epoch="2/00000002", why="n1 was lost"))
+    view.model.apply(Update((Heard(second, START_NS + 30 * S),)), START_NS + 30 * S)
+    assert text_of(name_space.history_lines(view, "Orders")) == [
+        " 01:03:50    30 s  n2 for DefaultRole  2/00000002  n1 was lost",
+        " 01:03:20    60 s  n1 for DefaultRole  1/00000001  highest masterPriority of n1 200, n2 100, n3 50",
+    ]
+
+
+def test_only_the_trouble_of_this_name_space_is_shown() -> None:
+    spaces = (fake.name_space("Orders", 0, why="none"), fake.name_space("Ticks", 0, why="none"))
+    view = view_of(fake.snapshot(1, *spaces))
+    lines = name_space.trouble_lines(view, "Ticks", current_concerns(view))
+    assert text_of(lines) == [" ✖         Ticks has no master on n1: none"]
+
+
+# Alignment.
+
+
+def aligning(direction: str, fellow: int, samples: int = 250) -> AlignmentView:
+    return AlignmentView(direction, node_id(fellow), samples, 1000, samples * 100, START_NS - 3 * S)
+
+
+def test_each_alignment_is_shown_once_as_the_alignee_tells_it() -> None:
+    view = view_of(
+        fake.snapshot(
+            1, fake.name_space("Orders", 1, alignments=(aligning("to", 2, 260), aligning("to", 3)))
+        ),
+        fake.snapshot(2, fake.name_space("Orders", 1, complete=False, alignments=(aligning("from", 1),))),
+    )
+    check_rows(
+        alignment.alignments(view, 110),
+        [
+            "◐|3 s|Orders|n1|n2|━━━╌╌╌╌╌╌╌╌╌|25 %|250/1,000|||24.4 KiB",
+            "◐|3 s|Orders|n1|00000003|━━━╌╌╌╌╌╌╌╌╌|25 %|250/1,000|||24.4 KiB",
+        ],
+    )
+
+
+def test_an_alignment_that_stands_still_is_marked() -> None:
+    snapshot = fake.snapshot(
+        2, fake.name_space("Orders", 1, complete=False, alignments=(aligning("from", 1),))
+    )
+    view = view_of(dataclasses.replace(snapshot, update_period_ns=100 * S), after_s=11)
+    assert rows_of(alignment.alignments(view, 110))[0].startswith("▲|14 s|Orders|")
+
+
+def test_without_alignments_it_says_what_waits() -> None:
+    assert text_of(alignment.idle_lines(view_of(N1))) == [" nothing is being aligned: every set is complete"]
+    waiting = fake.snapshot(2, fake.name_space("Orders", 1, complete=False, phase="wait"))
+    assert text_of(alignment.idle_lines(view_of(waiting))) == [
+        " ○ Orders on n2 is not complete and waits in phase wait"
+    ]
+
+
+# Conflicts.
+
+
+def told(seconds: int, event: str, **fields: Any) -> NodeEvent:
+    text = catalogue()[event].text.format(**fields)
+    return fake.event(seconds, 1, START_NS + seconds * S, text, event=event)
+
+
+CONFLICTS = (
+    told(1, "conflict.native-state", namespace="Orders", fellow="n2", conflict="2/a"),
+    told(2, "merge.started", namespace="Orders", fellow="n2", conflict="2/a", policy="Merge", role="R"),
+    told(5, "merge.finished", namespace="Orders", role="R", policy="merge", samples=3, elapsed_ns=1),
+    told(6, "merge.started", namespace="Ticks", fellow="n2", conflict="2/b", policy="Replace", role="R"),
+)
+
+
+def test_open_conflicts_come_first_and_snapshots_tell_of_them_too() -> None:
+    incompatible = fake.fellow(4, communication="incompatible", problem="Orders is {a} and {b}")
+    view = view_of(fake.snapshot(1, fellows=(incompatible,)), events=CONFLICTS, after_s=10)
+    check_rows(
+        conflicts.conflicts(view, 160),
+        [
+            "≠|4 s||n1|n2|Ticks|sets evolved apart|Replace|merging",
+            "≠|||n1|n4||name-spaces overlap without being equal||open",
+            "●|9 s|4.00 s|n1|n2|Orders|set with another history, same role|Merge|merge: 3 samples moved",
+        ],
+    )
+    assert conflicts.title(view, conflicts.conflicts(view, 120)) == "2 open, 1 over"
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("", 2), ("state:open", 1), ("state:over", 1), ("ns:orders", 1), ("policy:merge", 1)]
+)
+def test_conflicts_can_be_filtered(text: str, number: int) -> None:
+    view = view_of(events=CONFLICTS, text=text, fields=conflicts.FIELDS)
+    rows = conflicts.conflicts(view, 120)
+    assert (len(rows.keys), rows.hidden) == (number, 2 - number)
+
+
+def test_a_conflict_in_full_is_in_the_words_of_the_node() -> None:
+    view = view_of(events=CONFLICTS)
+    one = conflicts.every_conflict(view)[1]
+    assert text_of(conflicts.conflict_lines(view, one, 100)) == [
+        " set with another history, same role  began 2026-11-21 01:03:21.000, ended 2026-11-21 01:03:25.000",
+        " Native state conflict in namespace 'Orders' for fellow n2 detected, conflict 2/a created",
+    ]
+
+
+# Groups and stores.
+
+
+def group(topic: str, **changes: Any) -> GroupView:
+    view = GroupView(
+        "Orders", "Orders", topic, "T", "PERSISTENT", 100, 10, 2048, "d", START_NS - 5 * S, 100, 0
+    )
+    return dataclasses.replace(view, **changes)
+
+
+def settled(*snapshots: NodeSnapshot, **options: Any) -> View:
+    """The same snapshots again after ten seconds, so that nothing moves any more."""
+    view = view_of(*snapshots, after_s=10, **options)
+    again = tuple(Heard(snapshot, view.now_ns) for snapshot in snapshots)
+    view.model.apply(Update(again), view.now_ns)
+    return view
+
+
+GROUPS = (
+    fake.snapshot(
+        1, fake.name_space("Orders", 1), groups=(group("Trade"), group("Quote", samples=7, stored=3))
+    ),
+    fake.snapshot(
+        2,
+        fake.name_space("Orders", 1, digest="other"),
+        groups=(group("Trade", digest="other", samples=99), group("Quote", durability="TRANSIENT", lost=2)),
+        groups_left_out=4,
+    ),
+)
+
+
+def test_groups_with_the_figures_of_all_nodes() -> None:
+    view = settled(*GROUPS)
+    rows = groups.groups(view, 120)
+    check_rows(
+        rows,
+        [
+            "▲|Orders.Quote|Orders|2|100|10|2.0 KiB|15 s|-4|2||T",
+            "≠|Orders.Trade|Orders|2|100|10|2.0 KiB|15 s|all||n2|T",
+        ],
+    )
+    assert groups.title(view, rows) == "2 groups, 4 more not told by their nodes or not kept"
+
+
+@pytest.mark.parametrize(
+    ("text", "topics"),
+    [("", ["Quote", "Trade"]), ("topic:trade", ["Trade"]), ("differs:n2", ["Trade"]), ("!trade", ["Quote"])],
+)
+def test_groups_can_be_filtered_also_by_who_differs(text: str, topics: list[str]) -> None:
+    rows = groups.groups(settled(*GROUPS, text=text, fields=groups.FIELDS), 120)
+    assert [rows.items[i][1].topic for i in range(len(rows.keys))] == topics
+
+
+def test_a_group_in_full_shows_each_node() -> None:
+    view = settled(*GROUPS)
+    key = next(key for key in view.model.groups if key.topic == "Trade")
+    lines = groups.group_lines(view, key)
+    assert text_of(lines) == [
+        " Orders.Trade  type T  in Orders, 2 nodes",
+        " ★ n1           100 samples  10 instances  2.0 KiB  on disk 100  lost 0  digest d",
+        " ≠ n2           99 samples  10 instances  2.0 KiB  on disk 100  lost 0  digest other",
+    ]
+    assert lines[2][1].tone is Tone.WARN
+
+
+def test_stores_with_what_is_not_on_disk_yet() -> None:
+    full = StoreView("sqlite", "/n2", problem="disk full")
+    view = view_of(GROUPS[0], dataclasses.replace(GROUPS[1], store=full))
+    rows = store.stores(view, 140)
+    assert rows_of(rows)[0].startswith("●|n1|sqlite|1 of 1|107|103|4|0|4.0 KiB|/var/lib/ospltool/n1|")
+    assert rows_of(rows)[1].startswith("✖|n2|sqlite|1 of 1|199|200||0|4.0 KiB|/n2|disk full")
+    first = view.model.nodes[node_id(1)]
+    assert text_of(store.store_lines(view, first, 80))[1:] == [" Orders.Quote: 4 of 7 not on disk yet"]
+
+
+# Trace.
+
+
+def test_rows_of_the_trace_show_what_matters() -> None:
+    events = [
+        fake.event(1, 1, START_NS, "Fellow n2 lost", level="WARNING", thread="d_status"),
+        fake.event(2, 1, START_NS + S, "detail", level="FINEST"),
+        fake.event(3, 1, START_NS + 2 * S, "no space", level="SEVERE"),
+    ]
+    view = view_of(after_s=3)
+    rows = trace.trace(view, [trace.row_of_event(event) for event in events], 140)
+    check_rows(
+        rows,
+        [
+            "01:03:20.000|3 s|▲|n1|WARNING|d_status|complete|Fellow n2 lost",
+            "01:03:21.000|2 s||n1|FINEST|ospl_durability|complete|detail",
+            "01:03:22.000|1 s|✖|n1|SEVERE|ospl_durability|complete|no space",
+        ],
+    )
+    narrow = trace.trace(view, [trace.row_of_event(event) for event in events], 80)
+    assert rows_of(narrow)[0] == "01:03:20.000|3 s|▲|n1|WARNING|Fellow n2 lost"
+
+
+def test_a_line_in_full_says_what_it_means() -> None:
+    view = view_of()
+    event = told(1, "compatibility.approved", fellow="n2")
+    lines = text_of(trace.row_lines(view, trace.row_of_event(event), 100))
+    assert lines[1] == " Communication with fellow n2 approved."
+    assert lines[2] == " compatibility.approved: No name-space of the fellow conflicts with ours."
+
+
+@pytest.mark.parametrize(
+    ("shown", "every", "left_out", "title"),
+    [
+        (3, 3, 0, "events: 3"),
+        (1, 3, 0, "events: 1 of 3"),
+        (25_000, 25_000, 7, "events: 25,000, the newest 20,000 of them shown, 7 older ones not kept"),
+    ],
+)
+def test_the_title_of_the_trace_counts_what_is_not_shown(
+    shown: int, every: int, left_out: int, title: str
+) -> None:
+    assert trace.title("events", shown, every, left_out) == title
