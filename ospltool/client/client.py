@@ -13,7 +13,7 @@ from cyclonedds.qos import Policy
 from engine.dds.client_protocol import endpoints, extensions
 from engine.dds.client_protocol.messages import Completeness, RequestId, StateRequest, Time
 from ospltool.client import errors
-from ospltool.client.session import Session
+from ospltool.client.session import PREFIX_BYTES, Session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -119,7 +119,7 @@ class DurabilityClient:
                 group.topic,
                 Completeness(min(group.completeness, Completeness.COMPLETE)),
             )
-            for state in answers
+            for state in answers.values()
             for group in state.groups
         ]
         return tuple(sorted(found, key=lambda one: (one.partition, one.service)))
@@ -156,7 +156,7 @@ class DurabilityClient:
         }
         while time.monotonic() < deadline_s:
             known = self._ask(topic_expression, (partition_expression,), deadline_s, servers=(), hold_s=0.0)
-            for node in sorted(state.server for state in known if _added(state) is not None):
+            for node in sorted(state.server for state in known.values() if _added(state) is not None):
                 confirmed = self._ask(
                     topic_expression,
                     (partition_expression,),
@@ -165,7 +165,7 @@ class DurabilityClient:
                     hold_s=0.0,
                     delete=order,
                 )
-                if any((_added(state) or {}).get("deleted") for state in confirmed):
+                if any((_added(state) or {}).get("deleted") for state in confirmed.values()):
                     return
             self._pause(deadline_s)
         raise errors.DurabilityTimeout("no node has confirmed that it deletes historical data")
@@ -196,36 +196,35 @@ class DurabilityClient:
         """
         deadline_s = time.monotonic() + timeout_s
         self.session.wait_for_services(deadline_s)
+        writer = written if isinstance(written, DataWriter) else None
         if isinstance(written, DataWriter):
             if not written.wait_for_acks(max(1, round((deadline_s - time.monotonic()) * 1e9))):
                 raise errors.NotStored("readers have not acknowledged everything that was written")
             written = _written_by(written)
-        question = {"writer": written.writer.hex(), "until_ns": written.until_ns}
+        found = _Survey()
         while True:
-            left_s = max(0.0, deadline_s - time.monotonic())
             services = self.session.state_services()
+            left_s = max(0.0, deadline_s - time.monotonic())
             answers = self._ask(
                 written.topic,
                 written.partitions,
                 min(deadline_s, time.monotonic() + HOLD_S + GRACE_S),
                 servers=(),
-                hold_s=min(HOLD_S, left_s),
-                stored=question,
+                hold_s=min(HOLD_S, left_s / 2),  # the answer must still be in time
+                stored={"writer": written.writer.hex(), "until_ns": written.until_ns},
             )
-            missing = [f"{len(services) - len(answers)} services do not answer"]
-            required = [state for state in answers if (_added(state) or {}).get("required")]
-            stored = [state for state in required if (_added(state) or {}).get("stored")]
-            if len(answers) >= len(services) and len(stored) == len(required) and len(stored) >= nodes:
-                return tuple(StoredAt(one.server.hex(), _name(one)) for one in stored)
+            if answers or not found.answers:
+                found = _Survey(services, answers, None if writer is None else _matched_with(writer))
+            if not found.missing(nodes):
+                return tuple(StoredAt(one.server.hex(), _name(one)) for one in found.required)
             if time.monotonic() >= deadline_s:
                 break
             self._pause(deadline_s)
-        if len(answers) >= len(services):
-            if not required:
-                raise errors.GroupNotFound(f"no node stores topic '{written.topic}' in {written.partitions}")
-            missing = [f"{len(stored)} nodes have it, {nodes} are wanted"] if len(stored) < nodes else []
-        missing += [f"{_name(s)}: {(_added(s) or {}).get('reason')}" for s in required if s not in stored]
-        raise errors.NotStored(f"topic '{written.topic}' is not stored everywhere: {'; '.join(missing)}")
+        if found.services <= found.answers.keys() and not found.required:
+            raise errors.GroupNotFound(f"no node stores topic '{written.topic}' in {written.partitions}")
+        raise errors.NotStored(
+            f"topic '{written.topic}' is not stored everywhere: {'; '.join(found.missing(nodes))}"
+        )
 
     def _ask(
         self,
@@ -236,8 +235,8 @@ class DurabilityClient:
         servers: tuple[bytes, ...],
         hold_s: float,
         **added: object,
-    ) -> list[State]:
-        """Ask services; returns one answer of each that answered in time."""
+    ) -> dict[bytes, State]:
+        """Ask services; returns the answers that came in time, by the service's GUID prefix."""
         session = self.session
 
         def make(request: RequestId) -> StateRequest:
@@ -256,7 +255,7 @@ class DurabilityClient:
         try:
             session.wait_until(lambda: self._all_answered(number, len(servers)), deadline_s)
             with session.lock:
-                return list(dict(session.answers(number)).values())
+                return dict(session.answers(number))
         finally:
             with session.lock:
                 session.forget(number)
@@ -278,6 +277,45 @@ class DurabilityClient:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Survey:
+    """What the services said about what is stored.
+
+    `matched` are the processes whose readers match the writer, where it is one of this process.
+    """
+
+    services: frozenset[bytes] = frozenset()
+    answers: dict[bytes, State] = dataclasses.field(default_factory=dict)
+    matched: frozenset[bytes] | None = None
+
+    @property
+    def required(self) -> list[State]:
+        """The answers of nodes that must store it."""
+        return [state for state in self.answers.values() if (_added(state) or {}).get("required")]
+
+    def missing(self, nodes: int) -> list[str]:
+        """What is missing, in words."""
+        silent = len(self.services - self.answers.keys())
+        found = [f"{silent} services do not answer"] if silent else []
+        if len(self.required) < nodes:
+            found.append(f"{len(self.required)} nodes store it, {nodes} are wanted")
+        for service, state in self.answers.items():
+            added = _added(state) or {}
+            if not added.get("required"):
+                continue
+            if not added.get("stored"):
+                found.append(f"{_name(state)}: {added.get('reason')}")
+            elif self.matched is not None and service not in self.matched:
+                found.append(f"{_name(state)}: its reader does not match the writer")
+        return found
+
+
+def _matched_with(writer: DataWriter) -> frozenset[bytes]:
+    """GUID prefixes of the processes whose readers match a writer."""
+    data = (writer.get_matched_subscription_data(one) for one in writer.get_matched_subscriptions())
+    return frozenset(one.participant_key.bytes[:PREFIX_BYTES] for one in data if one is not None)
 
 
 def _added(state: State) -> dict[str, Any] | None:

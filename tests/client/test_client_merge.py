@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from engine.dds.uri import cyclone_uri
+from tests.client.places import ClientLab
+from tests.integration.configurations import Settings
+from tests.integration.conftest import own_domain
+from tests.integration.lab import LEASE_S
+from tests.integration.network import Network, NotPermitted
+from tests.integration.watching import ProgramSource, Watch
+
+pytestmark = [pytest.mark.dds, pytest.mark.netns]
+
+HOSTS = {"n1": "a", "n2": "b"}
+
+
+@pytest.fixture
+def network() -> Iterator[Network]:
+    try:
+        made = Network(tuple(HOSTS.values()))
+    except NotPermitted as reason:
+        pytest.skip(f"no network namespaces here: {reason}")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def lab(tmp_path: Path, network: Network) -> Iterator[ClientLab]:
+    """Two nodes on two hosts, not watched from here: this process is on neither."""
+    domain, tag = own_domain()
+    uri = cyclone_uri(
+        interfaces=["e0"],
+        peers=network.addresses.values(),
+        max_auto_participant_index=12,
+        lease_s=LEASE_S,
+        tag=f"merge-{tag}",
+        environment={},
+    )
+    made = ClientLab(tmp_path, domain, f"merge-{tag}", uri, watched=False)
+    made.prefixes = {name: network.on(host) for name, host in HOSTS.items()}
+    yield made
+    made.close()
+
+
+def test_a_merge_gives_a_reader_what_the_other_side_wrote_and_nothing_twice(
+    lab: ClientLab, network: Network
+) -> None:
+    for name, priority in (("n1", 200), ("n2", 100)):
+        lab.configure(name, Settings().with_priority(priority))
+    lab.start(*HOSTS)
+    near, far = (watch_from(lab, name) for name in HOSTS)
+    far.wait_for("both are complete", lambda: far.are_complete(*HOSTS))
+    reader = lab.client_program("client_reader", prefix=lab.prefixes["n1"])
+    writer = lab.program("writer", prefix=lab.prefixes["n2"], readers=3)
+    writer.tell(steps=[{"count": 10, "time": 1_000}])
+    writer.answer("done")
+    reader.tell(history=20, want=10)
+    reader.answer("history")
+    assert len(reader.answer("tally")) == 10
+
+    network.cut("b")
+    near.wait_for("n1 is alone", lambda: not near.fellows("n1", "approved"))
+    far.wait_for("n2 is alone", lambda: not far.fellows("n2", "approved"))
+    writer.tell(steps=[{"first": 10, "count": 20, "time": 2_000}])
+    writer.answer("done")
+    reader.tell()
+    assert len(reader.answer("tally")) == 10
+
+    network.heal("b")
+    reader.tell(want=30)
+    got = reader.answer("tally")
+    far.wait_for("both are complete", lambda: far.are_complete(*HOSTS))
+    writer.tell(steps=[{"first": 30, "count": 1, "time": 3_000}])
+    writer.answer("done")
+    reader.tell(want=31)
+    got = reader.answer("tally")
+    assert sorted(number for _, number in got) == [*range(31)]
+
+
+def watch_from(lab: ClientLab, name: str) -> Watch:
+    """Eyes on the host of a node."""
+    program = lab.program("watch", prefix=lab.prefixes[name])
+    program.answer("ready")
+    watch = Watch(ProgramSource(program))
+    watch.check = lab.check
+    return watch
