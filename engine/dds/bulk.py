@@ -24,8 +24,8 @@ from engine.dds.wiretypes import Batch
 from engine.dds.writer import RawWriter
 
 TOPIC: Final = "d_sampleChain"
-MAX_BATCH_BYTES: Final = 8 << 20
-"""A larger batch is refused; 256 KiB to 1 MiB are fastest."""
+MAX_BATCH_BYTES: Final = 128 << 20
+"""A larger batch is refused; 256 KiB to 1 MiB are fastest. A large sample makes a large batch."""
 
 _BLOCK_NS: Final = 200_000_000
 

@@ -87,7 +87,7 @@ class DdsWire:
         self.taps: dict[tuple[str, str], CaptureReader] = {}
         self.unsent_dropped = 0
         self.work = Work()
-        self.fault: DdsError | None = None
+        self.fault: Exception | None = None
         self.on_stream_sent: Callable[[str, tuple[str, ...], int, int], None]
         self.on_delivered: DeliveredCallback
         self._deliveries: collections.deque[DeliveryView] = collections.deque(maxlen=DELIVERIES_SHOWN)
@@ -112,7 +112,7 @@ class DdsWire:
         """Stream on a worker thread."""
         participants = [self._neighbourhood.participant_of(fellow) for fellow in fellows]
         targets = [participant for participant in participants if participant is not None]
-        self._workers.submit(self._stream, name_space, fellows, targets, batches, samples)
+        self._submit(self._stream, name_space, fellows, targets, batches, samples)
 
     def open_group(self, description: GroupDescription) -> None:
         """Make the tap of the group's topic and type, if there is none yet."""
@@ -140,7 +140,7 @@ class DdsWire:
         else:
             address, began_ns = seen.address, time.time_ns()
             self._show(reader, began_ns, None)
-            self._workers.submit(self._deliver, reader, address, groups, began_ns, whole)
+            self._submit(self._deliver, reader, address, groups, began_ns, whole)
 
     def deliveries(self) -> tuple[DeliveryView, ...]:
         """The last deliveries, oldest first."""
@@ -168,7 +168,20 @@ class DdsWire:
 
     def submit(self, work: Callable[[], None]) -> None:
         """Run something that blocks on a worker thread."""
-        self._workers.submit(work)
+        self._submit(work)
+
+    def _submit(self, work: Callable[..., None], *arguments: object) -> None:
+        """What a worker does not expect must not end in silence: whoever waits for it would wait for ever."""
+
+        def run() -> None:
+            try:
+                work(*arguments)
+            except Exception as error:
+                if not self._participant.closed:
+                    self.fault = error
+                    self._post(_nothing)
+
+        self._workers.submit(run)
 
     def _send_all(self) -> None:
         while (item := self._unsent.get()) is not None:
@@ -262,6 +275,10 @@ class DdsWire:
         self._workers.shutdown(wait=False, cancel_futures=True)
         for tap in self.taps.values():
             tap.close()
+
+
+def _nothing() -> None:
+    """A task that only wakes the node."""
 
 
 def receiver_partition(partition: str, node: str) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from engine.core.states import Phase
 from engine.dataset.dataset import Outcome
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, make_sample
+from engine.runtime.stream import MAX_BATCH_BYTES
 from engine.store.interface import Change
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from engine.runtime.serving import Serving
     from engine.runtime.sets import NameSpaceData
 
+MAX_SAMPLE_BYTES: Final = MAX_BATCH_BYTES - (1 << 20)
+"""A larger sample is not kept, because fellows could not be given it."""
 _SAMPLE: Final = DATA | DISPOSE | UNREGISTER
 
 
@@ -146,6 +149,9 @@ class _Batch:
 
     def _apply(self, sink: _Sink, record: CapturedSample) -> None:
         time_ns, writer, status, key, payload = record
+        if len(payload) > MAX_SAMPLE_BYTES:
+            self._refuse(sink, len(payload))
+            return
         sample = make_sample(time_ns, writer, status, key, payload)
         self._captured += 1
         outcome, evicted = sink.group_set.apply(sample)
@@ -158,3 +164,8 @@ class _Batch:
         if sink.on_disk:
             name = sink.data.state.name
             self._changes.setdefault(name, []).append(Change(sink.description, sample, evicted))
+
+    def _refuse(self, sink: _Sink, size: int) -> None:
+        self._holdings.counters["too_large"] += 1
+        reason = f"a sample of {size} bytes is not kept, the limit is {MAX_SAMPLE_BYTES}"
+        self._holdings.tracer.event("group.ignored", group=sink.description.group, reason=reason)

@@ -28,6 +28,7 @@ COUNTERS: Final = (
     "captured",
     "stored",
     "too_old",
+    "too_large",
     "malformed",
     "streams_sent",
     "streams_received",
