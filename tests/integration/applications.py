@@ -15,6 +15,7 @@ from typing import Any
 from tests.integration import application_types as types
 
 DURABILITY = ("Volatile", "TransientLocal", "Transient", "Persistent")
+MAX_TEXT = 10_000
 NOT_ALIVE_DISPOSED, NOT_ALIVE_NO_WRITERS, ALIVE = 32, 64, 16
 STATES = {NOT_ALIVE_DISPOSED: "disposed", NOT_ALIVE_NO_WRITERS: "no writers", ALIVE: "alive"}
 
@@ -106,6 +107,8 @@ class WriterSide:
                 sample = make(number)
                 if "value" in step:
                     sample.value = step["value"]
+                if "text_bytes" in step:
+                    sample.text = "x" * step["text_bytes"]
                 perform(sample, timestamp=time_ns + index)
                 done += 1
                 if done % 500 == 0 and step.get("progress"):
@@ -149,6 +152,7 @@ class Tally:
         self._samples: collections.defaultdict[str, list[list[Any]]] = collections.defaultdict(list)
         self._states: dict[str, str] = {}
         self._arrivals = 0
+        self._bytes = 0
         self._seen: collections.Counter[tuple[str, int]] = collections.Counter()
 
     def add(self, type_name: str, sample: Any) -> None:
@@ -161,7 +165,9 @@ class Tally:
         )
         self._states[name] = STATES[int(info.instance_state)]
         if valid:
-            self._samples[name].append([info.source_timestamp, repr(sample)])
+            text = repr(sample)
+            self._bytes += len(text)
+            self._samples[name].append([info.source_timestamp, text[:MAX_TEXT]])
             self._arrivals += 1
             self._seen[name, info.source_timestamp] += 1
 
@@ -170,6 +176,7 @@ class Tally:
 
     def tell_reached(self) -> None:
         states = collections.Counter(self._states.values())
+        states["instances"] = len(self._samples)
         for wanted in list(self._wanted):
             enough = all(states[state] >= count for state, count in wanted["states"].items())
             if enough and self._arrivals >= wanted["arrivals"]:
@@ -181,6 +188,7 @@ class Tally:
             tally={
                 "arrivals": self._arrivals,
                 "instances": len(self._samples),
+                "bytes": self._bytes,
                 "repeated": sum(count - 1 for count in self._seen.values()),
                 "states": dict(collections.Counter(self._states.values())),
                 "samples": self._samples if detailed else {},

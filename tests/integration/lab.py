@@ -271,6 +271,10 @@ class Reader:
             self._lab.check()
             raise AssertionError(f"{error}; it has {self.tally()}") from None
 
+    def wait_instances(self, count: int, timeout_s: float = 30.0) -> None:
+        """Until it has so many instances, however often each of them came."""
+        self.wait(0, timeout_s, instances=count)
+
     def tally(self, *, detailed: bool = False) -> dict[str, Any]:
         """What it has now."""
         self.program.tell(tally="detailed" if detailed else "short")

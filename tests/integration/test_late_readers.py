@@ -95,6 +95,39 @@ def test_a_reader_that_joins_while_alignment_runs_gets_all_once(lab: Lab) -> Non
     assert len(deliveries(lab, "n1", "n2")) == 1
 
 
+def test_a_reader_that_joins_while_a_writer_writes_misses_nothing(lab: Lab) -> None:
+    count = 30_000
+    lab.configure("n1", Settings())
+    lab.start("n1")
+    lab.seen.wait_for("n1 complete", lambda: lab.seen.are_complete("n1"))
+    writer = lab.program("writer", steps=[{"count": count, "time": 1_000, "progress": True}])
+    writer.expect(lambda line: line.get("progress") == 5_000)
+    reader = lab.reader()
+    writer.answer("done")
+    reader.wait_instances(count)
+    lab.wait_delivered()
+    tally = reader.tally()
+    shown = lab.seen.node("n1")
+    assert shown is not None
+    assert tally["arrivals"] - count == tally["repeated"] <= shown.counters["repeated"]
+
+
+def test_a_reader_that_was_served_is_not_served_again_by_who_comes_back(lab: Lab) -> None:
+    names = lab.start_three()
+    lab.write({"count": COUNT, "time": 1_000})
+    lab.seen.wait_for("it is stored", lambda: all(lab.seen.stored(n) == COUNT for n in names))
+    reader = lab.reader()
+    check_whole(reader, COUNT)
+    lab.wait_delivered()
+    lab.kill("n1")
+    lab.seen.wait_for("n2 is master", lambda: lab.seen.master("n3") == "n2")
+    began_ns = lab.start_again("n1")
+    lab.seen.wait_for("n1 is back", lambda: lab.seen.are_complete(*names))
+    lab.write({"first": COUNT, "count": 1, "time": 1_000 + COUNT}, readers=len(names) + 1)
+    check_whole(reader, COUNT + 1)
+    assert [name for name in names if lab.trace(name, "deliver.started", since_ns=began_ns)] == []
+
+
 def test_a_reader_that_asks_more_than_is_offered_gets_nothing_and_both_sides_are_named(lab: Lab) -> None:
     lab.configure("n1", Settings())
     lab.start("n1")
