@@ -30,7 +30,7 @@ from ospltool.trace.reader import read_records  # noqa: E402 - likewise
 from ospltool.trace.sources import Source, find_sources, sniff  # noqa: E402 - likewise
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 ISO = b"2026-11-21T01:08:30+0000 1795223310.294122015 "
 HARD = b"".join(
@@ -211,21 +211,30 @@ def test_a_case_is_never_written_over(case: pathlib.Path, samples: pathlib.Path)
         load(find_sources([str(samples)]).sources, case)
 
 
-BROKEN = {
-    "no case": lambda path: path.mkdir(),
-    "nothing": lambda path: None,
-    "no JSON": lambda path: (path.mkdir(), (path / "case.json").write_text("{")),
-    "another version": lambda path: (
-        path.mkdir(),
-        (path / "case.json").write_text('{"format_version": 99, "kind": "case", "data": {"detail": "full"}}'),
-    ),
-}
+def no_case(path: pathlib.Path) -> None:
+    path.mkdir()
 
 
-@pytest.mark.parametrize("name", BROKEN)
-def test_what_is_no_case_is_an_error_that_names_it(name: str, tmp_path: pathlib.Path) -> None:
+def nothing(path: pathlib.Path) -> None:
+    assert not path.exists()
+
+
+def no_json(path: pathlib.Path) -> None:
+    path.mkdir()
+    (path / "case.json").write_text("{")
+
+
+def another_version(path: pathlib.Path) -> None:
+    path.mkdir()
+    (path / "case.json").write_text('{"format_version": 99, "kind": "case", "data": {"detail": "full"}}')
+
+
+@pytest.mark.parametrize("make", [no_case, nothing, no_json, another_version])
+def test_what_is_no_case_is_an_error_that_names_it(
+    make: Callable[[pathlib.Path], None], tmp_path: pathlib.Path
+) -> None:
     path = tmp_path / "wrong"
-    BROKEN[name](path)
+    make(path)
     with pytest.raises(CaseError, match="wrong"):
         open_case(path)
 
