@@ -133,6 +133,7 @@ class Serving:
 
     def _send(self, reader: ReaderKey, groups: Groups, *, whole: bool) -> None:
         """Deliver, one after the other for each reader: what is newer must not overtake what is older."""
+        groups = _once(groups)
         waiting = self._waiting.get(reader)
         if waiting is None:
             self._waiting[reader] = collections.deque()
@@ -189,3 +190,17 @@ class Serving:
 
 def _text(reader: ReaderKey) -> str:
     return f"{','.join(reader.partitions)}.{reader.topic}"
+
+
+def _once(groups: Groups) -> Groups:
+    """A sample that was written in several partitions is one; who reads several of them gets it once."""
+    if len(groups) < 2:
+        return groups
+    seen: set[bytes] = set()
+    result: Groups = []
+    for description, samples in groups:
+        fresh = [sample for sample in samples if sample.digest not in seen]
+        seen.update(sample.digest for sample in fresh)
+        if fresh:
+            result.append((description, fresh))
+    return result
