@@ -147,3 +147,23 @@ def test_a_reader_that_asks_more_than_is_offered_gets_nothing_and_both_sides_are
         assert "offered BY_RECEPTION" in text
         assert "requested BY_SOURCE" in text
     assert lab.trace("n1", "group.qos-mismatch")
+
+
+@pytest.mark.parametrize("by_source", [True, False], ids=["by source", "by reception"])
+def test_a_sample_written_in_two_partitions_reaches_a_reader_of_both_once(lab: Lab, by_source: bool) -> None:
+    lab.configure("n1", Settings())
+    lab.start("n1")
+    lab.seen.wait_for("n1 complete", lambda: lab.seen.are_complete("n1"))
+    both = ["stock_a", "stock_b"]
+    lab.write({"count": COUNT, "time": 1_000, "partitions": both}, by_source=by_source)
+    lab.seen.wait_for("it is stored in both", lambda: lab.seen.stored("n1") == 2 * COUNT)
+    readers = [
+        lab.reader(partitions=both, by_source=by_source),
+        lab.reader(partitions=["stock*"], by_source=by_source),
+        lab.reader(partitions=both[1:], by_source=by_source),
+    ]
+    for reader in readers:
+        reader.wait(COUNT)
+    lab.wait_delivered(3)
+    for reader in readers:
+        check_whole(reader, COUNT)
