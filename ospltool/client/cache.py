@@ -120,7 +120,9 @@ class SampleCache:
             is_historical: it came from a service.
             exact: the writer's GUID is the one that its live samples have.
         """
-        instance = self._instances.setdefault(sample.key, _Instance())
+        instance = self._instances.get(sample.key)
+        if instance is None:
+            instance = self._instances[sample.key] = _Instance()
         identity = _identity(sample)
         at = bisect.bisect_left(instance.seen, identity)
         if _is_known(instance.seen, at, identity, exact=exact):
@@ -164,7 +166,10 @@ class SampleCache:
 
     def _put(self, instance: _Instance, sample: Sample, identity: _Identity, *, is_historical: bool) -> None:
         item = Waiting(instance.generation, *identity, sample, is_historical)
-        bisect.insort(instance.waiting, item, key=lambda one: one[:4])
+        if not instance.waiting or instance.waiting[-1][:4] < item[:4]:
+            instance.waiting.append(item)
+        else:
+            bisect.insort(instance.waiting, item, key=lambda one: one[:4])
         self._pending.setdefault(sample.key)
         self.count += 1
         if is_historical:
@@ -241,8 +246,8 @@ class SampleCache:
 
 
 def _identity(sample: Sample) -> _Identity:
-    digest = hashlib.blake2b(sample.payload, digest_size=_HASH_BYTES, key=bytes((sample.status,)))
-    return _Identity(sample.source_time_ns, sample.writer, digest.digest())
+    digest = hashlib.blake2b(sample.payload, digest_size=_HASH_BYTES).digest()
+    return _Identity(sample.source_time_ns, sample.writer, bytes((sample.status,)) + digest)
 
 
 def _is_known(seen: list[_Identity], at: int, identity: _Identity, *, exact: bool) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import struct
 from typing import Final
 
@@ -12,28 +13,33 @@ MAX_ELEMENTS: Final = 10_000
 _ORDERS: Final = {b"\x00\x00": ">", b"\x00\x01": "<"}
 
 
+@functools.lru_cache(maxsize=256)
+def _packed(order: str, layout: str) -> struct.Struct:
+    return struct.Struct(order + layout)
+
+
 class Reader:
-    """Reads one message from its start; every fault is `Malformed`."""
+    """Reads one message from its start, or from `at` octets behind its header; every fault is `Malformed`."""
 
     __slots__ = ("_at", "_data", "_order")
 
-    def __init__(self, payload: bytes) -> None:
+    def __init__(self, payload: bytes, at: int = 0) -> None:
         order = _ORDERS.get(payload[:2])
         if order is None:
             raise Malformed(f"encapsulation {payload[:4].hex() or 'missing'}")
         self._order = order
         self._data = memoryview(payload)[4:]
-        self._at = 0
+        self._at = at
 
     def take(self, layout: str, alignment: int) -> tuple[int, ...]:
         """Primitives without padding between them; `layout` as for `struct`, without byte order."""
         self._at += -self._at % alignment
-        packed = self._order + layout
+        packed = _packed(self._order, layout)
         try:
-            values = struct.unpack_from(packed, self._data, self._at)
+            values = packed.unpack_from(self._data, self._at)
         except struct.error:
             raise Malformed("truncated") from None
-        self._at += struct.calcsize(packed)
+        self._at += packed.size
         return values
 
     def u16(self) -> int:

@@ -21,7 +21,6 @@ from engine.dds.client_protocol.messages import (
     RequestId,
     Time,
     put_answer_head,
-    put_extensions,
 )
 
 if TYPE_CHECKING:
@@ -32,6 +31,8 @@ if TYPE_CHECKING:
 
 NAME: Final = "ospltool"
 SAMPLE: Final = "ospltool.sample"
+_SAMPLE_HEAD: Final = struct.pack("<II16s", 1, len(SAMPLE) + 1, SAMPLE.encode())
+_U32: Final = struct.Struct("<I")
 _EXTRA: Final = struct.Struct("<BIQ4s")
 _HEADER_BYTES: Final = 4
 _HASH_BYTES: Final = 16
@@ -84,9 +85,21 @@ class SampleEncoder:
         put_answer_head(head, server, (request,))
         head.u16(0)
         self._head = head.body()
-        self._qos = qos
-        self._partition = group.partition
+        self._depth = qos.history_depth
         self._ours = ours
+        # Everything up to the payload has its place: what is alike in all samples is made once.
+        middle = Writer()
+        middle.raw(bytes(len(self._head) + _HASH_BYTES))
+        middle.put("iII", 4, 0, 0, 0)
+        start = len(middle)
+        self._first = struct.Struct(f"<16s{start - len(self._head) - _HASH_BYTES - 12}xiII")
+        _put_qos(middle, qos)
+        middle.u32(1)
+        middle.text(group.partition)
+        self._middle = middle.body()[start:]
+        padding = -len(middle) % 2
+        after = len(middle) + padding + 2 + _HASH_BYTES + 2
+        self._second = struct.Struct(f"<{padding}xH16sH{-after % 4}xI")
 
     def encode(self, sample: Sample, earlier: bytes = b"") -> bytes:
         """One sample.
@@ -96,34 +109,34 @@ class SampleEncoder:
             earlier: for a client of another product, whose dispose carries a whole sample: the body of an
                 earlier write of the same instance, empty where there is none.
         """
-        writer = Writer()
-        writer.raw(self._head)
-        writer.raw(sample.writer)
-        writer.put("iII", 4, *Time.of_ns(sample.source_time_ns), sample.sequence & 0xFFFFFFFF)
-        self._put_qos(writer)
-        writer.u32(1)
-        writer.text(self._partition)
-        writer.u16(_kind(sample.status))
-        writer.raw(sample.key[:_HASH_BYTES].ljust(_HASH_BYTES, b"\0"))
-        is_big = sample.payload[1] & 1 == 0
-        writer.u16(Format.BIG_ENDIAN if is_big else Format.LITTLE_ENDIAN)
-        body = sample.payload[_HEADER_BYTES:] if self._ours or sample.status & DATA else earlier
-        writer.octets(body)
+        payload = sample.payload
+        time = Time.of_ns(sample.source_time_ns)
+        body = payload[_HEADER_BYTES:] if self._ours or sample.status & DATA else earlier
+        format_ = Format.LITTLE_ENDIAN if payload[1] & 1 else Format.BIG_ENDIAN
+        parts = [
+            HEADER,
+            self._head,
+            self._first.pack(sample.writer, *time, sample.sequence & 0xFFFFFFFF),
+            self._middle,
+            self._second.pack(_kind(sample.status), sample.key[:_HASH_BYTES], format_, len(body)),
+            body,
+            bytes(-len(body) % 4),
+        ]
         if self._ours:
-            header = sample.payload[:_HEADER_BYTES]
-            extra = _EXTRA.pack(sample.status, self._qos.history_depth, sample.sequence, header)
-            put_extensions(writer, {SAMPLE: extra + sample.key})
+            header = payload[:_HEADER_BYTES]
+            extra = _EXTRA.pack(sample.status, self._depth, sample.sequence, header) + sample.key
+            parts += (_SAMPLE_HEAD, _U32.pack(len(extra)), extra, bytes(-len(extra) % 4))
         else:
-            put_extensions(writer, {})
-        return writer.message()
+            parts.append(bytes(4))
+        return b"".join(parts)
 
-    def _put_qos(self, writer: Writer) -> None:
-        qos = self._qos
-        writer.put("3iB", 4, 1, int(qos.exclusive), int(qos.by_source_timestamp), 0)
-        writer.put("2iBB", 4, int(qos.durability), 0, 0, 0)
-        writer.put("iIiI", 4, 0, 0, *_NO_LIMIT_NS)
-        writer.put("iiI", 4, 0, *_NO_LIMIT_NS)
-        writer.put("iIi", 4, *_NO_LIMIT_NS, 0)
+
+def _put_qos(writer: Writer, qos: GroupQos) -> None:
+    writer.put("3iB", 4, 1, int(qos.exclusive), int(qos.by_source_timestamp), 0)
+    writer.put("2iBB", 4, int(qos.durability), 0, 0, 0)
+    writer.put("iIiI", 4, 0, 0, *_NO_LIMIT_NS)
+    writer.put("iiI", 4, 0, *_NO_LIMIT_NS)
+    writer.put("iIi", 4, *_NO_LIMIT_NS, 0)
 
 
 def sample_of(bead: Bead, extensions: Mapping[str, bytes]) -> tuple[Sample, int | None]:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from engine.dds.cdr import Malformed
+from engine.dds.cdr import HEADER, Malformed
 from engine.dds.client_protocol.cdrstream import Reader, Writer
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ _VENDOR: Final = (1, 16)
 _ID_BYTES: Final = 16
 _SECOND_NS: Final = 1_000_000_000
 _MAX_SECONDS: Final = 0x7FFFFFFF
+_QUICK: Final = struct.Struct("<4x8x8s8sI4x8s8sIH16s2xiII68x")
+"""Header to policies of a message with one sample for one request."""
 
 
 class Completeness(enum.IntEnum):
@@ -417,6 +420,9 @@ def decode_history(payload: bytes) -> History:
     Raises:
         Malformed: the bytes are not one.
     """
+    quick = _quick_bead(payload)
+    if quick is not None:
+        return quick
     reader = Reader(payload)
     _version(reader)
     server, requests, kind = _id(reader), _requests(reader), reader.u16()
@@ -428,6 +434,23 @@ def decode_history(payload: bytes) -> History:
     else:
         raise Malformed(f"content of kind {kind}")
     return History(server, requests, content, _extensions(reader))
+
+
+def _quick_bead(payload: bytes) -> History | None:
+    """What nearly every message is: one sample, for one request, little-endian. None for any other."""
+    if payload[:2] != HEADER[:2] or len(payload) < _QUICK.size:
+        return None
+    prefix, suffix, count, client, more, number, kind, writer, seconds, nanoseconds, sequence = (
+        _QUICK.unpack_from(payload)
+    )
+    if count != 1 or kind != 0:
+        return None
+    reader = Reader(payload, _QUICK.size - len(HEADER))
+    partitions, what = _texts(reader), reader.u16()
+    reader.raw(_ID_BYTES)
+    bead = Bead(writer, Time(seconds, nanoseconds), sequence, partitions, what, reader.u16(), reader.octets())
+    request = RequestId(client[::-1] + more[::-1], number)
+    return History(prefix[::-1] + suffix[::-1], (request,), bead, _extensions(reader))
 
 
 def _bead(reader: Reader) -> Bead:
