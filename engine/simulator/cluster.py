@@ -254,6 +254,8 @@ class Cluster:
         """An application wrote a sample."""
         self.statistics.written += 1
         self.statistics.written_bytes += len(record.payload)
+        for checker in self.checkers:
+            checker.written(description, record)
 
     def committed(self, node: SimulatedNode) -> None:
         """Transactions of a node may be on its disk."""

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 DURATIONS: Final = ((0.01, 0.5), (0.5, 4.0), (4.0, 25.0))
 """Faults are over in an instant, soon, or late; each as often as the others."""
+LONGEST_DELAY_S: Final = 0.2
+"""Mean delay of a network in trouble at most; what is late by a whole lease is another fault."""
 CRASH_IN_STEP: Final = 0.04
 """Chance that a node dies right after it took a delicate step, or that its aligner does."""
 _DELICATE: Final = (Phase.INJECT, Phase.COLLECT, Phase.ALIGN, Phase.MERGE, Phase.COMPLETE)
@@ -205,7 +207,7 @@ class Faults:
         rng, network, plan = self._rng, self._cluster.network, self._cluster.options.network
         network.loss = rng.choice((0.0, 0.05, 0.2, 0.5))
         network.duplication = rng.choice((0.0, 0.1, 0.3))
-        network.delay_mean_s = plan.delay_mean_s * rng.choice((1, 10, 100))
+        network.delay_mean_s = min(plan.delay_mean_s * rng.choice((1, 10, 100)), LONGEST_DELAY_S)
         text = f"loses {network.loss:.0%}, repeats {network.duplication:.0%}"
         self._line("net", f"{text}, delays {network.delay_mean_s * 1000:.0f} ms", "~")
         self._after(self._duration(), self._calm)

@@ -2,13 +2,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from engine.simulator.checkers.bounds import Bounds
+from engine.simulator.checkers.invented import Invented
+from engine.simulator.checkers.kept import Kept
+from engine.simulator.checkers.masters import Masters
+from engine.simulator.checkers.readers import Readers
+from engine.simulator.checkers.resurrection import Resurrection
+from engine.simulator.checkers.sources import Sources
+from engine.simulator.checkers.traffic import Traffic
+from engine.simulator.checkers.whole import Whole
 
 if TYPE_CHECKING:
     from engine.simulator.checkers.base import Checker
     from engine.simulator.cluster import Cluster
 
+CHECKERS: Final[tuple[type[Checker], ...]] = (
+    Invented,
+    Resurrection,
+    Kept,
+    Masters,
+    Whole,
+    Traffic,
+    Bounds,
+    Sources,
+    Readers,
+)
+"""All but I3, which `engine.simulator.settling` decides, and I8, which takes two runs."""
+
 
 def make_checkers(cluster: Cluster) -> list[Checker]:
     """A fresh set of all checkers for a run."""
-    return []
+    return [kind(cluster) for kind in CHECKERS]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
+from engine.core.states import Phase
 from engine.dataset.history import retained
 
 if TYPE_CHECKING:
@@ -11,8 +12,8 @@ if TYPE_CHECKING:
 
     from engine.core.messages import Epoch, ReaderKey
     from engine.core.namespaces import Group
-    from engine.core.states import Phase
     from engine.dataset.dataset import DataSet
+    from engine.dataset.groups import GroupDescription
     from engine.dataset.sample import Sample
     from engine.runtime.runtime import CapturedSample
     from engine.runtime.startup import Found
@@ -44,6 +45,10 @@ class Standing(NamedTuple):
     following: Epoch | None
     lineage: Epoch
 
+    def is_aligned_after(self, before: Standing) -> bool:
+        """Whether the set that is complete here came from a fellow, and was not injected by this node."""
+        return before.phase is Phase.ALIGN and before.following == self.following
+
 
 class Checker:
     """The base of all checkers: it is told of everything and minds nothing.
@@ -74,6 +79,9 @@ class Checker:
 
     def stepped(self, node: SimulatedNode, name_space: str, before: Standing | None, now: Standing) -> None:
         """A node stands elsewhere than after its last turn; `before` is None in a run's first turn."""
+
+    def written(self, description: GroupDescription, record: CapturedSample) -> None:
+        """An application wrote a sample."""
 
     def captured(self, node: SimulatedNode, records: Sequence[CapturedSample]) -> None:
         """A node took samples of applications in."""
