@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import signal
 import time
 
 import pytest
@@ -54,6 +55,24 @@ def test_a_master_lost_by_sigkill_is_replaced_and_the_data_stay(lab: Lab) -> Non
     assert {lab.seen.samples(name) for name in names} == {150}
     again = [name for name in names if lab.trace(name, "injection.started", since_ns=returned_ns)]
     assert again == [], "the returning master must not inject again"
+
+
+@pytest.mark.parametrize("stopped", ["n3", "n1"], ids=["a slave", "the master"])
+def test_a_fellow_that_stood_still_comes_back_and_has_what_it_missed(lab: Lab, stopped: str) -> None:
+    names = lab.start_three()
+    others = tuple(name for name in names if name != stopped)
+    lab.write({"count": 100, "time": 1_000}, readers=3)
+    lab.seen.wait_for("it is stored", lambda: all(lab.seen.stored(name) == 100 for name in names))
+    lab.process(stopped).send_signal(signal.SIGSTOP)
+    check_left(lab, stopped, *others)
+    lab.write({"first": 100, "count": 100, "time": 2_000}, readers=2)
+    lab.seen.wait_for("others have it", lambda: all(lab.seen.stored(name) == 200 for name in others))
+    lab.process(stopped).send_signal(signal.SIGCONT)
+    lab.seen.wait_for(
+        "it is back and has all",
+        lambda: lab.seen.are_complete(*names) and lab.seen.stored(stopped) == 200,
+    )
+    lab.seen.wait_for("n1 is master", lambda: {lab.seen.master(name) for name in names} == {"n1"})
 
 
 def test_a_stopped_fellow_says_so_and_ends_in_order(lab: Lab) -> None:
