@@ -73,6 +73,24 @@ def test_two_types_under_one_topic_name_are_two_groups(lab: Lab) -> None:
         assert texts(reader.tally(detailed=True), name) == expected(name)
 
 
+PARTITIONS = ("", "a.b", "räume 7", "x" * 250, "<&>'\"")
+
+
+def test_any_partition_name_is_kept_and_found_again(lab: Lab) -> None:
+    start_alone(lab, Settings((Space(elements=("*",)),)))
+    for partition in PARTITIONS:
+        lab.write({"count": COUNT, "time": 1_000, "partitions": [partition] if partition else []})
+    lab.seen.wait_for("all are stored", lambda: lab.seen.stored("n1") == COUNT * len(PARTITIONS))
+    restart_alone(lab)
+    groups = {group.partition: group.samples for group in lab.seen.groups("n1")}
+    assert groups == dict.fromkeys(PARTITIONS, COUNT)
+    readers = [lab.reader(partitions=[partition] if partition else []) for partition in PARTITIONS]
+    for reader in readers:
+        reader.wait(COUNT)
+    lab.wait_delivered(len(PARTITIONS))
+    assert [reader.tally()["arrivals"] for reader in readers] == [COUNT] * len(PARTITIONS)
+
+
 @pytest.mark.parametrize("depth", [1, 3, 0], ids=["keep last 1", "keep last 3", "keep all"])
 def test_history_is_kept_as_the_durability_service_qos_says(lab: Lab, depth: int) -> None:
     writes, instances = 5, 10
