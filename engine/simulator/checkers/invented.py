@@ -1,0 +1,36 @@
+"""Nothing is in a set that no application ever wrote, and nothing is changed on its way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.simulator.checkers.base import Checker, samples_of
+
+if TYPE_CHECKING:
+    from engine.dataset.groups import GroupDescription
+    from engine.runtime.runtime import CapturedSample
+
+
+class Invented(Checker):
+    """Compares every sample of every set with what was written."""
+
+    invariant = "I0"
+    meaning = "every sample is one that an application wrote, unchanged"
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]  # passed on as they are
+        self._written: set[tuple[object, ...]] = set()
+
+    def written(self, description: GroupDescription, record: CapturedSample) -> None:
+        """An application wrote a sample."""
+        self._written.add((description.group, *record))
+
+    def looked(self) -> None:
+        """Look at all sets."""
+        for node in self.cluster.up():
+            assert node.runtime is not None
+            for name, data in node.runtime.spaces.items():
+                for group, sample in samples_of(data.working):
+                    time_ns, writer, _, _, status, key, payload = sample
+                    if (group, time_ns, writer, status, key, payload) not in self._written:
+                        self.fail(f"{node.name} has in {name} {group} what nobody wrote: {sample}")

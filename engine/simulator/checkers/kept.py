@@ -1,0 +1,204 @@
+"""I1: what was acknowledged as persistent is not lost, and a complete set never shrinks by itself.
+
+A sample is *acknowledged* by a node when a transaction with it is on that node's disk: from then on the
+stored watermark counts it. It must stay there, through crashes and restarts, until one of these happens:
+
+- Newer samples of its instance take its place, as the history depth says; or its group is deleted up to its
+  time; or its instance is disposed and purged (see I2).
+- *Set aside*: the node was started again and aligned from a master, instead of injecting its stored set.
+  There is a single source of injection, and its set is the truth for all who align from it, even where
+  theirs has newer data: the one that injects was the best of those present, or was there first (deployment
+  guide 5.4.3, 5.4.4). What only a node that was down had is lost by that rule, and only by that rule.
+- *Merged away*: the policy of the node is Replace, Catchup or Delete, and its set was merged. Under Replace
+  and Catchup nothing that is newer than the beginning of the merge goes.
+- A bit of it has rotted on the disk.
+
+The same holds, within one run, for everything that a complete set has in memory, acknowledged or not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.core.namespaces import MergeType
+from engine.core.states import Phase
+from engine.dataset.dataset import DataSet
+from engine.dataset.sample import DISPOSE, UNREGISTER
+from engine.simulator.checkers.base import Checker, Held, describe, held, missing
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from engine.core.namespaces import Group
+    from engine.dataset.sample import Sample
+    from engine.runtime.runtime import CapturedSample
+    from engine.runtime.startup import Found
+    from engine.simulator.checkers.base import Standing
+    from engine.simulator.disk import Committed
+    from engine.simulator.node import SimulatedNode
+
+Place = tuple["SimulatedNode", str]
+"""A node and a name-space."""
+
+DISCARDING = frozenset({MergeType.REPLACE, MergeType.CATCHUP, MergeType.DELETE})
+
+
+class Kept(Checker):
+    """Compares what nodes have, on disk and in memory, with what they had."""
+
+    invariant = "I1"
+    meaning = "no acknowledged sample is lost, and complete sets lose nothing"
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]  # passed on as they are
+        self._stored: dict[Place, Held] = {}
+        self._held: dict[Place, Held] = {}
+        self._excused: dict[Place, int] = {}
+        self._merge_began_ns: dict[Place, int] = {}
+        self._disposed_ns: dict[SimulatedNode, dict[tuple[Group, bytes], int]] = {}
+        self._rotten: dict[Place, set[bytes]] = {}
+
+    # On disk.
+
+    def opened(self, node: SimulatedNode, found: Found) -> None:
+        """What was acknowledged must be there after a restart."""
+        self._disposed_ns[node] = {}
+        for place, stored in self._stored.items():
+            if place[0] is node:
+                data, _ = found.sets.get(place[1], (DataSet(), []))
+                lost = missing(stored, data)
+                if lost:
+                    self.fail(f"{node.name} lost acknowledged samples of {place[1]}: {describe(lost)}")
+
+    def ended(self, node: SimulatedNode) -> None:
+        """The memory is gone; the disk stays, if there is one."""
+        for place in [place for place in self._held if place[0] is node]:
+            del self._held[place]
+        for place in [place for place in self._excused if place[0] is node]:
+            del self._excused[place]
+        if not node.plan.has_disk:
+            for place in [place for place in self._stored if place[0] is node]:
+                del self._stored[place]
+
+    def rotted(self, node: SimulatedNode, name_space: str, digest: bytes) -> None:
+        """Nobody can keep a sample that has rotted."""
+        self._rotten.setdefault((node, name_space), set()).add(digest)
+        stored = self._stored.get((node, name_space), {})
+        for key in [key for key in stored if key[1] == digest]:
+            del stored[key]
+
+    def committed(self, node: SimulatedNode, transaction: Committed) -> None:
+        """A transaction adds, replaces or takes the place of everything."""
+        place = (node, transaction.name_space)
+        added = {(group, sample.digest): sample for group, sample in transaction.added}
+        if not transaction.whole:
+            stored = self._stored.setdefault(place, {})
+            stored.update(added)
+            for group, sample in transaction.evicted:
+                stored.pop((group, sample.digest), None)
+            return
+        before, self._stored[place] = self._stored.get(place, {}), added
+        self._rotten.pop(place, None)
+        if self._excused.get(place):
+            self._excused[place] -= 1
+        elif before:
+            lost = missing(before, _data(node, transaction))
+            if lost:
+                what = "replaced its stored set by one without acknowledged samples"
+                self.fail(f"{node.name} {what} of {place[1]}: {describe(lost)}")
+
+    # In memory.
+
+    def captured(self, node: SimulatedNode, records: Sequence[CapturedSample]) -> None:
+        """Remember disposes: what they end may be purged before anybody looks."""
+        disposed = self._disposed_ns[node]
+        for record in records:
+            if record.status & DISPOSE:
+                for group in node.routes[record.writer]:
+                    known = disposed.get((group, record.key), 0)
+                    disposed[group, record.key] = max(known, record.source_time_ns)
+
+    def stepped(self, node: SimulatedNode, name_space: str, before: Standing | None, now: Standing) -> None:
+        """Look at each change of lineage, so that what a merge took away is told from what got lost."""
+        assert node.runtime is not None
+        place = (node, name_space)
+        if before is None:
+            return
+        if now.phase is Phase.MERGE and before.phase is not Phase.MERGE:
+            self._merge_began_ns[place] = node.clock.wall_ns()
+        if now.holder and not before.holder:
+            if now.is_aligned_after(before):
+                self._excuse(place)
+            self._held[place] = held(node.runtime.spaces[name_space].working)
+        elif now.lineage != before.lineage:
+            rules = node.runtime.spaces[name_space].state.policy.merges
+            types = {rule.type for rule in rules} & DISCARDING
+            self._look(place, types)
+            if types:
+                self._excuse(place)
+
+    def _excuse(self, place: Place) -> None:
+        self._excused[place] = self._excused.get(place, 0) + 1
+
+    def looked(self) -> None:
+        """Look at all complete sets."""
+        for place in list(self._held):
+            self._look(place, set())
+
+    def _look(self, place: Place, discarding: set[MergeType]) -> None:
+        node, name_space = place
+        assert node.runtime is not None
+        working = node.runtime.spaces[name_space].working
+        before = self._held.get(place, {})
+        self._remember_disposes(node, before)
+        lost = [one for one in missing(before, working) if not self._is_purged(node, working, *one)]
+        if discarding and MergeType.DELETE not in discarding:
+            began_ns = self._merge_began_ns.get(place, 0)
+            lost = [(group, sample) for group, sample in lost if sample.source_time_ns > began_ns]
+        elif discarding:
+            lost = []
+        if lost:
+            self.fail(f"{node.name} does not have any more of {name_space}: {describe(lost)}")
+        self._held[place] = held(working)
+
+    def _remember_disposes(self, node: SimulatedNode, before: Held) -> None:
+        disposed = self._disposed_ns[node]
+        for (group, _), sample in before.items():
+            if sample.status & DISPOSE:
+                known = disposed.get((group, sample.key), 0)
+                disposed[group, sample.key] = max(known, sample.source_time_ns)
+
+    def _is_purged(self, node: SimulatedNode, working: DataSet, group: Group, sample: Sample) -> bool:
+        """Whether the instance was disposed after the sample, and nothing is left of what it was then."""
+        disposed_ns = self._disposed_ns[node].get((group, sample.key), -1)
+        if disposed_ns >= 0 and sample.status == UNREGISTER:
+            disposed_ns = max(disposed_ns, sample.source_time_ns)  # an unregister revives nothing
+        group_set = working.groups.get(group)
+        present = group_set.instance(sample.key) if group_set else ()
+        newer = all(each.source_time_ns > disposed_ns for each in present)
+        return sample.source_time_ns <= disposed_ns and newer
+
+    def settled(self) -> None:
+        """In the end disk and memory have the same."""
+        for node in self.cluster.up():
+            assert node.runtime is not None
+            for name, data in node.runtime.spaces.items():
+                if not data.is_switched:
+                    continue
+                stored = self._stored.get((node, name), {}).keys()
+                groups = data.persistent_groups(node.runtime.descriptions.values())
+                wanted = {(each.group, sample.digest) for each, samples in groups for sample in samples}
+                wanted = {key for key in wanted if key[1] not in self._rotten.get((node, name), ())}
+                if stored != wanted:
+                    counts = f"{len(wanted - stored)} are not stored, {len(stored - wanted)} too many are"
+                    self.fail(f"{node.name}: disk and memory differ in {name}: {counts}")
+
+
+def _data(node: SimulatedNode, transaction: Committed) -> DataSet:
+    """A whole transaction as a set."""
+    assert node.runtime is not None
+    data = DataSet()
+    for group, sample in transaction.added:
+        description = node.runtime.descriptions.get(group)
+        data.open_group(group, description.qos.history_depth if description else 0).apply(sample)
+    return data

@@ -1,0 +1,58 @@
+"""I4: an epoch has one master, and no epoch or lineage is ever begun twice.
+
+An epoch or lineage names the node that began it. What must not happen is that a node begins one that it has
+begun before, in another run or for another set: sets that evolved apart would be taken for one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.simulator.checkers.base import Checker
+
+if TYPE_CHECKING:
+    from engine.core.messages import Epoch
+    from engine.simulator.checkers.base import Standing
+    from engine.simulator.node import SimulatedNode
+
+
+class Masters(Checker):
+    """Remembers who began what."""
+
+    invariant = "I4"
+    meaning = "at most one confirmed master for each role, name-space and epoch, and no epoch comes again"
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]  # passed on as they are
+        self._claims: dict[tuple[str, str, Epoch], tuple[SimulatedNode, int]] = {}
+        self._lineages: dict[tuple[str, Epoch], tuple[SimulatedNode, int]] = {}
+
+    def stepped(self, node: SimulatedNode, name_space: str, before: Standing | None, now: Standing) -> None:
+        """A node says that it is master, or begins a lineage."""
+        run = (node, node.run)
+        if (
+            now.following
+            and now.following.node == node.id
+            and (not before or before.following != now.following)
+        ):
+            key = (node.plan.settings.role, name_space, now.following)
+            other = self._claims.setdefault(key, run)
+            if other != run:
+                self.fail(
+                    f"{_text(run)} is master of {name_space} in epoch {now.following} as was {_text(other)}"
+                )
+        if before and now.lineage != before.lineage and now.lineage.node == node.id:
+            lineage = (name_space, now.lineage)
+            known = self._lineages.setdefault(lineage, run)
+            if known != run and not self._is_adopted(node, name_space, now.lineage):
+                self.fail(f"{_text(run)} begins lineage {now.lineage} of {name_space} as did {_text(known)}")
+
+    def _is_adopted(self, node: SimulatedNode, name_space: str, lineage: Epoch) -> bool:
+        """Whether a fellow that the node talks to has the lineage."""
+        assert node.runtime is not None
+        reports = (fellow.report(name_space) for fellow in node.runtime.core.fellows if fellow.approved)
+        return any(report is not None and report.lineage == lineage for report in reports)
+
+
+def _text(run: tuple[SimulatedNode, int]) -> str:
+    return f"{run[0].name} (run {run[1]})"

@@ -1,0 +1,40 @@
+"""Late joiners: each is served from a complete set, and in the end none was forgotten."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.core.states import Phase
+from engine.simulator.checkers.base import Checker
+
+if TYPE_CHECKING:
+    from engine.core.messages import ReaderKey
+    from engine.simulator.node import SimulatedNode
+
+
+class Readers(Checker):
+    """Looks at who is served what."""
+
+    invariant = "I10"
+    meaning = "late joiners are served, and from complete sets only"
+
+    def serving(self, node: SimulatedNode, reader: ReaderKey, *, whole: bool) -> None:
+        """A node begins to give data to a reader."""
+        assert node.runtime is not None
+        state = node.runtime.spaces[reader.name_space].state
+        # A merge that began in the same turn has not changed the set yet, and what it brings follows.
+        if whole and not (state.holder and state.phase in (Phase.COMPLETE, Phase.MERGE)):
+            self.fail(f"{node.name} serves {reader.topic} of {reader.name_space} in phase {state.phase}")
+
+    def settled(self) -> None:
+        """Every reader process has got the set of each name-space that it reads."""
+        for reader in self.cluster.all_readers:
+            wanted: set[ReaderKey] = set()
+            for node in self.cluster.up():
+                assert node.runtime is not None
+                serving = node.runtime.serving
+                wanted.update(serving.reader_keys(reader.participant, reader.topic, reader.partitions))
+            served = {key for key, _, _ in reader.served}
+            if reader.party.is_alive and not wanted <= served:
+                names = ", ".join(sorted(key.name_space for key in wanted - served))
+                self.fail(f"{reader.name} never got {reader.topic} of {names}")

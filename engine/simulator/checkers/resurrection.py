@@ -1,0 +1,83 @@
+"""I2: an instance that a node knows to be disposed is not alive again without a newer sample.
+
+A dispose that a complete set has is remembered here for as long as the node runs, also when the node itself
+has purged it. It is only forgotten where the node's set was set aside or merged away, as I1 tells.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.core.states import Phase
+from engine.dataset.sample import DISPOSE, UNREGISTER
+from engine.simulator.checkers.base import Checker
+from engine.simulator.checkers.kept import DISCARDING, Place
+
+if TYPE_CHECKING:
+    from engine.core.namespaces import Group
+    from engine.dataset.sample import Sample
+    from engine.simulator.checkers.base import Standing
+    from engine.simulator.node import SimulatedNode
+
+Tombstones = dict[tuple["Group", bytes], "Sample"]
+
+
+class Resurrection(Checker):
+    """Remembers disposes for ever."""
+
+    invariant = "I2"
+    meaning = "no disposed instance is alive again"
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]  # passed on as they are
+        self._tombstones: dict[Place, Tombstones] = {}
+
+    def ended(self, node: SimulatedNode) -> None:
+        """What a node holds after a restart need not be what it held before."""
+        for place in [place for place in self._tombstones if place[0] is node]:
+            del self._tombstones[place]
+
+    def stepped(self, node: SimulatedNode, name_space: str, before: Standing | None, now: Standing) -> None:
+        """Look at each change; a merge that may take away makes a new beginning."""
+        assert node.runtime is not None
+        place = (node, name_space)
+        if not now.holder or before is None or now.phase is Phase.MERGE:
+            return
+        rules = node.runtime.spaces[name_space].state.policy.merges
+        if now.lineage != before.lineage and DISCARDING.intersection(rule.type for rule in rules):
+            self._tombstones.pop(place, None)
+        self._look(place)
+
+    def looked(self) -> None:
+        """Look at all complete sets."""
+        for place in list(self._tombstones):
+            self._look(place)
+
+    def _look(self, place: Place) -> None:
+        node, name_space = place
+        assert node.runtime is not None
+        tombstones = self._tombstones.setdefault(place, {})
+        for group, group_set in node.runtime.spaces[name_space].working.groups.items():
+            for (known_group, key), tombstone in tombstones.items():
+                if known_group == group:
+                    last = _last(group_set.instance(key))
+                    if last is not None and last < tombstone:
+                        self._tell(node, name_space, group, last, tombstone)
+            for key in sorted(group_set.disposed):
+                last = _last(group_set.instance(key))
+                if last is not None:
+                    tombstones[group, key] = last
+
+    def _tell(
+        self, node: SimulatedNode, name_space: str, group: Group, last: Sample, tombstone: Sample
+    ) -> None:
+        state = "disposed" if last.status & DISPOSE else "alive"
+        self.fail(
+            f"{node.name}: {name_space} {group} key {last.key.hex()} was disposed at "
+            f"{tombstone.source_time_ns} and is {state} with a sample of {last.source_time_ns}"
+        )
+
+
+def _last(history: tuple[Sample, ...]) -> Sample | None:
+    """The sample that decides whether an instance is alive."""
+    return next((sample for sample in reversed(history) if sample.status != UNREGISTER), None)

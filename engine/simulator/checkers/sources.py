@@ -1,0 +1,67 @@
+"""I9, single source of injection: who injects is the best of those present, and nobody was there first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.core.states import Phase
+from engine.simulator.checkers.base import Checker
+
+if TYPE_CHECKING:
+    from engine.core.namespace import NameSpaceState
+    from engine.simulator.checkers.base import Standing
+    from engine.simulator.node import SimulatedNode
+
+
+class Sources(Checker):
+    """Looks at the whole system whenever a node injects."""
+
+    invariant = "I9"
+    meaning = "persistent data is injected by exactly one source, the best that is present"
+
+    def stepped(self, node: SimulatedNode, name_space: str, before: Standing | None, now: Standing) -> None:
+        """A node has become complete without aligning: it injected."""
+        if before is None or before.holder or not now.holder or now.is_aligned_after(before):
+            return
+        own = _state(node, name_space)
+        for other in self.cluster.up():
+            state = _state(other, name_space)
+            if other is node or state is None or not _talk(node, other):
+                continue
+            if state.holder:
+                self.fail(f"{node.name} injects {name_space} although {other.name} holds the set")
+            if _is_elector(state) and other.plan.settings.role == node.plan.settings.role and own is not None:
+                self._compare(node, own, other, state)
+
+    def _compare(
+        self, node: SimulatedNode, own: NameSpaceState, other: SimulatedNode, state: NameSpaceState
+    ) -> None:
+        ranks = [
+            (each.quality_ns >= 0, each.policy.master_priority, each.quality_ns, node_id)
+            for each, node_id in ((own, node.id), (state, other.id))
+        ]
+        if ranks[1] > ranks[0]:
+            self.fail(f"{node.name} injects {own.name} although the set of {other.name} goes before")
+
+
+def _state(node: SimulatedNode, name_space: str) -> NameSpaceState | None:
+    assert node.runtime is not None
+    data = node.runtime.spaces.get(name_space)
+    return data.state if data else None
+
+
+def _is_elector(state: NameSpaceState) -> bool:
+    return state.policy.may_be_master and state.phase is not Phase.DISCOVER
+
+
+def _talk(one: SimulatedNode, other: SimulatedNode) -> bool:
+    """Whether both have the other as a fellow that they talk to."""
+    return _knows(one, other) and _knows(other, one)
+
+
+def _knows(one: SimulatedNode, other: SimulatedNode) -> bool:
+    assert one.runtime is not None
+    return any(
+        fellow.node == other.id and fellow.approved and fellow.incarnation == other.incarnation
+        for fellow in one.runtime.core.fellows
+    )

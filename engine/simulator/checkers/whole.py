@@ -1,0 +1,107 @@
+"""I5: COMPLETE is never announced on a part of a set, nor on more than a set.
+
+- Who aligned has all of a set that a complete node gave to it, and besides that only what it captured itself:
+  its own stored set was set aside (single source of injection).
+- Who injected has all of its stored set, as far as it could be read.
+- Who gives a set to somebody that aligns has a complete set itself.
+"""
+
+from __future__ import annotations
+
+import collections
+from typing import TYPE_CHECKING, Final
+
+from engine.core.states import Phase
+from engine.simulator.checkers.base import Checker, Held, describe, held, missing, samples_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from engine.dataset.sample import Sample
+    from engine.runtime.runtime import CapturedSample
+    from engine.runtime.startup import Found
+    from engine.simulator.checkers.base import Standing
+    from engine.simulator.node import SimulatedNode
+
+Captured = tuple[int, bytes, int, bytes]
+MAX_SETS: Final = 4
+"""Sets given to one node that are remembered; the one that it completes on is among the last."""
+
+
+class Whole(Checker):
+    """Compares a set at the moment when it is announced with what it should be."""
+
+    invariant = "I5"
+    meaning = "COMPLETE is never announced on a partial set"
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]  # passed on as they are
+        self._given: dict[tuple[str, str], collections.deque[Held]] = {}
+        self._captured: dict[SimulatedNode, set[Captured]] = {}
+        self._found: dict[SimulatedNode, Found] = {}
+
+    def opened(self, node: SimulatedNode, found: Found) -> None:
+        """A run begins with what the store has."""
+        self._found[node] = found
+        self._captured[node] = set()
+        for key in [key for key in self._given if key[0] == node.id]:
+            del self._given[key]
+
+    def captured(self, node: SimulatedNode, records: Sequence[CapturedSample]) -> None:
+        """What applications wrote reached the node."""
+        self._captured[node].update((r.source_time_ns, r.writer, r.status, r.key) for r in records)
+
+    def streaming(self, node: SimulatedNode, name_space: str, fellows: tuple[str, ...], size: int) -> None:
+        """Remember what is given to whom."""
+        assert node.runtime is not None
+        data = node.runtime.spaces[name_space]
+        given = held(data.working)
+        for fellow in fellows:
+            key = (fellow, name_space)
+            self._given.setdefault(key, collections.deque(maxlen=MAX_SETS)).append(given)
+            receiver = next((each for each in self.cluster.up() if each.id == fellow), None)
+            state = receiver.runtime.spaces.get(name_space) if receiver and receiver.runtime else None
+            if state and state.state.phase is Phase.ALIGN and not data.state.complete and size:
+                self.fail(f"{node.name} gives {name_space} to {receiver} without being complete")
+
+    def stepped(self, node: SimulatedNode, name_space: str, before: Standing | None, now: Standing) -> None:
+        """Look at a set when its node becomes complete for the first time in a run."""
+        if before is None or before.holder or not now.holder:
+            return
+        if now.is_aligned_after(before):
+            self._check_aligned(node, name_space)
+        else:
+            self._check_injected(node, name_space)
+
+    def _check_aligned(self, node: SimulatedNode, name_space: str) -> None:
+        assert node.runtime is not None
+        working = node.runtime.spaces[name_space].working
+        given = self._given.get((node.id, name_space), ())
+        misses = [missing(each, working) for each in given]
+        whole = [each for each, lost in zip(given, misses, strict=True) if not lost]
+        if not whole:
+            closest = min(misses, key=len, default=[])
+            text = f"misses {len(closest)} samples: {describe(closest)}" if given else "nobody gave it a set"
+            self.fail(f"{node.name} is complete in {name_space} but {text}")
+        captured = self._captured[node]
+        extra = [
+            (group, sample)
+            for group, sample in samples_of(working)
+            if not any((group, sample.digest) in each for each in whole) and _key(sample) not in captured
+        ]
+        if extra:
+            text = "has what neither its aligner nor an application gave to it"
+            self.fail(f"{node.name} is complete in {name_space} but {text}: {describe(extra)}")
+
+    def _check_injected(self, node: SimulatedNode, name_space: str) -> None:
+        assert node.runtime is not None
+        found = self._found[node].sets.get(name_space)
+        if found is not None:
+            lost = missing(held(found[0]), node.runtime.spaces[name_space].working)
+            if lost:
+                text = f"injected {name_space} without a part of its stored set"
+                self.fail(f"{node.name} {text}: {describe(lost)}")
+
+
+def _key(sample: Sample) -> Captured:
+    return (sample.source_time_ns, sample.writer, sample.status, sample.key)
