@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import pathlib
 import sys
 import tempfile
+import warnings
 import zipfile
 from typing import TYPE_CHECKING, Any, Final
 
@@ -63,6 +65,8 @@ def session(master: str, settings: dict[str, str] | None = None) -> SparkSession
     builder: Any = SparkSession.builder
     if master.startswith(CONNECT):
         builder = builder.remote(master)
+        # It logs refused queries with all their stack traces; we say what was refused ourselves.
+        logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     else:
         home = java_home(os.environ)
         if home is not None:
@@ -77,7 +81,10 @@ def session(master: str, settings: dict[str, str] | None = None) -> SparkSession
     for name, value in {**chosen, **(settings or {})}.items():
         builder = builder.config(name, value)
     try:
-        opened = builder.getOrCreate()
+        with warnings.catch_warnings():
+            # Connect warns of a setting that has no other way yet, and of a newer pandas, which we do not use.
+            warnings.simplefilter("ignore")
+            opened = builder.getOrCreate()
         if not master.startswith(CONNECT):
             opened.sparkContext.setLogLevel("ERROR")
     except ImportError as cause:

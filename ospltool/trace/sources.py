@@ -52,6 +52,7 @@ class Source:
         format: what it holds.
         untimed: its records have no timestamps.
         origin: who wrote it.
+        name: what it is called, when that is not its path.
     """
 
     path: pathlib.Path
@@ -59,6 +60,7 @@ class Source:
     format: Format = Format.TRACE
     untimed: bool = False
     origin: Origin = Origin.OPENSPLICE
+    name: str = ""
 
     @property
     def compressed(self) -> bool:
@@ -67,8 +69,8 @@ class Source:
 
     @property
     def file(self) -> str:
-        """The path as text."""
-        return str(self.path)
+        """The path as it was given."""
+        return self.name or str(self.path)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ rows. A task that is lost is run again by Spark; what it had written is thrown a
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 import threading
 from typing import TYPE_CHECKING, Any, Final
@@ -96,9 +97,15 @@ def _write_records(opened: SparkSession, parts: list[Range], directory: pathlib.
     opened.dataSource.register(TraceSource)
     reader = opened.read.format(TraceSource.name()).option(DETAIL, detail.value)
     for number, part in enumerate(parts):
-        reader = reader.option(f"{PART}{number:08d}", pickle.dumps(part).hex())
+        reader = reader.option(f"{PART}{number:08d}", pickle.dumps(_for_workers(part)).hex())
     writer = reader.load().write.partitionBy(*PARTITIONS[Table.RECORDS]).mode("append")
     writer.parquet((directory.absolute() / Table.RECORDS).as_uri())
+
+
+def _for_workers(part: Range) -> Range:
+    """The part with a path that does not depend on where a process runs."""
+    source = dataclasses.replace(part.source, path=part.source.path.absolute(), name=part.source.file)
+    return dataclasses.replace(part, source=source)
 
 
 class TraceSource(DataSource):

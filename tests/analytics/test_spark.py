@@ -31,6 +31,8 @@ from ospltool.trace.spark_load import load_with_spark
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.timeout(400)  # virtual machines for Java start slowly where others work too
+
 MASTER = "local[2]"
 PORTABLE = {
     "text": "select regexp_extract(text, 'conflict (\\d+)', 1) c, count(*) n from records "

@@ -32,6 +32,8 @@ from ospltool.trace.spark_load import load_with_spark
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.timeout(400)  # virtual machines for Java start slowly where others work too
+
 PATIENCE_S = 60.0
 SETTINGS = {
     "spark.executor.memory": "512m",
@@ -161,7 +163,6 @@ class Killer:
                 return
 
 
-@pytest.mark.timeout(240)
 def test_a_load_survives_the_death_of_an_executor(
     master: str, samples: pathlib.Path, tmp_path: pathlib.Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
