@@ -34,6 +34,15 @@ class ClientLab(Lab):
         self.seen.wait_for(f"{name} is complete", lambda: self.seen.are_complete(name))
         return name
 
+    def start_two(self) -> tuple[str, str]:
+        """Configure and start n1, the master, and n2; they are complete when this returns."""
+        names = ("n1", "n2")
+        for name, priority in zip(names, (200, 100), strict=True):
+            self.configure(name, Settings().with_priority(priority))
+        self.start(*names)
+        self.seen.wait_for("both are complete", lambda: self.seen.are_complete(*names))
+        return names
+
     def fill(self, *names: str, count: int = 20) -> None:
         """Write so many instances, and wait until the nodes have them on their disks."""
         self.write({"count": count, "time": 1_000})

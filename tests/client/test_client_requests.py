@@ -63,14 +63,14 @@ def own_writer(lab: ClientLab, readers: int) -> DataWriter[Any]:
 def test_what_is_durable_is_on_every_disk_even_if_all_nodes_are_killed_at_once(
     lab: ClientLab, connect: Connect
 ) -> None:
-    names = lab.start_three()
+    names = lab.start_two()
     client = connect()
-    writer = own_writer(lab, readers=3)
+    writer = own_writer(lab, readers=2)
     for number in range(2_000):
         writer.write(Reading(number, 0, "x" * 500))
-    stored = client.wait_for_durable(writer, 30, nodes=3)
+    stored = client.wait_for_durable(writer, 30, nodes=2)
     lab.kill(*names)
-    assert sorted(one.service_name for one in stored) == ["n1", "n2", "n3"]
+    assert sorted(one.service_name for one in stored) == ["n1", "n2"]
     for name in names:
         assert len(lab.on_disk(name)["stock", "Reading"]) == 2_000
 
@@ -78,15 +78,15 @@ def test_what_is_durable_is_on_every_disk_even_if_all_nodes_are_killed_at_once(
 def test_what_is_missing_somewhere_is_not_durable_and_the_node_is_named(
     lab: ClientLab, connect: Connect
 ) -> None:
-    names = lab.start_three()
+    names = lab.start_two()
     client = connect()
-    writer = own_writer(lab, readers=3)
+    writer = own_writer(lab, readers=2)
     writer.write(Reading(1, 0, ""), timestamp=5_000)
     written = Written("Reading", STOCK, bytes(writer.guid.bytes), until_ns=5_000)
-    assert len(client.wait_for_durable(written, 20)) == 3
+    assert len(client.wait_for_durable(written, 20)) == 2
     with pytest.raises(NotStored, match=r"n1: the newest sample here is of 5000 ns"):
         client.wait_for_durable(dataclasses.replace(written, until_ns=5_001), 3)
-    with pytest.raises(NotStored, match="3 nodes store it, 4 are wanted"):
+    with pytest.raises(NotStored, match="2 nodes store it, 4 are wanted"):
         client.wait_for_durable(written, 1, nodes=4)
     with pytest.raises(GroupNotFound):
         client.wait_for_durable(Written("Reading", ("elsewhere",)), 1)
@@ -97,13 +97,13 @@ def test_what_is_missing_somewhere_is_not_durable_and_the_node_is_named(
     finally:
         lab.process("n2").send_signal(signal.SIGCONT)
     lab.seen.wait_for("all is well again", lambda: lab.seen.are_complete(*names))
-    assert len(client.wait_for_durable(Written("Reading", STOCK), 20)) == 3
+    assert len(client.wait_for_durable(Written("Reading", STOCK), 20)) == 2
 
 
 def test_states_tell_of_every_node_and_deleted_data_is_gone_from_all_of_them(
     lab: ClientLab, connect: Connect
 ) -> None:
-    names = lab.start_three()
+    names = lab.start_two()
     lab.fill(*names, count=10)
     client = connect()
     lab.write({"count": 1, "time": 7_000}, topic="Other")
@@ -114,11 +114,11 @@ def test_states_tell_of_every_node_and_deleted_data_is_gone_from_all_of_them(
 
     lab.seen.wait_for(
         "it is complete",
-        lambda: [one.completeness for one in states_now()] == [Completeness.COMPLETE] * 3,
+        lambda: [one.completeness for one in states_now()] == [Completeness.COMPLETE] * 2,
     )
     states = states_now()
-    assert [(one.partition, one.topic) for one in states] == [("stock", "Reading")] * 3
-    assert sorted(one.service_name for one in states) == ["n1", "n2", "n3"]
+    assert [(one.partition, one.topic) for one in states] == [("stock", "Reading")] * 2
+    assert sorted(one.service_name for one in states) == ["n1", "n2"]
     with DurableReader(client, "Reading", Reading, STOCK) as reader:
         reader.wait_for_historical_data(20)
         client.delete_historical_data("*", "Read*", until_ns=1_004, timeout_s=20)
