@@ -25,6 +25,7 @@ def check_left(lab: Lab, gone: str, *others: str) -> None:
 def test_a_fellow_lost_by_sigkill_is_noticed_and_the_others_go_on(lab: Lab) -> None:
     names = lab.start_three()
     lab.write({"count": 100, "time": 1_000})
+    lab.seen.wait_for("all have it", lambda: {lab.seen.samples(name) for name in names} == {100})
     lab.kill("n3")
     check_left(lab, "n3", "n1", "n2")
     assert lab.seen.master("n2") == "n1"
