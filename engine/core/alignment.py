@@ -26,7 +26,8 @@ def request(context: Context, state: NameSpaceState, aligner: str, purpose: str,
 
 def advance(context: Context, state: NameSpaceState, now: float) -> None:
     """Take the next step towards a complete set, where there is one to take."""
-    if state.phase is Phase.WAIT and state.aligner and not _may_be_delayed(context, state):
+    may_ask = now >= state.not_before_s
+    if state.phase is Phase.WAIT and state.aligner and may_ask and not _may_be_delayed(context, state):
         report = context.aligner_report(state)
         if report is not None and report.complete and report.aligner:
             state.move(Trigger.REQUESTED)

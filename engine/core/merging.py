@@ -34,7 +34,7 @@ def advance(context: Context, state: NameSpaceState, now: float) -> None:
     """Start, continue or finish merging where sets evolved apart."""
     if state.phase is Phase.MERGE and not state.outstanding:
         _finish(context, state)
-    if state.phase is not Phase.COMPLETE or state.following is None:
+    if state.phase is not Phase.COMPLETE or state.following is None or now < state.not_before_s:
         return
     if state.is_master(context.node):
         _as_master(context, state, now)

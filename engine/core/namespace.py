@@ -74,6 +74,7 @@ class NameSpaceState:
     repair_not_before_s: float = 0.0
     highest: int = 0
     masterless_since_s: float | None = None
+    not_before_s: float = 0.0
 
     def __post_init__(self) -> None:
         """An empty set is a set."""

@@ -164,6 +164,8 @@ class DurabilityNode:
                     group=message.name_space,
                     reason=message.reason,
                 )
+                # Whoever refuses now would refuse again at once: ask again after the next heartbeat.
+                state.not_before_s = now + self._context.settings.heartbeat_period_s
                 alignment.give_up(self._context, state, message.request, now)
         elif isinstance(message, DeleteData):
             self._context.emit(DataDeleted(message.partition, message.topic, message.until_ns))

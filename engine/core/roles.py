@@ -114,7 +114,7 @@ def check_source(context: Context, state: NameSpaceState) -> None:
 
 def meet(context: Context, state: NameSpaceState, now: float) -> None:
     """As complete master: deal with the lineages of other roles that are news."""
-    if state.phase is not Phase.COMPLETE or not state.is_master(context.node):
+    if state.phase is not Phase.COMPLETE or not state.is_master(context.node) or now < state.not_before_s:
         return
     for fellow, report in context.foreign_fellows(state):
         if not _is_master((fellow, report)) or not report.complete or fellow.conflict:
