@@ -41,7 +41,7 @@ check: $(VENV)/.dev ## Style, types and the layers of the house
 	$(BIN)/lint-imports
 
 test: check ## Everything that must be green, in under 15 minutes
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest
 
 bench: $(VENV)/.dev ## Figures, side by side in one run (AREA=start|capture|deliver|trace|store|align)
 	$(BIN)/python -m benchmarks --area $(AREA)
