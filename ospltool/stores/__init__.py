@@ -1,0 +1,1 @@
+"""Stores of ours and of OpenSplice, opened, verified, compared, copied."""

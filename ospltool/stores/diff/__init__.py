@@ -1,0 +1,1 @@
+"""How two or more stores differ, instance by instance, and why."""

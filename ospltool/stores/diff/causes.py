@@ -1,0 +1,210 @@
+"""Why an instance is not the same in two stores: the likely cause, and what speaks for it.
+
+The rules are asked in order and the first that has something to say is right. `have` is the store that has
+what the other, `lack`, does not.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import TYPE_CHECKING, Final
+
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
+from ospltool.stores.times import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ospltool.stores.diff.contract import Row
+    from ospltool.stores.model import GroupFacts
+
+
+class Cause(enum.StrEnum):
+    """What may have led to a difference."""
+
+    DAMAGE = "damage"
+    """Records of the group can not be read in one store; it may be among them."""
+    POLICY = "policy"
+    """The name-space of the group is not kept by the other store at all."""
+    NEVER_ALIGNED = "never aligned"
+    """The other store has nothing that is so new: it was not running, not connected or not aligned since."""
+    DISPOSED = "disposed"
+    """One store knows a dispose that the other does not."""
+    CLEANUP_DELAY = "cleanup delay"
+    """The instance was disposed and has been purged from one store already."""
+    HISTORY_DEPTH = "history depth"
+    """One store still holds samples that the history depth of the group no longer keeps."""
+    UNREGISTERED = "unregistered"
+    """One store noted that a writer left, the other did not; the data is the same."""
+    STALE = "stale"
+    """One store lacks it although it has later data: lost, evicted by an older one, or purged."""
+    CONTENT = "content"
+    """The same write has different content."""
+    UNKNOWN = "unknown"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Holder:
+    """What a store has to do with an instance.
+
+    Attributes:
+        label: of the store.
+        rows: what it has of the instance, in order.
+        group: the group there; None when the store does not know it.
+        keeps_name_space: it has the name-space of the group.
+        newest_ns: newest source timestamp that it has in the group, 0 for none.
+        damaged: records of the group that can not be read.
+    """
+
+    label: str
+    rows: tuple[Row, ...]
+    group: GroupFacts | None
+    keeps_name_space: bool
+    newest_ns: int
+    damaged: int
+
+    def missing_from(self, other: Holder) -> tuple[Row, ...]:
+        """What the other does not have."""
+        known = {row.digest for row in other.rows}
+        return tuple(row for row in self.rows if row.digest not in known)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Finding:
+    """A cause with its evidence."""
+
+    cause: Cause
+    evidence: str
+
+
+def find_cause(left: Holder, right: Holder) -> Finding:
+    """The likely cause of a difference between two stores."""
+    for rule in _RULES:
+        for have, lack in ((left, right), (right, left)):
+            evidence = rule(have, lack)
+            if evidence:
+                return Finding(_CAUSES[rule], evidence)
+    return Finding(Cause.UNKNOWN, "nothing that the stores tell explains it")
+
+
+def _identity(row: Row) -> tuple[int, bytes, int]:
+    return row.source_time_ns, row.writer, row.sequence
+
+
+def _content(have: Holder, lack: Holder) -> str:
+    theirs = {_identity(row): row for row in lack.missing_from(have)}
+    for row in have.missing_from(lack):
+        other = theirs.get(_identity(row))
+        if other is not None and row.status & DATA and other.status & DATA:
+            return f"the write of {shown(row.source_time_ns)} is in both, with different content"
+    return ""
+
+
+def _damage(have: Holder, lack: Holder) -> str:
+    if not lack.damaged or not have.missing_from(lack):
+        return ""
+    return f"{lack.damaged} records of the group can not be read in {lack.label}"
+
+
+def _policy(have: Holder, lack: Holder) -> str:
+    if lack.rows or lack.group is not None or lack.keeps_name_space or not have.rows:
+        return ""
+    return f"{lack.label} keeps nothing of the name-space"
+
+
+def _unregistered(have: Holder, lack: Holder) -> str:
+    extra = have.missing_from(lack)
+    if not extra or lack.missing_from(have) or any(row.status != UNREGISTER for row in extra):
+        return ""
+    return (
+        f"{have.label} holds {len(extra)} unregister of {shown(extra[-1].source_time_ns)};"
+        f" the data in {lack.label} is the same"
+    )
+
+
+def _disposed(have: Holder, lack: Holder) -> str:
+    disposes = [row for row in have.missing_from(lack) if row.status & DISPOSE]
+    if not disposes:
+        return ""
+    newest = disposes[-1].source_time_ns
+    if not lack.rows or lack.rows[-1].source_time_ns >= newest:
+        return ""
+    return (
+        f"{have.label} knows the dispose of {shown(newest)};"
+        f" the newest in {lack.label} is of {shown(lack.rows[-1].source_time_ns)}"
+    )
+
+
+def _cleanup(have: Holder, lack: Holder) -> str:
+    group = lack.group or have.group
+    if lack.rows or not have.rows or group is None or group.cleanup_delay_ns < 0:
+        return ""
+    last = have.rows[-1]
+    if not last.status & DISPOSE:
+        return ""
+    due_ns = last.source_time_ns + group.cleanup_delay_ns
+    if lack.newest_ns < due_ns:
+        return ""
+    return (
+        f"disposed at {shown(last.source_time_ns)} and due after {group.cleanup_delay_ns / 1e9:g} s;"
+        f" {lack.label} has data of {shown(lack.newest_ns)}"
+    )
+
+
+def _history(have: Holder, lack: Holder) -> str:
+    extra = have.missing_from(lack)
+    group = lack.group
+    if not extra or group is None or not group.history_depth or lack.missing_from(have):
+        return ""
+    kept = [row for row in lack.rows if row.status & DATA]
+    if (
+        len(kept) < group.history_depth
+        or extra[-1].source_time_ns > kept[-group.history_depth].source_time_ns
+    ):
+        return ""
+    return (
+        f"{have.label} holds {len(extra)} older than the {group.history_depth} that the depth keeps,"
+        f" up to {shown(extra[-1].source_time_ns)}"
+    )
+
+
+def _never_aligned(have: Holder, lack: Holder) -> str:
+    extra = have.missing_from(lack)
+    if not extra:
+        return ""
+    if not lack.newest_ns:
+        return f"{lack.label} has nothing of the group"
+    if extra[0].source_time_ns <= lack.newest_ns:
+        return ""
+    return (
+        f"{have.label} has it from {shown(extra[0].source_time_ns)} on;"
+        f" the newest in the group in {lack.label} is of {shown(lack.newest_ns)}"
+    )
+
+
+def _stale(have: Holder, lack: Holder) -> str:
+    extra = have.missing_from(lack)
+    if not extra or extra[-1].source_time_ns > lack.newest_ns:
+        return ""
+    if lack.rows and lack.rows[-1].source_time_ns >= extra[-1].source_time_ns:
+        return ""
+    what = f"up to {shown(lack.rows[-1].source_time_ns)}" if lack.rows else "nothing"
+    return (
+        f"{lack.label} has {what} of the instance, but other data of {shown(lack.newest_ns)};"
+        f" {have.label} has {shown(extra[-1].source_time_ns)}"
+    )
+
+
+_CAUSES: Final[dict[Callable[[Holder, Holder], str], Cause]] = {
+    _content: Cause.CONTENT,
+    _damage: Cause.DAMAGE,
+    _policy: Cause.POLICY,
+    _unregistered: Cause.UNREGISTERED,
+    _disposed: Cause.DISPOSED,
+    _cleanup: Cause.CLEANUP_DELAY,
+    _history: Cause.HISTORY_DEPTH,
+    _never_aligned: Cause.NEVER_ALIGNED,
+    _stale: Cause.STALE,
+}
+_RULES: Final = tuple(_CAUSES)

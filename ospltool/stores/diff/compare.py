@@ -1,0 +1,358 @@
+"""From an engine's answer to a report."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample
+from ospltool.stores.diff.causes import Holder, find_cause
+from ospltool.stores.diff.contract import DiffError, Instance, Limits, Row, Wanted
+from ospltool.stores.diff.report import (
+    FieldReport,
+    GroupReport,
+    InstanceReport,
+    ReportData,
+    SampleReport,
+    SideReport,
+    Verdict,
+)
+from ospltool.stores.diff.sides import MAX_SIDES, Side, open_side
+from ospltool.stores.model import GroupFacts
+from ospltool.stores.types import Undecodable, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from ospltool.stores.diff.contract import DiffEngine
+
+DEFAULT_INSTANCES: Final = 100
+ENGINES: Final = ("duckdb", "merge", "spark")
+_MAX_DAMAGE_SHOWN: Final = 20
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Wishes:
+    """What a report should have.
+
+    Attributes:
+        instances: so many of the instances that differ are listed; None for all.
+        contents: decode what differs and compare it field by field.
+        engine: `duckdb`, `merge` or `spark`.
+        master: where Spark runs.
+        limits: what an engine may take.
+    """
+
+    instances: int | None = DEFAULT_INSTANCES
+    contents: bool = False
+    engine: str = "duckdb"
+    master: str = "local[*]"
+    limits: Limits = dataclasses.field(default_factory=Limits)
+
+
+def compare(given: Sequence[str], wishes: Wishes) -> ReportData:
+    """Compare stores.
+
+    Raises:
+        StoreUnreadable: one of them can not be read at all.
+        DiffError: the engine failed, or is not installed.
+    """
+    if not 2 <= len(given) <= MAX_SIDES:
+        raise DiffError(f"2 to {MAX_SIDES} stores can be compared, not {len(given)}")
+    with contextlib.ExitStack() as stack:
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ospltool-diff-")))
+        sides = []
+        for number, one in enumerate(given):
+            side = open_side(chr(ord("A") + number), one, None if wishes.engine == "merge" else scratch)
+            stack.callback(side.reader.close)
+            sides.append(side)
+        engine = open_engine(sides, wishes)
+        stack.callback(engine.close)
+        return build(sides, engine, wishes)
+
+
+def open_engine(sides: Sequence[Side], wishes: Wishes) -> DiffEngine:
+    """The engine of a name.
+
+    Raises:
+        DiffError: it is not installed, or can not read the sides.
+    """
+    try:
+        if wishes.engine == "merge":
+            from ospltool.stores.diff.merge import MergeDiff
+
+            return MergeDiff(sides, wishes.limits)
+        if wishes.engine == "spark":
+            from ospltool.stores.diff.spark import SparkDiff
+
+            return SparkDiff(sides, wishes.master)
+        from ospltool.stores.diff.duck import DuckDiff
+
+        return DuckDiff(sides, wishes.limits)
+    except ModuleNotFoundError as error:
+        extra = "spark" if wishes.engine == "spark" else "sql"
+        raise DiffError(f"this needs {error.name}: pip install 'ospltool[{extra}]'") from error
+
+
+@dataclasses.dataclass(slots=True)
+class _Totals:
+    """What is counted of a group while its instances pass."""
+
+    differing: int = 0
+    only: list[int] = dataclasses.field(default_factory=list)
+    absent: list[int] = dataclasses.field(default_factory=list)
+    causes: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    odd: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+
+
+def build(sides: Sequence[Side], engine: DiffEngine, wishes: Wishes) -> ReportData:
+    """The report of what an engine finds."""
+    totals: dict[int, _Totals] = {}
+    listed: list[tuple[Instance, str, str, str]] = []
+    holders = _Holders(sides)
+    for instance in engine.instances():
+        total = totals.get(instance.code)
+        if total is None:
+            total = totals[instance.code] = _Totals(only=[0] * len(sides), absent=[0] * len(sides))
+        present = [number for number, rows in enumerate(instance.rows) if rows]
+        total.differing += 1
+        if len(present) == 1:
+            total.only[present[0]] += 1
+        for number in range(len(sides)):
+            total.absent[number] += number not in present
+        odd, left, right = _odd_one(sides, instance.rows)
+        finding = find_cause(holders.of(instance, left), holders.of(instance, right))
+        total.causes[finding.cause.value] += 1
+        total.odd[odd] += 1
+        if wishes.instances is None or len(listed) < wishes.instances:
+            listed.append((instance, odd, finding.cause.value, finding.evidence))
+    contents = _Contents(sides, engine, [entry[0] for entry in listed], wishes.contents)
+    groups = _groups(sides, totals)
+    differing = sum(total.differing for total in totals.values())
+    return ReportData(
+        _verdict(sides, groups, differing),
+        tuple(map(_side_report, sides)),
+        groups,
+        tuple(_instance_report(sides, contents, *entry) for entry in listed),
+        differing,
+        dict(sum((total.causes for total in totals.values()), collections.Counter[str]()).most_common()),
+        _only_key(sum((total.odd for total in totals.values()), collections.Counter[str]())),
+    )
+
+
+class _Holders:
+    """What each store has to do with instances, with the parts that do not change made once."""
+
+    def __init__(self, sides: Sequence[Side]) -> None:
+        self._sides = sides
+        self._spaces = [{one.name_space for one in side.sets} for side in sides]
+
+    def of(self, instance: Instance, number: int) -> Holder:
+        side = self._sides[number]
+        code = instance.code
+        count = side.counts.get(code)
+        space = next((one.name_spaces[code] for one in self._sides if code in one.name_spaces), "")
+        return Holder(
+            side.label,
+            instance.rows[number],
+            side.groups.get(code),
+            space in self._spaces[number],
+            count.newest_ns if count else 0,
+            count.damaged if count else 0,
+        )
+
+
+def _odd_one(sides: Sequence[Side], rows: tuple[tuple[Row, ...], ...]) -> tuple[str, int, int]:
+    """The label of the store that differs where all others agree, and the two to compare."""
+    states: dict[frozenset[bytes], list[int]] = {}
+    for number, held in enumerate(rows):
+        states.setdefault(frozenset(row.digest for row in held), []).append(number)
+    classes = sorted(states.values(), key=len, reverse=True)
+    usual, other = classes[0], classes[1]
+    is_odd = len(sides) > 2 and len(classes) == 2 and len(other) == 1 and len(usual) > 1
+    return (sides[other[0]].label if is_odd else ""), usual[0], other[0]
+
+
+def _only_key(counter: collections.Counter[str]) -> str:
+    """The odd one out of all: the store that was it every time."""
+    return next(iter(counter)) if len(counter) == 1 else ""
+
+
+def _groups(sides: Sequence[Side], totals: Mapping[int, _Totals]) -> tuple[GroupReport, ...]:
+    known: dict[int, tuple[GroupFacts, str]] = {}
+    for side in sides:
+        for code, group in side.groups.items():
+            known.setdefault(code, (group, side.name_spaces[code]))
+            if not known[code][1]:
+                known[code] = (group, side.name_spaces[code])  # an XML store may not know the name-space
+    reports = []
+    for code, (group, space) in sorted(known.items(), key=lambda item: (item[1][1], item[1][0].name)):
+        total = totals.get(code) or _Totals(only=[0] * len(sides), absent=[0] * len(sides))
+        counts = [side.counts.get(code) for side in sides]
+        samples = tuple(
+            (count.samples if count else 0) if code in side.groups else None
+            for side, count in zip(sides, counts, strict=True)
+        )
+        damaged = tuple(count.damaged if count else 0 for count in counts)
+        if None in samples:
+            verdict = Verdict.MISSING
+        elif total.differing:
+            verdict = Verdict.DIFFER
+        else:
+            verdict = Verdict.UNREADABLE if any(damaged) else Verdict.EQUAL
+        reports.append(
+            GroupReport(
+                space,
+                *group.name,
+                verdict,
+                samples,
+                damaged,
+                total.differing,
+                tuple(total.only),
+                tuple(total.absent),
+                dict(total.causes.most_common()),
+                _only_key(total.odd),
+            )
+        )
+    return tuple(reports)
+
+
+def _verdict(sides: Sequence[Side], groups: Sequence[GroupReport], differing: int) -> Verdict:
+    if differing or any(group.verdict is Verdict.MISSING and any(group.samples) for group in groups):
+        return Verdict.DIFFER
+    return Verdict.UNREADABLE if any(side.damage.count for side in sides) else Verdict.EQUAL
+
+
+def _side_report(side: Side) -> SideReport:
+    facts = side.reader.facts
+    return SideReport(
+        side.label,
+        side.given,
+        facts.format.value,
+        tuple(f"{one.number}: {one.name_space or '(unknown)'} {one.kind.value}" for one in side.sets),
+        sum(count.samples for count in side.counts.values()),
+        len(side.groups),
+        side.damage.count,
+        tuple(map(str, side.damage.first[:_MAX_DAMAGE_SHOWN])),
+        facts.findings,
+    )
+
+
+class _Contents:
+    """The decoded content of the samples that are listed, where it was asked for."""
+
+    def __init__(
+        self, sides: Sequence[Side], engine: DiffEngine, instances: Sequence[Instance], wanted: bool
+    ) -> None:
+        self._sides = sides
+        self._payloads: Mapping[Wanted, bytes] = {}
+        if wanted:
+            self._payloads = engine.contents(
+                [
+                    Wanted(number, one.code, row.digest)
+                    for one in instances
+                    for number, rows in enumerate(one.rows)
+                    for row in rows
+                ]
+            )
+
+    def fields(self, instance: Instance, number: int, row: Row) -> tuple[dict[str, Value] | None, str]:
+        """The fields of a sample, or why there are none."""
+        payload = self._payloads.get(Wanted(number, instance.code, row.digest))
+        group = self._sides[number].groups.get(instance.code)
+        if payload is None or group is None:
+            return None, ""
+        sample = Sample(
+            row.source_time_ns, row.writer, row.sequence, row.digest, row.status, instance.key, payload
+        )
+        try:
+            return self._sides[number].reader.decode(group, sample), ""
+        except (Undecodable, ModuleNotFoundError) as error:
+            return None, str(error)
+
+
+def _instance_report(
+    sides: Sequence[Side], contents: _Contents, instance: Instance, odd: str, cause: str, evidence: str
+) -> InstanceReport:
+    holders: dict[Row, list[int]] = {}
+    for number, rows in enumerate(instance.rows):
+        for row in rows:
+            holders.setdefault(row, []).append(number)
+    samples = []
+    for row in sorted(row for row, numbers in holders.items() if len(numbers) < len(sides)):
+        numbers = holders[row]
+        fields, problem = contents.fields(instance, numbers[0], row)
+        samples.append(
+            SampleReport(
+                row.source_time_ns,
+                row.writer.hex(),
+                row.sequence,
+                status_text(row.status),
+                row.digest.hex(),
+                "".join(sides[number].label for number in numbers),
+                fields,
+                problem,
+            )
+        )
+    newest = [_newest_fields(contents, instance, number) for number in range(len(sides))]
+    name = next(side.groups[instance.code].name for side in sides if instance.code in side.groups)
+    return InstanceReport(
+        name.partition,
+        name.topic,
+        instance.key.hex(),
+        tuple(len(rows) for rows in instance.rows),
+        odd,
+        cause,
+        evidence,
+        tuple(samples),
+        _key_fields(sides, instance, newest),
+        tuple(_field_differences(newest)),
+    )
+
+
+def _newest_fields(contents: _Contents, instance: Instance, number: int) -> dict[str, Value] | None:
+    data = [row for row in instance.rows[number] if row.status & DATA]
+    return contents.fields(instance, number, data[-1])[0] if data else None
+
+
+def _key_fields(
+    sides: Sequence[Side], instance: Instance, newest: Sequence[dict[str, Value] | None]
+) -> dict[str, Value] | None:
+    """The key fields, where the store names them."""
+    key_list = next(
+        (side.groups[instance.code].key_list for side in sides if instance.code in side.groups), ""
+    )
+    names = [part.partition(".")[0].strip() for part in key_list.split(",") if part.strip()]
+    for fields in newest:
+        if fields is not None and names:
+            return {name: fields[name] for name in names if name in fields}
+    return None
+
+
+def _field_differences(newest: Sequence[dict[str, Value] | None]) -> Iterator[FieldReport]:
+    flat = [dict(_flat("", fields)) if fields is not None else {} for fields in newest]
+    if sum(1 for fields in newest if fields is not None) < 2:
+        return
+    for path in dict.fromkeys(path for fields in flat for path in fields):
+        values = tuple(fields.get(path) for fields in flat)
+        present = [value for value, fields in zip(values, newest, strict=True) if fields is not None]
+        if any(value != present[0] for value in present[1:]):
+            yield FieldReport(path, values)
+
+
+def _flat(path: str, value: Value) -> Iterator[tuple[str, Value]]:
+    if isinstance(value, dict):
+        for name, item in value.items():
+            yield from _flat(f"{path}.{name}" if path else name, item)
+    else:
+        yield path, value
+
+
+def status_text(status: int) -> str:
+    """What a sample does, in words."""
+    parts = {DATA: "write", DISPOSE: "dispose", UNREGISTER: "unregister"}
+    return "+".join(word for bit, word in parts.items() if status & bit) or f"status {status}"

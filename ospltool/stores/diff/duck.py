@@ -1,0 +1,97 @@
+"""The comparison in DuckDB: on this machine, out of core where memory does not suffice."""
+
+from __future__ import annotations
+
+import tempfile
+from typing import TYPE_CHECKING
+
+import duckdb
+
+from ospltool.stores.diff import sql
+from ospltool.stores.diff.contract import DiffError, Instance, Limits, Wanted
+from ospltool.stores.names import SAMPLES_FILE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from ospltool.stores.diff.sides import Side
+
+_ROWS_AT_ONCE = 10_000
+
+
+class DuckDiff:
+    """See `ospltool.stores.diff.contract.DiffEngine`."""
+
+    def __init__(self, sides: Sequence[Side], limits: Limits) -> None:
+        """Open the snapshots of the sides.
+
+        Raises:
+            DiffError: DuckDB can not read them.
+        """
+        self._sides = len(sides)
+        self._scratch = tempfile.TemporaryDirectory(prefix="ospltool-diff-")
+        config: dict[str, str | bool | int | float | list[str]] = {
+            "temp_directory": self._scratch.name,
+            "memory_limit": f"{limits.memory_bytes >> 20}MiB",
+            "preserve_insertion_order": False,
+            "autoinstall_known_extensions": False,  # nothing is fetched from anywhere
+            "autoload_known_extensions": False,
+        }
+        if limits.threads:
+            config["threads"] = limits.threads
+        self._connection = duckdb.connect(config=config)
+        try:
+            for number, side in enumerate(sides):
+                assert side.snapshot is not None
+                path = str(side.snapshot.absolute() / SAMPLES_FILE).replace("'", "''")
+                chosen = ", ".join(map(str, side.set_numbers)) or "NULL"
+                self._connection.execute(
+                    f"CREATE VIEW side_{number} AS SELECT {sql.SIDE_COLUMNS}"  # noqa: S608  # names of ours
+                    f" FROM read_parquet('{path}', hive_partitioning = false) WHERE set_number IN ({chosen})"
+                )
+        except duckdb.Error as error:
+            self.close()
+            raise DiffError(str(error)) from error
+
+    def instances(self) -> Iterator[Instance]:
+        """The instances that differ."""
+        try:
+            for table, query in (("odd_rows", sql.odd_rows), ("odd_keys", sql.odd_keys)):
+                self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {table} AS {query(self._sides)}")
+            cursor = self._connection.execute(sql.all_rows(self._sides))
+            yield from sql.to_instances(_rows(cursor), self._sides)
+        except duckdb.Error as error:
+            raise DiffError(str(error)) from error
+
+    def contents(self, wanted: Sequence[Wanted]) -> Mapping[Wanted, bytes]:
+        """The payloads of samples."""
+        found: dict[Wanted, bytes] = {}
+        try:
+            for number in range(self._sides):
+                places = [(one.code, *sql.halves_of(one.digest)) for one in wanted if one.side == number]
+                if not places:
+                    continue
+                self._connection.execute(
+                    "CREATE OR REPLACE TEMP TABLE wanted"
+                    " (group_code BIGINT, digest_high BIGINT, digest_low BIGINT)"
+                )
+                self._connection.executemany("INSERT INTO wanted VALUES (?, ?, ?)", places)
+                for code, high, low, payload in _rows(self._connection.execute(sql.contents(number))):
+                    assert isinstance(code, int)
+                    assert isinstance(high, int)
+                    assert isinstance(low, int)
+                    assert isinstance(payload, bytes)
+                    found[Wanted(number, code, sql.digest_of(high, low))] = payload
+        except duckdb.Error as error:
+            raise DiffError(str(error)) from error
+        return found
+
+    def close(self) -> None:
+        """Close the database and remove what was put aside."""
+        self._connection.close()
+        self._scratch.cleanup()
+
+
+def _rows(cursor: duckdb.DuckDBPyConnection) -> Iterable[tuple[object, ...]]:
+    while rows := cursor.fetchmany(_ROWS_AT_ONCE):
+        yield from rows

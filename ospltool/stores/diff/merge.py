@@ -1,0 +1,119 @@
+"""The comparison as a merge of sorted streams: little memory, no database.
+
+Each store is read once, sorted in runs that go to disk, and all are merged, instance by instance.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import pickle
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from engine.store.interface import DamageLog
+from ospltool.stores.counting import Tally, group_code
+from ospltool.stores.diff.contract import DiffError, Instance, Limits, Row, Wanted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from ospltool.stores.diff.sides import Side
+
+_BYTES_OF_A_ROW: Final = 600
+"""What a row takes while a run is sorted, with key and writer as objects of their own."""
+_ROWS_OF_A_RECORD: Final = 500
+_Place = tuple[int, bytes]
+_Entry = tuple[int, bytes, Row]
+
+
+class MergeDiff:
+    """See `ospltool.stores.diff.contract.DiffEngine`."""
+
+    def __init__(self, sides: Sequence[Side], limits: Limits) -> None:
+        self._sides = sides
+        self._scratch = tempfile.TemporaryDirectory(prefix="ospltool-diff-")
+        self._rows_of_a_run = max(10_000, limits.memory_bytes // len(sides) // _BYTES_OF_A_ROW)
+
+    def instances(self) -> Iterator[Instance]:
+        """The instances that differ."""
+        try:
+            streams = [self._sorted(number, side) for number, side in enumerate(self._sides)]
+            yield from _differing([_by_instance(stream) for stream in streams])
+        except OSError as error:
+            raise DiffError(f"{error.filename or self._scratch.name}: {error.strerror}") from error
+
+    def _sorted(self, number: int, side: Side) -> Iterator[_Entry]:
+        runs: list[Path] = []
+        entries = _entries(side)
+        while run := list(itertools.islice(entries, self._rows_of_a_run)):
+            run.sort()
+            if len(run) < self._rows_of_a_run and not runs:
+                return iter(run)  # all of it fits
+            path = Path(self._scratch.name) / f"{number}-{len(runs)}"
+            with path.open("wb") as file:
+                for start in range(0, len(run), _ROWS_OF_A_RECORD):
+                    pickle.dump(run[start : start + _ROWS_OF_A_RECORD], file, pickle.HIGHEST_PROTOCOL)
+            runs.append(path)
+        return heapq.merge(*map(_read_run, runs))
+
+    def contents(self, wanted: Sequence[Wanted]) -> Mapping[Wanted, bytes]:
+        """The payloads of samples, in one more pass over the stores."""
+        left = set(wanted)
+        found: dict[Wanted, bytes] = {}
+        for number, side in enumerate(self._sides):
+            if not any(one.side == number for one in left):
+                continue
+            for one in side.sets:
+                for group, samples in side.reader.read(one.number, DamageLog()):
+                    code = group_code(group.name)
+                    for sample in samples:
+                        place = Wanted(number, code, sample.digest)
+                        if place in left:
+                            found[place] = sample.payload
+        return found
+
+    def close(self) -> None:
+        """Remove the runs."""
+        self._scratch.cleanup()
+
+
+def _entries(side: Side) -> Iterator[_Entry]:
+    for one in side.sets:
+        for group, samples in side.reader.read(one.number, side.damage):
+            code = group_code(group.name)
+            before = side.damage.count
+            tally = Tally()
+            for time_ns, writer, sequence, digest, status, key, _ in tally.passing(samples):
+                yield code, key, Row(time_ns, writer, sequence, digest, status)
+            side.counts[code] = tally.result(one.number, code, side.damage.count - before)
+
+
+def _read_run(path: Path) -> Iterator[_Entry]:
+    with path.open("rb") as file:
+        while file.peek(1):
+            yield from pickle.load(file)  # noqa: S301  # written a moment ago, by us, in a directory of ours
+
+
+def _by_instance(entries: Iterable[_Entry]) -> Iterator[tuple[_Place, tuple[Row, ...]]]:
+    for place, group in itertools.groupby(entries, key=lambda entry: entry[:2]):
+        yield place, tuple(dict.fromkeys(row for _, _, row in group))
+
+
+def _differing(streams: list[Iterator[tuple[_Place, tuple[Row, ...]]]]) -> Iterator[Instance]:
+    heads = [next(stream, None) for stream in streams]
+    while True:
+        places = [head[0] for head in heads if head is not None]
+        if not places:
+            return
+        place = min(places)
+        rows: list[tuple[Row, ...]] = []
+        for number, head in enumerate(heads):
+            if head is not None and head[0] == place:
+                rows.append(head[1])
+                heads[number] = next(streams[number], None)
+            else:
+                rows.append(())
+        if any(held != rows[0] for held in rows[1:]):
+            yield Instance(*place, tuple(rows))

@@ -1,0 +1,105 @@
+"""The stores of a comparison: each opened, its sets chosen, its samples where they are compared."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from engine.store.interface import DamageLog
+from ospltool.stores.counting import GroupCount, group_code
+from ospltool.stores.model import GroupFacts, SetFacts, StoreUnreadable
+from ospltool.stores.opening import open_reader
+
+if TYPE_CHECKING:
+    from ospltool.stores.counting import GroupCount, group_code
+from ospltool.stores.model import StoreReader
+
+MAX_SIDES: Final = 26
+_CHOICE: Final = re.compile(r"(?P<path>.+)@(?P<sets>\d+(?:,\d+)*)")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Side:
+    """One store of a comparison.
+
+    Attributes:
+        label: A, B, C, ...
+        given: as the user named it.
+        reader: the open store.
+        sets: which of its sets are compared.
+        groups: what is known of each group, by its number.
+        name_spaces: the name-space of each group, by its number.
+        counts: what there is of each group, by its number.
+        snapshot: its directory; None for an engine that reads the store itself, and then counts, too.
+        damage: what can not be read.
+    """
+
+    label: str
+    given: str
+    reader: StoreReader
+    sets: tuple[SetFacts, ...]
+    groups: dict[int, GroupFacts]
+    name_spaces: dict[int, str]
+    counts: dict[int, GroupCount]
+    snapshot: Path | None
+    damage: DamageLog
+
+    @property
+    def set_numbers(self) -> tuple[int, ...]:
+        """The numbers of the sets."""
+        return tuple(one.number for one in self.sets)
+
+
+def chosen_sets(given: str) -> tuple[Path, tuple[int, ...]]:
+    """A path and the numbers of sets from `PATH` or `PATH@1,2`."""
+    path = Path(given)
+    found = _CHOICE.fullmatch(given)
+    if path.exists() or found is None:
+        return path, ()
+    return Path(found["path"]), tuple(int(number) for number in found["sets"].split(","))
+
+
+def open_side(label: str, given: str, scratch: Path | None) -> Side:
+    """Open a store and choose its sets.
+
+    Args:
+        label: what it is called in the comparison.
+        given: `PATH` or `PATH@1,2`.
+        scratch: where to bring it to a snapshot, unless it is one; None to leave it as it is.
+
+    Raises:
+        StoreUnreadable: it can not be opened, has no such set, or its sets overlap.
+    """
+    path, numbers = chosen_sets(given)
+    reader = open_reader(path)
+    try:
+        facts = reader.facts
+        sets = tuple(map(facts.set_of, numbers)) if numbers else facts.current()
+        groups = {group_code(group.name): group for one in sets for group in one.groups}
+        spaces = {group_code(group.name): one.name_space for one in sets for group in one.groups}
+        if sum(len(one.groups) for one in sets) != len(groups):
+            raise StoreUnreadable(
+                f"{given}: one group is in several of the sets; choose one with PATH@NUMBER"
+            )
+        side = Side(label, given, reader, sets, groups, spaces, {}, None, DamageLog())
+        return side if scratch is None else _spooled(side, path, scratch)
+    except BaseException:
+        reader.close()
+        raise
+
+
+def _spooled(side: Side, path: Path, scratch: Path) -> Side:
+    from ospltool.stores.snapshot import SnapshotStore, write_snapshot  # they need pyarrow
+
+    if isinstance(side.reader, SnapshotStore):
+        directory, counted = path, side.reader.counts
+        if side.reader.damage:
+            count = side.reader.damage
+            side.damage.add(side.given, f"{count} samples could not be read when the snapshot was made")
+    else:
+        directory = scratch / side.label
+        counted = write_snapshot(side.reader, directory, side.sets, side.damage, compact=False).groups
+    side.counts.update((count.code, count) for count in counted if count.set_number in side.set_numbers)
+    return dataclasses.replace(side, snapshot=directory)

@@ -1,0 +1,80 @@
+"""The comparison in Spark, for snapshots beyond one machine; they must be there on every machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import PySparkException
+
+from ospltool.analytics.case import CaseError
+from ospltool.analytics.engines import AnalyticsMissingError
+from ospltool.analytics.spark import session
+from ospltool.stores.diff import sql
+from ospltool.stores.diff.contract import DiffError, Instance, Wanted
+from ospltool.stores.names import SAMPLES_FILE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from ospltool.stores.diff.sides import Side
+
+
+class SparkDiff:
+    """See `ospltool.stores.diff.contract.DiffEngine`."""
+
+    def __init__(self, sides: Sequence[Side], master: str) -> None:
+        """Start a session and open the snapshots of the sides.
+
+        Raises:
+            DiffError: there is no Spark, or it can not read them.
+        """
+        self._sides = len(sides)
+        try:
+            self._session: Any = session(master)
+        except (CaseError, AnalyticsMissingError) as error:
+            raise DiffError(str(error)) from error
+        try:
+            for number, side in enumerate(sides):
+                assert side.snapshot is not None
+                path = (side.snapshot.absolute() / SAMPLES_FILE).as_uri()
+                frame = self._session.read.parquet(path)
+                chosen = frame.filter(frame.set_number.isin(list(side.set_numbers)))
+                columns = [column.strip() for column in sql.SIDE_COLUMNS.split(",")]
+                chosen.select(*columns).createOrReplaceTempView(f"side_{number}")
+        except PySparkException as error:
+            self.close()
+            raise DiffError(_first_line(error)) from error
+
+    def instances(self) -> Iterator[Instance]:
+        """The instances that differ."""
+        try:
+            self._session.sql(sql.odd_rows(self._sides)).cache().createOrReplaceTempView("odd_rows")
+            self._session.sql(sql.odd_keys(self._sides)).cache().createOrReplaceTempView("odd_keys")
+            rows = self._session.sql(sql.all_rows(self._sides)).toLocalIterator(prefetchPartitions=True)
+            yield from sql.to_instances(map(tuple, rows), self._sides)
+        except PySparkException as error:
+            raise DiffError(_first_line(error)) from error
+
+    def contents(self, wanted: Sequence[Wanted]) -> Mapping[Wanted, bytes]:
+        """The payloads of samples."""
+        found: dict[Wanted, bytes] = {}
+        try:
+            for number in range(self._sides):
+                places = [(one.code, *sql.halves_of(one.digest)) for one in wanted if one.side == number]
+                if not places:
+                    continue
+                schema = "group_code bigint, digest_high bigint, digest_low bigint"
+                self._session.createDataFrame(places, schema).createOrReplaceTempView("wanted")
+                for code, high, low, payload in self._session.sql(sql.contents(number)).toLocalIterator():
+                    found[Wanted(number, code, sql.digest_of(high, low))] = bytes(payload)
+        except PySparkException as error:
+            raise DiffError(_first_line(error)) from error
+        return found
+
+    def close(self) -> None:
+        """End the session."""
+        self._session.stop()
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]

@@ -1,0 +1,168 @@
+"""What is known of a store, whoever wrote it: sets, groups, and their samples in one form."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.dataset.groups import GroupDescription
+    from engine.dataset.sample import Sample
+    from engine.store.interface import DamageLog
+    from ospltool.stores.types import Value
+
+
+class StoreUnreadable(Exception):
+    """There is no store, or none that can be read; the text names it and says why."""
+
+
+class Format(enum.StrEnum):
+    """Who wrote a store, and how."""
+
+    OURS = "ospltool"
+    KV = "opensplice-kv"
+    KVMT = "opensplice-kvmt"
+    XML = "opensplice-xml"
+    SNAPSHOT = "snapshot"
+
+
+class SetKind(enum.StrEnum):
+    """What a set is good for."""
+
+    CURRENT = "current"
+    """What a node would start with."""
+    FILLING = "filling"
+    """Not complete: its node was still aligning it."""
+    BACKUP = "backup"
+    """The complete set of before."""
+
+
+class GroupName(NamedTuple):
+    """What identifies a group across stores. Two types under one topic name are two groups."""
+
+    partition: str
+    topic: str
+    type_name: str
+
+    def __str__(self) -> str:
+        return f"{self.partition}.{self.topic}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GroupFacts:
+    """A group and what shapes its content.
+
+    Attributes:
+        key_list: names of the key fields, with commas, where known.
+        history_depth: of the durability service; 0 keeps all.
+        cleanup_delay_ns: service_cleanup_delay; -1 for infinite.
+        durability: TRANSIENT or PERSISTENT.
+        type_format: what `type_text` is: `metadata` (OpenSplice's XML) or `xtypes` (see `description`).
+        description: of our own stores: type and QoS as they can be stored again.
+        stored: how many samples the store says that it holds, where it says so.
+        problem: why its samples can not be read.
+    """
+
+    name: GroupName
+    key_list: str = ""
+    history_depth: int = 1
+    cleanup_delay_ns: int = 0
+    durability: str = "PERSISTENT"
+    by_source_timestamp: bool = False
+    type_format: str = ""
+    type_text: str = ""
+    description: GroupDescription | None = None
+    stored: int | None = None
+    problem: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SetFacts:
+    """A set of a name-space.
+
+    Attributes:
+        number: identifies it in its store.
+        name_space: empty where the store does not tell.
+        complete: None where the store does not tell.
+        quality_ns: as the store notes it; None where it does not.
+        mark: what its node noted of it.
+    """
+
+    number: int
+    name_space: str
+    kind: SetKind
+    complete: bool | None
+    quality_ns: int | None
+    groups: tuple[GroupFacts, ...]
+    mark: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class StoreFacts:
+    """A store in short.
+
+    Attributes:
+        path: as given.
+        format: who wrote it.
+        detail: what else there is to say, by name.
+        findings: what is wrong with it as far as its small parts tell.
+        file_bytes: size on disk.
+    """
+
+    path: str
+    format: Format
+    sets: tuple[SetFacts, ...]
+    findings: tuple[str, ...] = ()
+    detail: tuple[tuple[str, str], ...] = ()
+    file_bytes: int = 0
+
+    def current(self) -> tuple[SetFacts, ...]:
+        """The sets that a node would start with; of a name-space without one, what it was filling."""
+        names = {one.name_space for one in self.sets if one.kind is SetKind.CURRENT}
+        return tuple(
+            one
+            for one in self.sets
+            if one.kind is SetKind.CURRENT or (one.kind is SetKind.FILLING and one.name_space not in names)
+        )
+
+    def set_of(self, number: int) -> SetFacts:
+        """The set with a number.
+
+        Raises:
+            StoreUnreadable: there is none.
+        """
+        for one in self.sets:
+            if one.number == number:
+                return one
+        raise StoreUnreadable(f"{self.path}: there is no set {number}")
+
+
+class StoreReader(Protocol):
+    """An open store. Nothing is ever written."""
+
+    @property
+    def facts(self) -> StoreFacts:
+        """What it holds."""
+        ...
+
+    def read(self, number: int, damage: DamageLog) -> Iterator[tuple[GroupFacts, Iterator[Sample]]]:
+        """The samples of one set, group by group; what is damaged goes to `damage` instead.
+
+        A group's samples must be used up before the next group is asked for.
+        """
+        ...
+
+    def decode(self, group: GroupFacts, sample: Sample) -> dict[str, Value] | None:
+        """The fields of a sample (the key fields of a dispose); None when its type is not known.
+
+        Raises:
+            Undecodable: the sample is no value of its type.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give back what it holds."""
+        ...

@@ -1,0 +1,355 @@
+"""OpenSplice's key-value stores in SQLite: `kv.sqlite` and the readable `kvmt.sqlite`.
+
+Both have the same tables; the first as one table of binary keys and values, the second as SQL tables. A
+name-space has versions: the latest is current, the one before it is the back-up.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sqlite3
+import struct
+from typing import TYPE_CHECKING, Final
+
+from ospltool.stores import opensplice_values as values
+from ospltool.stores.cdr import Decoder
+from ospltool.stores.compression import NAMES, decompress
+from ospltool.stores.model import Format, GroupFacts, SetFacts, SetKind, StoreFacts, StoreUnreadable
+from ospltool.stores.opensplice_values import Topic
+from ospltool.stores.sqlite_file import SqliteFile
+from ospltool.stores.types import Undecodable, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from engine.dataset.sample import Sample
+    from engine.store.interface import DamageLog
+
+KV_FILE: Final = "kv.sqlite"
+KVMT_FILE: Final = "kvmt.sqlite"
+
+_TOPIC, _TOPIC_TYPE, _NAME_SPACE, _QUALITY, _COMPLETENESS, _GROUP, _MESSAGE, _EOT = range(1, 9)
+_KEY: Final = struct.Struct(">IIQ")
+_XML_XML, _BIGE_XML, _BIGECDR_XML, _BIGECDR_V1 = range(4)
+_ENCODINGS: Final = ("XML_XML", "BIGE_XML", "BIGECDR_XML", "BIGECDR_V1")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Group:
+    number: int
+    topic: int
+    name_space: int
+    version: int
+    partition: str
+    topic_name: str
+
+
+@dataclasses.dataclass(slots=True)
+class _Tables:
+    """The small tables, decoded."""
+
+    topics: dict[int, Topic] = dataclasses.field(default_factory=dict)
+    name_spaces: dict[tuple[int, int], str] = dataclasses.field(default_factory=dict)
+    quality_ns: dict[tuple[int, int], int] = dataclasses.field(default_factory=dict)
+    complete: dict[tuple[int, int], bool] = dataclasses.field(default_factory=dict)
+    groups: list[_Group] = dataclasses.field(default_factory=list)
+    findings: list[str] = dataclasses.field(default_factory=list)
+    detail: dict[str, str] = dataclasses.field(default_factory=dict)
+
+
+class KvStore:
+    """`kv.sqlite` or `kvmt.sqlite`; see `ospltool.stores.model.StoreReader`."""
+
+    def __init__(self, path: Path) -> None:
+        """Open it.
+
+        Raises:
+            StoreUnreadable: it is damaged beyond reading, or of an encoding that is not understood.
+        """
+        self._file = SqliteFile(path)
+        try:
+            is_kv = path.name != KVMT_FILE
+            self._source: _Binary | _Readable = (_Binary if is_kv else _Readable)(self._file.connection)
+            self._tables = self._source.tables()
+            self._groups: dict[int, list[tuple[_Group, GroupFacts]]] = {}
+            self.facts = self._describe(path, Format.KV if is_kv else Format.KVMT)
+        except (sqlite3.Error, Undecodable) as error:
+            self._file.close()
+            raise StoreUnreadable(f"{path}: {error}") from error
+
+    def _describe(self, path: Path, format_: Format) -> StoreFacts:
+        tables = self._tables
+        latest: dict[int, int] = {}
+        for number, version in tables.name_spaces:
+            latest[number] = max(latest.get(number, -1), version)
+        sets = []
+        for (number, version), name in sorted(tables.name_spaces.items()):
+            place = (number, version)
+            complete = tables.complete.get(place, False)
+            if version < latest[number]:
+                kind = SetKind.BACKUP
+            else:
+                kind = SetKind.CURRENT if complete else SetKind.FILLING
+            members = [
+                (group, self._group_facts(group))
+                for group in tables.groups
+                if (group.name_space, group.version) == place
+            ]
+            set_number = number << 16 | version
+            self._groups[set_number] = members
+            facts = tuple(facts for _, facts in members)
+            sets.append(
+                SetFacts(set_number, name, kind, complete, tables.quality_ns.get(place), facts, f"v{version}")
+            )
+        detail = {**tables.detail, "copied": "yes"} if self._file.is_copy else tables.detail
+        size = path.stat().st_size
+        return StoreFacts(
+            str(path), format_, tuple(sets), tuple(tables.findings), tuple(detail.items()), size
+        )
+
+    def _group_facts(self, group: _Group) -> GroupFacts:
+        topic = self._tables.topics.get(group.topic)
+        if topic is None:
+            missing = Topic(group.topic_name, "", "", "")
+            return missing.facts(group.partition, f"topic {group.topic} is not described")
+        return topic.facts(group.partition, values.problem_of(topic))
+
+    def read(self, number: int, damage: DamageLog) -> Iterator[tuple[GroupFacts, Iterator[Sample]]]:
+        """The samples of one set."""
+        self.facts.set_of(number)
+        for group, facts in self._groups[number]:
+            if facts.problem:
+                damage.add(f"group {facts.name}", facts.problem)
+                yield facts, iter(())
+            else:
+                yield facts, self._messages(group, facts, damage)
+
+    def _messages(self, group: _Group, facts: GroupFacts, damage: DamageLog) -> Iterator[Sample]:
+        topic = self._tables.topics[group.topic]
+        rows = self._source.messages(group.number)
+        while True:
+            try:
+                row = next(rows, None)
+            except sqlite3.DatabaseError as error:
+                damage.add(f"group {facts.name}", f"the rest can not be read: {error}")
+                return
+            if row is None:
+                return
+            instance, message, data = row
+            try:
+                sample, _ = self._source.decode(data, topic)
+            except Undecodable as error:
+                damage.add(f"group {facts.name}, message {group.number}:{instance}:{message}", str(error))
+            else:
+                yield sample
+
+    def decode(self, group: GroupFacts, sample: Sample) -> dict[str, Value] | None:
+        """The fields of a sample."""
+        return values.decode_fields(group, sample)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+class _Binary:
+    """Table `data` of binary keys and values."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        row = connection.execute("SELECT v FROM data WHERE k = ?", (bytes(16),)).fetchone()
+        if row is None or len(row[0]) != 8:
+            raise Undecodable("the store has no version entry; it is empty or no store of OpenSplice")
+        version, flags = struct.unpack(">II", row[0])
+        self._encoding, self._compression = flags & 0xFF, flags >> 8
+        if version or self._encoding >= len(_ENCODINGS):
+            raise Undecodable(f"version {version}, encoding {self._encoding} is not known")
+        if self._encoding in (_BIGE_XML, _BIGECDR_XML):
+            raise Undecodable(
+                f"encoding {_ENCODINGS[self._encoding]} is not supported; BIGECDR_V1 and XML_XML are"
+            )
+
+    def _rows(self, table: int) -> Iterator[tuple[int, int, int, bytes | Undecodable]]:
+        low, high = _KEY.pack(table << 24, 0, 0), _KEY.pack(table + 1 << 24, 0, 0)
+        found = self._connection.execute(
+            "SELECT k, v FROM data WHERE k >= ? AND k < ? ORDER BY k", (low, high)
+        )
+        for key, value in found:
+            group, instance, message = _KEY.unpack(key)
+            yield group & 0xFFFFFF, instance, message, self._value(value)
+
+    def _value(self, value: bytes) -> bytes | Undecodable:
+        try:
+            return decompress(self._compression, value)
+        except Undecodable as error:
+            return error
+
+    def tables(self) -> _Tables:
+        tables = _Tables()
+        compression = NAMES[self._compression] if self._compression < len(NAMES) else "unknown"
+        tables.detail = {"encoding": _ENCODINGS[self._encoding], "compression": compression}
+        low, high = _KEY.pack(_TOPIC_TYPE << 24, 0, 0), _KEY.pack(_TOPIC_TYPE + 1 << 24, 0, 0)
+        found = self._connection.execute("SELECT k, v FROM data WHERE k >= ? AND k < ?", (low, high))
+        types_ = {_KEY.unpack(key)[0] & 0xFFFFFF: bytes(value) for key, value in found}  # never compressed
+        read = _XmlValues(types_) if self._encoding == _XML_XML else _CdrValues()
+        for table in (_TOPIC, _NAME_SPACE, _QUALITY, _COMPLETENESS, _GROUP):
+            for number, version, _, value in self._rows(table):
+                try:
+                    if isinstance(value, Undecodable):
+                        raise value
+                    read.take(tables, table, (number, version), value)
+                except Undecodable as error:
+                    tables.findings.append(f"entry {table}:{number}:{version}:0 is damaged: {error}")
+        tables.complete = {
+            place: done for place, done in tables.complete.items() if place in tables.name_spaces
+        }
+        _note_transactions(tables, [message for _, _, message, _ in self._rows(_EOT)])
+        return tables
+
+    def messages(self, group: int) -> Iterator[tuple[int, int, bytes | Undecodable]]:
+        low, high = _KEY.pack(_MESSAGE << 24 | group, 0, 0), _KEY.pack((_MESSAGE << 24 | group) + 1, 0, 0)
+        found = self._connection.execute(
+            "SELECT k, v FROM data WHERE k >= ? AND k < ? ORDER BY k", (low, high)
+        )
+        for key, value in found:
+            _, instance, message = _KEY.unpack(key)
+            yield instance, message, self._value(value)
+
+    def decode(self, data: bytes | Undecodable, topic: Topic) -> tuple[Sample, int]:
+        if isinstance(data, Undecodable):
+            raise data
+        if self._encoding == _XML_XML:
+            return values.decode_xml(data, topic)
+        return values.decode_binary(data, topic)
+
+
+class _CdrValues:
+    """Values of encoding BIGECDR_V1."""
+
+    def take(self, tables: _Tables, table: int, place: tuple[int, int], value: bytes) -> None:
+        decoder = Decoder(value, order=">")
+        if table == _TOPIC:
+            tables.topics[place[0]] = values.topic_from_binary(value)
+        elif table == _NAME_SPACE:
+            tables.name_spaces[place] = decoder.text()
+        elif table == _QUALITY:
+            tables.quality_ns[place] = decoder.number() << 32 | decoder.number()
+        elif table == _COMPLETENESS:
+            tables.complete[place] = decoder.octets(1) != b"\0"
+        else:
+            topic, name_space, version = decoder.number(), decoder.number(), decoder.number()
+            group = _Group(place[0], topic, name_space, version, decoder.text(), decoder.text())
+            tables.groups.append(group)
+
+
+class _XmlValues:
+    """Values of encoding XML_XML: objects whose elements are the columns of `kvmt.sqlite`."""
+
+    def __init__(self, types_: dict[int, bytes]) -> None:
+        self._types = types_
+
+    def take(self, tables: _Tables, table: int, place: tuple[int, int], value: bytes) -> None:
+        root = values.parse_object(value)
+
+        def text(name: str) -> str:
+            return root.findtext(name) or ""
+
+        def number(name: str) -> int:
+            found = text(name)
+            if not found.lstrip("-").isdigit():
+                raise Undecodable(f"{name} is {found!r}, which is no number")
+            return int(found)
+
+        if table == _TOPIC:
+            metadata = self._types.get(place[0], b"").rstrip(b"\0").decode("utf-8", "replace")
+            tables.topics[place[0]] = values.topic_from_xml(
+                text("name"), text("type_name"), text("keylist"), root.find("qos"), metadata
+            )
+        elif table == _NAME_SPACE:
+            tables.name_spaces[place] = text("name")
+        elif table == _QUALITY:
+            tables.quality_ns[place] = _joined(number("quality/seconds"), number("quality/nanoseconds"))
+        elif table == _COMPLETENESS:
+            tables.complete[place] = text("complete").upper() in ("TRUE", "1")
+        else:
+            tables.groups.append(
+                _Group(
+                    place[0],
+                    number("topic_id"),
+                    number("namespace_id"),
+                    number("namespace_version"),
+                    text("partition"),
+                    text("topic"),
+                )
+            )
+
+
+class _Readable:
+    """The tables of `kvmt.sqlite`."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        connection.text_factory = lambda raw: raw.decode("utf-8", "surrogateescape")
+
+    def tables(self) -> _Tables:
+        tables = _Tables(detail={"encoding": "XML_XML", "compression": "none"})
+        query = self._connection.execute
+        types_ = dict(query("SELECT topic_id, type FROM topics_type").fetchall())
+        for number, name, type_name, key_list, data in query(
+            "SELECT topic_id, name, type_name, keylist, data FROM topics"
+        ):
+            try:
+                qos = values.parse_object(_bytes(data)).find("qos")
+                metadata = str(types_.get(number, "")).rstrip("\0")
+                tables.topics[number] = values.topic_from_xml(name, type_name, key_list or "", qos, metadata)
+            except Undecodable as error:
+                tables.findings.append(f"topic {number} ({name}) is damaged: {error}")
+        for number, version, name in query("SELECT namespace_id, namespace_version, name FROM namespaces"):
+            tables.name_spaces[number, version] = name
+        for number, version, high, low in query(
+            "SELECT namespace_id, namespace_version, quality_sec, quality_nsec FROM namespaces_quality"
+        ):
+            tables.quality_ns[number, version] = _joined(high, low)
+        for number, version, complete in query(
+            "SELECT namespace_id, namespace_version, complete FROM namespaces_completeness"
+        ):
+            tables.complete[number, version] = bool(complete)
+        tables.groups = [
+            _Group(*row)
+            for row in query(
+                "SELECT group_id, topic_id, namespace_id, namespace_version, partition, topic FROM groups"
+            )
+        ]
+        _note_transactions(tables, [row[0] for row in query("SELECT xid FROM messages_eot")])
+        return tables
+
+    def messages(self, group: int) -> Iterator[tuple[int, int, bytes | Undecodable]]:
+        for instance, message, data in self._connection.execute(
+            "SELECT instance_id, message_id, data FROM messages WHERE group_id = ?"
+            " ORDER BY instance_id, message_id",
+            (group,),
+        ):
+            yield instance, message, _bytes(data)
+
+    def decode(self, data: bytes | Undecodable, topic: Topic) -> tuple[Sample, int]:
+        if isinstance(data, Undecodable):
+            raise data
+        return values.decode_xml(data, topic)
+
+
+def _bytes(data: str | bytes | None) -> bytes:
+    if isinstance(data, bytes):
+        return data
+    return (data or "").encode("utf-8", "surrogateescape")
+
+
+def _joined(high: int, low: int) -> int:
+    """A 64-bit time whose halves are stored as if they were seconds and nanoseconds, with a sign."""
+    return (high & 0xFFFFFFFF) << 32 | (low & 0xFFFFFFFF)
+
+
+def _note_transactions(tables: _Tables, ids: list[int]) -> None:
+    still_open = sum(1 for number in ids if not number & 1)
+    if still_open:
+        tables.findings.append(f"{still_open} transactions were never finished; their samples are included")

@@ -1,0 +1,124 @@
+"""A store of our own nodes, running or not, read without disturbing it."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import TYPE_CHECKING
+
+from engine.dataset.groups import KEEP_ALL
+from engine.store.files import DATABASE, LOCK, lock_holder
+from engine.store.interface import SetState, StoreError
+from engine.store.view import StoreView, store_summary
+from ospltool.stores.model import (
+    Format,
+    GroupFacts,
+    GroupName,
+    SetFacts,
+    SetKind,
+    StoreFacts,
+    StoreUnreadable,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from engine.dataset.groups import GroupDescription
+    from engine.dataset.sample import Sample
+    from engine.store.interface import DamageLog, SetInfo
+    from ospltool.stores.types import Value
+
+_KINDS = {
+    SetState.COMPLETE: SetKind.CURRENT,
+    SetState.FILLING: SetKind.FILLING,
+    SetState.KEPT: SetKind.BACKUP,
+}
+
+
+class OurStore:
+    """A store directory or its database; see `ospltool.stores.model.StoreReader`."""
+
+    def __init__(self, path: Path) -> None:
+        """Open a snapshot of it.
+
+        Raises:
+            StoreUnreadable: there is none, or it is not for us.
+        """
+        try:
+            summary = store_summary(path)
+            self._view = StoreView(path)
+        except StoreError as error:
+            raise StoreUnreadable(str(error)) from error
+        detail = {
+            "node": summary.node_id,
+            "incarnation": str(summary.incarnation),
+            "closed": "yes" if summary.closed else "no, its node was killed",
+        }
+        if summary.holder:
+            pid, name, since_ns = summary.holder
+            since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(since_ns / 1e9))
+            detail["closed"] = f"in use by node {name} (process {pid}) since {since}"
+        detail |= {
+            f"{space}/{key}": text for space, marks in summary.marks.items() for key, text in marks.items()
+        }
+        sets = tuple(map(_set_facts, self._view.sets()))
+        self.facts = StoreFacts(
+            str(path), Format.OURS, sets, self._view.findings, tuple(detail.items()), summary.file_bytes
+        )
+
+    def read(self, number: int, damage: DamageLog) -> Iterator[tuple[GroupFacts, Iterator[Sample]]]:
+        """The samples of one set, verified."""
+        facts = {group.description: group for group in self.facts.set_of(number).groups}
+        for description, samples in self._view.load(number, damage):
+            yield facts[description], samples
+
+    def decode(self, group: GroupFacts, sample: Sample) -> dict[str, Value] | None:
+        """The fields of a sample; needs cyclonedds."""
+        if group.description is None:
+            return None
+        from ospltool.stores.xtypes import decode  # it loads Cyclone DDS, which reading does not need
+
+        return decode(group.description.type, sample)
+
+    def close(self) -> None:
+        """End the snapshot."""
+        self._view.close()
+
+
+def group_facts(description: GroupDescription, stored: int | None = None) -> GroupFacts:
+    """A group as the engine describes it."""
+    qos = description.qos
+    return GroupFacts(
+        GroupName(description.group.partition, description.group.topic, description.type.name),
+        history_depth=0 if qos.history_depth == KEEP_ALL else qos.history_depth,
+        cleanup_delay_ns=qos.cleanup_delay_ns,
+        durability=qos.durability.name,
+        by_source_timestamp=qos.by_source_timestamp,
+        type_format="xtypes",
+        type_text=description.type.type_id,
+        description=description,
+        stored=stored,
+    )
+
+
+def _set_facts(info: SetInfo) -> SetFacts:
+    groups = tuple(group_facts(group.description, group.stored.count) for group in info.groups)
+    complete = info.state is not SetState.FILLING
+    return SetFacts(
+        info.version, info.name_space, _KINDS[info.state], complete, info.stored.newest_ns, groups, info.mark
+    )
+
+
+def is_ours(path: Path) -> bool:
+    """Whether there is a store of ours at a path."""
+    return (path / DATABASE).is_file() if path.is_dir() else path.name == DATABASE
+
+
+def running_node(path: Path) -> str:
+    """The name of the node that has a store open; empty when it is free."""
+    with contextlib.suppress(StoreError):
+        holder = lock_holder(path / LOCK)
+        if holder is not None:
+            return holder[1] or "without a name"
+    return ""

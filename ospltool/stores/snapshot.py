@@ -1,0 +1,327 @@
+"""A snapshot: the samples of a store as Parquet, with what is known of its sets beside them.
+
+    snapshot.json     the sets and groups, with counts
+    samples.parquet   one row for each sample, group after group
+
+A group has one number in all snapshots (`group_code`), and a sample's digest is two numbers, so that
+engines compare numbers and nothing else.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from engine.core import plain
+from engine.dataset.groups import GroupDescription
+from engine.dataset.sample import DATA, DISPOSE, Sample, is_intact
+from ospltool.stores import opensplice_values
+from ospltool.stores.counting import GroupCount, group_code
+from ospltool.stores.model import (
+    Format,
+    GroupFacts,
+    GroupName,
+    SetFacts,
+    SetKind,
+    StoreFacts,
+    StoreUnreadable,
+)
+from ospltool.stores.names import META_FILE, SAMPLES_FILE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from engine.store.interface import DamageLog
+    from ospltool.stores.model import StoreReader
+    from ospltool.stores.types import Value
+
+FORMAT_VERSION: Final = 1
+ROWS_AT_ONCE: Final = 65_536
+_KIND: Final = "store-snapshot"
+
+SCHEMA: Final = pa.schema(
+    [
+        ("set_number", pa.int64()),
+        ("group_code", pa.int64()),
+        ("key", pa.binary()),
+        ("source_time_ns", pa.int64()),
+        ("writer", pa.binary()),
+        ("sequence", pa.int64()),
+        ("status", pa.int32()),
+        ("digest_high", pa.int64()),
+        ("digest_low", pa.int64()),
+        ("payload", pa.binary()),
+    ]
+)
+_UNSIGNED: Final = 1 << 64
+_NEVER: Final = 1 << 63
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Written:
+    """What writing a snapshot came to."""
+
+    groups: tuple[GroupCount, ...]
+    damage: int
+
+    @property
+    def samples(self) -> int:
+        """Samples in the snapshot."""
+        return sum(group.samples for group in self.groups)
+
+
+def write_snapshot(
+    reader: StoreReader, directory: Path, sets: Iterable[SetFacts], damage: DamageLog, *, compact: bool = True
+) -> Written:
+    """Write sets of a store as a snapshot; damaged samples stay out of it.
+
+    Args:
+        reader: where they come from.
+        directory: made; it must not be there.
+        sets: which.
+        damage: takes what can not be read.
+        compact: compress, for a snapshot that is kept.
+
+    Raises:
+        StoreUnreadable: the directory can not be made.
+    """
+    try:
+        directory.mkdir(parents=True)
+    except OSError as error:
+        raise StoreUnreadable(f"{directory}: {error.strerror}") from error
+    chosen = list(sets)
+    counts: list[GroupCount] = []
+    before = damage.count
+    compression = "zstd" if compact else "none"
+    with pq.ParquetWriter(
+        directory / SAMPLES_FILE, SCHEMA, compression=compression, use_dictionary=["group_code", "writer"]
+    ) as writer:
+        for one in chosen:
+            for group, samples in reader.read(one.number, damage):
+                counts.append(_write_group(writer, one.number, group, samples, damage))
+    written = Written(tuple(counts), damage.count - before)
+    _write_meta(directory, reader.facts, chosen, written)
+    return written
+
+
+def _write_group(
+    writer: pq.ParquetWriter, number: int, group: GroupFacts, samples: Iterator[Sample], damage: DamageLog
+) -> GroupCount:
+    code = group_code(group.name)
+    before = damage.count
+    count = newest_ns = payload_bytes = disposed = 0
+    oldest_ns = _NEVER
+    keys = _DistinctKeys()
+    while rows := list(itertools.islice(samples, ROWS_AT_ONCE)):
+        count += len(rows)
+        oldest_ns = min(oldest_ns, min(rows)[0])
+        newest_ns = max(newest_ns, max(rows)[0])
+        payload_bytes += sum(len(row.payload) for row in rows if row.status & DATA)
+        disposed += sum(1 for row in rows if row.status & DISPOSE)
+        writer.write_table(_table(number, code, rows))
+        keys.add(rows)
+    oldest_ns = oldest_ns if count else 0
+    return GroupCount(
+        number,
+        code,
+        count,
+        keys.count(),
+        damage.count - before,
+        oldest_ns,
+        newest_ns,
+        payload_bytes,
+        disposed,
+    )
+
+
+class _DistinctKeys:
+    """Counts keys by their 64-bit hashes, which costs 8 bytes each."""
+
+    def __init__(self) -> None:
+        self._hashes: list[np.ndarray[Any, np.dtype[np.int64]]] = []
+
+    def add(self, rows: list[Sample]) -> None:
+        hashes = np.fromiter((hash(row.key) for row in rows), np.int64, len(rows))
+        self._hashes.append(np.unique(hashes))
+        if len(self._hashes) >= 64:
+            self._hashes = [np.unique(np.concatenate(self._hashes))]
+
+    def count(self) -> int:
+        return len(np.unique(np.concatenate(self._hashes))) if self._hashes else 0
+
+
+def _table(number: int, code: int, rows: list[Sample]) -> pa.Table:
+    times, writers, sequences, digests, statuses, keys, payloads = zip(*rows, strict=True)
+    halves = np.frombuffer(b"".join(digests), dtype=">i8").astype(np.int64).reshape(-1, 2)
+    signed = np.fromiter(sequences, np.uint64, len(rows)).view(np.int64)
+    size = len(rows)
+    return pa.Table.from_arrays(
+        [
+            pa.array(np.full(size, number, np.int64)),
+            pa.array(np.full(size, code, np.int64)),
+            pa.array(keys, pa.binary()),
+            pa.array(np.fromiter(times, np.int64, size)),
+            pa.array(writers, pa.binary()),
+            pa.array(signed),
+            pa.array(np.fromiter(statuses, np.int32, size)),
+            pa.array(np.ascontiguousarray(halves[:, 0])),
+            pa.array(np.ascontiguousarray(halves[:, 1])),
+            pa.array(payloads, pa.binary()),
+        ],
+        schema=SCHEMA,
+    )
+
+
+def _write_meta(directory: Path, facts: StoreFacts, sets: list[SetFacts], written: Written) -> None:
+    described = {
+        "path": facts.path,
+        "format": facts.format.value,
+        "detail": dict(facts.detail),
+        "findings": list(facts.findings),
+        "sets": [_plain_set(one) for one in sets],
+        "counts": [dataclasses.asdict(group) for group in written.groups],
+        "damage": written.damage,
+    }
+    document = {"format_version": FORMAT_VERSION, "kind": _KIND, "data": described}
+    (directory / META_FILE).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+def _plain_set(facts: SetFacts) -> dict[str, Any]:
+    value: dict[str, Any] = {field.name: getattr(facts, field.name) for field in dataclasses.fields(facts)}
+    groups = []
+    for group in facts.groups:
+        fields: dict[str, Any] = {
+            field.name: getattr(group, field.name) for field in dataclasses.fields(group)
+        }
+        fields["name"] = list(group.name)
+        fields["description"] = plain.to_plain(group.description) if group.description else None
+        groups.append(fields)
+    return {**value, "kind": facts.kind.value, "groups": groups}
+
+
+class SnapshotStore:
+    """A snapshot; see `ospltool.stores.model.StoreReader`."""
+
+    def __init__(self, path: Path) -> None:
+        """Open it.
+
+        Raises:
+            StoreUnreadable: it is damaged or of a version that is not known.
+        """
+        self.path = path
+        self.samples_path = path / SAMPLES_FILE
+        try:
+            document = json.loads((path / META_FILE).read_text(encoding="utf-8"))
+            if document["kind"] != _KIND or document["format_version"] != FORMAT_VERSION:
+                raise StoreUnreadable(
+                    f"{path}: a {document['kind']} of format {document['format_version']};"
+                    f" this release reads {_KIND} {FORMAT_VERSION}"
+                )
+            data = document["data"]
+            sets = tuple(map(_set_of, data["sets"]))
+            self.counts = tuple(GroupCount(**count) for count in data["counts"])
+            self.damage = int(data["damage"])
+            detail = {"of": data["path"], "written by": data["format"], **data["detail"]}
+            size = self.samples_path.stat().st_size
+            self._file = pq.ParquetFile(self.samples_path)
+            if self._file.schema_arrow.names != SCHEMA.names:
+                raise StoreUnreadable(f"{self.samples_path}: its columns are {self._file.schema_arrow.names}")
+            self.facts = StoreFacts(
+                str(path), Format.SNAPSHOT, sets, tuple(data["findings"]), tuple(detail.items()), size
+            )
+        except (OSError, ValueError, KeyError, TypeError, pa.ArrowException, plain.PlainFault) as error:
+            raise StoreUnreadable(f"{path}: {error}") from error
+
+    def read(self, number: int, damage: DamageLog) -> Iterator[tuple[GroupFacts, Iterator[Sample]]]:
+        """The samples of one set, verified."""
+        groups = {group_code(group.name): group for group in self.facts.set_of(number).groups}
+        promised = {count.code: count.samples for count in self.counts if count.set_number == number}
+        rows = _Rows(self._file, number)
+        missing = dict(groups)
+        while (code := rows.next_group()) is not None:
+            group = groups.get(code)
+            if group is None:
+                damage.add(f"rows of group number {code}", "the snapshot does not describe it")
+                rows.skip_group()
+                continue
+            missing.pop(code, None)
+            yield group, _sound(group, rows, promised.get(code), damage)
+        for code, group in missing.items():
+            if promised.get(code):
+                damage.add(f"group {group.name}", f"its {promised[code]} samples are missing")
+            yield group, iter(())
+
+    def decode(self, group: GroupFacts, sample: Sample) -> dict[str, Value] | None:
+        """The fields of a sample."""
+        if group.description is not None:
+            from ospltool.stores.xtypes import decode  # it loads Cyclone DDS, which reading does not need
+
+            return decode(group.description.type, sample)
+        return opensplice_values.decode_fields(group, sample)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+class _Rows:
+    """The rows of one set, cut where the group changes."""
+
+    def __init__(self, file: pq.ParquetFile, number: int) -> None:
+        self._samples = self._all(file, number)
+        self._next: tuple[int, Sample] | None = next(self._samples, None)
+
+    @staticmethod
+    def _all(file: pq.ParquetFile, number: int) -> Iterator[tuple[int, Sample]]:
+        for batch in file.iter_batches(ROWS_AT_ONCE):
+            columns = [column.to_pylist() for column in batch.columns]
+            for set_number, code, key, time_ns, writer, sequence, status, high, low, payload in zip(
+                *columns, strict=True
+            ):
+                if set_number == number:
+                    digest = (high % _UNSIGNED << 64 | low % _UNSIGNED).to_bytes(16)
+                    yield code, Sample(time_ns, writer, sequence % _UNSIGNED, digest, status, key, payload)
+
+    def next_group(self) -> int | None:
+        return None if self._next is None else self._next[0]
+
+    def skip_group(self) -> None:
+        for _ in self.group():
+            pass
+
+    def group(self) -> Iterator[Sample]:
+        code = self.next_group()
+        while self._next is not None and self._next[0] == code:
+            sample = self._next[1]
+            self._next = next(self._samples, None)
+            yield sample
+
+
+def _sound(group: GroupFacts, rows: _Rows, promised: int | None, damage: DamageLog) -> Iterator[Sample]:
+    count = 0
+    for sample in rows.group():
+        count += 1
+        if is_intact(sample):
+            yield sample
+        else:
+            damage.add(
+                f"group {group.name}, sample {sample.digest.hex()}", "the content does not match its digest"
+            )
+    if promised is not None and promised != count:
+        damage.add(f"group {group.name}", f"{promised} samples were written, {count} are there")
+
+
+def _set_of(value: dict[str, Any]) -> SetFacts:
+    groups = []
+    for fields in value["groups"]:
+        description = fields["description"]
+        made = plain.from_plain(GroupDescription, description) if description else None
+        groups.append(GroupFacts(**{**fields, "name": GroupName(*fields["name"]), "description": made}))
+    return SetFacts(**{**value, "kind": SetKind(value["kind"]), "groups": tuple(groups)})

@@ -1,0 +1,55 @@
+"""Opening somebody else's SQLite file without leaving a trace of it."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sqlite3
+import tempfile
+from pathlib import Path
+from urllib.parse import quote
+
+from ospltool.stores.model import StoreUnreadable
+
+
+class SqliteFile:
+    """A database opened for reading; a copy of it where its log holds what the file does not.
+
+    OpenSplice keeps its database locked while it runs, so that its log can only be read from a copy. What
+    is written during the copying may be missing from it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open it.
+
+        Raises:
+            StoreUnreadable: it can not be opened or copied.
+        """
+        self.path = path
+        self._scratch = contextlib.ExitStack()
+        log = path.with_name(f"{path.name}-wal")
+        self.is_copy = log.exists() and log.stat().st_size > 0
+        try:
+            if self.is_copy:
+                source = f"file:{quote(str(self._copied(log)))}"
+            else:
+                source = f"file:{quote(str(path.absolute()))}?mode=ro&immutable=1"
+            self.connection = sqlite3.connect(source, uri=True, isolation_level=None)
+            self.connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        except (sqlite3.Error, OSError) as error:
+            self._scratch.close()
+            raise StoreUnreadable(f"{path}: {error}") from error
+        self._scratch.callback(self.connection.close)
+
+    def _copied(self, log: Path) -> Path:
+        directory = Path(self._scratch.enter_context(tempfile.TemporaryDirectory(prefix="ospltool-store-")))
+        copy = directory / self.path.name
+        shutil.copyfile(
+            log, copy.with_name(log.name)
+        )  # the log first: a checkpoint meanwhile then harms less
+        shutil.copyfile(self.path, copy)
+        return copy
+
+    def close(self) -> None:
+        """Close it and remove the copy."""
+        self._scratch.close()

@@ -1,0 +1,202 @@
+"""Types as Cyclone DDS describes them: samples decoded by them, and descriptions made for OpenSplice's.
+
+Needs cyclonedds, which no other part of reading stores does.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+import keyword
+from typing import Any, Final
+
+from cyclonedds.idl import IdlUnion, make_idl_enum, make_idl_struct, make_idl_union
+from cyclonedds.idl import annotations as annotate
+from cyclonedds.idl import types as idl
+from cyclonedds.idl._typesupport.DDS.XTypes import TypeInformation, TypeMapping
+from cyclonedds.idl._xt_builder import XTInterpreter
+
+from engine.dataset.groups import TypeDescription
+from engine.dataset.sample import DATA, Sample
+from engine.dds.errors import DdsError
+from engine.dds.typecheck import check_description
+from ospltool.stores import types
+from ospltool.stores.types import (
+    Array,
+    Enumeration,
+    KeyPath,
+    Primitive,
+    Sequence,
+    Structure,
+    Text,
+    Type,
+    Undecodable,
+    Union,
+    Value,
+)
+
+_KEYED: Final = 1 << 12
+_PRIMITIVES: Final = {
+    types.BOOLEAN: bool,
+    types.CHAR: idl.char,
+    types.OCTET: idl.uint8,
+    types.INT8: idl.int8,
+    types.SHORT: idl.int16,
+    types.USHORT: idl.uint16,
+    types.LONG: idl.int32,
+    types.ULONG: idl.uint32,
+    types.LONGLONG: idl.int64,
+    types.ULONGLONG: idl.uint64,
+    types.FLOAT: idl.float32,
+    types.DOUBLE: idl.float64,
+}
+
+
+@functools.lru_cache(maxsize=1024)
+def class_of(description: TypeDescription) -> Any:
+    """The Python class of a type.
+
+    Raises:
+        Undecodable: the description is damaged, or of a kind that Python has no class for.
+    """
+    try:
+        check_description(description)
+        information = TypeInformation.deserialize(
+            description.information, has_header=False, use_version_2=True
+        )
+        mapping = TypeMapping.deserialize(description.mapping, has_header=False, use_version_2=True)
+        objects = {pair.type_identifier: pair.type_object for pair in mapping.identifier_object_pair_complete}
+        wanted = information.complete.typeid_with_size.type_id
+        class_, _ = XTInterpreter.xt_to_class(wanted, objects)
+        class_.__idl__.populate()
+    except DdsError as error:
+        raise Undecodable(str(error)) from error
+    except Exception as error:  # the wheel raises whatever it meets in a type that it does not know
+        raise Undecodable(f"type {description.name} is not understood: {error!r}") from error
+    return class_
+
+
+def decode(description: TypeDescription, sample: Sample) -> dict[str, Value]:
+    """The fields of a sample; of a dispose or unregister those of its key.
+
+    Raises:
+        Undecodable: it is no value of its type.
+    """
+    class_ = class_of(description)
+    try:
+        if sample.status & DATA:
+            found = class_.deserialize(sample.payload)
+        else:
+            found = class_.__idl__.deserialize_key(sample.payload)
+        value = _plain(found)
+    except Exception as error:  # likewise
+        raise Undecodable(f"no value of type {description.name}: {error!r}") from error
+    assert isinstance(value, dict)
+    if sample.status & DATA:
+        return value
+    noted = getattr(class_, "__idl_field_annotations__", {})
+    return {name: item for name, item in value.items() if noted.get(name, {}).get("key")}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, enum.Enum):
+        return value.name
+    if isinstance(value, IdlUnion):
+        return {"switch": _plain(value.discriminator), "value": _plain(value.value)}
+    if dataclasses.is_dataclass(value):
+        fields = dataclasses.fields(value)
+        return {field.name: _plain(getattr(value, field.name, None)) for field in fields}
+    if isinstance(value, bytes | bytearray):
+        return list(value)
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def describe(structure: Structure, keys: tuple[KeyPath, ...]) -> TypeDescription:
+    """The description of a type, as the same type in IDL would give it to a writer of Cyclone DDS.
+
+    Raises:
+        Undecodable: it is beyond what Cyclone DDS describes.
+    """
+    try:
+        class_ = _structure(structure, keys)
+        class_.__idl__.populate()
+        class_.__idl__.fill_type_data()
+    except Undecodable:
+        raise
+    except Exception as error:  # likewise
+        raise Undecodable(f"type {structure.name} can not be described: {error!r}") from error
+    information, mapping = class_.__idl__._xt_bytedata
+    return TypeDescription(structure.name, information, mapping, bool(keys))
+
+
+def _class(type_: Type) -> Any:
+    if isinstance(type_, Primitive):
+        return _PRIMITIVES[type_]
+    if isinstance(type_, Text):
+        return idl.bounded_str[type_.bound] if type_.bound else str
+    if isinstance(type_, Sequence):
+        element = _class(type_.element)
+        return idl.sequence[element, type_.bound] if type_.bound else idl.sequence[element]
+    if isinstance(type_, Array):
+        return idl.array[_class(type_.element), type_.size]
+    if isinstance(type_, Enumeration):
+        return make_idl_enum(_last(type_.name), _dotted(type_.name), dict(type_.labels))
+    if isinstance(type_, Union):
+        return _union(type_)
+    return _structure(type_, ())
+
+
+def _structure(type_: Structure, keys: tuple[KeyPath, ...]) -> Any:
+    fields: dict[str, Any] = {}
+    notes: dict[str, dict[str, Any]] = {}
+    for member in type_.members:
+        name = _attribute(member.name)
+        inner = tuple(path[1:] for path in keys if path[0] == member.name)
+        is_key = bool(inner)
+        deeper = tuple(path for path in inner if path)
+        if deeper and isinstance(member.type, Structure):
+            fields[name] = _structure(member.type, deeper)
+        else:
+            fields[name] = _class(member.type)
+        notes[name] = {"key": True} if is_key else {}
+        if name != member.name:
+            notes[name]["name"] = member.name
+    noted = {name: note for name, note in notes.items() if note}
+    made = make_idl_struct(_last(type_.name), _dotted(type_.name), fields, field_annotations=noted)
+    return annotate.final(made)
+
+
+def _union(type_: Union) -> Any:
+    switch = _class(type_.switch)
+    cases: dict[str, Any] = {}
+    for case in type_.cases:
+        inner = _class(case.type)
+        if None in case.labels:
+            cases[_attribute(case.name)] = idl.default[inner]
+        else:
+            labels = [_label(type_, switch, label) for label in case.labels if label is not None]
+            cases[_attribute(case.name)] = idl.case[labels, inner]
+    return annotate.final(make_idl_union(_last(type_.name), _dotted(type_.name), cases, switch))
+
+
+def _label(type_: Union, switch: Any, label: int) -> Any:
+    if isinstance(type_.switch, Enumeration):
+        return switch(label)
+    if type_.switch is types.CHAR:
+        return chr(label)
+    return bool(label) if type_.switch is types.BOOLEAN else label
+
+
+def _attribute(name: str) -> str:
+    return f"_{name}" if keyword.iskeyword(name) else name
+
+
+def _last(name: str) -> str:
+    return name.rpartition("::")[2]
+
+
+def _dotted(name: str) -> str:
+    return name.replace("::", ".")
