@@ -82,7 +82,7 @@ def session(master: str, settings: dict[str, str] | None = None) -> SparkSession
         builder = builder.config(name, value)
     try:
         with warnings.catch_warnings():
-            # Connect warns of a setting that has no other way yet, and of a newer pandas, which we do not use.
+            # Connect warns of a setting that has no other way, and of a pandas that we do not use.
             warnings.simplefilter("ignore")
             opened = builder.getOrCreate()
         if not master.startswith(CONNECT):
