@@ -115,6 +115,7 @@ class ClientService:
         self._held: list[_Held] = []
         self._questions: list[_Question] = []
         self._followers: dict[_Way, _Follower] = {}
+        self._newest: dict[_Way, tuple[int, bytes]] = {}
         self._told: dict[str, bool] = {}
         self._view = Held(runtime)
         self._storage = Storage(runtime)
@@ -200,10 +201,11 @@ class ClientService:
         if request.servers and self._server not in request.servers:
             return
         added = extensions.unpack(request.extensions) or {}
-        if added.get("cancel"):
-            self._followers.pop(_way(request), None)
-            self._forget(request.request)
-            return
+        if extensions.NAME in request.extensions:
+            self._supersede(request)
+            if added.get("cancel"):
+                return
+            self._newest[_way(request)] = (request.request.number, client)
         self._runtime.counters["client_requests"] += 1
         self._tracer.event(
             "client.request",
@@ -221,6 +223,13 @@ class ClientService:
         for state in self._view.name_spaces(self._answers.interest(request)):
             self._view.want(state)
         self._held.append(held)
+
+    def _supersede(self, request: HistoryRequest) -> None:
+        """A reader of our library asks again, or not any longer: what it asked before is over."""
+        way = _way(request)
+        self._newest.pop(way, None)
+        self._followers.pop(way, None)
+        self._held = [held for held in self._held if _way(held.request) != way]
 
     def _answer(self, held: _Held, now: float) -> bool:
         """Answer a request if that is possible or due; False to hold it."""
@@ -257,9 +266,12 @@ class ClientService:
 
     def _send(self, client: bytes, request: HistoryRequest, messages: Any) -> None:
         count = [0]
+        way = _way(request) if extensions.NAME in request.extensions else None
 
         def counted() -> Any:
             for message in messages:
+                if way is not None and self._newest.get(way, (0,))[0] != request.request.number:
+                    return  # superseded
                 count[0] += 1
                 yield message
 
@@ -313,6 +325,7 @@ class ClientService:
         """The client's request writer went away, and the client with it."""
         self._held = [held for held in self._held if held.client != client]
         self._questions = [one for one in self._questions if one.client != client]
+        self._newest = {way: one for way, one in self._newest.items() if one[1] != client}
         for way, follower in list(self._followers.items()):
             if follower.client == client:
                 del self._followers[way]

@@ -333,9 +333,10 @@ class Instance:
         return self.state is not before
 
     def _derive(self, kind: Kind, time_ns: int) -> None:
-        before = self.state
-        self._change(Change.DISPOSED if kind is Kind.DISPOSED else Change.NO_WRITERS)
-        if self.state is not before:
+        """Change the state for the sake of an absent writer, where that changes it."""
+        change = Change.DISPOSED if kind is Kind.DISPOSED else Change.NO_WRITERS
+        if MOVES[self.state][change].state is not self.state:
+            self._change(change)
             self.is_derived = True
             self._append(kind, Origin.DERIVED, time_ns, None)
 

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 HOLD_S: Final = 0.5
 """How long a service may hold a request; then it is asked again."""
 GRACE_S: Final = 1.5
-"""How much longer an answer may take to begin, and a pause between its parts."""
+"""How much longer an answer may take to begin, and a pause between its parts; doubled if it was too short."""
+MAX_GRACE_S: Final = 30.0
 PAUSE_S: Final = 0.1
 """Pause before asking again."""
 
@@ -71,7 +72,8 @@ class Exchange:
         self._next_s = 0.0
         self._is_alone = False
         self._addressed: tuple[bytes, ...] = ()
-        self._parts: dict[bytes, list[tuple[Sample, bool]]] = {}
+        self._patience_s = GRACE_S
+        self._parts: dict[tuple[bytes, int], list[tuple[Sample, bool]]] = {}
 
     @property
     def due_s(self) -> float | None:
@@ -85,10 +87,14 @@ class Exchange:
         if self._running:
             if self._is_covered(servers, is_over=now >= self._until_s):
                 self._running, self.done = False, True
+                newest = max(self.numbers)
+                self._parts = {key: parts for key, parts in self._parts.items() if key[1] == newest}
             elif now >= self._until_s or servers <= self._answers.keys():
                 self._running = False
                 self._next_s = now + PAUSE_S
                 self._addressed = self._whom_to_address()
+                if not servers <= self._answers.keys():
+                    self._patience_s = min(2 * self._patience_s, MAX_GRACE_S)
             return None
         if self.done and not self.followed <= servers:
             self.done = False  # who kept us up to date is gone: another one will, after giving all again
@@ -99,28 +105,30 @@ class Exchange:
         if self.done or not servers or now < self._next_s:
             return None
         self._running = True
-        self._until_s = now + HOLD_S + GRACE_S
+        self._until_s = now + HOLD_S + self._patience_s
         self._answers.clear()
         number = next(self._make_number)
         self.numbers.add(number)
         return Send(number, self.partition, self._addressed)
 
-    def part(self, service: bytes, sample: Sample, now: float, *, exact: bool) -> None:
-        """A sample of an answer arrived; `service` is the participant that sent it."""
-        self._parts.setdefault(service, []).append((sample, exact))
-        self._until_s = max(self._until_s, now + GRACE_S)
+    def part(self, service: bytes, number: int, sample: Sample, now: float, *, exact: bool) -> None:
+        """A sample of the answer to a request arrived; `service` is the participant that sent it."""
+        self._parts.setdefault((service, number), []).append((sample, exact))
+        self._until_s = max(self._until_s, now + self._patience_s)
 
     def end(
-        self, service: bytes, server: bytes, link: Link, added: dict[str, Any] | None
+        self, service: bytes, number: int, server: bytes, link: Link, added: dict[str, Any] | None
     ) -> list[tuple[Sample, bool]] | None:
         """The end of an answer; returns its samples, None if some are missing."""
-        parts = self._parts.pop(service, [])
+        parts = self._parts.pop((service, number), [])
         code = ErrorCode(link.error) if link.error in set(ErrorCode) else ErrorCode.INVALID
         whole = len(parts) == link.count
         if added is not None and added.get("update"):
             if not whole:
                 self.followed.add(b"")  # nobody is called so: everything is asked for again
             return parts if whole else None
+        if not whole and number != max(self.numbers):
+            return None  # broken off, because we have asked again
         names = (added or {}).get("name_spaces", {})
         self._answers[service] = _Answer(server, code, names if isinstance(names, dict) else {})
         self.last_code = code if code is not ErrorCode.OK or self.last_code.is_refusal else self.last_code
@@ -217,10 +225,11 @@ class Fetch:
         return sends
 
     def end(
-        self, exchange: Exchange, service: bytes, server: bytes, link: Link, added: dict[str, Any] | None
+        self, service: bytes, number: int, server: bytes, link: Link, added: dict[str, Any] | None
     ) -> None:
         """An answer has ended."""
-        parts = exchange.end(service, server, link, added)
+        exchange = self.exchange(number)
+        parts = exchange.end(service, number, server, link, added) if exchange else None
         if not parts:
             return
         if self.done:

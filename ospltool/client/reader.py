@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
     from engine.dataset.sample import Sample
     from ospltool.client.cache import Waiting
-    from ospltool.client.fetching import Exchange
 
 Data = TypeVar("Data")
 
@@ -187,6 +186,7 @@ class DurableReader(Member, Generic[Data]):
                 self._release()
                 if not fetch.is_followed and fetch in self._fetches:
                     self._fetches.remove(fetch)
+                    self._cancel_fetch(fetch)
 
     def take(self, limit: int = DEFAULT_LIMIT) -> list[ReceivedSample[Data]]:
         """Take samples, instance by instance, each in order of source time; does not wait."""
@@ -344,18 +344,19 @@ class DurableReader(Member, Generic[Data]):
                 if request.client != self._session.id or exchange is None:
                     continue
                 if isinstance(message.content, Bead):
-                    self._part(exchange, service, message.content, message.extensions, now)
+                    sample, exact = self._sample(message.content, message.extensions)
+                    exchange.part(service, request.number, sample, now, exact=exact)
                 else:
                     added = extensions.unpack(message.extensions)
-                    fetch.end(exchange, service, message.server, message.content, added)
+                    fetch.end(service, request.number, message.server, message.content, added)
 
-    def _part(self, exchange: Exchange, service: bytes, bead: Bead, added: Any, now: float) -> None:
+    def _sample(self, bead: Bead, added: Any) -> tuple[Sample, bool]:
+        """The sample in a bead, and whether its writer's GUID is the one that its live samples have."""
         sample, depth = extensions.sample_of(bead, added)
         if depth is None:
-            sample = self._with_key(sample)
-        else:
-            self._cache.group_depth(depth)
-        exchange.part(service, sample, now, exact=depth is not None)
+            return self._with_key(sample), False
+        self._cache.group_depth(depth)
+        return sample, True
 
     def _with_key(self, sample: Sample) -> Sample:
         """A sample of another product comes without its key, but with all its data."""
@@ -416,11 +417,14 @@ class DurableReader(Member, Generic[Data]):
     def _cancel(self) -> None:
         """Nobody needs to keep this reader up to date any more."""
         for fetch in self._fetches:
-            for exchange in fetch.exchanges:
-                if exchange.numbers and fetch.is_followed:
-                    send = Send(max(exchange.numbers), exchange.partition, ())
-                    with contextlib.suppress(DdsError):  # services also see that the reader is gone
-                        self._session.request_history(self._request(fetch, send, cancel=True))
+            self._cancel_fetch(fetch)
+
+    def _cancel_fetch(self, fetch: Fetch) -> None:
+        for exchange in fetch.exchanges:
+            if exchange.numbers:
+                send = Send(max(exchange.numbers), exchange.partition, ())
+                with contextlib.suppress(DdsError):  # services also see that the reader is gone
+                    self._session.request_history(self._request(fetch, send, cancel=True))
 
 
 def endpoint_qos(qos: Qos | None, partitions: tuple[str, ...]) -> EndpointQos:

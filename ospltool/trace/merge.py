@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from ospltool.trace.reader import read_records
 from ospltool.trace.record import Clock
-from ospltool.trace.times import SECOND_NS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,23 +14,19 @@ if TYPE_CHECKING:
     from ospltool.trace.record import Record
     from ospltool.trace.sources import Source
 
-JUMP_NS: Final = 2 * SECOND_NS
-"""Threads write out of order by less than a millisecond; a step back by more than this is a clock that was
-set back, or another run, and the file goes on from there."""
-
 
 def ordered(records: Iterable[Record], skew_ns: int = 0) -> Iterator[tuple[int, Record]]:
     """The records of one file with the time at which each has its place among other files.
 
-    The order of the file is kept: a record that is a little late, or has no time, takes the time before it.
+    The order of the file is kept: a record that is older than one before it, or has no time, takes the time
+    of that one. (Threads write out of order by less than a millisecond; after a clock was set back, it is all
+    the records until the old time is reached again.)
     """
     at: int | None = None
     for record in records:
-        time = record.time_ns
-        if time is not None:
-            time += skew_ns
-            if at is None or time > at or time < at - JUMP_NS:
-                at = time
+        if record.time_ns is not None:
+            time = record.time_ns + skew_ns
+            at = time if at is None else max(at, time)
         yield at or 0, record
 
 

@@ -69,7 +69,7 @@ def read_report(raw: bytes, source: Source, offset: int) -> Record:
             values[key] = (
                 f"{values[key]}\n{value}" if key == "Report" and key in values else values.get(key, value)
             )
-    time = _TIME.search(values.get("Internals", "")) or _TIME.search("\n".join(sections[-1:]).strip())
+    time = _TIME.search(sections[-1].strip())
     kind, _, stack = values.get("Report", "").partition("\n")
     if kind not in TYPES:  # an error stack: its sections say what happened, and it is an error
         kind, stack = ("ERROR" if "Context" in values else UNKNOWN_LEVEL), values.get("Report", "")

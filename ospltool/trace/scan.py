@@ -8,8 +8,8 @@ import multiprocessing
 import os
 from typing import TYPE_CHECKING, Final
 
-from ospltool.trace.headers import END, IS_LINE_HEADER, LONGEST, header_ending_at
-from ospltool.trace.ranges import Range, pieces, ranges
+from ospltool.trace.headers import END, IS_LINE_HEADER, header_ending_at
+from ospltool.trace.ranges import LARGEST_PIECE, Range, pieces, ranges
 from ospltool.trace.reader import read_records
 from ospltool.trace.sources import Format, open_stream
 
@@ -45,7 +45,10 @@ def count_in_range(part: Range, needle: bytes) -> int:
 
 
 def _count_in_stream(stream: IO[bytes], needle: bytes, part: Range) -> int:
-    """Reads into one buffer again and again: what is searched is not copied."""
+    """Reads into one buffer again and again: what is searched is not copied.
+
+    A line of more than `LARGEST_PIECE` bytes, which no trace has, may be counted twice.
+    """
     buffer = bytearray(BLOCK_BYTES)
     left = None if part.end is None else part.end - part.start
     count, counted = 0, False  # and whether the record that is not over yet was counted
@@ -58,8 +61,12 @@ def _count_in_stream(stream: IO[bytes], needle: bytes, part: Range) -> int:
             left -= got
         over = not got or left == 0
         stop = filled if over else buffer.rfind(b"\n", 0, filled) + 1
-        if not stop and filled == len(buffer):  # one endless line: leave what a header or the needle may need
-            stop = filled - max(LONGEST, len(needle))
+        if not stop and filled == len(buffer):  # a line that is longer than the buffer
+            if len(buffer) < LARGEST_PIECE:
+                kept = filled
+                buffer.extend(bytes(len(buffer)))
+                continue
+            stop = filled
         more, counted = _count(buffer, stop, needle, untimed=part.source.untimed, counted=counted)
         count += more
         if over:

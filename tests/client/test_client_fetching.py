@@ -55,10 +55,10 @@ class Talk:
         exchange = self.fetch.exchange(number)
         assert exchange is not None
         for time_ns in times:
-            exchange.part(service, sample(time_ns), self.now, exact=True)
+            exchange.part(service, number, sample(time_ns), self.now, exact=True)
         completeness = Completeness.COMPLETE if complete else Completeness.INCOMPLETE
         link = Link(len(times) if count is None else count, completeness, code)
-        self.fetch.end(exchange, service, IDS[service], link, ours)
+        self.fetch.end(service, number, IDS[service], link, ours)
 
 
 def covers(*names: str, **name_spaces: bool) -> dict[str, Any]:
@@ -106,6 +106,20 @@ def test_a_service_that_is_silent_is_not_waited_for_longer_than_a_round() -> Non
     assert not talk.fetch.done
     talk.turn(1.5)
     assert talk.history == [10]
+
+
+def test_an_answer_that_was_slow_to_begin_is_given_more_time_and_never_mixed_with_the_next() -> None:
+    talk = Talk(services=frozenset((ONE,)))
+    talk.turn()
+    talk.turn(2.1)
+    assert talk.turn(0.2) == [Send(2, "p", ())]
+    exchange = talk.fetch.exchange(1)
+    assert exchange is not None
+    exchange.part(ONE, 1, sample(10), talk.now, exact=True)
+    assert talk.turn(2.5) == []
+    talk.answer(ONE, 2, 10, 11, ours=covers("a", a=True))
+    talk.turn()
+    assert talk.history == [10, 11]
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ def test_a_reader_gets_the_whole_history_once_with_times_writers_and_states(
     )
     lab.seen.wait_for("it is stored", lambda: lab.seen.stored("n1") == 60)
     with DurableReader(connect(), "Reading", Reading, STOCK) as reader:
-        reader.wait_for_historical_data(10)
+        reader.wait_for_historical_data(30)
         assert len(reader.read()) == 60
         samples = reader.take()
         assert reader.take() == []
@@ -102,14 +102,14 @@ def test_a_history_arrives_whole_and_in_order_while_writers_go_on(lab: ClientLab
     readers = [DurableReader(connect(), "Reading", Reading, STOCK) for _ in range(3)]
     samples: list[list[Any]] = [[] for _ in readers]
     for reader, got in zip(readers, samples, strict=True):
-        reader.wait_for_historical_data(10)
+        reader.wait_for_historical_data(30)
         got += reader.take()
         assert len(got) >= 4 * 200
     time.sleep(0.3)  # live samples go on arriving; nothing is awaited here
     writer.tell(end=True)
     count = writer.answer("written")
     for reader, got in zip(readers, samples, strict=True):
-        while len(got) < 4 * count and reader.wait(10):
+        while len(got) < 4 * count and reader.wait(30):
             got += reader.take()
         check_streams(got, 4, count)
         assert {one.is_historical for one in got} == {True, False}
@@ -128,7 +128,7 @@ def test_an_ordinary_reader_and_one_of_the_library_in_one_process_each_get_all_o
     with DurableReader(participant, "Reading", Reading, STOCK) as durable:
         subscriber = Subscriber(participant, Qos(Policy.Partition(list(STOCK))))
         ordinary = DataReader(subscriber, Topic(participant, "Reading", Reading, qos=qos), qos=qos)
-        durable.wait_for_historical_data(10)
+        durable.wait_for_historical_data(30)
         plain: list[Any] = []
         deadline = time.monotonic() + 20
         while len(plain) < 100 and time.monotonic() < deadline:
@@ -137,7 +137,7 @@ def test_an_ordinary_reader_and_one_of_the_library_in_one_process_each_get_all_o
         lab.wait_delivered()
         lab.write({"first": 100, "count": 10, "time": 5_000}, readers=len(names) + 2)
         got = durable.take()
-        while len(got) < 110 and durable.wait(10):
+        while len(got) < 110 and durable.wait(30):
             got += durable.take()
         plain += [one for one in ordinary.take(1000) if one.sample_info.valid_data]
         assert numbers(got) == [*range(110)]
@@ -148,7 +148,7 @@ def test_an_ordinary_reader_and_one_of_the_library_in_one_process_each_get_all_o
 def test_parts_of_the_history_by_time_limit_and_content(client: DurabilityClient) -> None:
     def part(selection: HistorySelection | None) -> list[tuple[int, int]]:
         with DurableReader(client, "Reading", Reading, STOCK, VOLATILE) as reader:
-            reader.wait_for_historical_data(10, selection)
+            reader.wait_for_historical_data(30, selection)
             found = [(one.data.number, one.data.value) for one in reader.take() if one.data]
             assert reader.counters.repeated == 0
             return sorted(found)
@@ -173,12 +173,12 @@ def test_only_a_reader_that_is_not_durable_selects_and_gets_history_only_when_it
     with DurableReader(client, "Reading", Reading, STOCK) as durable:
         with pytest.raises(PreconditionNotMet):
             durable.wait_for_historical_data(1, HistorySelection(max_samples=1))
-        durable.wait_for_historical_data(10)
+        durable.wait_for_historical_data(30)
     with DurableReader(client, "Reading", Reading, STOCK, VOLATILE) as reader:
         assert not reader.wait(0.5)
-        reader.wait_for_historical_data(10, HistorySelection(end_ns=1_001))
+        reader.wait_for_historical_data(30, HistorySelection(end_ns=1_001))
         assert numbers(reader.take()) == [0, 1]
-        reader.wait_for_historical_data(10, HistorySelection(start_ns=1_001))
+        reader.wait_for_historical_data(30, HistorySelection(start_ns=1_001))
         assert len(reader.take()) == 28
     with pytest.raises(UnsupportedQos, match="Exclusive"):
         DurableReader(client, "Reading", Reading, STOCK, Qos(Policy.Ownership.Exclusive))
@@ -203,7 +203,7 @@ def test_waiting_ends_when_the_set_is_complete_and_not_before(lab: ClientLab, co
         reader.wait_for_historical_data(2)
     assert reader.take() == []
     lab.start("n1")
-    reader.wait_for_historical_data(20)
+    reader.wait_for_historical_data(30)
     assert numbers(reader.take()) == [*range(20)]
 
 
@@ -211,7 +211,7 @@ def test_a_group_without_data_is_complete_and_one_that_nobody_keeps_is_not_found
     client: DurabilityClient,
 ) -> None:
     with DurableReader(client, "Nothing", Reading, STOCK) as reader:
-        reader.wait_for_historical_data(10)
+        reader.wait_for_historical_data(30)
         assert reader.take() == []
     with DurableReader(client, "Reading", Reading, ("elsewhere",)) as reader:
         with pytest.raises(DurabilityTimeout, match="GROUP_NOT_FOUND") as error:
@@ -224,7 +224,7 @@ def test_a_node_answers_for_a_master_that_does_not_serve_clients(lab: ClientLab,
     names = lab.start_two()
     lab.fill(*names, count=20)
     with DurableReader(connect(), "Reading", Reading, STOCK) as reader:
-        reader.wait_for_historical_data(10)
+        reader.wait_for_historical_data(30)
         assert numbers(reader.take()) == [*range(20)]
 
 
@@ -244,13 +244,13 @@ def test_when_the_node_that_serves_it_is_killed_the_reader_goes_on_and_gets_noth
     names = lab.start_two()
     lab.fill(*names, count=50)
     with DurableReader(connect(), "Reading", Reading, STOCK) as reader:
-        reader.wait_for_historical_data(10)
+        reader.wait_for_historical_data(30)
         assert len(reader.take()) == 50
         lab.kill("n1")
         lab.seen.wait_for("n2 is master", lambda: lab.seen.are_complete("n2"))
         lab.write({"first": 50, "count": 10, "time": 9_000}, readers=2)
         got: list[Any] = []
-        while len(got) < 10 and reader.wait(10):
+        while len(got) < 10 and reader.wait(30):
             got += reader.take()
         deadline = time.monotonic() + 10
         while not reader.counters.repeated and time.monotonic() < deadline:
@@ -270,7 +270,7 @@ def test_a_node_that_stops_answering_in_the_middle_costs_a_pause_and_no_sample(
     lab.process("n1").send_signal(signal.SIGSTOP)
     try:
         with DurableReader(client, "Reading", Reading, STOCK) as reader:
-            reader.wait_for_historical_data(20)
+            reader.wait_for_historical_data(30)
             assert numbers(reader.take()) == [*range(50)]
     finally:
         lab.process("n1").send_signal(signal.SIGCONT)

@@ -120,15 +120,15 @@ def test_states_tell_of_every_node_and_deleted_data_is_gone_from_all_of_them(
     assert [(one.partition, one.topic) for one in states] == [("stock", "Reading")] * 2
     assert sorted(one.service_name for one in states) == ["n1", "n2"]
     with DurableReader(client, "Reading", Reading, STOCK) as reader:
-        reader.wait_for_historical_data(20)
+        reader.wait_for_historical_data(30)
         client.delete_historical_data("*", "Read*", until_ns=1_004, timeout_s=20)
         lab.seen.wait_for("half is gone", lambda: all(lab.seen.stored(n) <= 6 for n in names))
         assert len(reader.take()) == 10  # what a reader has stays with it
     with DurableReader(client, "Reading", Reading, STOCK) as reader:
-        reader.wait_for_historical_data(20)
+        reader.wait_for_historical_data(30)
         assert sorted(one.source_time_ns for one in reader.take()) == [*range(1_005, 1_010)]
     with DurableReader(client, "Other", Reading, STOCK) as reader:
-        reader.wait_for_historical_data(20)
+        reader.wait_for_historical_data(30)
         assert len(reader.take()) == 1
 
 

@@ -15,7 +15,7 @@ from tui.app import ConsoleApp
 from tui.glyphs import ASCII
 from tui.screens.help import HelpScreen
 from tui.screens.overview import OverviewScreen
-from tui.widgets.grid import Grid
+from tui.widgets.sheet import Sheet
 
 S = SECOND_NS
 Play = Callable[..., None]
@@ -32,8 +32,8 @@ def system(nodes: int = 3, spaces: int = 2) -> ScriptedFeed:
     return ScriptedFeed([(START_NS, Update(heard, events))], title="domain 7")
 
 
-def grid_of(app: ConsoleApp) -> Grid:
-    return app.screen.query_one(Grid)
+def grid_of(app: ConsoleApp) -> Sheet:
+    return app.screen.query_one(Sheet)
 
 
 def check_screen(
@@ -207,7 +207,7 @@ def test_columns_out_of_view_are_counted_and_come_with_the_cursor(play: Play, re
 
 def test_a_click_moves_the_cursor(play: Play) -> None:
     async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
-        await pilot.click(Grid, offset=(60, 2))
+        await pilot.click(Sheet, offset=(60, 2))
         assert (grid_of(app).row_key, grid_of(app).column_key) == (node_id(2), "ns space-2")
 
     play(system(), scenario)

@@ -13,7 +13,7 @@ from textual.pilot import Pilot
 from ospltool.live.fake import SECOND_NS, FakeFeed
 from ospltool.live.feed import ScriptedFeed
 from tui.app import ConsoleApp
-from tui.widgets.grid import Grid
+from tui.widgets.sheet import Sheet
 
 NODES, SPACES, GROUPS = 200, 50, 25
 KEYS = ("down", "right", "pagedown", "left", "up", "end", "home", "pageup")
@@ -59,7 +59,7 @@ def test_two_hundred_nodes_and_fifty_name_spaces_stay_responsive(
                 app.call_later(app.tick)
             latencies_s.append(await seconds_to_paint(app, KEYS[index % len(KEYS)], painted))
             await pilot.pause()
-        assert app.screen.query_one(Grid).size.height > 10
+        assert app.screen.query_one(Sheet).size.height > 10
         assert len(app.model.nodes) == NODES
 
     play(prepared(40), scenario, size=(120, 40), ticks=8)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -110,6 +110,25 @@ def test_rotation_by_renaming_loses_nothing(path: pathlib.Path, watch: Watch) ->
     watch.until_text("line 5")
     assert watch.texts == ["line 2", "line 3", "line 4", "line 5"]
     assert any("was rotated" in notice for notice in watch.notices)
+
+
+def test_rotation_between_two_looks_loses_nothing(
+    path: pathlib.Path, watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The writer writes once more after the file was read and before it is found to be rotated."""
+    original = Follower._look_for_another
+
+    def rotated_now(follower: Follower, file: Any) -> Iterator[Record | Notice]:
+        if not path.with_suffix(".log.1").exists():
+            append(path, line(3))
+            path.rename(path.with_suffix(".log.1"))
+            path.write_text(line(4) + line(5), encoding="utf-8")
+        return original(follower, file)
+
+    append(path, line(2))
+    monkeypatch.setattr(Follower, "_look_for_another", rotated_now)
+    watch.until_text("line 5")
+    assert watch.texts == ["line 2", "line 3", "line 4", "line 5"]
 
 
 def test_truncation_is_noticed(path: pathlib.Path, watch: Watch) -> None:

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ospltool.trace.headers import headers
-from ospltool.trace.ranges import pieces, ranges
+from ospltool.trace.ranges import Range, pieces, ranges
 from ospltool.trace.reader import TraceParser, read_records
 from ospltool.trace.record import Clock, Kind
-from ospltool.trace.scan import _count, record_spans
+from ospltool.trace.scan import _count, count_in_range, record_spans
 from ospltool.trace.sources import Format, Source, SourceError, sniff
 from ospltool.trace.splitter import NO_TIME, split
 
@@ -37,6 +37,9 @@ FRAGMENTS = st.sampled_from(
         b"1510591395.741573630 INIT (mainThread) -> ",
         b"1970-01-01T00:00:01+0000 1.019691753 INIT (ospl_durability) -> ",
         b"-1.500000000 INIT (ospl_durability) -> ",
+        b"2026-11-2xT01:08:30+0000 1795223310.294122015 INIT (t) -> ",
+        b"2026-11-21T01:08:30+0000 17952233x0.294122015 INIT (t) -> ",
+        b"2026-11-21T01:08:30+0000 1795223310.294122015 iNIT (t) -> ",
         b"COMPLETE (d_status) -> ",
         b"PersistentStore (XML) -> ",
         b"Group found: partA.T1 (PERSISTENT)",
@@ -68,6 +71,7 @@ def parse(data: bytes, *, untimed: bool = False, cuts: tuple[int, ...] = ()) -> 
     return [(record.kind, record.offset, record.raw) for record in found]
 
 
+@settings(deadline=None)
 @given(TRACES, st.booleans())
 def test_records_together_are_the_file(data: bytes, untimed: bool) -> None:
     found = parse(data, untimed=untimed)
@@ -77,6 +81,7 @@ def test_records_together_are_the_file(data: bytes, untimed: bool) -> None:
     ]
 
 
+@settings(deadline=None)
 @given(TRACES, st.booleans(), st.data())
 def test_records_do_not_depend_on_how_the_bytes_come_in(
     data: bytes, untimed: bool, more: st.DataObject
@@ -85,6 +90,7 @@ def test_records_do_not_depend_on_how_the_bytes_come_in(
     assert parse(data, untimed=untimed, cuts=cuts) == parse(data, untimed=untimed)
 
 
+@settings(deadline=None)
 @given(TRACES, st.booleans())
 def test_the_fast_splitter_finds_what_the_reader_finds(data: bytes, untimed: bool) -> None:
     slow = list(headers(data, untimed=untimed))
@@ -102,7 +108,7 @@ def test_the_fast_splitter_finds_what_the_reader_finds(data: bytes, untimed: boo
     assert [data[a:b] for a, b in zip(fast.body.tolist(), fast.stop.tolist(), strict=True)] == bodies
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(data=TRACES, size=st.integers(20, 400))
 def test_parts_of_a_file_have_the_records_of_the_whole(
     data: bytes, size: int, tmp_path_factory: pytest.TempPathFactory
@@ -118,6 +124,7 @@ def test_parts_of_a_file_have_the_records_of_the_whole(
     assert found == [(offset, raw) for _, offset, raw in parse(data)]
 
 
+@settings(deadline=None)
 @given(
     TRACES,
     st.sampled_from([b"COMPLETE", b"12", b"Group", b"->", b"\xff", b"T" * 10, b"broken"]),
@@ -130,6 +137,23 @@ def test_counting_and_finding_agree_with_reading(data: bytes, needle: bytes, unt
     count, counted = _count(bytearray(data), len(data), needle, untimed=untimed, counted=False)
     assert count == len(wanted)
     assert counted == bool(whole and needle in whole[-1][1])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    data=st.lists(TRACES, min_size=4, max_size=12).map(b"".join),
+    needle=st.sampled_from([b"COMPLETE", b"12", b"Group", b"Role"]),
+)
+def test_counting_does_not_depend_on_blocks(
+    data: bytes, needle: bytes, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("blocks") / "durability.log"
+    path.write_bytes(data)
+    part = Range(Source(path, "n1"), 0, None, len(data))
+    expected = sum(needle in raw for _, _, raw in parse(data))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ospltool.trace.scan.BLOCK_BYTES", 700)
+        assert count_in_range(part, needle) == expected
 
 
 CASES = {

@@ -150,7 +150,8 @@ def test_skew_is_estimated_from_requests_and_answers(traces: Traces) -> None:
     reference, other = estimate_skews(find_sources([traces.write()]).sources)
     assert (reference.node, reference.add_ns) == ("n1", 0)
     assert other.uncertainty_ns is not None
-    assert abs(other.add_ns + 1_300_000_000) <= other.uncertainty_ns <= 2_000_001
+    assert abs(other.add_ns + 1_299_000_000) < 1_000  # half of the difference of the two ways
+    assert abs(other.uncertainty_ns - 2_000_000) < 1_000  # half of the round trip
     assert other.pairs >= 50
 
 
@@ -161,13 +162,13 @@ def test_skew_that_can_not_be_estimated_says_so(traces: Traces, capfd: pytest.Ca
     assert "skew of n2: 0 ns (no messages both ways" in capfd.readouterr().err
 
 
-def test_a_clock_that_is_set_back_does_not_hold_up_the_other_nodes(traces: Traces) -> None:
-    back = traces.node("n1").line(100, "before").line(10, "after the clock was set back").line(11, "later")
-    traces.node("n2").line(10.5, "beside")
-    del back
+def test_each_file_keeps_its_own_order(traces: Traces) -> None:
+    """A clock that was set back, or a thread that was late: nothing changes places within a file."""
+    first, second = traces.node("n1"), traces.node("n2")
+    first.line(1, "a").line(3, "b").line(2.9999, "c").line(7, "d").line(4, "e").line(8, "f")
+    second.line(2, "1").line(5, "2").line(7.5, "3")
     found = [record.text for record in merged(find_sources([traces.write()]).sources)]
-    assert found.index("before") < found.index("after the clock was set back") < found.index("later")
-    assert found == ["beside", "before", "after the clock was set back", "later"]
+    assert found == ["a", "1", "b", "c", "2", "d", "e", "3", "f"]
 
 
 def test_counts_by_span_and_template(two: str, capfd: pytest.CaptureFixture[str]) -> None:

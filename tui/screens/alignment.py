@@ -13,8 +13,8 @@ from tui.viewmodel import node as node_views
 from tui.viewmodel.base import Subject, View, plural
 from tui.viewmodel.tables import Rows
 from tui.widgets.curve import LEAST_HEIGHT, Curve
-from tui.widgets.grid import Grid
 from tui.widgets.lines import Lines
+from tui.widgets.sheet import Sheet
 
 
 class AlignmentScreen(OpsScreen):
@@ -32,10 +32,10 @@ class AlignmentScreen(OpsScreen):
     def body(self) -> ComposeResult:
         """Two tables under their titles."""
         yield Lines(id="title")
-        yield Grid(id="alignments")
+        yield Sheet(id="alignments")
         yield Lines(id="idle")
         yield Lines(id="joiners-title")
-        yield Grid(id="joiners")
+        yield Sheet(id="joiners")
         yield Curve(id="received")
 
     def show(self, view: View) -> None:
@@ -49,12 +49,12 @@ class AlignmentScreen(OpsScreen):
         idle = [] if rows.keys else alignment.idle_lines(view)[: max(1, room // 2)]
         self.fill("#idle", idle)
         for_alignments = min(len(rows.keys) + 1, max(2, room * 2 // 3)) if rows.keys else 0
-        grid = self.query_one("#alignments", Grid)
+        grid = self.query_one("#alignments", Sheet)
         set_height(grid, for_alignments)
         grid.show(rows)
         title = plural(len(joiners.keys), "late joiner") + " served"
         self.fill("#joiners-title", [panels.rule_line(view, title, width)])
-        grid = self.query_one("#joiners", Grid)
+        grid = self.query_one("#joiners", Sheet)
         set_height(grid, max(0, room - for_alignments - len(idle)) if joiners.keys else 0)
         grid.show(joiners)
         used = for_alignments + len(idle) + min(len(joiners.keys) + 1, room)
@@ -62,33 +62,33 @@ class AlignmentScreen(OpsScreen):
 
     def _show_curve(self, view: View, room: int) -> None:
         curve = self.query_one(Curve)
-        row = self.query_one("#alignments", Grid).row
+        row = self.query_one("#alignments", Sheet).row
         one = self._alignments.item(row) if self._alignments else None
         curve.display = room >= LEAST_HEIGHT and one is not None
         if one is not None and curve.display:
             curve.styles.height = min(room, 16)
             served = len(self._joiners.keys) if self._joiners else 0
-            set_height(self.query_one("#joiners", Grid), served + 1 if served else 0)
+            set_height(self.query_one("#joiners", Sheet), served + 1 if served else 0)
             curve.show(*alignment.curve(view, one), view.now_ns)
 
     def here(self) -> Subject:
         """The alignee and the name-space, or the node that serves the late joiner."""
         grid = self.focused
-        if isinstance(grid, Grid) and grid.id == "alignments" and self._alignments:
+        if isinstance(grid, Sheet) and grid.id == "alignments" and self._alignments:
             running = self._alignments.item(grid.row)
             if running is not None:
                 return Subject(running.node.id, running.space.name)
-        if isinstance(grid, Grid) and grid.id == "joiners" and self._joiners:
+        if isinstance(grid, Sheet) and grid.id == "joiners" and self._joiners:
             delivery = self._joiners.item(grid.row)
             if delivery is not None:
                 return Subject(delivery[0].id, self.console.subject.name_space)
         return super().here()
 
-    @on(Grid.Moved)
+    @on(Sheet.Moved)
     def _moved(self) -> None:
         self.query_one(Curve).forget()
         self.refresh_now()
 
-    @on(Grid.Chosen)
-    def _chosen(self, event: Grid.Chosen) -> None:
-        self.action_jump("name-space" if event.grid.id == "alignments" else "node")
+    @on(Sheet.Chosen)
+    def _chosen(self, event: Sheet.Chosen) -> None:
+        self.action_jump("name-space" if event.sheet.id == "alignments" else "node")

@@ -16,8 +16,8 @@ from tui.filters import Filter
 from tui.viewmodel import panels
 from tui.viewmodel.base import Status, Subject, View
 from tui.widgets.entry import CommandLine, Entry, FilterLine
-from tui.widgets.grid import Grid
 from tui.widgets.lines import Lines
+from tui.widgets.sheet import Sheet
 
 if TYPE_CHECKING:
     from tui.app import ConsoleApp
@@ -132,8 +132,8 @@ class OpsScreen(Screen[None]):
 
     def focus_body(self) -> None:
         """Put the focus where the keys of the screen work: where it was, else on the first table."""
-        if not isinstance(self.focused, Grid):
-            self.set_focus(next(iter(self.query(Grid)), None))
+        if not isinstance(self.focused, Sheet):
+            self.set_focus(next(iter(self.query(Sheet)), None))
 
     def action_filter(self) -> None:
         """Open the filter line."""
@@ -184,7 +184,7 @@ def _height(widget: Lines | Entry) -> int:
     return int(height.value) if height is not None else 1
 
 
-def set_height(widget: Lines | Grid, lines: int) -> None:
+def set_height(widget: Lines | Sheet, lines: int) -> None:
     """Give the widget this many lines; without any it takes no room."""
     if widget.display != bool(lines):
         widget.display = bool(lines)

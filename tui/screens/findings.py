@@ -12,7 +12,7 @@ from tui.sources import advertised
 from tui.viewmodel import findings
 from tui.viewmodel.base import Subject, View
 from tui.viewmodel.tables import Rows
-from tui.widgets.grid import Grid
+from tui.widgets.sheet import Sheet
 
 
 class FindingsScreen(TableScreen):
@@ -65,6 +65,6 @@ class FindingsScreen(TableScreen):
         ]
         return Subject(next(iter(named), ""), self.console.subject.name_space)
 
-    @on(Grid.Chosen)
+    @on(Sheet.Chosen)
     def _chosen(self) -> None:
         self.action_jump("node")

@@ -13,8 +13,8 @@ from tui.viewmodel import name_space as views
 from tui.viewmodel import panels
 from tui.viewmodel.base import Subject, View, plural
 from tui.viewmodel.tables import Rows
-from tui.widgets.grid import Grid
 from tui.widgets.lines import Lines
+from tui.widgets.sheet import Sheet
 
 
 class NameSpaceScreen(OpsScreen):
@@ -38,7 +38,7 @@ class NameSpaceScreen(OpsScreen):
         yield Lines(id="definition")
         yield Lines(id="masters")
         yield Lines(id="nodes-title")
-        yield Grid(id="nodes")
+        yield Sheet(id="nodes")
         yield Lines(id="trouble")
         yield Lines(id="history")
 
@@ -65,7 +65,7 @@ class NameSpaceScreen(OpsScreen):
         left = max(0, room - len(definition) - len(masters) - 1)
         for_trouble = min(len(trouble) + 1 if trouble else 0, left // 4)
         for_nodes = min(len(rows.keys) + 1, max(2, left - for_trouble - 3))
-        grid = self.query_one("#nodes", Grid)
+        grid = self.query_one("#nodes", Sheet)
         set_height(grid, for_nodes)
         grid.show(rows)
         self.fill("#trouble", panels.titled("attention", trouble, for_trouble, view, width))
@@ -74,7 +74,7 @@ class NameSpaceScreen(OpsScreen):
 
     def here(self) -> Subject:
         """The node under the cursor, with this name-space."""
-        return Subject(self.query_one("#nodes", Grid).row_key, self._space)
+        return Subject(self.query_one("#nodes", Sheet).row_key, self._space)
 
     def action_neighbour(self, step: int) -> None:
         """Show the next name-space, or the one before."""
@@ -83,6 +83,6 @@ class NameSpaceScreen(OpsScreen):
             name = names[(names.index(self._space) + step) % len(names)]
             self.console.look_at(Subject(self.console.subject.node, name))
 
-    @on(Grid.Chosen)
+    @on(Sheet.Chosen)
     def _chosen(self) -> None:
         self.action_jump("node")

@@ -16,8 +16,8 @@ from tui.viewmodel import panels
 from tui.viewmodel.base import Subject, View, plural
 from tui.viewmodel.tables import Rows
 from tui.widgets.curve import LEAST_HEIGHT, Curve
-from tui.widgets.grid import Grid
 from tui.widgets.lines import Lines
+from tui.widgets.sheet import Sheet
 
 PARTS = ("fellows", "spaces", "joiners")
 MOST_HEIGHT = 16
@@ -45,7 +45,7 @@ class NodeScreen(OpsScreen):
         yield Lines(id="card")
         for part in PARTS:
             yield Lines(id=f"{part}-title")
-            yield Grid(id=part)
+            yield Sheet(id=part)
         with Horizontal(id="curves"):
             yield Curve(id="stored")
             yield Curve(id="gaps")
@@ -89,7 +89,7 @@ class NodeScreen(OpsScreen):
     def _show_part(self, view: View, part: str, rows: Rows[Any] | None, title: str, height: int) -> None:
         lines = [panels.rule_line(view, title, self.size.width)] if rows is not None else []
         self.fill(f"#{part}-title", lines)
-        grid = self.query_one(f"#{part}", Grid)
+        grid = self.query_one(f"#{part}", Sheet)
         set_height(grid, height)
         if rows is not None:
             grid.show(rows)
@@ -98,7 +98,7 @@ class NodeScreen(OpsScreen):
         """The fellow under the cursor, or this node with the name-space under the cursor."""
         grid = self.focused
         mine = self._node.id if self._node else ""
-        if not isinstance(grid, Grid) or not grid.row_key:
+        if not isinstance(grid, Sheet) or not grid.row_key:
             return Subject(mine, self.console.subject.name_space)
         if grid.id == "fellows":
             return Subject(grid.row_key, self.console.subject.name_space)
@@ -109,7 +109,7 @@ class NodeScreen(OpsScreen):
     def moment_ns(self) -> int:
         """When the delivery under the cursor began."""
         grid = self.focused
-        if isinstance(grid, Grid) and grid.id == "joiners" and self._rows:
+        if isinstance(grid, Sheet) and grid.id == "joiners" and self._rows:
             delivery = self._rows["joiners"].item(grid.row)
             return delivery[1].started_ns if delivery else 0
         return 0
@@ -121,10 +121,10 @@ class NodeScreen(OpsScreen):
             index = (order.index(self._node.id) + step) % len(order)
             self.console.look_at(Subject(order[index], self.console.subject.name_space))
 
-    @on(Grid.Chosen)
-    def _chosen(self, event: Grid.Chosen) -> None:
+    @on(Sheet.Chosen)
+    def _chosen(self, event: Sheet.Chosen) -> None:
         targets = {"fellows": "node", "spaces": "name-space", "joiners": "trace"}
-        self.action_jump(targets[event.grid.id or "fellows"])
+        self.action_jump(targets[event.sheet.id or "fellows"])
 
 
 def share(wanted: list[int], room: int) -> list[int]:

@@ -13,8 +13,8 @@ from tui.screens.base import OpsScreen, set_height
 from tui.viewmodel import overview, panels
 from tui.viewmodel.base import Subject, View
 from tui.viewmodel.overview import Overview
-from tui.widgets.grid import Grid
 from tui.widgets.lines import Lines
+from tui.widgets.sheet import Sheet
 
 
 class OverviewScreen(OpsScreen):
@@ -35,7 +35,7 @@ class OverviewScreen(OpsScreen):
     def body(self) -> ComposeResult:
         """The matrix and its explanation, attention, events."""
         yield Lines(id="summary")
-        yield Grid(cells=True, id="matrix")
+        yield Sheet(cells=True, id="matrix")
         yield Lines(id="detail")
         yield Lines(id="attention")
         yield Lines(id="ticker")
@@ -45,7 +45,7 @@ class OverviewScreen(OpsScreen):
         width = self.size.width
         concerns = panels.current_concerns(view)
         self.query_one("#summary", Lines).show([panels.summary(view, concerns)])
-        grid = self.query_one(Grid)
+        grid = self.query_one(Sheet)
         matrix = self._matrix = Overview(view, width)
         grid.show(matrix)
         attention = panels.attention_lines(view, concerns)
@@ -63,22 +63,22 @@ class OverviewScreen(OpsScreen):
 
     def here(self) -> Subject:
         """The node and the name-space under the cursor."""
-        grid = self.query_one(Grid)
+        grid = self.query_one(Sheet)
         name = grid.column_key.removeprefix("ns ") if grid.column_key.startswith("ns ") else ""
         return Subject(grid.row_key, name)
 
     def _detail(self, view: View, matrix: Overview) -> list[Line]:
         if not matrix.keys:
             return overview.nothing_shown(view)
-        return overview.detail(view, matrix.node(self.query_one(Grid).row), self.here().name_space or None)
+        return overview.detail(view, matrix.node(self.query_one(Sheet).row), self.here().name_space or None)
 
-    @on(Grid.Moved)
+    @on(Sheet.Moved)
     def _moved(self) -> None:
         if self.last is not None and self._matrix is not None:
             view, _ = self.last
             self.query_one("#detail", Lines).show(self._detail(view, self._matrix))
 
-    @on(Grid.Chosen)
+    @on(Sheet.Chosen)
     def _chosen(self) -> None:
         self.action_jump("name-space")
 

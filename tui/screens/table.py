@@ -12,8 +12,8 @@ from tui.screens.base import OpsScreen, set_height
 from tui.viewmodel import panels
 from tui.viewmodel.base import View
 from tui.viewmodel.tables import Rows
-from tui.widgets.grid import Grid
 from tui.widgets.lines import Lines
+from tui.widgets.sheet import Sheet
 
 
 class TableScreen(OpsScreen):
@@ -30,7 +30,7 @@ class TableScreen(OpsScreen):
     def body(self) -> ComposeResult:
         """Title, table, and lines about the row under the cursor."""
         yield Lines(id="title")
-        yield Grid(id="table")
+        yield Sheet(id="table")
         yield Lines(id="about")
 
     def table(self, view: View, width: int) -> Rows[Any]:
@@ -52,13 +52,13 @@ class TableScreen(OpsScreen):
     @property
     def row(self) -> Any:
         """The value under the cursor; None when the table is empty."""
-        return self.rows.item(self.query_one("#table", Grid).row) if self.rows else None
+        return self.rows.item(self.query_one("#table", Sheet).row) if self.rows else None
 
     def show(self, view: View) -> None:
         """Fill table and lines, and share the height."""
         self.shown = view
         width = self.size.width
-        grid = self.query_one("#table", Grid)
+        grid = self.query_one("#table", Sheet)
         rows = self.rows = self.table(view, width)
         grid.show(rows)
         title = panels.rule_line(view, self.table_title(view, rows), width)
@@ -80,8 +80,8 @@ class TableScreen(OpsScreen):
         rule = [panels.rule_line(view, "", width)] if lines and row is not None else []
         lines = [*rule, *lines[: max(0, most)]]
         self.fill("#about", lines)
-        set_height(self.query_one("#table", Grid), max(2, room - len(lines)) if self.rows.keys else 0)
+        set_height(self.query_one("#table", Sheet), max(2, room - len(lines)) if self.rows.keys else 0)
 
-    @on(Grid.Moved)
+    @on(Sheet.Moved)
     def _moved(self) -> None:
         self.show_about()

@@ -14,7 +14,7 @@ from tui.screens.table import TableScreen
 from tui.viewmodel import conflicts, groups, store
 from tui.viewmodel.base import Subject, View, plural
 from tui.viewmodel.tables import Rows
-from tui.widgets.grid import Grid
+from tui.widgets.sheet import Sheet
 
 
 class ConflictsScreen(TableScreen):
@@ -50,7 +50,7 @@ class ConflictsScreen(TableScreen):
         """When the conflict began."""
         return self.row.began_ns if self.row is not None else 0
 
-    @on(Grid.Chosen)
+    @on(Sheet.Chosen)
     def _chosen(self) -> None:
         self.action_jump("trace")
 
@@ -81,7 +81,7 @@ class GroupsScreen(TableScreen):
             return super().here()
         return Subject(self.console.subject.node, self.row.name_space, self.row.id)
 
-    @on(Grid.Chosen)
+    @on(Sheet.Chosen)
     def _chosen(self) -> None:
         self.action_jump("name-space")
 
@@ -113,6 +113,6 @@ class StoreScreen(TableScreen):
             Subject(self.row.id, self.console.subject.name_space) if self.row is not None else super().here()
         )
 
-    @on(Grid.Chosen)
+    @on(Sheet.Chosen)
     def _chosen(self) -> None:
         self.action_jump("node")

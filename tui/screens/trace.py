@@ -15,7 +15,7 @@ from tui.viewmodel import trace
 from tui.viewmodel.base import Subject, View
 from tui.viewmodel.tables import Rows
 from tui.viewmodel.trace import TraceRow
-from tui.widgets.grid import Grid
+from tui.widgets.sheet import Sheet
 
 
 class TraceScreen(TableScreen):
@@ -66,7 +66,7 @@ class TraceScreen(TableScreen):
     def show(self, view: View) -> None:
         """Fill the table; while following, the cursor stays on the newest record."""
         super().show(view)
-        grid = self.query_one("#table", Grid)
+        grid = self.query_one("#table", Sheet)
         if self.following and self.rows and self.rows.keys and grid.row_key != self.rows.keys[-1]:
             grid.go_to(self.rows.keys[-1])
         self.heading = "trace, following" if self.following else "trace"
@@ -96,7 +96,7 @@ class TraceScreen(TableScreen):
             return
         shown = self._rows[-len(self.rows.keys) :]
         index = bisect.bisect_left(shown, moment_ns, key=lambda row: row.time_ns)
-        self.query_one("#table", Grid).go_to(self.rows.keys[min(index, len(shown) - 1)])
+        self.query_one("#table", Sheet).go_to(self.rows.keys[min(index, len(shown) - 1)])
 
     def action_follow(self) -> None:
         """Follow the newest record, or stay."""
@@ -114,12 +114,12 @@ class TraceScreen(TableScreen):
         if not following and moment_ns:
             self.go_to_moment(moment_ns)
 
-    @on(Grid.Moved)
-    def _moved_by_hand(self, event: Grid.Moved) -> None:
+    @on(Sheet.Moved)
+    def _moved_by_hand(self, event: Sheet.Moved) -> None:
         if event.by_hand and self.rows and self.rows.keys:
-            self.following = event.grid.row_key == self.rows.keys[-1]
+            self.following = event.sheet.row_key == self.rows.keys[-1]
             self.heading = "trace, following" if self.following else "trace"
 
-    @on(Grid.Chosen)
+    @on(Sheet.Chosen)
     def _chosen(self) -> None:
         self.action_jump("node")

@@ -30,7 +30,7 @@ class _Nothing:
         raise IndexError(row, column)
 
 
-class Grid(ScrollView, Toned, can_focus=True, inherit_bindings=False):
+class Sheet(ScrollView, Toned, can_focus=True, inherit_bindings=False):
     """Rows and columns with a cursor that stays on its row and column when the table changes.
 
     `cells` says whether the cursor walks over cells or over whole rows. The first columns stay in view when
@@ -48,20 +48,20 @@ class Grid(ScrollView, Toned, can_focus=True, inherit_bindings=False):
         Binding("end,G", "edge(1)", "last row", show=False),
         Binding("enter", "choose", "open", show=False),
     ]
-    COMPONENT_CLASSES = {"grid--row", "grid--cursor", "grid--header"} | Toned.COMPONENT_CLASSES
+    COMPONENT_CLASSES = {"sheet--row", "sheet--cursor", "sheet--header"} | Toned.COMPONENT_CLASSES
 
     class Moved(Message):
         """The cursor stands on another cell: the reader moved it (`by_hand`), or the table changed."""
 
-        def __init__(self, grid: Grid, *, by_hand: bool = False) -> None:
+        def __init__(self, sheet: Sheet, *, by_hand: bool = False) -> None:
             super().__init__()
-            self.grid = grid
+            self.sheet = sheet
             self.by_hand = by_hand
 
         @property
-        def control(self) -> Grid:
-            """The grid that sent it."""
-            return self.grid
+        def control(self) -> Sheet:
+            """The table that sent it."""
+            return self.sheet
 
     class Chosen(Moved):
         """Enter was pressed, or the cell under the cursor was clicked."""
@@ -242,7 +242,7 @@ class Grid(ScrollView, Toned, can_focus=True, inherit_bindings=False):
         shown = [*range(self._table.fixed), *(self._table.fixed + i for i, _ in self._in_view())]
         if y < HEADER:
             return self._header(shown)
-        overlay = "grid--row" if row == self.row else ""
+        overlay = "sheet--row" if row == self.row else ""
         cursor = self.column if overlay and self._cells else -1
         segments = self.segments((Span(" "),), overlay)
         used = 1
@@ -251,7 +251,7 @@ class Grid(ScrollView, Toned, can_focus=True, inherit_bindings=False):
             line = fit_line(
                 self._table.cell(row, column), definition.width, right=definition.right, glyphs=self.glyphs
             )
-            segments += self.segments(line, "grid--cursor" if column == cursor else overlay)
+            segments += self.segments(line, "sheet--cursor" if column == cursor else overlay)
             segments += self.segments((Span(" " * GAP),), overlay)
             used += definition.width + GAP
         segments += self.segments((Span(" " * max(0, width - used)),), overlay)

@@ -1,0 +1,242 @@
+"""Sets on their way from one store to another: export, import, and an operator's replacement."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import secrets
+import time
+from typing import TYPE_CHECKING, Final
+
+from engine.core.namespaces import Group
+from engine.dataset.dataset import GroupSet, Outcome
+from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos
+from engine.runtime.holdings import LINEAGE
+from engine.store.files import DATABASE
+from engine.store.interface import DamageLog, StoreError
+from engine.store.sqlite import SqliteStore
+from ospltool.output import envelope
+from ospltool.stores.describe import fields_of
+from ospltool.stores.opensplice_values import structure_of
+from ospltool.stores.types import Undecodable, key_paths
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+    from typing import TextIO
+
+    from engine.dataset.sample import Sample
+    from engine.store.interface import SetInfo
+    from ospltool.stores.model import GroupFacts, SetFacts, StoreReader
+
+REPLACED_MARK: Final = "replaced"
+"""Remembered for a name-space whose set an operator put in place."""
+_ROWS_AT_ONCE: Final = 20_000
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Copied:
+    """What became of one group.
+
+    Attributes:
+        read: samples in the source.
+        stored: samples in the target, read back from it and found right.
+        beyond_depth: samples that the history depth does not keep, and that were left out.
+    """
+
+    partition: str
+    topic: str
+    read: int
+    stored: int
+    beyond_depth: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CopyReport:
+    """A set that was put into a store of ours, proven group by group."""
+
+    name_space: str
+    target: str
+    version: int
+    groups: tuple[Copied, ...]
+    damage: tuple[str, ...]
+    kept: bool
+
+
+class CopyRefused(Exception):
+    """The set is not put in place; the text says why. The name-space is as it was."""
+
+
+def description_of(group: GroupFacts) -> GroupDescription:
+    """A group as our stores describe it; OpenSplice's type is described anew.
+
+    Raises:
+        CopyRefused: its type can not be described.
+    """
+    if group.description is not None:
+        return group.description
+    if group.problem:
+        raise CopyRefused(f"group {group.name}: {group.problem}")
+    try:
+        from ospltool.stores.xtypes import describe  # it loads Cyclone DDS
+
+        structure = structure_of(group.type_text, group.name.type_name)
+        type_ = describe(structure, key_paths(group.key_list))
+    except Undecodable as error:
+        raise CopyRefused(f"group {group.name}: {error}") from error
+    except ModuleNotFoundError as error:
+        raise CopyRefused(f"this needs {error.name}: pip install 'ospltool[dds]'") from error
+    qos = GroupQos(
+        DurabilityKind[group.durability],
+        group.history_depth,
+        group.cleanup_delay_ns,
+        group.by_source_timestamp,
+    )
+    return GroupDescription(Group(group.name.partition, group.name.topic, type_.type_id), type_, qos)
+
+
+def put_in_place(
+    reader: StoreReader,
+    sets: Sequence[tuple[str, SetFacts]],
+    target: Path,
+    mark: str,
+    *,
+    tolerate_damage: bool,
+) -> list[CopyReport]:
+    """Make sets the complete ones of name-spaces of a store of ours, whose node is down.
+
+    Each name-space for itself: its set is read back and compared before it is switched to, and what was
+    complete before is kept beside it.
+
+    Args:
+        reader: the source.
+        sets: name-spaces of the target and the sets that they get.
+        target: the store directory, made when it is not there.
+        mark: what is noted with the sets.
+        tolerate_damage: go on without what can not be read.
+
+    Raises:
+        CopyRefused: the target is in use, the source is damaged, or what was stored is not what was read.
+        StoreUnreadable: the source can not be read.
+    """
+    try:
+        store = SqliteStore(target, mark, lambda: secrets.token_hex(16))
+    except StoreError as error:
+        raise CopyRefused(str(error)) from error
+    try:
+        return [
+            _put_one(reader, one, store, name_space, target, mark, tolerate_damage=tolerate_damage)
+            for name_space, one in sets
+        ]
+    except StoreError as error:
+        raise CopyRefused(f"{target}: {error}") from error
+    finally:
+        store.close()
+
+
+def _put_one(
+    reader: StoreReader,
+    source: SetFacts,
+    store: SqliteStore,
+    name_space: str,
+    target: Path,
+    mark: str,
+    *,
+    tolerate_damage: bool,
+) -> CopyReport:
+    damage = DamageLog()
+    writer = store.begin_set(name_space)
+    read: list[tuple[Group, GroupSet, int, int]] = []
+    try:
+        for group, samples in reader.read(source.number, damage):
+            description = description_of(group)
+            kept, count, beyond = _kept(description, samples)
+            writer.add(description, ())
+            rows = list(kept.samples())
+            for start in range(0, len(rows), _ROWS_AT_ONCE):
+                writer.add(description, rows[start : start + _ROWS_AT_ONCE])
+            read.append((description.group, kept, count, beyond))
+        if damage.count and not tolerate_damage:
+            raise CopyRefused(
+                f"{reader.facts.path}: {damage.count} records can not be read, first {damage.first[0]}"
+            )
+        _prove(store, name_space, writer.version, read)
+    except BaseException:
+        store.abandon(writer)
+        raise
+    before = store.complete_set(name_space)
+    note = {"by": mark, "from": reader.facts.path, "set": source.number, "at_ns": time.time_ns()}
+    info: SetInfo = store.commit_complete(writer, mark, keep_previous=before is not None)
+    store.mark(name_space, REPLACED_MARK, json.dumps(note))
+    store.mark(name_space, LINEAGE, None)  # what tied it to the sets of its fellows does not any more
+    groups = tuple(
+        Copied(group.partition, group.topic, count, kept.count, beyond) for group, kept, count, beyond in read
+    )
+    return CopyReport(
+        name_space, str(target), info.version, groups, tuple(map(str, damage.first)), before is not None
+    )
+
+
+def _kept(description: GroupDescription, samples: Iterator[Sample]) -> tuple[GroupSet, int, int]:
+    """What the history depth keeps of samples, how many there were, and how many were left out."""
+    kept = GroupSet(description.qos.history_depth)
+    count = beyond = 0
+    for sample in samples:
+        count += 1
+        outcome, evicted = kept.apply(sample)
+        beyond += len(evicted) + (outcome is not Outcome.STORED)
+    return kept, count, beyond
+
+
+def _prove(
+    store: SqliteStore, name_space: str, version: int, read: list[tuple[Group, GroupSet, int, int]]
+) -> None:
+    """Read the new set back.
+
+    Raises:
+        CopyRefused: it is not what was read from the source.
+    """
+    damage = DamageLog()
+    stored: dict[Group, GroupSet] = {}
+    for description, samples in store.load(name_space, damage, version):
+        group_set = stored[description.group] = GroupSet(0)
+        for sample in samples:
+            group_set.apply(sample)
+    if damage.count:
+        raise CopyRefused(f"what was stored can not be read back: {damage.first[0]}")
+    for group, kept, _, _ in read:
+        if group not in stored or not stored[group].summary().same_content(kept.summary()):
+            raise CopyRefused(f"group {group}: what was stored is not what was read")
+
+
+def write_lines(reader: StoreReader, sets: Sequence[SetFacts], target: TextIO, damage: DamageLog) -> int:
+    """Write the samples of sets as JSON lines, the fields where their type is known; returns how many."""
+    count = 0
+    for one in sets:
+        for group, samples in reader.read(one.number, damage):
+            for sample in samples:
+                fields, problem = fields_of(reader, group, sample)
+                line = {
+                    "set": one.number,
+                    "name_space": one.name_space,
+                    "partition": group.name.partition,
+                    "topic": group.name.topic,
+                    "type": group.name.type_name,
+                    "key": sample.key,
+                    "source_time_ns": sample.source_time_ns,
+                    "writer": sample.writer,
+                    "sequence": sample.sequence,
+                    "status": sample.status,
+                    "digest": sample.digest,
+                    "fields": fields,
+                    "problem": problem,
+                    "payload": sample.payload,
+                }
+                target.write(envelope.line("store-sample", line))
+                count += 1
+    return count
+
+
+def is_target_free(target: Path) -> bool:
+    """Whether there is no store at a path yet."""
+    return not (target / DATABASE).exists()

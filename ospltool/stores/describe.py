@@ -1,0 +1,214 @@
+"""What is in a store: counted, listed, shown, verified."""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+import itertools
+from typing import TYPE_CHECKING
+
+from engine.store.interface import DamageLog
+from ospltool.stores.counting import GroupCount, Tally, group_code
+from ospltool.stores.model import GroupFacts, SetFacts, StoreUnreadable
+from ospltool.stores.types import Undecodable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from engine.dataset.sample import Sample
+    from ospltool.stores.model import StoreReader
+    from ospltool.stores.types import Value
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Counted:
+    """A set with what was counted of each of its groups, and what of it can not be read."""
+
+    facts: SetFacts
+    groups: tuple[tuple[GroupFacts, GroupCount], ...]
+    damage: DamageLog
+
+    @property
+    def samples(self) -> int:
+        """Samples that can be read."""
+        return sum(count.samples for _, count in self.groups)
+
+
+def count_sets(reader: StoreReader, numbers: Sequence[int] = ()) -> Iterator[Counted]:
+    """Read sets (all of them by default) from end to end and count.
+
+    Raises:
+        StoreUnreadable: there is no such set.
+    """
+    chosen = [reader.facts.set_of(number) for number in numbers] if numbers else reader.facts.sets
+    for one in chosen:
+        damage = DamageLog()
+        groups = []
+        for group, samples in reader.read(one.number, damage):
+            before = damage.count
+            tally = Tally()
+            for _ in tally.passing(samples):
+                pass
+            code = group_code(group.name)
+            groups.append((group, tally.result(one.number, code, damage.count - before)))
+        yield Counted(one, tuple(groups), damage)
+
+
+def verify_problems(reader: StoreReader, counted: Counted) -> list[str]:
+    """What is wrong with a set that was counted, besides its damage."""
+    problems = []
+    if counted.facts.complete is False:
+        problems.append("the set is not complete: its node was still aligning it when it ended")
+    for group, count in counted.groups:
+        if group.stored is not None and group.stored != count.samples + count.damaged:
+            problems.append(
+                f"group {group.name}: {group.stored} samples were stored, {count.samples} can be read"
+            )
+    known = {group.name for group, _ in counted.groups}
+    problems += [
+        f"group {group.name} was not read" for group in counted.facts.groups if group.name not in known
+    ]
+    return problems
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Choice:
+    """Which samples are meant.
+
+    Attributes:
+        sets: numbers of sets; the current ones when empty.
+        group: a `partition.topic` expression with `*` and `?`; all when empty.
+        key: the beginning of a key, hexadecimal.
+        digest: the beginning of a digest, hexadecimal.
+    """
+
+    sets: tuple[int, ...] = ()
+    group: str = ""
+    key: str = ""
+    digest: str = ""
+
+
+def matching(
+    reader: StoreReader, choice: Choice, damage: DamageLog
+) -> Iterator[tuple[SetFacts, GroupFacts, Iterator[Sample]]]:
+    """The groups that are meant, each with its samples that are meant.
+
+    Raises:
+        StoreUnreadable: there is no such set.
+    """
+    facts = reader.facts
+    chosen = [facts.set_of(number) for number in choice.sets] if choice.sets else facts.current()
+    for one in chosen:
+        for group, samples in reader.read(one.number, damage):
+            if choice.group and not fnmatch.fnmatchcase(str(group.name), choice.group):
+                for _ in samples:
+                    pass  # the next group can be asked for only then
+                continue
+            yield one, group, (sample for sample in samples if _is_meant(sample, choice))
+
+
+def _is_meant(sample: Sample, choice: Choice) -> bool:
+    return sample.key.hex().startswith(choice.key) and sample.digest.hex().startswith(choice.digest)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Instance:
+    """An instance: its samples in order, and the fields of its key where the type is known."""
+
+    set_number: int
+    group: GroupFacts
+    key: bytes
+    samples: tuple[Sample, ...]
+    key_fields: dict[str, Value] | None
+
+
+def instances(
+    reader: StoreReader, choice: Choice, limit: int, damage: DamageLog
+) -> tuple[list[Instance], int]:
+    """The first so many instances that are meant, and how many there are in all.
+
+    A group's samples are held in memory until its instances are known; only those that are returned are kept.
+
+    Raises:
+        StoreUnreadable: there is no such set.
+    """
+    found: list[Instance] = []
+    total = 0
+    for one, group, samples in matching(reader, choice, damage):
+        by_key: dict[bytes, list[Sample]] = {}
+        for sample in samples:
+            held = by_key.get(sample.key)
+            if held is not None:
+                held.append(sample)
+            elif len(found) + len(by_key) < limit:
+                by_key[sample.key] = [sample]
+            else:
+                by_key[sample.key] = _NOT_KEPT
+        total += len(by_key)
+        for key, held in by_key.items():
+            if held is not _NOT_KEPT:
+                fields = fields_of(reader, group, held[0])[0]
+                found.append(
+                    Instance(one.number, group, key, tuple(sorted(held)), _key_fields(group, fields))
+                )
+    return found, total
+
+
+class _Uncounted(list["Sample"]):
+    def append(self, _: Sample) -> None:
+        """Of an instance beyond the limit nothing is kept."""
+
+
+_NOT_KEPT = _Uncounted()
+
+
+def _key_fields(group: GroupFacts, fields: dict[str, Value] | None) -> dict[str, Value] | None:
+    names = [part.partition(".")[0].strip() for part in group.key_list.split(",") if part.strip()]
+    if fields is None or not names:
+        return None
+    return {name: fields[name] for name in names if name in fields}
+
+
+def fields_of(reader: StoreReader, group: GroupFacts, sample: Sample) -> tuple[dict[str, Value] | None, str]:
+    """The fields of a sample, or why there are none."""
+    try:
+        fields = reader.decode(group, sample)
+    except (Undecodable, ModuleNotFoundError) as error:
+        return None, str(error)
+    return fields, "" if fields is not None else "its type is not known"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Shown:
+    """A sample with all that can be said of it."""
+
+    set_facts: SetFacts
+    group: GroupFacts
+    sample: Sample
+    fields: dict[str, Value] | None
+    problem: str
+
+
+def show(reader: StoreReader, choice: Choice, limit: int, damage: DamageLog) -> list[Shown]:
+    """The first so many samples that are meant.
+
+    Raises:
+        StoreUnreadable: there is no such set, or nothing is meant.
+    """
+    found: list[Shown] = []
+    for one, group, samples in matching(reader, choice, damage):
+        wanted = itertools.islice(samples, limit - len(found))
+        found += [Shown(one, group, sample, *fields_of(reader, group, sample)) for sample in wanted]
+        for _ in samples:
+            pass  # the next group can be asked for only then
+    if not found:
+        raise StoreUnreadable(f"{reader.facts.path}: no sample is meant")
+    return found
+
+
+def hex_dump(data: bytes) -> Iterator[str]:
+    """Lines of 16 bytes: offset, hexadecimal, and what is printable ASCII."""
+    for start in range(0, len(data), 16):
+        piece = data[start : start + 16]
+        text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in piece)
+        yield f"{start:08x}  {piece[:8].hex(' '):<23}  {piece[8:].hex(' '):<23}  {text}"

@@ -1,0 +1,180 @@
+"""A comparison as text, JSON lines and Parquet."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+from ospltool.output import envelope
+from ospltool.output.text import table, visible
+from ospltool.stores.times import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from ospltool.stores.diff.report import GroupReport, InstanceReport, ReportData
+
+BAR_WIDTH: Final = 40
+
+
+def text(report: ReportData, *, instances: bool, stat: bool) -> Iterator[str]:
+    """Lines for people."""
+    for side in report.sides:
+        sets = ", ".join(side.sets) or "no set"
+        what = f"{side.format}, set {sets}"
+        yield f"{side.label}  {visible(side.path)} ({visible(what)}): {side.samples} samples"
+        yield from (f"   {visible(finding)}" for finding in side.findings)
+        if side.damaged:
+            yield f"   {side.damaged} records can not be read:"
+            yield from (f"     {visible(damage)}" for damage in side.damage)
+    yield ""
+    yield from bars(report) if stat else _groups(report)
+    if instances and report.instances:
+        yield ""
+        for instance in report.instances:
+            yield from _instance(report, instance)
+        if report.left_out:
+            yield f"... and {report.left_out} more instances; --limit {report.differing} shows them"
+    yield ""
+    yield _summary(report)
+
+
+def _summary(report: ReportData) -> str:
+    if not report.differing:
+        names = [group for group in report.groups if None in group.samples and any(group.samples)]
+        if names:
+            return f"{len(names)} groups are not in every store"
+        damaged = sum(side.damaged for side in report.sides)
+        return "the same" + (f", as far as can be read: {damaged} records can not" if damaged else "")
+    causes = ", ".join(f"{count} {cause}" for cause, count in report.causes.items())
+    odd = f"; the odd one out is {report.odd}" if report.odd else ""
+    return f"{report.differing} instances differ ({causes}){odd}"
+
+
+def _groups(report: ReportData) -> Iterator[str]:
+    labels = [side.label for side in report.sides]
+    header = ["NAME-SPACE", "GROUP", "VERDICT", *labels, "DIFFERING"]
+    header += [f"ONLY {label}" for label in labels]
+    if any(any(group.damaged) for group in report.groups):
+        header += [f"DAMAGED {label}" for label in labels]
+    header += ["ODD", "CAUSES"]
+    rows = []
+    for group in report.groups:
+        row = [group.name_space or "?", f"{group.partition}.{group.topic}", group.verdict.value]
+        row += ["-" if count is None else str(count) for count in group.samples]
+        row += [str(group.differing), *map(str, group.only)]
+        if any(any(one.damaged) for one in report.groups):
+            row += map(str, group.damaged)
+        row += [group.odd, ", ".join(f"{cause} {count}" for cause, count in group.causes.items())]
+        rows.append(row)
+    yield from table(header, rows).splitlines()
+
+
+def bars(report: ReportData) -> Iterator[str]:
+    """One bar for each group that differs: a mark for what only one store has, `~` for what differs."""
+    differing = [group for group in report.groups if group.differing]
+    largest = max((group.differing for group in differing), default=0)
+    rows = [
+        (f"{group.partition}.{group.topic}", str(group.differing), _bar(group, largest, report))
+        for group in differing
+    ]
+    equal = len(report.groups) - len(differing)
+    if rows:
+        yield from table(("GROUP", "INSTANCES", "ONLY IN ONE: ITS LABEL, ELSE ~"), rows).splitlines()
+    yield f"{len(differing)} groups differ, {equal} do not"
+
+
+def _bar(group: GroupReport, largest: int, report: ReportData) -> str:
+    width = max(1, round(BAR_WIDTH * group.differing / largest))
+    parts = [(side.label, count) for side, count in zip(report.sides, group.only, strict=True)]
+    parts.append(("~", group.differing - sum(group.only)))
+    bar = "".join(mark * round(width * count / group.differing) for mark, count in parts if count)
+    return bar[:width].ljust(1, "~")
+
+
+def _instance(report: ReportData, instance: InstanceReport) -> Iterator[str]:
+    key = f"key {instance.key or '(none)'}"
+    if instance.key_fields:
+        key += " " + visible(json.dumps(instance.key_fields, ensure_ascii=False))
+    counts = " ".join(f"{side.label}:{n}" for side, n in zip(report.sides, instance.counts, strict=True))
+    yield f"{visible(instance.partition)}.{visible(instance.topic)}  {key}  {counts}"
+    odd = f" (odd: {instance.odd})" if instance.odd else ""
+    yield f"    {instance.cause}{odd}: {visible(instance.evidence)}"
+    for sample in instance.samples:
+        yield (
+            f"    only in {sample.stores}: {sample.status} of {shown(sample.time_ns)}"
+            f" by {sample.writer} #{sample.sequence} {sample.digest[:12]}"
+        )
+        if sample.fields is not None:
+            yield f"        {visible(json.dumps(sample.fields, ensure_ascii=False))}"
+        if sample.problem:
+            yield f"        not decoded: {visible(sample.problem)}"
+    for field in instance.fields:
+        values = "  ".join(
+            f"{side.label}: {visible(json.dumps(value, ensure_ascii=False))}"
+            for side, value in zip(report.sides, field.values, strict=True)
+        )
+        yield f"    field {visible(field.path)}  {values}"
+
+
+def lines(report: ReportData) -> Iterator[str]:
+    """JSON lines: the summary, then groups, then instances."""
+    summary = {
+        "verdict": report.verdict,
+        "sides": report.sides,
+        "differing": report.differing,
+        "causes": report.causes,
+        "odd": report.odd,
+        "left_out": report.left_out,
+    }
+    yield envelope.line("store-diff-summary", summary)
+    for group in report.groups:
+        yield envelope.line("store-diff-group", group)
+    for instance in report.instances:
+        yield envelope.line("store-diff-instance", instance)
+
+
+def document(report: ReportData) -> str:
+    """The report as one JSON document."""
+    return envelope.document("store-diff", {"left_out": report.left_out, **_fields(report)})
+
+
+def _fields(report: ReportData) -> dict[str, object]:
+    names = ("verdict", "sides", "groups", "instances", "differing", "causes", "odd")
+    return {name: getattr(report, name) for name in names}
+
+
+def parquet(report: ReportData, path: Path) -> None:
+    """Write the samples that are not in every store as one table."""
+    import pyarrow as pa  # only here
+    import pyarrow.parquet as pq
+
+    rows = [
+        {
+            "partition": instance.partition,
+            "topic": instance.topic,
+            "key": instance.key,
+            "cause": instance.cause,
+            "evidence": instance.evidence,
+            "odd": instance.odd,
+            "stores": sample.stores,
+            "source_time_ns": sample.time_ns,
+            "writer": sample.writer,
+            "sequence": str(sample.sequence),
+            "status": sample.status,
+            "digest": sample.digest,
+            "fields": None if sample.fields is None else json.dumps(sample.fields),
+        }
+        for instance in report.instances
+        for sample in instance.samples
+    ]
+    text_columns = ("partition", "topic", "key", "cause", "evidence", "odd", "stores")
+    schema = pa.schema(
+        [
+            *((name, pa.string()) for name in text_columns),
+            ("source_time_ns", pa.int64()),
+            *((name, pa.string()) for name in ("writer", "sequence", "status", "digest", "fields")),
+        ]
+    )
+    pq.write_table(pa.Table.from_pylist(rows, schema), path, compression="zstd")

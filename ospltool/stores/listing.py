@@ -1,0 +1,226 @@
+"""Stores as text and as values for JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING, Any
+
+from ospltool.output.text import table, visible
+from ospltool.stores.describe import hex_dump
+from ospltool.stores.diff.compare import status_text
+from ospltool.stores.times import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from engine.dataset.sample import Sample
+    from ospltool.stores.copying import CopyReport
+    from ospltool.stores.counting import GroupCount
+    from ospltool.stores.describe import Counted, Instance, Shown
+    from ospltool.stores.model import GroupFacts, SetFacts, StoreFacts
+
+
+def info_text(facts: StoreFacts, sets: Sequence[Counted]) -> Iterator[str]:
+    """What `store info` shows."""
+    yield f"{visible(facts.path)}: {facts.format.value}, {facts.file_bytes} bytes"
+    yield from (f"  {visible(name)}: {visible(value)}" for name, value in facts.detail)
+    yield from (f"  finding: {visible(finding)}" for finding in facts.findings)
+    for one in sets:
+        yield ""
+        yield _set_line(one.facts)
+        rows = [_group_row(group, count) for group, count in one.groups]
+        header = ("GROUP", "TYPE", "DEPTH", "SAMPLES", "INSTANCES", "BYTES", "DAMAGED", "OLDEST", "NEWEST")
+        yield from (f"  {line}" for line in table(header, rows).splitlines())
+        yield from (f"  damaged: {visible(str(damage))}" for damage in one.damage.first[:10])
+        if one.damage.count > 10:
+            yield f"  ... and {one.damage.count - 10} more; `store verify` lists them"
+
+
+def _set_line(one: SetFacts) -> str:
+    complete = {True: "complete", False: "NOT complete", None: "completeness not known"}[one.complete]
+    quality = "" if one.quality_ns is None else f", quality {shown(one.quality_ns)}"
+    mark = f", mark {visible(one.mark)}" if one.mark else ""
+    name = visible(one.name_space) or "(name-space not known)"
+    return f"set {one.number}: {name}, {one.kind.value}, {complete}{quality}{mark}"
+
+
+def _group_row(group: GroupFacts, count: GroupCount) -> tuple[object, ...]:
+    return (
+        group.name,
+        group.name.type_name,
+        group.history_depth or "all",
+        count.samples,
+        count.instances,
+        count.payload_bytes,
+        count.damaged,
+        shown(count.oldest_ns) if count.samples else "-",
+        shown(count.newest_ns) if count.samples else "-",
+    )
+
+
+def info_value(facts: StoreFacts, sets: Sequence[Counted]) -> dict[str, Any]:
+    """The same for JSON."""
+    return {
+        "path": facts.path,
+        "format": facts.format,
+        "file_bytes": facts.file_bytes,
+        "detail": dict(facts.detail),
+        "findings": facts.findings,
+        "sets": [set_value(one) for one in sets],
+    }
+
+
+def set_value(one: Counted) -> dict[str, Any]:
+    """A set that was counted, for JSON."""
+    return {
+        "number": one.facts.number,
+        "name_space": one.facts.name_space,
+        "kind": one.facts.kind,
+        "complete": one.facts.complete,
+        "quality_ns": one.facts.quality_ns,
+        "mark": one.facts.mark,
+        "samples": one.samples,
+        "damaged": one.damage.count,
+        "damage": [str(damage) for damage in one.damage.first],
+        "groups": [{**group_value(group), **_count_value(count)} for group, count in one.groups],
+    }
+
+
+def group_value(group: GroupFacts) -> dict[str, Any]:
+    """A group for JSON."""
+    return {
+        "partition": group.name.partition,
+        "topic": group.name.topic,
+        "type": group.name.type_name,
+        "key_list": group.key_list,
+        "durability": group.durability,
+        "history_depth": group.history_depth,
+        "cleanup_delay_ns": group.cleanup_delay_ns,
+        "problem": group.problem,
+    }
+
+
+def _count_value(count: GroupCount) -> dict[str, Any]:
+    wanted = ("samples", "instances", "damaged", "oldest_ns", "newest_ns", "payload_bytes", "disposed")
+    return {name: value for name, value in dataclasses.asdict(count).items() if name in wanted}
+
+
+def verified_text(name: str, one: Counted, problems: Sequence[str]) -> Iterator[str]:
+    """What `store verify` shows of a set."""
+    sound = "NOT SOUND" if problems or one.damage.count else "sound"
+    where = f"{name}, set {one.facts.number} ({one.facts.name_space or '?'})"
+    yield f"{visible(where)}: {sound}, {one.samples} samples"
+    yield from (f"  {visible(str(damage))}" for damage in one.damage.first)
+    if one.damage.count > len(one.damage.first):
+        yield f"  {one.damage.count - len(one.damage.first)} more damaged records"
+    yield from (f"  {visible(problem)}" for problem in problems)
+
+
+def instances_text(found: Sequence[Instance], total: int, *, samples: bool) -> Iterator[str]:
+    """What `store ls` shows."""
+    yield from (_sample_lines(found) if samples else _instance_lines(found))
+    if total > len(found):
+        yield f"... and {total - len(found)} more instances; --limit shows more"
+
+
+def _sample_lines(found: Sequence[Instance]) -> list[str]:
+    rows = [
+        (one.group.name, _key_text(one), status_text(sample.status), *_sample_cells(sample))
+        for one in found
+        for sample in one.samples
+    ]
+    header = ("GROUP", "KEY", "STATUS", "TIME", "WRITER", "SEQUENCE", "BYTES", "DIGEST")
+    return table(header, rows).splitlines()
+
+
+def _instance_lines(found: Sequence[Instance]) -> list[str]:
+    rows = []
+    for one in found:
+        last = one.samples[-1]
+        state = (len(one.samples), status_text(last.status), shown(last.source_time_ns))
+        rows.append((one.group.name, _key_text(one), *state))
+    return table(("GROUP", "KEY", "SAMPLES", "LAST", "TIME"), rows).splitlines()
+
+
+def _key_text(one: Instance) -> str:
+    if one.key_fields is not None:
+        return json.dumps(one.key_fields, ensure_ascii=False)
+    return one.key.hex() or "(none)"
+
+
+def _sample_cells(sample: Sample) -> tuple[object, ...]:
+    return (
+        shown(sample.source_time_ns),
+        sample.writer.hex(),
+        sample.sequence,
+        len(sample.payload),
+        sample.digest.hex()[:12],
+    )
+
+
+def instance_value(one: Instance) -> dict[str, Any]:
+    """An instance for JSON."""
+    return {
+        "set": one.set_number,
+        **group_value(one.group),
+        "key": one.key,
+        "key_fields": one.key_fields,
+        "samples": [sample_value(sample) for sample in one.samples],
+    }
+
+
+def sample_value(sample: Sample) -> dict[str, Any]:
+    """A sample without its content, for JSON."""
+    return {
+        "source_time_ns": sample.source_time_ns,
+        "writer": sample.writer,
+        "sequence": str(sample.sequence),
+        "status": status_text(sample.status),
+        "digest": sample.digest,
+        "bytes": len(sample.payload),
+    }
+
+
+def shown_text(one: Shown) -> Iterator[str]:
+    """What `store show` shows of a sample."""
+    sample = one.sample
+    group = f"group {one.group.name}, type {one.group.name.type_name}"
+    yield f"set {one.set_facts.number}, {visible(group)}"
+    yield f"  status    {status_text(sample.status)}"
+    yield f"  time      {shown(sample.source_time_ns)} ({sample.source_time_ns})"
+    yield f"  writer    {sample.writer.hex()}"
+    yield f"  sequence  {sample.sequence}"
+    yield f"  key       {sample.key.hex() or '(none)'}"
+    yield f"  digest    {sample.digest.hex()}"
+    if one.fields is not None:
+        text = json.dumps(one.fields, ensure_ascii=False, indent=2)
+        yield from (f"  {visible(line)}" for line in text.splitlines())
+    else:
+        yield f"  not decoded: {visible(one.problem)}"
+    yield from (f"  {line}" for line in hex_dump(sample.payload))
+
+
+def shown_value(one: Shown) -> dict[str, Any]:
+    """The same for JSON."""
+    return {
+        "set": one.set_facts.number,
+        "name_space": one.set_facts.name_space,
+        **group_value(one.group),
+        **sample_value(one.sample),
+        "key": one.sample.key,
+        "fields": one.fields,
+        "problem": one.problem,
+        "payload": one.sample.payload,
+    }
+
+
+def copied_text(report: CopyReport) -> Iterator[str]:
+    """What became of a set that was put into a store."""
+    yield f"name-space {visible(report.name_space)}: set {report.version} of {visible(report.target)}"
+    rows = [(f"{g.partition}.{g.topic}", g.read, g.stored, g.beyond_depth) for g in report.groups]
+    header = ("GROUP", "READ", "STORED", "BEYOND DEPTH")
+    yield from (f"  {line}" for line in table(header, rows).splitlines())
+    yield from (f"  left out, damaged: {visible(damage)}" for damage in report.damage)
+    if report.kept:
+        yield "  the set of before is kept"

@@ -1,0 +1,123 @@
+"""What changes in a store, as it changes."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import TYPE_CHECKING
+
+from engine.store.interface import StoreError
+from engine.store.view import store_summary
+from ospltool.stores.describe import count_sets
+from ospltool.stores.model import StoreUnreadable
+from ospltool.stores.opening import open_reader
+from ospltool.stores.ours import is_ours
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+_Place = tuple[int, str, str, str]
+_Count = tuple[int, int]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class StoreChange:
+    """What happened to a group of a set since the last look.
+
+    Attributes:
+        at_ns: when it was seen, nanoseconds since 1970 UTC.
+        what: `there` at the first look, then `new`, `changed` or `gone`.
+        samples: how many there are now.
+        before: how many there were, 0 where the group is new.
+        newest_ns: newest source timestamp now.
+    """
+
+    at_ns: int
+    what: str
+    set_number: int
+    name_space: str
+    kind: str
+    group: str
+    samples: int
+    before: int
+    newest_ns: int
+
+
+def watch(
+    path: Path, interval_s: float, pause: Callable[[float], None], looks: int | None
+) -> Iterator[StoreChange]:
+    """Look at a store again and again.
+
+    Of our own stores the watermarks are read, which costs next to nothing and disturbs nobody; one of
+    OpenSplice is read whole when its files have changed.
+
+    Args:
+        path: the store.
+        interval_s: pause between two looks.
+        pause: waits.
+        looks: how often to look; None for ever.
+
+    Raises:
+        StoreUnreadable: it can not be read.
+    """
+    before: dict[_Place, _Count] | None = None
+    stamp: tuple[tuple[str, int, int], ...] = ()
+    done = 0
+    while True:
+        now_stamp = () if is_ours(path) else _stamp(path)
+        if before is None or is_ours(path) or now_stamp != stamp:
+            now = _look(path)
+            yield from _changes(before, now)
+            before, stamp = now, now_stamp
+        done += 1
+        if looks is not None and done >= looks:
+            return
+        pause(interval_s)
+
+
+def _look(path: Path) -> dict[_Place, _Count]:
+    if is_ours(path):
+        try:
+            sets = store_summary(path).sets
+        except StoreError as error:
+            raise StoreUnreadable(str(error)) from error
+        return {
+            (one.version, one.name_space, one.state.value, str(group.description.group)): (
+                group.stored.count,
+                group.stored.newest_ns,
+            )
+            for one in sets
+            for group in one.groups
+        }
+    reader = open_reader(path)
+    try:
+        return {
+            (one.facts.number, one.facts.name_space, one.facts.kind.value, str(group.name)): (
+                count.samples,
+                count.newest_ns,
+            )
+            for one in count_sets(reader)
+            for group, count in one.groups
+        }
+    finally:
+        reader.close()
+
+
+def _stamp(path: Path) -> tuple[tuple[str, int, int], ...]:
+    files = sorted(path.rglob("*")) if path.is_dir() else sorted(path.parent.glob(f"{path.name}*"))
+    stats = [(file, file.stat()) for file in files]
+    return tuple((str(file), stat.st_mtime_ns, stat.st_size) for file, stat in stats)
+
+
+def _changes(before: dict[_Place, _Count] | None, now: dict[_Place, _Count]) -> Iterator[StoreChange]:
+    at_ns = time.time_ns()
+    for place, (samples, newest_ns) in sorted(now.items()):
+        known = (before or {}).get(place)
+        if known == (samples, newest_ns):
+            continue
+        what = "there" if before is None else "changed" if known else "new"
+        yield StoreChange(at_ns, what, *place, samples, known[0] if known else 0, newest_ns)
+    for place, (samples, newest_ns) in sorted((before or {}).items()):
+        if place not in now:
+            yield StoreChange(at_ns, "gone", *place, 0, samples, newest_ns)

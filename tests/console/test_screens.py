@@ -1,0 +1,295 @@
+"""Every key of every screen, on a system that has something for each of them to do."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from textual.binding import Binding
+from textual.pilot import Pilot
+
+from engine.runtime.monitor import AlignmentView, DeliveryView, GroupView
+from engine.tracing.catalogue import catalogue
+from ospltool.live import fake
+from ospltool.live.fake import SECOND_NS, START_NS, node_id
+from ospltool.live.feed import Heard, ScriptedFeed, Update
+from tui.app import ConsoleApp
+from tui.screens.base import OpsScreen
+from tui.screens.names import SCREENS
+from tui.screens.trace import TraceScreen
+from tui.viewmodel.base import Subject
+from tui.widgets.entry import FilterLine
+from tui.widgets.sheet import Sheet
+
+S = SECOND_NS
+Play = Callable[..., None]
+Read = Callable[[ConsoleApp], list[str]]
+NODES = 12
+
+
+def event(number: int, name: str, node: int = 1, **fields: Any) -> Any:
+    text = catalogue()[name].text.format(**fields)
+    return fake.event(number, node, START_NS - (100 - number) * S, text, event=name)
+
+
+def system(**changes: Any) -> ScriptedFeed:
+    """Twelve nodes with everything in it that a screen can show."""
+    heard = []
+    for n in range(1, NODES + 1):
+        alignment = AlignmentView("from", node_id(1), 10 * n, 1000, 100, START_NS - S)
+        spaces = [fake.name_space(f"s{i}", 1, master_priority=0) for i in range(1, 9)]
+        spaces[0] = dataclasses.replace(spaces[0], complete=n == 1, alignments=(alignment,) if n > 1 else ())
+        snapshot = fake.snapshot(
+            n,
+            *spaces,
+            fellows=tuple(fake.fellow(f) for f in range(1, NODES + 1) if f != n),
+            groups=tuple(
+                GroupView("s1", "P", f"T{i}", "Type", "PERSISTENT", i, i, i, "d", START_NS, i, 0)
+                for i in range(14)
+            ),
+            deliveries=tuple(
+                DeliveryView(f"p{i}", "T", "P", "done", i, START_NS - i * S, START_NS - i * S + S)
+                for i in range(8)
+            ),
+            **changes,
+        )
+        heard.append(Heard(snapshot, START_NS))
+    conflicts = [
+        event(i, "conflict.native-state", namespace=f"s{i % 8 + 1}", fellow=f"n{i}", conflict=str(i))
+        for i in range(14)
+    ]
+    return ScriptedFeed([(START_NS, Update(tuple(heard), tuple(conflicts)))], title="domain 7")
+
+
+def fingerprint(app: ConsoleApp, read: Read) -> tuple[Any, ...]:
+    """Everything that a key can change."""
+    screen = app.screen
+    focus = app.focused.id if app.focused else None
+    grids = tuple((g.row_key, g.column_key, g._first, g.scroll_y) for g in screen.query(Sheet))
+    return (type(screen), focus, grids, app.subject, app.paused_ns, tuple(read(app)))
+
+
+def keys_of(app: ConsoleApp) -> dict[str, Binding]:
+    return {
+        key: active.binding
+        for key, active in app.screen.active_bindings.items()
+        if active.binding.description and not active.binding.system
+    }
+
+
+NOTHING_TO_DO = {
+    "overview": {"1", "escape", "tab", "shift+tab"},
+    "node": {"2", "left", "h", "right", "l"},
+    "name-space": {"3", "tab", "shift+tab", "left", "h", "right", "l"},
+    "alignment": {"4", "left", "h", "right", "l"},
+    "conflicts": {"5", "tab", "shift+tab", "left", "h", "right", "l"},
+    "groups": {"6", "tab", "shift+tab", "left", "h", "right", "l"},
+    "trace": {"7", "tab", "shift+tab", "left", "h", "right", "l", "end", "G"},
+    "store": {"8", "tab", "shift+tab", "left", "h", "right", "l"},
+    "findings": {"9", "tab", "shift+tab", "left", "h", "right", "l"},
+}
+"""The screen's own number; tab where there is one table; sideways where all columns are in view."""
+
+ALWAYS_LEFT_OUT = {"ctrl+c", "super+c"}
+"""Copies what was selected with the mouse."""
+
+
+@pytest.mark.parametrize("name", SCREENS)
+def test_every_key_of_every_screen_does_something(play: Play, read_screen: Read, name: str) -> None:
+    tried: set[str] = set()
+    exits: list[object] = []
+
+    async def open_screen(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        while not isinstance(app.screen, OpsScreen):
+            await pilot.press("escape")
+        app.paused_ns = 0
+        app._history.clear()
+        app.go("overview", Subject())
+        await pilot.pause()
+        if name != "overview":
+            app.go(name, Subject(node_id(7), "s2"))
+            await pilot.pause()
+        if name == "findings":
+            await pilot.app.workers.wait_for_complete()
+            await pilot.pause()
+        app.screen.focus_body()
+        grid = app.focused
+        assert isinstance(grid, Sheet), "the arrow keys must work at once"
+        grid.go_to(grid._table.keys[min(2, len(grid._table.keys) - 1)])
+        if grid._cells:
+            grid.go_to(grid.row_key, grid._table.columns[grid._table.fixed + 1].key)
+        await pilot.pause()
+
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        app.exit = lambda *_args, **_more: exits.append(1)  # type: ignore[method-assign]  # goes on after q
+        await open_screen(app, pilot)
+        for key in keys_of(app):
+            await open_screen(app, pilot)
+            if key == "escape" and name == "overview":
+                continue
+            before = fingerprint(app, read_screen), len(exits)
+            await pilot.press(key)
+            await pilot.pause()
+            if key not in ALWAYS_LEFT_OUT | NOTHING_TO_DO[name]:
+                after = fingerprint(app, read_screen), len(exits)
+                assert after != before, f"{key} does nothing on {name}"
+                tried.add(key)
+
+    play(system(), scenario, size=(150, 40))
+    assert {"slash", "colon", "question_mark", "p", "q", "enter", "down", "n", "s", "t"} <= tried
+
+
+JUMPS = [
+    ("overview", "enter", "name-space"),
+    ("node", "enter", "node"),
+    ("name-space", "enter", "node"),
+    ("alignment", "enter", "name-space"),
+    ("conflicts", "enter", "trace"),
+    ("groups", "enter", "name-space"),
+    ("trace", "enter", "node"),
+    ("store", "enter", "node"),
+    ("findings", "enter", "node"),
+    ("groups", "s", "name-space"),
+    ("store", "n", "node"),
+    ("conflicts", "t", "trace"),
+    ("conflicts", "s", "name-space"),
+]
+
+
+@pytest.mark.parametrize(("start", "key", "end"), JUMPS, ids=[f"{a}-{k}" for a, k, _ in JUMPS])
+def test_jumps_lead_to_what_is_under_the_cursor_and_back(play: Play, start: str, key: str, end: str) -> None:
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        app.go(start, Subject(node_id(7), "s2"))
+        await pilot.pause()
+        if start == "findings":
+            await pilot.app.workers.wait_for_complete()
+        await pilot.press("down")
+        await pilot.pause()
+        assert isinstance(app.screen, OpsScreen)
+        here = app.screen.here()
+        moment_ns = app.screen.moment_ns()
+        await pilot.press(key)
+        await pilot.pause()
+        assert isinstance(app.screen, OpsScreen)
+        assert str(end) == app.screen.NAME
+        assert app.subject == here
+        if isinstance(app.screen, TraceScreen):
+            assert app.screen.moment_ns() == moment_ns
+        await pilot.press("escape")
+        await pilot.pause()
+        assert isinstance(app.screen, OpsScreen)
+        assert str(start) == app.screen.NAME
+
+    play(system(), scenario, size=(150, 40))
+
+
+def test_a_filter_stays_with_its_screen(play: Play) -> None:
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        await pilot.press("6", "slash", *"t3", "enter")
+        await pilot.press("8")
+        await pilot.pause()
+        assert not app.screen.query_one(FilterLine).display
+        await pilot.press("6")
+        await pilot.pause()
+        assert app.screen.query_one(FilterLine).value == "t3"
+        assert isinstance(app.screen, OpsScreen)
+        assert app.screen.filter.text == "t3"
+
+    play(system(), scenario)
+
+
+def test_the_trace_follows_until_the_reader_looks_elsewhere(play: Play) -> None:
+    feed = system()
+    for second in (1, 2):
+        moment_ns = START_NS + second * S
+        feed.add(moment_ns, Update(events=(fake.event(100 + second, 1, moment_ns, f"new {second}"),)))
+
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        await pilot.press("7")
+        await pilot.pause()
+        screen = app.screen
+        assert isinstance(screen, TraceScreen)
+        app.tick()
+        await pilot.pause()
+        assert screen.row.text == "new 1"
+        await pilot.press("up", "up")
+        await pilot.pause()
+        assert not screen.following
+        row = screen.row
+        app.tick()
+        await pilot.pause()
+        assert screen.row == row
+        await pilot.press("f")
+        await pilot.pause()
+        assert screen.row.text == "new 2"
+        await pilot.press("up", "end")
+        await pilot.pause()
+        assert screen.following
+
+    play(feed, scenario)
+
+
+@pytest.mark.parametrize("name", SCREENS)
+@pytest.mark.parametrize("size", [(40, 8), (80, 24), (200, 60)], ids=lambda size: "x".join(map(str, size)))
+def test_every_screen_survives_any_size_and_an_empty_system(
+    play: Play, read_screen: Read, name: str, size: tuple[int, int]
+) -> None:
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        app.go(name, Subject())
+        await pilot.pause()
+        await pilot.press("down", "enter", "n", "s", "t", "less_than_sign", "G", "question_mark", "escape")
+        await pilot.pause()
+        assert all(len(line) <= size[0] for line in read_screen(app))
+        assert app.is_running
+
+    play(ScriptedFeed([(START_NS, Update())]), scenario, size=size)
+    play(system(), scenario, size=size)
+
+
+@pytest.mark.parametrize("name", SCREENS)
+def test_no_screen_obeys_text_from_the_network(play: Play, read_screen: Read, name: str) -> None:
+    bad = "[red]\x1b[31m\u202e[/]"
+    group = GroupView(bad, bad, bad, bad, bad, 1, 1, 1, bad, START_NS, 1, 1)
+    snapshot = fake.snapshot(
+        1,
+        fake.name_space(
+            bad,
+            0,
+            elements=(bad,),
+            alignee=bad,
+            durability=bad,
+            merges=(bad,),
+            phase=bad,
+            epoch=bad,
+            why=bad,
+            digest=bad,
+        ),
+        name=bad,
+        role=bad,
+        host=bad,
+        configuration=bad,
+        version=bad,
+        state=bad,
+        fellows=(fake.fellow(2, name=bad, role=bad, state=bad, communication="incompatible", problem=bad),),
+        groups=(group,),
+        deliveries=(DeliveryView(bad, bad, bad, bad, 1, START_NS, 0, bad),),
+        counters={bad: 1},
+    )
+    told = fake.event(
+        1, 1, START_NS, bad, node_name=bad, state=bad, thread=bad, level=bad, event="conflict.master"
+    )
+    feed = ScriptedFeed([(START_NS, Update((Heard(snapshot, START_NS),), (told,)))], title=bad)
+
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        app.go(name, Subject())
+        await pilot.pause()
+        await pilot.app.workers.wait_for_complete()
+        await pilot.pause()
+        text = read_screen(app)
+        assert all(line.isprintable() for line in text)
+        if name != "findings":
+            assert any("[red]\\x1b" in line for line in text)
+
+    play(feed, scenario, size=(160, 40))
