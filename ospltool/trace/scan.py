@@ -67,6 +67,9 @@ def _count_in_stream(stream: IO[bytes], needle: bytes, part: Range) -> int:
                 buffer.extend(bytes(len(buffer)))
                 continue
             stop = filled
+        if not stop and not over:  # no line is whole yet
+            kept = filled
+            continue
         more, counted = _count(buffer, stop, needle, untimed=part.source.untimed, counted=counted)
         count += more
         if over:
@@ -87,8 +90,8 @@ def _count(data: bytearray, stop: int, needle: bytes, *, untimed: bool, counted:
     """How many records in `data[:stop]` contain `needle`, and whether the last one does.
 
     Args:
-        data: begins at the start of a line.
-        stop: where to stop.
+        data: begins at the start of a line; what stands after `stop` is of no meaning.
+        stop: where to stop; the end of a line, or of the file.
         needle: what is sought.
         untimed: the file has no timestamps.
         counted: the record to which the first line belongs, if it is a continuation line, was counted.
@@ -98,34 +101,36 @@ def _count(data: bytearray, stop: int, needle: bytes, *, untimed: bool, counted:
     find, rfind, match = data.find, data.rfind, IS_LINE_HEADER.match
     at = find(needle, 0, stop)
     if at >= 0:
-        begins = match(data, 0) is not None or _begins_between(data, 0, at, untimed=untimed)
+        begins = match(data, 0, stop) is not None or _begins_between(data, 0, at, stop, untimed=untimed)
         count = 1 if begins or not counted else 0
         counted = True
         before = at
         at = find(needle, at + 1, stop)
     else:
         counted = (
-            counted and match(data, 0) is None and not _begins_between(data, 0, stop - 1, untimed=untimed)
+            counted
+            and match(data, 0, stop) is None
+            and not _begins_between(data, 0, stop - 1, stop, untimed=untimed)
         )
     while at >= 0:
         line = rfind(b"\n", before, at) + 1
-        if (line and match(data, line)) or _begins_between(data, before, at, untimed=untimed):
+        if (line and match(data, line, stop)) or _begins_between(data, before, at, stop, untimed=untimed):
             count += 1
         before = at
         at = find(needle, at + 1, stop)
     if count or counted:
-        counted = counted and not _begins_between(data, before, stop - 1, untimed=untimed)
+        counted = counted and not _begins_between(data, before, stop - 1, stop, untimed=untimed)
     return count, counted
 
 
-def _begins_between(data: bytes | bytearray, before: int, at: int, *, untimed: bool) -> bool:
-    """Whether a record begins after `before` and not after `at`."""
+def _begins_between(data: bytes | bytearray, before: int, at: int, stop: int, *, untimed: bool) -> bool:
+    """Whether a record of `data[:stop]` begins after `before` and not after `at`."""
     line = data.find(b"\n", before, at) + 1
     while line:
-        if IS_LINE_HEADER.match(data, line):
+        if IS_LINE_HEADER.match(data, line, stop):
             return True
         line = data.find(b"\n", line, at) + 1
-    end = data.find(END, before)
+    end = data.find(END, before, stop)
     while end >= 0:
         header = header_ending_at(data, 0, end + len(END), untimed=untimed)
         if header is not None and header.start > at:
@@ -134,7 +139,7 @@ def _begins_between(data: bytes | bytearray, before: int, at: int, *, untimed: b
             return True
         if end > at + 256:
             return False
-        end = data.find(END, end + 1)
+        end = data.find(END, end + 1, stop)
     return False
 
 

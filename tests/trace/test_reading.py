@@ -143,17 +143,37 @@ def test_counting_and_finding_agree_with_reading(data: bytes, needle: bytes, unt
 @given(
     data=st.lists(TRACES, min_size=4, max_size=12).map(b"".join),
     needle=st.sampled_from([b"COMPLETE", b"12", b"Group", b"Role"]),
+    block_bytes=st.integers(1, 1500),
 )
 def test_counting_does_not_depend_on_blocks(
-    data: bytes, needle: bytes, tmp_path_factory: pytest.TempPathFactory
+    data: bytes, needle: bytes, block_bytes: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.mktemp("blocks") / "durability.log"
+    check_count_in_blocks(path, data, needle, block_bytes)
+
+
+def check_count_in_blocks(path: pathlib.Path, data: bytes, needle: bytes, block_bytes: int) -> None:
     path.write_bytes(data)
     part = Range(Source(path, "n1"), 0, None, len(data))
     expected = sum(needle in raw for _, _, raw in parse(data))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ospltool.trace.scan.BLOCK_BYTES", 700)
+        patch.setattr("ospltool.trace.scan.BLOCK_BYTES", block_bytes)
         assert count_in_range(part, needle) == expected
+
+
+BLOCKS = {
+    "a record goes on in the last line, which has no end": (
+        (ISO + b"INIT (t) -> x\n") * 2 + ISO + b"INIT (t) -> COMPLETE\n" + b"COMPLETE again " + b"x" * 99
+    ),
+    "what the block held before would make the last line a header": (
+        b"12345678 (t) -> \n" + ISO + b"INIT (t) -> COMPLETE\n" + b"COMPLETE"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_records_at_the_edge_of_a_block_are_counted_once(name: str, tmp_path: pathlib.Path) -> None:
+    check_count_in_blocks(tmp_path / "durability.log", BLOCKS[name], b"COMPLETE", 256)
 
 
 CASES = {
