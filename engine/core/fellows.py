@@ -71,8 +71,10 @@ class Fellow:
 
     def report(self, name_space: str) -> NameSpaceReport | None:
         """Its report on a name-space, None when it does not have it."""
-        reports = self.name_spaces.reports if self.name_spaces else ()
-        return next((report for report in reports if report.name == name_space), None)
+        for report in self.name_spaces.reports if self.name_spaces else ():
+            if report.name == name_space:
+                return report
+        return None
 
     def roll_up(self, name_space: str) -> RollUp | None:
         """Its newest roll-up of a name-space's set."""
@@ -92,11 +94,11 @@ class FellowTable:
 
     def all(self) -> list[Fellow]:
         """Every fellow present, by id."""
-        return [self._fellows[node] for node in sorted(self._fellows)]
+        return list(self._fellows.values())
 
     def approved(self) -> list[Fellow]:
         """The fellows we talk to, by id."""
-        return [fellow for fellow in self.all() if fellow.approved]
+        return [fellow for fellow in self._fellows.values() if fellow.approved]
 
     def get(self, node: str) -> Fellow | None:
         """The fellow with this id, if present."""
@@ -141,7 +143,9 @@ class FellowTable:
         return fellow, new
 
     def _admit(self, node: str, incarnation: int, now: float) -> Fellow:
-        fellow = self._fellows[node] = Fellow(node, incarnation, attached=node in self._attached)
+        fellow = Fellow(node, incarnation, attached=node in self._attached)
+        self._fellows[node] = fellow
+        self._fellows = dict(sorted(self._fellows.items()))
         lost = self._lost.get(node)
         if lost is not None and lost[0] == incarnation:
             fellow.gap_s = now - lost[1]

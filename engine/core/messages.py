@@ -87,6 +87,16 @@ class Status:
     roll_ups: tuple[RollUp, ...] = ()
     capabilities: tuple[str, ...] = CAPABILITIES
 
+    def repeats(self, other: Status) -> bool:
+        """Whether it says what `other`, an earlier one of the same node, says; only the time is another."""
+        return (
+            self.incarnation == other.incarnation
+            and self.state is other.state
+            and self.roll_ups == other.roll_ups
+            and self.heard == other.heard
+            and dataclasses.replace(other, serial=self.serial, wall_ns=self.wall_ns) == self
+        )
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NameSpaceReport:

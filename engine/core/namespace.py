@@ -91,6 +91,11 @@ class NameSpaceState:
         return is_complete(self.phase)
 
     @property
+    def is_steady(self) -> bool:
+        """Whether it waits for nothing and nobody."""
+        return self.phase in (Phase.COMPLETE, Phase.PASSIVE) and not self.outstanding
+
+    @property
     def aligner(self) -> str:
         """The node to ask for the set: the injector of another role, else the master or the fellow to it."""
         return self.source or self.via or (self.following.node if self.following else "")

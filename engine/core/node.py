@@ -128,11 +128,11 @@ class DurabilityNode:
             times.append(retry)
         if self._discovery_check is not None:
             times.append(self._discovery_check)
-        times += [self._context.fellows.expires_at(fellow) for fellow in self._context.fellows.all()]
+        times += map(self._context.fellows.expires_at, self._context.fellows.all())
         times += [
             item.deadline_s for state in self._context.states.values() for item in state.outstanding.values()
         ]
-        due = self._context.requests.next_due(self._ready())
+        due = self._context.requests.next_due(self._is_ready)
         return min(times if due is None else [*times, due])
 
     # In.
@@ -152,7 +152,10 @@ class DurabilityNode:
         if sender == self._context.node or self._stopping is ServiceState.TERMINATED:
             return
         if isinstance(message, Status | NameSpaces | Deliveries):
+            is_repetition = isinstance(message, Status) and self._is_repetition(message, sender)
             membership.receive(self._context, message, sender, now)
+            if is_repetition and not self._context.changed:
+                return
         elif isinstance(message, SampleRequest):
             self._receive_request(message, sender, now)
         elif isinstance(message, Refusal):
@@ -176,6 +179,20 @@ class DurabilityNode:
             if fellow is None or fellow.conflict is None:
                 self._context.emit(GroupAnnounced(message.group, message.description, sender))
         self._evaluate(now)
+
+    def _is_repetition(self, status: Status, sender: str) -> bool:
+        """Whether a heartbeat says what the one before said, and nothing is under way that waits for it.
+
+        Most messages are such heartbeats; the node's own heartbeat looks at everything often enough.
+        """
+        fellow = self._context.fellows.get(sender)
+        return (
+            fellow is not None
+            and fellow.approved
+            and fellow.status is not None
+            and status.repeats(fellow.status)
+            and all(state.is_steady for state in self._context.states.values())
+        )
 
     def fellow_attached(self, node: str, now: float) -> None:
         """A fellow's endpoints are matched with ours, both ways (wait-for-attachment)."""
@@ -378,8 +395,8 @@ class DurabilityNode:
         if not self._context.requests.add(state.name, target, now, combine):
             self._context.send(Refusal(message.request, state.name, "too many requests wait"), sender)
 
-    def _ready(self) -> frozenset[str]:
-        return frozenset(state.name for state in self._context.states.values() if state.complete)
+    def _is_ready(self, name_space: str) -> bool:
+        return self._context.states[name_space].complete
 
     def _evaluate(self, now: float) -> None:
         """Bring everything that follows from what is known up to date."""
@@ -404,7 +421,7 @@ class DurabilityNode:
             merging.advance(self._context, state, now)
             roles.open_delayed_set(self._context, state, now)
             roles.meet(self._context, state, now)
-        for name, targets in self._context.requests.due(now, self._ready()):
+        for name, targets in self._context.requests.due(now, self._is_ready):
             self._context.emit(SendSet(name, self._context.states[name].lineage, targets))
         if self._context.readers.take_over(self._server_for):
             self._context.readers_changed = True

@@ -6,9 +6,12 @@ Deployment guide 5.3.4 Parallel alignment, 5.5.7 sampleRequestHandler, 5.5.17 d_
 from __future__ import annotations
 
 import dataclasses
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from engine.core.events import Target
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MAX_WAITING: Final = 4096
 """Requests that may wait; one more is refused."""
@@ -50,9 +53,9 @@ class RequestQueue:
             if not batch.targets:
                 del self._batches[name_space]
 
-    def due(self, now: float, ready: frozenset[str]) -> list[tuple[str, tuple[Target, ...]]]:
-        """The batches to answer now: the period is over and the name-space is `ready` to be given away."""
-        due = [name for name in sorted(self._batches) if name in ready and now >= self._batches[name].due_s]
+    def due(self, now: float, is_ready: Callable[[str], bool]) -> list[tuple[str, tuple[Target, ...]]]:
+        """The batches to answer now: the period is over and the name-space is ready to be given away."""
+        due = [name for name in sorted(self._batches) if is_ready(name) and now >= self._batches[name].due_s]
         answers: list[tuple[str, tuple[Target, ...]]] = []
         for name in due:
             batch = self._batches.pop(name)
@@ -60,6 +63,6 @@ class RequestQueue:
             answers.append((name, tuple(batch.targets[node] for node in sorted(batch.targets))))
         return answers
 
-    def next_due(self, ready: frozenset[str]) -> float | None:
+    def next_due(self, is_ready: Callable[[str], bool]) -> float | None:
         """When the next batch that could be answered is due."""
-        return min((batch.due_s for name, batch in self._batches.items() if name in ready), default=None)
+        return min((batch.due_s for name, batch in self._batches.items() if is_ready(name)), default=None)

@@ -58,6 +58,7 @@ class Runtime:
         )
         self._wire, self._clock, self._tracer, self._codec = wire, clock, tracer, message_codec
         self.refusal = ""
+        self._core_due_s = float("-inf")
         self._unsupported: set[tuple[str, str]] = set()
         self._attached: dict[str, set[str]] = {}
         self.serving = Serving(holdings)
@@ -142,7 +143,7 @@ class Runtime:
         """Carry out everything that is due; returns when the next turn must come at the latest."""
         now = self._clock.monotonic()
         self._take_results()
-        if now >= self.core.next_timer():
+        if now >= self._core_due_s:
             self._tell_changes()
             self.core.handle_timer(now)
         while (event := self.core.next_event()) is not None:
@@ -154,7 +155,8 @@ class Runtime:
             self._wire.send(codec.topic_of(outgoing), self._codec.encode(outgoing))
         self.transfers.keep_wanted()
         self._tracer.enter(self.core.state)
-        dues = (self.core.next_timer(), self.housekeeping.next_s, self.serving.next_s)
+        self._core_due_s = self.core.next_timer()
+        dues = (self._core_due_s, self.housekeeping.next_s, self.serving.next_s)
         return min(due for due in dues if due is not None)
 
     def _tell_changes(self) -> None:
