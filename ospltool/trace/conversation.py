@@ -13,7 +13,7 @@ from ospltool.trace.record import one_line
 from ospltool.trace.times import clock, duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from ospltool.trace.record import Record
     from ospltool.trace.sources import Source
@@ -59,6 +59,11 @@ class Conversation:
         addresses = {address for one in self.exchanges for address in (one.alignee, one.aligner)} - {NOBODY}
         return sorted({self.names.node(address) for address in addresses})
 
+    @property
+    def name_spaces(self) -> list[str]:
+        """The name-spaces that were aligned as a whole, with the group in them."""
+        return sorted({one.group for one in self.exchanges} - {self.group})
+
     def arrows(self) -> list[Arrow]:
         """Everything that happened, by time."""
         found = [arrow for one in self.exchanges for arrow in self._arrows(one)]
@@ -101,7 +106,7 @@ def conversation(
 
     Args:
         sources: the traces.
-        group: partition.topic.
+        group: partition.topic, or a name-space that our engine aligned.
         skews_ns: corrections of times, by node.
         run: only alignments that began in this run of the node that asked.
     """
@@ -110,7 +115,7 @@ def conversation(
     wanted: set[tuple[str, int]] = set()
     for record in merged(sources, skews_ns, read_records):
         names.learn(record)
-        if _belongs(record, group):
+        if _belongs(record, group, names):
             book.add(record)
             if run is None or record.run == run:
                 wanted.add((record.file, record.offset))
@@ -120,15 +125,14 @@ def conversation(
     return Conversation(group, tuple(exchanges), names)
 
 
-def groups_of(records: Iterable[Record]) -> list[str]:
-    """The groups that are aligned somewhere, for a hint when one was not found."""
-    seen = {record.fields["group"] for record in records if record.event == "align.request"}
-    return sorted(seen)
-
-
-def _belongs(record: Record, group: str) -> bool:
+def _belongs(record: Record, group: str, names: Names) -> bool:
+    """Whether a record may be about the alignments of a group; our engine aligns its whole name-space."""
     found = record.fields.get("group")
-    return found == group if found is not None else record.event.startswith(("fellow.", "lifecycle."))
+    if found is None and record.event in {"merge.started", "merge.finished"}:
+        found = record.fields.get("namespace")
+    if found is None:
+        return record.event.startswith(("fellow.", "lifecycle."))
+    return found == group or (bool(names.name_spaces) and found == names.name_space_of(record.node, group))
 
 
 def as_text(talk: Conversation) -> Iterator[str]:
@@ -136,7 +140,8 @@ def as_text(talk: Conversation) -> Iterator[str]:
     nodes = talk.nodes
     width = max([LEAST_WIDTH, *(len(node) + 4 for node in nodes)])
     margin = " " * 16
-    yield f"{one_line(talk.group)}: {_count(talk)}"
+    whole = "".join(f" (with all of name-space {one_line(name)})" for name in talk.name_spaces)
+    yield f"{one_line(talk.group)}{whole}: {_count(talk)}"
     yield ""
     yield (margin + "".join(f"{one_line(node):^{width}}" for node in nodes)).rstrip()
     for arrow in talk.arrows():
@@ -189,7 +194,7 @@ def _result(talk: Conversation, one: Exchange) -> str:
 
 def as_mermaid(talk: Conversation) -> Iterator[str]:
     """The conversation as a Mermaid sequence diagram."""
-    numbers = {node: f"n{index}" for index, node in enumerate(talk.nodes)}
+    numbers = {node: f"p{index}" for index, node in enumerate(talk.nodes)}
     yield "sequenceDiagram"
     for node, name in numbers.items():
         yield f"    participant {name} as {_mermaid(node)}"
@@ -214,6 +219,7 @@ def as_value(talk: Conversation) -> dict[str, object]:
     """The conversation for JSON."""
     return {
         "group": talk.group,
+        "name_spaces": talk.name_spaces,
         "nodes": talk.nodes,
         "alignments": [
             {

@@ -2,7 +2,8 @@
 
 The trace does not number requests: their source is 0,0,0 unless they are for one reader. But between two
 nodes the requests of one group are answered in the order in which they were made, so that the oldest open
-one is meant. Requests to a fellow that is lost, or of a node that was started anew, are closed unanswered.
+one is meant. Our engine numbers them, and aligns whole name-spaces: that is then the group. Requests to a
+fellow that is lost, or of a node that was started anew, are closed unanswered.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class Exchange:
 
     Attributes:
         number: counts from 1, in the order of requests.
-        group: partition.topic.
+        group: partition.topic; a name-space in traces of our engine.
         alignee: address of the node that asks.
         aligner: address of the node that answers; `0` while the request is to all.
         source: the source triple.
@@ -134,6 +135,12 @@ class ExchangeBook:
         self._late: dict[tuple[str, str], collections.deque[Exchange]] = {}
         """Alignments that ended before one side had printed all of its lines about them."""
 
+        self._started: dict[str, str] = {}
+        """The address of each node in the run that is being read."""
+
+        self._merging: dict[tuple[str, str, str], str] = {}
+        """Merges of our engine that begin with the next request: alignee, aligner, name-space; the policy."""
+
         self._count = 0
         self._open_count = 0
         self.done: list[Exchange] = []
@@ -166,6 +173,7 @@ class ExchangeBook:
         ]
         if aligner != NOBODY:
             exchange = early[0] if early else self._new(group, own, aligner, record.fields.get("source", ""))
+            exchange.policy = self._merging.pop((own, aligner, group), exchange.policy)
             exchange.steps.insert(0, step)
             return
         for one in early:
@@ -197,15 +205,38 @@ class ExchangeBook:
                 if step is Step.COMPLETE:
                     self._close(exchange, End.COMPLETE)
 
+    def _completed(self, record: Record, own: str) -> None:
+        """Our engine says all about the end of an alignment in one line."""
+        fields = record.fields
+        group, aligner, source = fields["group"], fields["fellow"], fields.get("source", "")
+        exchange = self._oldest(group, own, aligner, without=Step.COMPLETE, source=source)
+        if exchange is None:
+            exchange = self._new(group, own, aligner, source)
+        exchange.samples = _number(fields.get("samples"))
+        exchange.steps.append((Step.COMPLETE, place(record)))
+        self._close(exchange, End.COMPLETE)
+
+    def _merge_started(self, record: Record, own: str) -> None:
+        fields = record.fields
+        if "policy" in fields:
+            self._merging[own, fields["fellow"], fields["namespace"]] = fields["policy"].upper()
+
+    def _merge_finished(self, record: Record, own: str) -> None:
+        for exchange in self._open.get(record.fields["namespace"], ()):
+            if exchange.alignee == own and exchange.policy and not exchange.has(Step.APPLIED):
+                exchange.steps.append((Step.APPLIED, place(record)))
+                return
+
     # ------------------------------------------------------------------ the aligner's side
 
     def _received(self, record: Record, own: str) -> None:
         group, alignee = record.fields["group"], record.fields["fellow"]
-        exchange = self._oldest(group, alignee, own, without=Step.RECEIVED)
+        source = record.fields.get("source", "")
+        exchange = self._oldest(group, alignee, own, without=Step.RECEIVED, source=source)
         if exchange is None:
             exchange = self._of_all(group, alignee, own)
         if exchange is None:
-            exchange = self._new(group, alignee, own, record.fields.get("source", ""))
+            exchange = self._new(group, alignee, own, source)
         exchange.steps.append((Step.RECEIVED, place(record)))
 
     def _of_all(self, group: str, alignee: str, own: str) -> Exchange | None:
@@ -248,8 +279,12 @@ class ExchangeBook:
             exchange.steps.append((step, place(record)))
 
     def _answered(self, record: Record, own: str) -> list[Exchange]:
-        """The alignments that an answer is for; one to fellow 0 is for all that are being sent."""
-        group, alignee = record.fields["group"], record.fields["fellow"]
+        """The alignments that an answer is for; our engine names several fellows."""
+        group, alignees = record.fields["group"], record.fields["fellow"].split(",")
+        return [one for alignee in alignees for one in self._answered_to(group, alignee.strip(), own)]
+
+    def _answered_to(self, group: str, alignee: str, own: str) -> list[Exchange]:
+        """The alignments that an answer to a fellow is for; one to fellow 0 is for all being sent."""
         if alignee == NOBODY:
             return [
                 one
@@ -281,6 +316,14 @@ class ExchangeBook:
         name = record.node
         earlier = {
             address for address, node in self._names.node_of.items() if node == name and address != own
+        }
+        if self._started.get(name) == own:  # our engine keeps its address
+            earlier.add(own)
+        self._started[name] = own
+        self._late = {
+            key: late
+            for key, late in self._late.items()
+            if not any(one.alignee in earlier or one.aligner in earlier for one in late)
         }
         self._close_where(lambda one: one.alignee in earlier or one.aligner in earlier, End.RESTARTED)
 
@@ -316,11 +359,16 @@ class ExchangeBook:
         self._open.setdefault(group, []).append(exchange)
         return exchange
 
-    def _oldest(self, group: str, alignee: str, aligner: str, *, without: Step) -> Exchange | None:
-        for exchange in self._open.get(group, ()):
-            if exchange.alignee == alignee and exchange.aligner == aligner and not exchange.has(without):
-                return exchange
-        return None
+    def _oldest(
+        self, group: str, alignee: str, aligner: str, *, without: Step, source: str = ""
+    ) -> Exchange | None:
+        """The oldest one that waits for a step; one of the same source, if there is one, before that."""
+        waiting = [
+            one
+            for one in self._open.get(group, ())
+            if one.alignee == alignee and one.aligner == aligner and not one.has(without)
+        ]
+        return next((one for one in waiting if one.source == source), waiting[0] if waiting else None)
 
 
 def unanswered(exchanges: list[Exchange], traced: set[str]) -> Iterator[Exchange]:
@@ -351,7 +399,6 @@ _ALIGNEE_STEPS: Final = {
     "align.received": Step.BEADS,
     "merge.applying": Step.APPLIED,
     "group.complete": Step.COMPLETE,
-    "align.completed": Step.COMPLETE,
 }
 
 _HANDLERS: Final = {
@@ -370,7 +417,9 @@ _HANDLERS: Final = {
     "align.received": ExchangeBook._alignee_step,
     "merge.applying": ExchangeBook._alignee_step,
     "group.complete": ExchangeBook._alignee_step,
-    "align.completed": ExchangeBook._alignee_step,
+    "align.completed": ExchangeBook._completed,
+    "merge.started": ExchangeBook._merge_started,
+    "merge.finished": ExchangeBook._merge_finished,
     "fellow.quarantined": ExchangeBook._fellow_lost,
     "fellow.disconnected": ExchangeBook._fellow_lost,
     "fellow.heartbeat-lost": ExchangeBook._fellow_lost,

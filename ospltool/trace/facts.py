@@ -284,6 +284,10 @@ class Facts:
                 run, fields["namespace"], int(fields["groups"]), int(fields["fellows"]), place(record)
             )
             self._keep("merges", self.merges, merge)
+        elif event == "merge.started" and "policy" in fields:  # of our engine; it merges whole name-spaces
+            self._keep("merges", self.merges, Merge(run, fields["namespace"], 0, 1, place(record)))
+            applied = (run, fields["policy"].upper(), fields["namespace"], place(record))
+            self._keep("applied", self.applied, applied)
         elif event == "merge.applying":
             self._keep("applied", self.applied, (run, fields["policy"], fields["group"], place(record)))
         elif event == "fellow.heartbeat":

@@ -26,7 +26,18 @@ REPORT_LEVELS: Final = {
 
 _RANKS: Final = {level: rank for rank, level in enumerate(LEVELS)}
 _NODE_FIELDS: Final = frozenset(
-    {"fellow", "other_fellow", "master", "other_master", "node", "origin", "provider", "before", "after"}
+    {
+        "fellow",
+        "fellows",
+        "other_fellow",
+        "master",
+        "other_master",
+        "node",
+        "origin",
+        "provider",
+        "before",
+        "after",
+    }
 )
 
 
@@ -104,7 +115,9 @@ class Filter:
     def _fields_pass(self, record: Record) -> bool:
         fields = record.fields
         if self.fellows and not any(
-            fields.get(name) in self.fellows for name in _NODE_FIELDS & fields.keys()
+            one.strip() in self.fellows
+            for name in _NODE_FIELDS & fields.keys()
+            for one in fields[name].split(",")
         ):
             return False
         if self.namespaces and not _any_glob(fields.get("namespace", ""), self.namespaces):

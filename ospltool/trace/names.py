@@ -1,6 +1,7 @@
 """Which address belongs to which node, and what a node knows about itself.
 
-Addresses of OpenSplice are random at every start, so that a node has as many as it had runs.
+Addresses of OpenSplice are random at every start, so that a node has as many as it had runs. A node of our
+engine keeps its id, and its fellows call it by the Name of its configuration: that is its address here.
 """
 
 from __future__ import annotations
@@ -9,12 +10,21 @@ import dataclasses
 import re
 from typing import TYPE_CHECKING, Final
 
+from engine.core.namespaces import Element, Group, NameSpace
 from ospltool.trace.record import Kind
 
 if TYPE_CHECKING:
     from ospltool.trace.record import Record
 
 NOBODY: Final = "0"
+NAME_SETTING: Final = "//OpenSplice/Domain/Name"
+PRIORITY_SETTING: Final = "//OpenSplice/DurabilityService/NameSpaces/Policy[@masterPriority]"
+_NAME_SPACE: Final = re.compile(
+    r"^- //OpenSplice/DurabilityService/NameSpaces/NameSpace(\S+): (.*)$", re.MULTILINE
+)
+_ORIGIN: Final = re.compile(r" \((?:default|[^()]*:\d+:\d+)\)$")
+"""Our engine says where a setting comes from."""
+
 _SETTING: Final = re.compile(r"^( *)- ([^:]+?) *: ?(.*)$", re.MULTILINE)
 _IDENTIFIED: Final = re.compile(r"The durability service can be identified by ID: (\S+)")
 
@@ -28,29 +38,54 @@ class Names:
     own: dict[str, str] = dataclasses.field(default_factory=dict)
     """The address of each node in its current run."""
 
+    runs_of: dict[str, list[tuple[str, int]]] = dataclasses.field(default_factory=dict)
+    """The runs in which an address was in use."""
+
+    name_spaces: dict[str, list[NameSpace]] = dataclasses.field(default_factory=dict)
+    """The name-spaces of a node of our engine, which aligns them as a whole."""
+
+    _space_of: dict[tuple[str, str], str | None] = dataclasses.field(default_factory=dict)
     _settings: dict[str, dict[str, str]] = dataclasses.field(default_factory=dict)
 
     def learn(self, record: Record) -> None:
         """Takes a record."""
         if record.kind is Kind.REPORT:
             found = _IDENTIFIED.match(record.text)
-            if found:
-                self.node_of[found[1]] = record.node
+            if found:  # several nodes may share a log: their own traces know better
+                self.node_of.setdefault(found[1], record.node)
             return
         match record.event:
             case "lifecycle.address":
-                address = record.fields["node"]
-                self.node_of[address] = record.node
-                self.own[record.node] = address
-                priority = self._settings.get(record.node, {}).get("MasterPriority")
-                if priority is not None and priority.isdigit():
-                    self.priority_of[address] = int(priority)
+                self._learn_address(record)
             case "lifecycle.configuration":
                 self._settings[record.node] = settings(record.text)
+                spaces = name_spaces(record.text)
+                if spaces:
+                    self.name_spaces[record.node] = spaces
+                    self._space_of.clear()
             case "namespace.received":
                 priority = record.fields.get("priority") or _priority(record.fields.get("extensions", ""))
                 if priority is not None and priority.isdigit():
                     self.priority_of[record.fields["fellow"]] = int(priority)
+
+    def _learn_address(self, record: Record) -> None:
+        settings = self._settings.get(record.node, {})
+        address = settings.get(NAME_SETTING, record.fields["node"])
+        for one in {address, record.fields["node"]}:
+            self.node_of[one] = record.node
+        self.own[record.node] = address
+        self.runs_of.setdefault(address, []).append((record.node, record.run))
+        priority = settings.get("MasterPriority", settings.get(PRIORITY_SETTING))
+        if priority is not None and priority.isdigit():
+            self.priority_of[address] = int(priority)
+
+    def name_space_of(self, node: str, group: str) -> str | None:
+        """The name-space of our engine that a group belongs to on a node: the first that contains it."""
+        if (node, group) not in self._space_of:
+            partition, _, topic = group.rpartition(".")
+            spaces, wanted = self.name_spaces.get(node, ()), Group(partition, topic)
+            self._space_of[node, group] = next((one.name for one in spaces if one.contains(wanted)), None)
+        return self._space_of[node, group]
 
     def settings_of(self, node: str) -> dict[str, str]:
         """The settings that the trace reports, by name; of several policies the last one."""
@@ -69,7 +104,21 @@ class Names:
 
 def settings(text: str) -> dict[str, str]:
     """The settings in the report of a configuration."""
-    return {found[2].strip(): found[3].strip() for found in _SETTING.finditer(text)}
+    return {found[2].strip(): _ORIGIN.sub("", found[3].strip()) for found in _SETTING.finditer(text)}
+
+
+def name_spaces(text: str) -> list[NameSpace]:
+    """The name-spaces in our engine's report of its configuration, in their order."""
+    found: list[tuple[str, list[Element]]] = []
+    for setting in _NAME_SPACE.finditer(text):
+        value = _ORIGIN.sub("", setting[2])
+        if setting[1] == "[@name]":
+            found.append((value, []))
+        elif found and setting[1] == "/Partition":
+            found[-1][1].append(Element(value or "*", "*"))
+        elif found and setting[1] == "/PartitionTopic" and not value.endswith("."):
+            found[-1][1].append(Element.parse(value))
+    return [NameSpace(name, tuple(elements)) for name, elements in found]
 
 
 def _priority(extensions: str) -> str | None:

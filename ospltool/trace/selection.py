@@ -224,6 +224,8 @@ def find_names(sources: Sequence[Source]) -> Names:
     """Which addresses the nodes of the sources have had."""
     names = Names()
     for source in sources:
+        for record in itertools.islice(read_records(source), 1):  # the configuration may name the node
+            names.learn(record)
         for record in read_matching(source, _ADDRESS):
             names.learn(record)
     return names

@@ -12,6 +12,7 @@ import collections
 import dataclasses
 from typing import TYPE_CHECKING, Final
 
+from ospltool.trace.names import Names
 from ospltool.trace.record import Clock
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ LEAST_PAIRS: Final = 3
 _SENT: Final = {
     "align.request": ("request", "group"),
     "align.sent": ("link", "group", "samples"),
+    "align.sending": ("set", "group"),
     "group.requested": ("groups",),
     "namespace.requesting": ("namespaces-request",),
     "fellow.capabilities-sent": ("capabilities",),
@@ -40,6 +42,7 @@ _SENT: Final = {
 _RECEIVED: Final = {
     "align.request-received": ("request", "group"),
     "align.link": ("link", "group", "samples"),
+    "align.completed": ("set", "group"),
     "group.request-received": ("groups",),
     "namespace.request-received": ("namespaces-request",),
     "fellow.capabilities": ("capabilities",),
@@ -71,8 +74,7 @@ class SkewEstimator:
 
     def __init__(self) -> None:
         self.nodes: set[str] = set()
-        self._own: dict[str, str] = {}
-        self._node_of: dict[str, str] = {}
+        self._names = Names()
         self._sent: dict[_Key, list[int]] = {}
         self._received: dict[_Key, list[int]] = {}
 
@@ -81,26 +83,21 @@ class SkewEstimator:
         if record.time_ns is None or record.clock is not Clock.ABSOLUTE:
             return
         self.nodes.add(record.node)
+        self._names.learn(record)
         event, fields = record.event, record.fields
-        if event == "lifecycle.address":
-            self._own[record.node] = fields["node"]
-            self._node_of[fields["node"]] = record.node
-            return
-        own = self._own.get(record.node)
-        if own is None or "fellow" not in fields:
+        own = self._names.own.get(record.node)
+        fellows = fields.get("fellow") or fields.get("fellows")
+        if own is None or fellows is None:
             return
         if event in _SENT:
             kind, *names = _SENT[event]
-            key = (kind, own, fields["fellow"], *(fields.get(name, "") for name in names))
-            times = self._sent.setdefault(key, [])
+            for fellow in fellows.split(","):
+                key = (kind, own, fellow.strip(), *(fields.get(name, "") for name in names))
+                _keep(self._sent.setdefault(key, []), record.time_ns)
         elif event in _RECEIVED:
             kind, *names = _RECEIVED[event]
-            key = (kind, fields["fellow"], own, *(fields.get(name, "") for name in names))
-            times = self._received.setdefault(key, [])
-        else:
-            return
-        if len(times) < MOST_TIMES:
-            times.append(record.time_ns)
+            key = (kind, fellows, own, *(fields.get(name, "") for name in names))
+            _keep(self._received.setdefault(key, []), record.time_ns)
 
     def estimate(self, reference: str | None = None) -> list[Skew]:
         """The correction of every node against a reference; the first node by name when not given."""
@@ -127,16 +124,22 @@ class SkewEstimator:
 
     def _fastest(self) -> dict[tuple[str, str], tuple[int, int]]:
         """By sender and receiver: the least difference of the right pairs, and how many there are."""
+        node_of = self._names.node_of
         differences: dict[tuple[str, str], list[int]] = {}
         for key, received in self._received.items():
             sent = self._sent.get(key)
-            sender, receiver = self._node_of.get(key[1]), self._node_of.get(key[2])
+            sender, receiver = node_of.get(key[1]), node_of.get(key[2])
             if sent and sender is not None and receiver is not None and sender != receiver:
                 differences.setdefault((sender, receiver), []).extend(
                     later - earlier for later in received for earlier in sent
                 )
         clusters = {pair: _densest(sorted(values)) for pair, values in differences.items()}
         return {pair: cluster for pair, cluster in clusters.items() if cluster[1] >= LEAST_PAIRS}
+
+
+def _keep(times: list[int], time_ns: int) -> None:
+    if len(times) < MOST_TIMES:
+        times.append(time_ns)
 
 
 def _densest(values: list[int]) -> tuple[int, int]:

@@ -94,11 +94,23 @@ def timeline(facts: Facts) -> Timeline:
     for run in sorted(facts.first_ns):
         spans = [span for span in facts.states if span.run == run]
         phases = tuple(Phase(span, _longest(facts, span)) for span in spans)
+        own_merges = {
+            (facts.names.own.get(run[0]), namespace)
+            for of_run, _, namespace, _ in facts.applied
+            if of_run == run
+        }
         complete = next((span.start_ns for span in spans if span.state == "COMPLETE"), None)
         merging = [
             (one.stopped.time_ns or 0) - (one.started.time_ns or 0)
             for one in facts.conflicts
             if one.run == run and one.started and one.stopped
+        ]
+        merging += [  # of our engine, which has no conflicts with numbers
+            (one.end_ns or 0) - (one.start_ns or 0)
+            for one in facts.book.all()
+            if (one.alignee, one.group) in own_merges
+            and one.policy
+            and facts.first_ns[run] <= (one.start_ns or 0) <= facts.last_ns[run]
         ]
         waits = [
             (end.time_ns or 0) - (start.time_ns or 0)

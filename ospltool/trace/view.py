@@ -156,7 +156,9 @@ def skews_of(sources: Sequence[Source], wishes: Iterable[str]) -> dict[str, int]
             for skew in estimate_skews(sources):
                 skews[skew.node] = skew.add_ns
                 known = "no messages both ways, left as it is"
-                if skew.uncertainty_ns is not None:
+                if skew.uncertainty_ns == skew.pairs == 0:
+                    known = "the others are measured against it"
+                elif skew.uncertainty_ns is not None:
                     known = f"±{duration(skew.uncertainty_ns)}, from {skew.pairs} messages"
                 streams.say(f"skew of {skew.node}: {duration(skew.add_ns)} ({known})")
             continue

@@ -19,11 +19,11 @@ def samples() -> pathlib.Path:
 
 @pytest.fixture(scope="session")
 def case(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """A case of both sample traces, loaded on this machine."""
+    """A case of both sample traces of OpenSplice, loaded on this machine."""
     pytest.importorskip("pyarrow", reason="cases need the extra `sql`")
     from ospltool.trace.load import load
     from ospltool.trace.sources import find_sources
 
     target = tmp_path_factory.mktemp("case") / "both"
-    load(find_sources([str(SAMPLES)]).sources, target)
+    load(find_sources([str(SAMPLES / "late-joiner"), str(SAMPLES / "master-livelock")]).sources, target)
     return target

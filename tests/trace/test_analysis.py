@@ -19,7 +19,7 @@ from ospltool.trace.timeline import timeline
 if TYPE_CHECKING:
     import pathlib
 
-    from tests.trace.making import Traces
+    from tests.trace.making import Trace, Traces
 
 
 def test_every_alignment_of_a_real_run_is_put_together(samples: pathlib.Path) -> None:
@@ -65,7 +65,7 @@ def test_names_do_not_break_out_of_a_diagram(traces: Traces) -> None:
     asks = traces.node("a;end", "1001").begin(0)
     asks.line(1, "Write samplerequest for group p.T to fellow 1002 using source (0,0,0)")
     talk = conversation(find_sources([traces.write()]).sources, "p.T", {})
-    assert "    participant n1 as a#59;end" in list(as_mermaid(talk))
+    assert "    participant p1 as a#59;end" in list(as_mermaid(talk))
 
 
 @pytest.mark.parametrize(
@@ -204,3 +204,75 @@ def test_an_explanation_shows_fields_and_source(capfd: pytest.CaptureFixture[str
     assert "d_conflictResolver.c:1306" in output
     assert "other_conflict" in output
     assert "dropped" in output
+
+
+def test_our_engine_aligns_whole_name_spaces(samples: pathlib.Path) -> None:
+    talk = conversation(find_sources([str(samples / "own-engine")]).sources, "ships.Observation", {})
+    ends = [(talk.names.node(one.alignee), talk.names.node(one.aligner), one.end) for one in talk.exchanges]
+    assert sorted(ends) == [("n2", "n1", End.COMPLETE)] * 2 + [("n3", "n1", End.COMPLETE)] * 3
+    assert [one.samples for one in talk.exchanges] == [0, 0, 1210, 1210, 1210]
+    combined, later = talk.exchanges[:2], talk.exchanges[2:]
+    assert all(one.has(Step.SENT) and one.samples_sent == 0 for one in combined)
+    assert [one.has(Step.SENT) for one in later] == [False, True, True]  # the first aligner was killed
+    assert next(as_text(talk)).startswith("ships.Observation (with all of name-space harbour): 5 alignments")
+
+
+def test_groups_of_no_name_space_have_no_conversation(samples: pathlib.Path) -> None:
+    talk = conversation(find_sources([str(samples / "own-engine")]).sources, "other.Observation", {})
+    assert talk.exchanges == ()
+
+
+OURS = {"//OpenSplice/Domain/Name": "{}", "//OpenSplice/DurabilityService/NameSpaces/NameSpace[@name]": "ns"}
+
+
+def our_node(traces: Traces, name: str) -> Trace:
+    """A node of our engine begins: it keeps its id, and is called by its name."""
+    trace = traces.node(name, f"{ord(name):032x}")
+    lines = [f"\n- {setting}: {value.format(name)} (default)" for setting, value in OURS.items()]
+    partition = "\n- //OpenSplice/DurabilityService/NameSpaces/NameSpace/Partition: ship* (/a b/n.xml:3:4)"
+    trace.line(0, f"Configuration:{''.join(lines)}{partition}", "ospl_durability", "INIT")
+    return trace.line(0, f"My address is: '{trace.address}'", "ospl_durability", "INIT")
+
+
+def test_a_merge_of_our_engine_has_its_policy(traces: Traces) -> None:
+    asks, answers = our_node(traces, "a"), our_node(traces, "b")
+    merge = "Applying merge with my master fellow b for nameSpace 'ns' to solve conflict 7."
+    asks.line(1, f"{merge} (policy Merge, role 'r')").line(
+        1.001, "Write samplerequest for group ns to fellow b using source (1)"
+    )
+    received = "Received sample request for group ns from fellow a using source (1), adding it to queue."
+    answers.line(1.1, received).line(1.2, "Now sending data for group ns to 1 fellow(s) [a].")
+    sent = "Sent 5 samples for group ns to fellow a (1 fellows total), 5 samples in the set, 99 bytes."
+    answers.line(1.25, sent)
+    asks.line(
+        1.3, "Merge of nameSpace 'ns' with role 'r' finished: collect, 5 samples moved, 0.100000000 seconds."
+    )
+    done = "Alignment of group ns from fellow b using source (1) finished: 5 samples in 0.100000000 seconds."
+    asks.line(1.31, done)
+    directory = traces.write()
+    (merge_of_set,) = conversation(find_sources([directory]).sources, "ships.T", {}).exchanges
+    assert (merge_of_set.policy, merge_of_set.end) == ("MERGE", End.COMPLETE)
+    assert merge_of_set.has(Step.APPLIED)
+    run = next(
+        one for one in timeline(Facts.of(merged(find_sources([directory]).sources))).runs if one.run[0] == "a"
+    )
+    assert run.merges == 1
+    assert run.merge_ns == pytest.approx(309_000_000)
+
+
+def test_answers_of_our_engine_go_to_the_request_of_their_number(traces: Traces) -> None:
+    asks = our_node(traces, "a")
+    for number in (1, 2):
+        asks.line(number, f"Write samplerequest for group ns to fellow b using source ({number})")
+    asks.line(
+        3, "Alignment of group ns from fellow b using source (2) finished: 5 samples in 0.100000000 seconds."
+    )
+    found = Facts.of(merged(find_sources([traces.write()]).sources)).book.all()
+    assert [(one.source, one.end) for one in found] == [("1", End.OPEN), ("2", End.COMPLETE)]
+
+
+def test_a_node_of_our_engine_that_starts_anew_gives_up_its_requests(traces: Traces) -> None:
+    our_node(traces, "a").line(1, "Write samplerequest for group ns to fellow b using source (1)")
+    our_node(traces, "a")
+    found = Facts.of(merged(find_sources([traces.write()]).sources)).book.all()
+    assert [one.end for one in found] == [End.RESTARTED]

@@ -282,3 +282,10 @@ def test_rules_are_listed_and_picked(traces: Traces, capfd: pytest.CaptureFixtur
     assert "merge-storm" in capfd.readouterr().out
     assert main(["trace", "anomalies", directory, "--rule", "two-masters"]) == 0
     assert main(["trace", "anomalies", directory, "--rule", "no-such"]) == 2
+
+
+def test_what_killed_a_node_of_our_engine_is_told_from_a_lost_connection(samples: pathlib.Path) -> None:
+    facts = Facts.of(merged(find_sources([str(samples / "own-engine")]).sources))
+    findings = anomalies(facts)
+    assert [(one.rule, one.facts["fellow"]) for one in findings] == [("fellow-lost", "n3")] * 2
+    assert all("it died or was killed" in one.explanation for one in findings)

@@ -40,6 +40,9 @@ ORDER: Final = {
 }
 """The states in the order of a run."""
 
+_RESTARTED: Final = "it was restarted"
+"""Why our engine gives up a fellow that it still held for alive."""
+
 _NORMAL: Final = frozenset({"store.incomplete", "align.stray-link", "align.refused"})
 """Warnings that are normal at the first start, or that another rule explains."""
 
@@ -51,7 +54,7 @@ def fellow_lost(facts: Facts) -> Iterator[Finding]:
         places = [place for _, _, _, place in some]
         when = places[0].time_ns or 0
         name = facts.names.node(fellow)
-        verdict, separated = _what_became_of(facts, fellow, when)
+        verdict, separated = _what_became_of(facts, fellow, when, anew=_RESTARTED in places[0].text)
         if verdict is None:
             continue
         yield finding(
@@ -81,10 +84,19 @@ def fellow_lost(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _what_became_of(facts: Facts, address: str, when: int) -> tuple[str | None, bool]:
-    """What the trace of a lost fellow says; None when it stopped in order."""
-    name = facts.names.node_of.get(address)
-    spans = [span for span in facts.states if span.run[0] == name] if name else []
+def _what_became_of(facts: Facts, address: str, when: int, *, anew: bool) -> tuple[str | None, bool]:
+    """What the trace of a lost fellow says; None when it stopped in order.
+
+    Args:
+        facts: what the traces say.
+        address: the fellow.
+        when: when it was lost.
+        anew: it was lost because its next run had begun.
+    """
+    runs = facts.names.runs_of.get(address, [])
+    if anew:  # it is the run before which was lost
+        runs = sorted(run for run in runs if facts.first_ns[run] < when)[:-1]
+    spans = [span for span in facts.states if span.run in runs]
     if not spans:
         return "Its own trace is not here, so whether it stopped, died or was cut off is not known.", False
     if any(span.state.startswith("TERMINAT") and abs(span.start_ns - when) < NEAR_NS for span in spans):
