@@ -65,7 +65,10 @@ def start_collecting(context: Context, state: NameSpaceState, now: float) -> Non
     sources = [
         fellow
         for fellow, report in context.role_fellows(state)
-        if not report.holder and (roll_up := fellow.roll_up(state.name)) is not None and roll_up.count
+        if report.aligner
+        and not report.holder
+        and (roll_up := fellow.roll_up(state.name)) is not None
+        and roll_up.count
     ]
     if sources:
         context.note("conflict.combine", namespace=state.name, count=len(sources))

@@ -37,7 +37,8 @@ class Stand:
 
     `may_be_master` is false for non-aligners and for masterPriority 0; `discovering` nodes have not voted
     yet; `heard` are the ids this node hears; `newest` is the highest counter of an epoch or lineage that it
-    knows, so that no new one is ever taken for an old one; `run` is the node's incarnation.
+    knows, so that no new one is ever taken for an old one; `run` is the node's incarnation; `aligner` says
+    whether it gives data to others.
     """
 
     node: str
@@ -52,6 +53,7 @@ class Stand:
     heard: frozenset[str] = frozenset()
     newest: int = 0
     run: int = 0
+    aligner: bool = True
 
     @property
     def is_master(self) -> bool:
@@ -164,7 +166,7 @@ def _master_out_of_hearing(
     """
     heard = {own.node, *(peer.node for peer in peers)}
     known = [
-        (peer.following, peer.holder, peer.node)
+        (peer.following, peer.aligner, peer.holder, peer.node)
         for peer in peers
         if peer.following
         and peer.following.node in peer.heard
@@ -173,7 +175,7 @@ def _master_out_of_hearing(
     ]
     if not known:
         return None
-    epoch, _, via = max(known)
+    epoch, _, _, via = max(known)
     return epoch, via
 
 

@@ -47,7 +47,7 @@ def receive(context: Context, message: Status | NameSpaces | Deliveries, sender:
         _receive_status(context, fellow, message, now)
     elif isinstance(message, NameSpaces):
         _compare(context, fellow, message)
-    elif context.readers.take_claims(message):
+    elif context.readers.take_claims(message, sender):
         context.readers_changed = True
 
 

@@ -6,7 +6,8 @@ own lineage in that list and carries out its own policy against the master's set
 the master's moves no data (equality is known from the heartbeats).
 
 A difference that stays while nothing is written is a sample that somebody missed: it is repaired the same
-way, and reported.
+way, and reported. Nobody was apart, so both sides give what the other misses, whatever policy makes them
+equal.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 UNCHANGED_HEARTBEATS: Final = 2
 """A difference that stayed the same for so many heartbeats more is no sample under way."""
+EQUALIZING: Final = frozenset({MergeType.MERGE, MergeType.REPLACE, MergeType.CATCHUP})
+"""The policies that make sets equal."""
 MAX_REPAIR_PAUSE_S: Final = 300.0
 """The pause between repairs that did not help grows up to this."""
 
@@ -52,7 +55,10 @@ def _as_master(context: Context, state: NameSpaceState, now: float) -> None:
         return
     lineages = tuple(sorted({report.lineage for _, report in foreign}))
     policy = policy_for(context, state, context.settings.role)
-    mergeable = [one for one in foreign if not _was_away_too_long(context, one[0])]
+    is_repair = all(report.is_repair and fellow.node not in state.rejoined for fellow, report in foreign)
+    if is_repair and policy in EQUALIZING:
+        policy = MergeType.MERGE
+    mergeable = [one for one in foreign if one[1].aligner and not _was_away_too_long(context, one[0])]
     sources = _sources(state, mergeable) if policy is MergeType.MERGE else []
     for fellow, _ in foreign:
         fellow.gap_s = None
@@ -60,7 +66,6 @@ def _as_master(context: Context, state: NameSpaceState, now: float) -> None:
         context.note(
             "conflict.native-state", namespace=state.name, fellow=fellow.name, conflict=state.lineage
         )
-    is_repair = all(report.is_repair and fellow.node not in state.rejoined for fellow, report in foreign)
     state.is_repair = is_repair
     state.rejoined -= {fellow.node for fellow, _ in foreign}
     context.changed = True
@@ -147,6 +152,8 @@ def carry_out(
     roll_up = fellow.roll_up(state.name) if fellow else None
     if policy is MergeType.IGNORE and not state.roll_up.count:
         policy = MergeType.MERGE  # there is nothing to keep apart: an empty set is aligned
+    if report.is_repair and policy in EQUALIZING:
+        policy = MergeType.MERGE
     if fellow and policy is MergeType.MERGE and _was_away_too_long(context, fellow):
         policy = MergeType.CATCHUP
     if fellow:
@@ -169,8 +176,8 @@ def carry_out(
             policy=policy,
             role=context.settings.role,
         )
-        is_repair = report.is_repair and policy is MergeType.MERGE
-        alignment.request(context, state, state.aligner, "repair" if is_repair else policy.value.lower(), now)
+        purpose = "repair" if report.is_repair else policy.value.lower()
+        alignment.request(context, state, state.aligner, purpose, now)
 
 
 def policy_for(context: Context, state: NameSpaceState, role: str) -> MergeType:
@@ -209,6 +216,8 @@ def watch_difference(context: Context, state: NameSpaceState, now: float) -> Non
     if not state.complete or state.is_master(context.node) or not report or report.lineage != state.lineage:
         return
     theirs = fellow.roll_up(state.name) if fellow else None
+    if state.policy.merge_type(context.settings.role) not in EQUALIZING:
+        return  # sets that a conflict left different stay different
     if theirs is None or not theirs.complete or theirs.same_content(state.roll_up):
         state.differs_since = None
         if theirs is not None and theirs.complete:
@@ -217,7 +226,10 @@ def watch_difference(context: Context, state: NameSpaceState, now: float) -> Non
     pair = (state.roll_up, theirs)
     unchanged, state.differs_since = pair == state.differs_since, pair
     state.differs_count = state.differs_count + 1 if unchanged else 0
+    if not state.policy.aligner and pair == state.last_repaired:
+        return  # what only a non-aligner has stays its own
     if state.differs_count >= UNCHANGED_HEARTBEATS and now >= state.repair_not_before_s:
+        state.last_repaired = pair
         period = context.settings.heartbeat_period_s
         state.repair_not_before_s = now + min(MAX_REPAIR_PAUSE_S, 4 * period * 2**state.repairs)
         state.repairs = min(state.repairs + 1, 16)

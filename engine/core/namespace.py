@@ -70,6 +70,7 @@ class NameSpaceState:
     is_repair: bool = False
     differs_since: tuple[RollUp, RollUp] | None = None
     differs_count: int = 0
+    last_repaired: tuple[RollUp, RollUp] | None = None
     repairs: int = 0
     repair_not_before_s: float = 0.0
     highest: int = 0
@@ -215,4 +216,5 @@ def stand_of(
         heard=heard,
         newest=newest,
         run=run,
+        aligner=report.aligner,
     )

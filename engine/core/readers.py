@@ -83,13 +83,24 @@ class ReaderTable:
             while len(self._former) > MAX_FORMER:
                 del self._former[next(iter(self._former))]
 
-    def take_claims(self, deliveries: Deliveries) -> bool:
+    def take_claims(self, deliveries: Deliveries, sender: str) -> bool:
         """Learn what a fellow knows of claims; True when that changed what we know.
 
-        Done beats running, and of two running claims the higher node id stands, on every node alike.
+        Done beats running, and of two running claims the higher node id stands, on every node alike. A
+        running claim counts only from the node that serves: it alone knows when it gives up.
         """
-        changed = False
+        told = {claim.reader for claim in deliveries.deliveries}
+        given_up = [
+            reader
+            for reader, claim in self._claims.items()
+            if claim.node == sender and not claim.done and reader not in told
+        ]
+        for reader in given_up:
+            del self._claims[reader]
+        changed = bool(given_up)
         for claim in deliveries.deliveries:
+            if not claim.done and claim.node != sender:
+                continue
             known = self._claims.get(claim.reader)
             if known is None or (claim.done, claim.node) > (known.done, known.node):
                 self._claims[claim.reader] = claim

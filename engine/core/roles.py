@@ -203,7 +203,11 @@ def open_delayed_set(context: Context, state: NameSpaceState, now: float) -> Non
     late = [
         (report.quality_ns, fellow.node)
         for fellow, report in context.role_fellows(state)
-        if report.delayed and report.quality_ns > 0 and not report.holder and report.phase is Phase.WAIT
+        if report.aligner
+        and report.delayed
+        and report.quality_ns > 0
+        and not report.holder
+        and report.phase is Phase.WAIT
     ]
     if late:
         state.move(Trigger.DIVERGED)

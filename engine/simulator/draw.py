@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from engine.core.namespaces import Durability, MergeRule, MergeType, NameSpace, Policy
+from engine.core.namespaces import NameSpace
 from engine.core.settings import CoreSettings
 from engine.dataset.groups import KEEP_ALL, DurabilityKind
+from engine.simulator.draw_policies import draw_policies, draw_roles
 from engine.simulator.options import Fault, NetworkPlan, NodePlan, Options, TopicPlan, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-ROLE: Final = "Harbour"
 
 
 def draw(
@@ -22,8 +21,6 @@ def draw(
     *,
     nodes: int | None = None,
     minutes: float | None = None,
-    merge: MergeType | None = MergeType.MERGE,
-    name_spaces: int = 1,
 ) -> Options:
     """Options for a seed.
 
@@ -32,41 +29,35 @@ def draw(
         faults: kinds of faults; None draws some.
         nodes: how many; None draws 2 to 5.
         minutes: of the phase with faults; None draws half a minute to two.
-        merge: the merge policy of all nodes; None draws one.
-        name_spaces: how many.
     """
     rng = random.Random(f"{seed} options")
     count = nodes or rng.choice((2, 3, 3, 4, 5))
     chosen = tuple(faults) if faults is not None else _some(rng, list(Fault))
     expiry_s = rng.choice((2.0, 4.0, 10.0))
     fault_s = 60.0 * minutes if minutes else rng.choice((30.0, 60.0, 120.0))
-    policy = merge or rng.choice(list(MergeType))
-    names = [f"ns{number}" for number in range(1, name_spaces + 1)]
+    names = ["ns1"] if rng.random() < 0.7 else ["ns1", "ns2"]
     spaces = tuple(NameSpace.of(name, f"{name}.*") for name in names)
-    priorities = _priorities(rng, count)
+    roles = draw_roles(rng, count)
+    discovery_s = rng.choice((0.5, 3.0))
     plans = tuple(
         NodePlan(
             CoreSettings(
                 node="",
                 incarnation=0,
                 name=f"n{number + 1}",
-                role=ROLE,
+                role=role,
                 host="",
                 name_spaces=spaces,
-                policies=(
-                    Policy(
-                        "*",
-                        durability=Durability.PERSISTENT,
-                        master_priority=priorities[number],
-                        merges=(MergeRule(policy, "*"),),
-                    ),
-                ),
+                policies=policies,
                 heartbeat_expiry_s=expiry_s,
                 heartbeat_period_s=expiry_s * 0.2,
-                initial_discovery_s=rng.choice((0.5, 3.0)),
+                initial_discovery_s=discovery_s,
             ),
+            has_disk=has_disk,
         )
-        for number in range(count)
+        for number, (role, policies, has_disk) in enumerate(
+            zip(roles, draw_policies(rng, roles, names), _disks(rng, count), strict=True)
+        )
     )
     return Options(
         seed=seed,
@@ -82,19 +73,15 @@ def draw(
     )
 
 
+def _disks(rng: random.Random, count: int) -> list[bool]:
+    """Now and then a node is without a store, but never all are."""
+    if rng.random() < 0.9:
+        return [True] * count
+    return [True, *(rng.random() < 0.5 for _ in range(count - 1))]
+
+
 def _some(rng: random.Random, among: list[Fault]) -> tuple[Fault, ...]:
     return tuple(fault for fault in among if rng.random() < 0.4)
-
-
-def _priorities(rng: random.Random, count: int) -> list[int]:
-    kind = rng.choice(("legacy", "equal", "different", "any"))
-    if kind == "legacy":
-        return [255] * count
-    if kind == "equal":
-        return [100] * count
-    if kind == "different":
-        return rng.sample(range(1, 255), count)
-    return [rng.choice((0, 50, 100)) for _ in range(count - 1)] + [100]
 
 
 def _workload(rng: random.Random, partitions: list[str]) -> Workload:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.core.namespaces import MergeType
+from engine.core.merging import EQUALIZING
 from engine.core.states import Phase, ServiceState
 from engine.dataset.dataset import Summary
+from engine.simulator.checkers.base import describe, held, missing
 
 if TYPE_CHECKING:
     from engine.core.namespace import NameSpaceState
     from engine.simulator.cluster import Cluster
     from engine.simulator.node import SimulatedNode
-
-_EQUALIZING = (MergeType.MERGE, MergeType.REPLACE, MergeType.CATCHUP)
 
 
 def difference(cluster: Cluster) -> str:
@@ -64,13 +63,27 @@ def _unequal(members: list[tuple[SimulatedNode, NameSpaceState]]) -> str:
         each = ", ".join(f"{node.name} has {state.lineage}" for node, state in members)
         return f"no common lineage: {each}"
     policies = {state.policy.merge_type(node.plan.settings.role) for node, state in members}
-    if not policies <= set(_EQUALIZING):
+    if not policies <= EQUALIZING:
         return ""  # Ignore and Delete leave sets as they are
-    summaries = {node.name: _summary(node, state.name) for node, state in members}
+    aligners = [node for node, state in members if state.policy.aligner]
+    summaries = {node.name: _summary(node, members[0][1].name) for node in aligners}
     first = next(iter(summaries.values()))
     if any(not summary.same_content(first) for summary in summaries.values()):
         counts = ", ".join(f"{name} has {summary.count}" for name, summary in summaries.items())
         return f"the sets differ: {counts}"
+    return _lacking(aligners[0], members)
+
+
+def _lacking(aligner: SimulatedNode, members: list[tuple[SimulatedNode, NameSpaceState]]) -> str:
+    """What a non-aligner does not have; it may have more than the others, because it gives nothing away."""
+    for node, state in members:
+        if not state.policy.aligner:
+            assert aligner.runtime is not None
+            assert node.runtime is not None
+            given = held(aligner.runtime.spaces[state.name].working)
+            lost = missing(given, node.runtime.spaces[state.name].working)
+            if lost:
+                return f"{node.name} lacks what {aligner.name} has: {describe(lost)}"
     return ""
 
 

@@ -186,17 +186,31 @@ READERS = [ReaderKey(f"p{number}", "T", ("*",), NS) for number in range(2)]
 CLAIMS = st.builds(Delivery, st.sampled_from(READERS), st.sampled_from(FELLOWS), st.booleans())
 
 
-@given(st.lists(st.lists(CLAIMS, max_size=3), max_size=4), st.randoms(use_true_random=False))
+@given(
+    st.dictionaries(st.sampled_from(FELLOWS), st.lists(CLAIMS, max_size=3)), st.randoms(use_true_random=False)
+)
 def test_claims_on_late_joiners_are_the_same_in_whatever_order_they_are_heard(
-    heard: list[list[Delivery]], choose: Any
+    heard: dict[str, list[Delivery]], choose: Any
 ) -> None:
-    shuffled = heard + heard[:1]
+    shuffled = [*heard.items(), *list(heard.items())[:1]]
     choose.shuffle(shuffled)
     known = []
-    for order in (heard, shuffled):
+    for order in (list(heard.items()), shuffled):
         table = ReaderTable("m")
-        for claims in order:
-            table.take_claims(Deliveries(1, 0, tuple(claims)))
+        for sender, claims in order:
+            table.take_claims(Deliveries(1, 0, tuple(claims)), sender)
         known.append(table.message(1).deliveries)
-        assert not any(table.take_claims(Deliveries(1, 0, tuple(claims))) for claims in order)
+        assert not any(table.take_claims(Deliveries(1, 0, tuple(claims)), sender) for sender, claims in order)
     assert known[0] == known[1]
+
+
+def test_who_gave_up_serving_is_not_held_to_it_by_what_others_remember() -> None:
+    reader, server, other = READERS[0], FELLOWS[0], FELLOWS[1]
+    running = Deliveries(1, 1, (Delivery(reader, server, done=False),))
+    table = ReaderTable("m")
+    table.take_claims(running, server)
+    table.seen(reader, "host", None)
+    assert table.open(lambda *_: "m", 0.0) == []
+    table.take_claims(Deliveries(1, 2, ()), server)
+    table.take_claims(running, other)
+    assert table.open(lambda *_: "m", 0.0) == [reader]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
+from engine.core.namespaces import MergeType
 from engine.core.states import Phase
 from engine.dataset.history import retained
 
@@ -135,6 +136,13 @@ def missing(before: Held, data: DataSet) -> list[tuple[Group, Sample]]:
     present = held(data)
     gone = [key for key in before if key not in present]
     return [(key[0], before[key]) for key in gone if not is_kept(data, key[0], before[key])]
+
+
+def deletes(node: SimulatedNode, name_space: str) -> bool:
+    """Whether the merge policy of a node takes everything away."""
+    assert node.runtime is not None
+    rules = node.runtime.spaces[name_space].state.policy.merges
+    return any(rule.type is MergeType.DELETE for rule in rules)
 
 
 def describe(lost: Sequence[tuple[Group, Sample]]) -> str:

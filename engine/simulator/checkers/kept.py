@@ -24,7 +24,7 @@ from engine.core.namespaces import MergeType
 from engine.core.states import Phase
 from engine.dataset.dataset import DataSet
 from engine.dataset.sample import DISPOSE, UNREGISTER
-from engine.simulator.checkers.base import Checker, Held, describe, held, missing
+from engine.simulator.checkers.base import Checker, Held, deletes, describe, held, missing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -127,7 +127,7 @@ class Kept(Checker):
         if now.phase is Phase.MERGE and before.phase is not Phase.MERGE:
             self._merge_began_ns[place] = node.clock.wall_ns()
         if now.holder and not before.holder:
-            if now.is_aligned_after(before):
+            if now.is_aligned_after(before) or (now.lineage != now.following and deletes(node, name_space)):
                 self._excuse(place)
             self._held[place] = held(node.runtime.spaces[name_space].working)
         elif now.lineage != before.lineage:

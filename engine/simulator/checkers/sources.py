@@ -20,7 +20,10 @@ class Sources(Checker):
     meaning = "persistent data is injected by exactly one source, the best that is present"
 
     def stepped(self, node: SimulatedNode, name_space: str, before: Standing | None, now: Standing) -> None:
-        """A node has become complete without aligning: it injected."""
+        """A node has become complete without aligning: it injected.
+
+        A fellow that may not align others has nothing to give, even if it holds the set.
+        """
         if before is None or before.holder or not now.holder or now.is_aligned_after(before):
             return
         own = _state(node, name_space)
@@ -28,7 +31,7 @@ class Sources(Checker):
             state = _state(other, name_space)
             if other is node or state is None or not _talk(node, other):
                 continue
-            if state.holder:
+            if state.holder and state.policy.aligner:
                 self.fail(f"{node.name} injects {name_space} although {other.name} holds the set")
             if _is_elector(state) and other.plan.settings.role == node.plan.settings.role and own is not None:
                 self._compare(node, own, other, state)

@@ -2,7 +2,8 @@
 
 - Who aligned has all of a set that a complete node gave to it, and besides that only what it captured itself:
   its own stored set was set aside (single source of injection).
-- Who injected has all of its stored set, as far as it could be read.
+- Who injected has all of its stored set, as far as it could be read, unless it met a set that had evolved
+  apart in the same moment and its policy is Delete.
 - Who gives a set to somebody that aligns has a complete set itself.
 """
 
@@ -12,7 +13,7 @@ import collections
 from typing import TYPE_CHECKING, Final
 
 from engine.core.states import Phase
-from engine.simulator.checkers.base import Checker, Held, describe, held, missing, samples_of
+from engine.simulator.checkers.base import Checker, Held, deletes, describe, held, missing, samples_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,7 +71,7 @@ class Whole(Checker):
             return
         if now.is_aligned_after(before):
             self._check_aligned(node, name_space)
-        else:
+        elif now.lineage == now.following or not deletes(node, name_space):
             self._check_injected(node, name_space)
 
     def _check_aligned(self, node: SimulatedNode, name_space: str) -> None:

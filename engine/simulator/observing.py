@@ -1,0 +1,280 @@
+"""A run that is watched while it goes on: what each node would publish of itself, at the times it would.
+
+The run is the same as without anybody watching: nothing here changes a clock, a generator or a message. It
+goes on in a thread of its own, but never while the watcher works: one waits for the other.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import re
+import threading
+import time
+from typing import TYPE_CHECKING, Final
+
+from engine.core.states import ServiceState
+from engine.runtime.monitor import DeliveryView, NodeEvent, NodeSnapshot
+from engine.runtime.view import Identity, snapshot
+from engine.simulator.checkers.base import Checker
+from engine.simulator.cluster import Cluster
+from engine.simulator.schedule import START_NS
+from engine.tracing.levels import Level
+
+if TYPE_CHECKING:
+    from engine.runtime.startup import Found
+    from engine.simulator.node import SimulatedNode
+    from engine.simulator.options import Options
+    from engine.simulator.result import Result
+    from engine.tracing.record import Record
+
+LOOK_S: Final = 0.1
+"""Virtual seconds between two looks at every node."""
+SNAPSHOT_PAUSE_S: Final = 0.25
+"""A node shows itself once in each heartbeat period, and not more often than this; as a live one."""
+MAX_DELIVERIES: Final = 100
+"""Deliveries of one node that are shown; the oldest are forgotten."""
+MAX_ITEMS: Final = 20_000
+"""A run stands still while so much of it waits to be looked at."""
+
+FAILED: Final = "deliver.waiting"
+"""How a node traces that a delivery failed. Consoles are not sent it, but see it in the delivery."""
+
+_DELIVERIES: Final = {"deliver.started": "running", "deliver.finished": "done", FAILED: "failed"}
+_LOG_LINE: Final = re.compile(r"\s*[\d.]+  \S+Z  \S+  (?P<who>\S+)\s+(?P<sign>\S) (?P<text>.*)", re.DOTALL)
+_SIGNS: Final = {"!": "WARNING", "v": "WARNING", "-": "INFO", "#": "INFO"}
+"""Lines of the short log that become events: faults, deaths, healing, and what the checkers say."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Gone:
+    """A node's run has ended, in order or not."""
+
+    node: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Seen:
+    """Something that was seen, and when: virtual nanoseconds since 1970 by the true clock."""
+
+    time_ns: int
+    item: NodeSnapshot | NodeEvent | Gone
+
+
+class _Closed(BaseException):
+    """The watcher lost interest. The run must not take this for a fault of its own."""
+
+
+class ObservedRun:
+    """One run with the options, watched step by step.
+
+    Attributes:
+        result: what the run came to; None while it goes on.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.result: Result | None = None
+        self._seen: list[Seen] = []
+        self._until_s = -1.0
+        self._deadline = 0.0
+        self._is_closed = False
+        self._started = False
+        self._mine = threading.Semaphore(0)
+        self._yours = threading.Semaphore(0)
+        self._cluster = Cluster(options, self._logged)
+        self._observer = _Observer(self._cluster, self._seen)
+        self._cluster.checkers.append(self._observer)
+        self._cluster.schedule.at(0.0, self._gate)
+        self._thread = threading.Thread(target=self._run, name="simulated", daemon=True)
+
+    @property
+    def now_ns(self) -> int:
+        """The true time that the run has reached."""
+        return self._cluster.schedule.true_ns
+
+    def advance(self, until_ns: int, work_s: float) -> list[Seen]:
+        """Go on to a moment, but work no longer than `work_s` seconds; what was seen since the last call.
+
+        What is seen may lie up to `LOOK_S` after the moment.
+        """
+        self._until_s = (until_ns - START_NS) / 1e9
+        if self.result is None and not self._is_closed and self._cluster.schedule.now < self._until_s:
+            self._deadline = time.monotonic() + work_s
+            if self._started:
+                self._mine.release()
+            else:
+                self._started = True
+                self._thread.start()
+            self._yours.acquire()
+        seen = self._seen[:]
+        self._seen.clear()
+        return seen
+
+    def close(self) -> None:
+        """End the run where it stands. A second call does nothing."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._started and self.result is None:
+            self._mine.release()
+            self._thread.join()
+
+    # In the thread of the run.
+
+    def _run(self) -> None:
+        try:
+            self.result = self._cluster.run()
+            self._observer.look()
+        except _Closed:
+            return
+        finally:
+            self._yours.release()
+
+    def _gate(self) -> None:
+        """Look at every node, and wait here while nobody wants to see more."""
+        self._observer.look()
+        now = self._cluster.schedule.now
+        while now >= self._until_s or len(self._seen) >= MAX_ITEMS or time.monotonic() >= self._deadline:
+            self._yours.release()
+            self._mine.acquire()
+            if self._is_closed:
+                raise _Closed
+        self._cluster.schedule.after(LOOK_S, self._gate)
+
+    def _logged(self, line: str) -> None:
+        """Faults and checkers are nobody's events; they are shown as the simulator's."""
+        found = _LOG_LINE.fullmatch(line)
+        if found is None or found["sign"] not in _SIGNS:
+            return
+        is_violation = found["text"].startswith("VIOLATION")
+        self._observer.tell(
+            found["who"], "SEVERE" if is_violation else _SIGNS[found["sign"]], " ".join(found["text"].split())
+        )
+
+
+class _Observer(Checker):
+    """Sees what a node would show on the monitor topics, and objects to nothing."""
+
+    invariant = "none"
+    meaning = "what nodes show of themselves"
+
+    def __init__(self, cluster: Cluster, seen: list[Seen]) -> None:
+        super().__init__(cluster)
+        self._seen = seen
+        self._due: dict[str, float] = {}
+        self._states: dict[str, ServiceState] = {}
+        self._identities: dict[str, Identity] = {}
+        self._deliveries: dict[str, collections.deque[DeliveryView]] = {}
+        self._told = 0
+
+    def opened(self, node: SimulatedNode, found: Found) -> None:
+        """A run begins: listen to its trace, as a node does for its consoles."""
+        self._due[node.name] = 0.0
+        self._deliveries[node.name] = collections.deque(maxlen=MAX_DELIVERIES)
+        self._identities[node.name] = Identity(
+            host=node.name,
+            pid=node.run,
+            domain_id=0,
+            configuration=f"simulated:{node.name}",
+            version="simulated",
+            started_ns=node.clock.wall_ns(),
+            store_kind="memory",
+            store_path="",
+            store_findings=tuple(found.damage),
+        )
+        run = node.run
+
+        def traced(record: Record) -> None:
+            if node.run == run:
+                self._traced(node, record)
+
+        node.tracer.subscribe(traced, lambda kind: kind.level >= Level.FINE or kind.id == FAILED)
+
+    def ended(self, node: SimulatedNode) -> None:
+        """The node's participant leaves, or its lease ends."""
+        self._add(Gone(node.id))
+
+    def tell(self, who: str, level: str, text: str) -> None:
+        """Something that the simulation itself did or found."""
+        self._told += 1
+        nodes = {node.name: node.id for node in self.cluster.nodes}
+        self._add(
+            NodeEvent(
+                node=nodes.get(who, ""),
+                node_name=who,
+                number=-self._told,
+                time_ns=self.cluster.schedule.true_ns,
+                state="",
+                thread="simulator",
+                level=level,
+                event="simulator",
+                text=text,
+            )
+        )
+
+    def look(self) -> None:
+        """Take the snapshots that are due; a node that stands still shows nothing."""
+        now = self.cluster.schedule.now
+        for node in self.cluster.nodes:
+            runtime = node.runtime
+            if runtime is None or node.is_stalled or node.party.is_frozen:
+                continue
+            if now < self._due[node.name] and runtime.state is self._states.get(node.name):
+                continue
+            self._states[node.name] = runtime.state
+            self._due[node.name] = now + max(SNAPSHOT_PAUSE_S, runtime.settings.heartbeat_period_s)
+            clock = node.clock
+            shown = snapshot(
+                runtime,
+                self._identities[node.name],
+                clock.monotonic(),
+                clock.wall_ns(),
+                tuple(self._deliveries[node.name]),
+            )
+            self._add(shown)
+
+    def _add(self, item: NodeSnapshot | NodeEvent | Gone) -> None:
+        self._seen.append(Seen(self.cluster.schedule.true_ns, item))
+
+    def _traced(self, node: SimulatedNode, record: Record) -> None:
+        kind = record.event
+        if kind.id in _DELIVERIES:
+            self._delivered(node, record, _DELIVERIES[kind.id])
+        if kind.level < Level.FINE:
+            return
+        self._add(
+            NodeEvent(
+                node=node.id,
+                node_name=node.name,
+                number=record.sequence,
+                time_ns=record.time_ns,
+                state=record.state,
+                thread=kind.thread,
+                level=kind.level.name,
+                event=kind.id,
+                text=record.text,
+            )
+        )
+
+    def _delivered(self, node: SimulatedNode, record: Record, state: str) -> None:
+        """Keep a delivery for consoles, in place of what was shown while it ran."""
+        topic, participant = str(record.fields["group"]), str(record.fields["reader"])
+        partition, _, name = topic.rpartition(".")
+        shown = self._deliveries[node.name]
+        running = [
+            i
+            for i, one in enumerate(shown)
+            if (one.participant, one.topic, one.partition, one.state)
+            == (participant, name, partition, "running")
+        ]
+        samples = record.fields.get("samples")
+        count = samples if isinstance(samples, int) else 0
+        if running and state != "running":
+            began = shown[running[0]]
+            problem = str(record.fields["reason"]) if state == "failed" else ""
+            shown[running[0]] = dataclasses.replace(
+                began, state=state, samples=count, finished_ns=record.time_ns, problem=problem
+            )
+        elif state == "running":
+            shown.append(DeliveryView(participant, name, partition, state, count, record.time_ns, 0))
