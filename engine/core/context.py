@@ -59,9 +59,12 @@ class Context:
         self.emit(Note(event, fields))
 
     def next_request(self) -> int:
-        """A request number that is new in this incarnation."""
+        """A request number that is new in this and all other incarnations.
+
+        A stream that answers the request of a former incarnation may reach the present one.
+        """
         self._requests_made += 1
-        return self._requests_made
+        return (self.settings.incarnation << 24) + self._requests_made
 
     def wall_ns(self, now: float) -> int:
         """The wall clock at monotonic time `now`."""

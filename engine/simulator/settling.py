@@ -82,6 +82,9 @@ def _lacking(aligner: SimulatedNode, members: list[tuple[SimulatedNode, NameSpac
             assert node.runtime is not None
             given = held(aligner.runtime.spaces[state.name].working)
             lost = missing(given, node.runtime.spaces[state.name].working)
+            same = _summary(node, state.name).same_content(_summary(aligner, state.name))
+            if not same and (state.last_repaired is None or state.last_repaired[0] != state.roll_up):
+                return f"{node.name} has not tried to repair its set"
             if lost:
                 return f"{node.name} lacks what {aligner.name} has: {describe(lost)}"
     return ""

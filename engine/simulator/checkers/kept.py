@@ -127,8 +127,11 @@ class Kept(Checker):
         if now.phase is Phase.MERGE and before.phase is not Phase.MERGE:
             self._merge_began_ns[place] = node.clock.wall_ns()
         if now.holder and not before.holder:
-            if now.is_aligned_after(before) or (now.lineage != now.following and deletes(node, name_space)):
+            if now.is_aligned_after(before):
                 self._excuse(place)
+            elif now.lineage != now.following and deletes(node, name_space):
+                self._excuse(place)  # for the set that is injected,
+                self._excuse(place)  # and for what is left of it at once
             self._held[place] = held(node.runtime.spaces[name_space].working)
         elif now.lineage != before.lineage:
             rules = node.runtime.spaces[name_space].state.policy.merges
