@@ -22,7 +22,7 @@ from engine.core.states import Phase, Trigger
 if TYPE_CHECKING:
     from engine.core.context import Context
     from engine.core.fellows import Fellow
-    from engine.core.messages import Epoch, NameSpaceReport
+    from engine.core.messages import Epoch, NameSpaceReport, RollUp
     from engine.core.namespace import NameSpaceState
 
 UNCHANGED_HEARTBEATS: Final = 2
@@ -226,7 +226,7 @@ def watch_difference(context: Context, state: NameSpaceState, now: float) -> Non
     pair = (state.roll_up, theirs)
     unchanged, state.differs_since = pair == state.differs_since, pair
     state.differs_count = state.differs_count + 1 if unchanged else 0
-    if not state.policy.aligner and pair == state.last_repaired:
+    if not state.policy.aligner and state.last_repaired and _same(pair, state.last_repaired):
         return  # what only a non-aligner has stays its own
     if state.differs_count >= UNCHANGED_HEARTBEATS and now >= state.repair_not_before_s:
         state.last_repaired = pair
@@ -243,3 +243,7 @@ def watch_difference(context: Context, state: NameSpaceState, now: float) -> Non
             samples=state.roll_up.count,
             other_samples=theirs.count,
         )
+
+
+def _same(pair: tuple[RollUp, RollUp], other: tuple[RollUp, RollUp]) -> bool:
+    return all(one.same_content(two) for one, two in zip(pair, other, strict=True))

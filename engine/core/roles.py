@@ -46,7 +46,7 @@ def find_source(context: Context, state: NameSpaceState, now: float) -> None:
         state.source_until_s = now + 2 * (settings.initial_discovery_s + settings.heartbeat_expiry_s)
     foreign = context.foreign_fellows(state)
     # Holders of our own role may all be unfit for master; what they hold has been injected: align from them.
-    holders = [*_native_holders(context, state), *(one for one in foreign if one[1].holder)]
+    holders = _holders(context, state)
     masters = [one for one in foreign if _is_master(one)]
     if holders:
         complete = [one for one in holders if one[1].complete]
@@ -73,14 +73,18 @@ def find_source(context: Context, state: NameSpaceState, now: float) -> None:
         context.emit(LoadStored(state.name))
 
 
-def _native_holders(context: Context, state: NameSpaceState) -> list[Foreign]:
-    return [one for one in context.role_fellows(state) if one[1].holder and one[1].aligner]
+def _holders(context: Context, state: NameSpaceState) -> list[Foreign]:
+    """The fellows of all roles that hold the set of this run and may give it away."""
+    fellows = [*context.role_fellows(state), *context.foreign_fellows(state)]
+    return [one for one in fellows if one[1].holder and one[1].aligner]
 
 
 def yield_to_holder(context: Context, state: NameSpaceState) -> None:
     """In phase COLLECT: a fellow turns out to have the set of this run, so ours is not injected after all."""
-    holders = _native_holders(context, state)
-    if state.phase is Phase.COLLECT and holders:
+    if state.phase is not Phase.COLLECT:
+        return
+    holders = _holders(context, state)
+    if holders:
         state.outstanding.clear()
         context.emit(AbandonSet(state.name))
         _wait_for(context, state, max(holders, key=lambda one: (one[1].complete, one[0].node))[0])

@@ -82,12 +82,19 @@ def _lacking(aligner: SimulatedNode, members: list[tuple[SimulatedNode, NameSpac
             assert node.runtime is not None
             given = held(aligner.runtime.spaces[state.name].working)
             lost = missing(given, node.runtime.spaces[state.name].working)
-            same = _summary(node, state.name).same_content(_summary(aligner, state.name))
-            if not same and (state.last_repaired is None or state.last_repaired[0] != state.roll_up):
+            if not _has_tried(state, _summary(node, state.name), _summary(aligner, state.name)):
                 return f"{node.name} has not tried to repair its set"
             if lost:
                 return f"{node.name} lacks what {aligner.name} has: {describe(lost)}"
     return ""
+
+
+def _has_tried(state: NameSpaceState, own: Summary, theirs: Summary) -> bool:
+    """Whether a difference between a non-aligner and the others is what a repair left."""
+    if own.same_content(theirs):
+        return True
+    known = [(roll.count, roll.digest) for roll in state.last_repaired or ()]
+    return known == [(own.count, own.digest), (theirs.count, theirs.digest)]
 
 
 def _summary(node: SimulatedNode, name_space: str) -> Summary:

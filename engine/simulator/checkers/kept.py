@@ -55,7 +55,7 @@ class Kept(Checker):
         self._held: dict[Place, Held] = {}
         self._excused: dict[Place, int] = {}
         self._merge_began_ns: dict[Place, int] = {}
-        self._disposed_ns: dict[SimulatedNode, dict[tuple[Group, bytes], int]] = {}
+        self._disposed_ns: dict[SimulatedNode, dict[tuple[Group, bytes], set[int]]] = {}
         self._rotten: dict[Place, set[bytes]] = {}
 
     # On disk.
@@ -99,13 +99,12 @@ class Kept(Checker):
             return
         before, self._stored[place] = self._stored.get(place, {}), added
         self._rotten.pop(place, None)
-        if self._excused.get(place):
+        lost = missing(before, _data(node, transaction)) if before else []
+        if lost and self._excused.get(place):
             self._excused[place] -= 1
-        elif before:
-            lost = missing(before, _data(node, transaction))
-            if lost:
-                what = "replaced its stored set by one without acknowledged samples"
-                self.fail(f"{node.name} {what} of {place[1]}: {describe(lost)}")
+        elif lost:
+            what = "replaced its stored set by one without acknowledged samples"
+            self.fail(f"{node.name} {what} of {place[1]}: {describe(lost)}")
 
     # In memory.
 
@@ -115,8 +114,7 @@ class Kept(Checker):
         for record in records:
             if record.status & DISPOSE:
                 for group in node.routes[record.writer]:
-                    known = disposed.get((group, record.key), 0)
-                    disposed[group, record.key] = max(known, record.source_time_ns)
+                    disposed.setdefault((group, record.key), set()).add(record.source_time_ns)
 
     def stepped(self, node: SimulatedNode, name_space: str, before: Standing | None, now: Standing) -> None:
         """Look at each change of lineage, so that what a merge took away is told from what got lost."""
@@ -127,11 +125,8 @@ class Kept(Checker):
         if now.phase is Phase.MERGE and before.phase is not Phase.MERGE:
             self._merge_began_ns[place] = node.clock.wall_ns()
         if now.holder and not before.holder:
-            if now.is_aligned_after(before):
+            if now.is_aligned_after(before) or (now.lineage != now.following and deletes(node, name_space)):
                 self._excuse(place)
-            elif now.lineage != now.following and deletes(node, name_space):
-                self._excuse(place)  # for the set that is injected,
-                self._excuse(place)  # and for what is left of it at once
             self._held[place] = held(node.runtime.spaces[name_space].working)
         elif now.lineage != before.lineage:
             rules = node.runtime.spaces[name_space].state.policy.merges
@@ -147,6 +142,10 @@ class Kept(Checker):
         """Look at all complete sets."""
         for place in list(self._held):
             self._look(place, set())
+        for place in list(self._excused):
+            runtime = place[0].runtime
+            if runtime is not None and runtime.persistence.is_idle:
+                del self._excused[place]  # nothing is under way any more that it was for
 
     def _look(self, place: Place, discarding: set[MergeType]) -> None:
         node, name_space = place
@@ -168,18 +167,19 @@ class Kept(Checker):
         disposed = self._disposed_ns[node]
         for (group, _), sample in before.items():
             if sample.status & DISPOSE:
-                known = disposed.get((group, sample.key), 0)
-                disposed[group, sample.key] = max(known, sample.source_time_ns)
+                disposed.setdefault((group, sample.key), set()).add(sample.source_time_ns)
 
     def _is_purged(self, node: SimulatedNode, working: DataSet, group: Group, sample: Sample) -> bool:
         """Whether the instance was disposed after the sample, and nothing is left of what it was then."""
-        disposed_ns = self._disposed_ns[node].get((group, sample.key), -1)
-        if disposed_ns >= 0 and sample.status == UNREGISTER:
-            disposed_ns = max(disposed_ns, sample.source_time_ns)  # an unregister revives nothing
+        disposes = self._disposed_ns[node].get((group, sample.key), set())
+        if sample.status == UNREGISTER:  # it revives nothing
+            disposes = {max(time_ns, sample.source_time_ns) for time_ns in disposes}
         group_set = working.groups.get(group)
         present = group_set.instance(sample.key) if group_set else ()
-        newer = all(each.source_time_ns > disposed_ns for each in present)
-        return sample.source_time_ns <= disposed_ns and newer
+        oldest = min((each.source_time_ns for each in present), default=None)
+        return any(
+            sample.source_time_ns <= time_ns and (oldest is None or oldest > time_ns) for time_ns in disposes
+        )
 
     def settled(self) -> None:
         """In the end disk and memory have the same."""

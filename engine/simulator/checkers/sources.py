@@ -31,7 +31,7 @@ class Sources(Checker):
             state = _state(other, name_space)
             if other is node or state is None or not _talk(node, other):
                 continue
-            if state.holder and state.policy.aligner:
+            if state.holder and state.policy.aligner and _says_so(node, other, name_space):
                 self.fail(f"{node.name} injects {name_space} although {other.name} holds the set")
             if _is_elector(state) and other.plan.settings.role == node.plan.settings.role and own is not None:
                 self._compare(node, own, other, state)
@@ -51,6 +51,13 @@ def _state(node: SimulatedNode, name_space: str) -> NameSpaceState | None:
     assert node.runtime is not None
     data = node.runtime.spaces.get(name_space)
     return data.state if data else None
+
+
+def _says_so(node: SimulatedNode, other: SimulatedNode, name_space: str) -> bool:
+    """Whether the node has been told that the other holds the set; what is under way it cannot know."""
+    assert node.runtime is not None
+    reports = [f.report(name_space) for f in node.runtime.core.fellows if f.node == other.id]
+    return any(report is not None and report.holder for report in reports)
 
 
 def _is_elector(state: NameSpaceState) -> bool:
