@@ -216,6 +216,11 @@ class Cluster:
         for checker in self.checkers:
             checker.ended(node)
 
+    def met(self, node: SimulatedNode) -> None:
+        """A fellow is attached to a node."""
+        for checker in self.checkers:
+            checker.met(node)
+
     def turned(self, node: SimulatedNode) -> None:
         """A node has taken a turn: see whether it stands elsewhere now."""
         assert node.runtime is not None

@@ -78,6 +78,9 @@ class Checker:
     def ended(self, node: SimulatedNode) -> None:
         """A run has ended, in order or not."""
 
+    def met(self, node: SimulatedNode) -> None:
+        """A fellow is attached to a node."""
+
     def stepped(self, node: SimulatedNode, name_space: str, before: Standing | None, now: Standing) -> None:
         """A node stands elsewhere than after its last turn; `before` is None in a run's first turn."""
 

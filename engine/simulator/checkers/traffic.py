@@ -1,7 +1,7 @@
 """I6: alignment moves what it has reason to move, and no more.
 
-A set is sent because a node started, because two nodes met again, because an aligner was lost or did not
-answer, or because sets were found to differ. Each reason is good for a bounded number of sets.
+A set is sent because a node started, because two nodes met, because a master changed, or because sets were
+found to differ. Each reason is good for one set; nodes that meet give two reasons, and mostly need none.
 """
 
 from __future__ import annotations
@@ -11,30 +11,46 @@ from typing import TYPE_CHECKING, Final
 from engine.simulator.checkers.base import Checker
 
 if TYPE_CHECKING:
+    from engine.runtime.startup import Found
     from engine.simulator.checkers.base import Standing
     from engine.simulator.node import SimulatedNode
 
-SETS_FOR_A_REASON: Final = 3
+LONG_S: Final = 30.0
+"""Sets that differ without a reason that this checker sees are repaired this often at most."""
 
 
 class Traffic(Checker):
-    """Counts reasons and sets."""
+    """Counts reasons and sets, by name-space."""
 
     invariant = "I6"
     meaning = "alignment traffic is bounded by the reasons for it"
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]  # passed on as they are
-        self._reasons = 0
-        self._sets = 0
+        self._reasons: dict[str, int] = {}
+        self._sets: dict[str, int] = {}
 
-    def attached(self, node: SimulatedNode) -> None:
-        """Two nodes have met."""
-        self._reasons += 1
+    def opened(self, node: SimulatedNode, found: Found) -> None:
+        """A node starts and needs all sets."""
+        self._happened(node)
+
+    def met(self, node: SimulatedNode) -> None:
+        """Two nodes have met; each of them says so."""
+        self._happened(node)
 
     def stepped(self, node: SimulatedNode, name_space: str, before: Standing | None, now: Standing) -> None:
-        """A run begins."""
+        """A node follows another master."""
+        if before is not None and before.following != now.following:
+            self._reasons[name_space] = self._reasons.get(name_space, 0) + 1
+
+    def _happened(self, node: SimulatedNode) -> None:
+        for space in node.plan.settings.name_spaces:
+            self._reasons[space.name] = self._reasons.get(space.name, 0) + 1
 
     def streaming(self, node: SimulatedNode, name_space: str, fellows: tuple[str, ...], size: int) -> None:
         """Sets are sent."""
-        self._sets += len(fellows)
+        sent = self._sets[name_space] = self._sets.get(name_space, 0) + len(fellows)
+        repairs = (1 + self.cluster.schedule.now / LONG_S) * len(self.cluster.nodes)
+        bound = self._reasons.get(name_space, 0) + repairs
+        if sent > bound:
+            self.fail(f"{sent} sets of {name_space} were sent, {bound:.0f} would have been enough")
