@@ -2,8 +2,8 @@
 
 - Who aligned has all of a set that a complete node gave to it, and besides that only what it captured itself:
   its own stored set was set aside (single source of injection).
-- Who injected has all of its stored set, as far as it could be read, unless it met a set that had evolved
-  apart in the same moment and its policy is Delete.
+- Who injected has all of its stored set, as far as it could be read.
+- Neither holds for a master that in the same moment met a set that evolved apart, if its policy is Delete.
 - Who gives a set to somebody that aligns has a complete set itself.
 """
 
@@ -69,9 +69,11 @@ class Whole(Checker):
         """Look at a set when its node becomes complete for the first time in a run."""
         if before is None or before.holder or not now.holder:
             return
+        if deletes(node, name_space) and now.lineage.node == node.id and now.lineage != now.following:
+            return
         if now.is_aligned_after(before):
             self._check_aligned(node, name_space)
-        elif now.lineage == now.following or not deletes(node, name_space):
+        else:
             self._check_injected(node, name_space)
 
     def _check_aligned(self, node: SimulatedNode, name_space: str) -> None:
