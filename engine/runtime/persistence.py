@@ -193,7 +193,7 @@ class Persistence:
     def fill(
         self, name_space: str, stream: bytes, description: GroupDescription, samples: list[Sample]
     ) -> None:
-        """A part of a set that is still arriving; it counts for nothing before `write_set` names its stream."""
+        """A part of a set that still arrives; it counts for nothing before `write_set` names its stream."""
         with self._lock:
             last = self._jobs[-1] if len(self._jobs) > 1 else None
             if (
