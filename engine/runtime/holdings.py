@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from engine.core.settings import CoreSettings
     from engine.dataset.dataset import DataSet
     from engine.dataset.groups import GroupDescription
-    from engine.runtime.persistence import Persistence
+    from engine.runtime.persistence import Persistence, Turn
     from engine.runtime.ports import Clock, Wire
     from engine.tracing.tracer import Tracer
 
@@ -61,6 +61,7 @@ class Holdings:
         self.descriptions: dict[Group, GroupDescription] = {}
         self.spaces: dict[str, NameSpaceData] = {}
         self.counters: dict[str, int] = dict.fromkeys(COUNTERS, 0)
+        self.set_handed_over_ns: dict[str, int] = {}
         self._loaded = loaded
         self.core = DurabilityNode(settings, clock.monotonic(), clock.wall_ns())
 
@@ -111,11 +112,13 @@ class Holdings:
             )
         return True
 
-    def write_set(self, data: NameSpaceData) -> None:
+    def write_set(self, data: NameSpaceData, turn: Turn | None = None) -> None:
         """Let the working set become the store's complete set."""
         groups = data.persistent_groups(self.descriptions.values())
         lineage = lineage_text(data.state.lineage)
-        self.persistence.write_set(data.state.name, groups, lineage)
+        wanted = data.stored_part(self.descriptions.values())
+        self.set_handed_over_ns[data.state.name] = self.clock.wall_ns()
+        self.persistence.write_set(data.state.name, groups, wanted, lineage, turn)
         self.persistence.mark(data.state.name, LINEAGE, lineage)
 
 

@@ -9,6 +9,7 @@ from typing import Final
 from engine.core.events import Target
 from engine.dataset.dataset import DataSet
 from engine.dataset.groups import GroupDescription
+from engine.dataset.sample import Sample
 from engine.runtime.stream import Begin, End, StreamFault, Unpacker, stream_of
 
 MAX_STREAMS: Final = 64
@@ -19,15 +20,18 @@ MAX_STREAMS: Final = 64
 class Incoming:
     """One stream: what it said of itself, and what has arrived.
 
-    `target` is our request in it; `is_whole` once the end came and the sums were right.
+    `target` is our request in it; `is_whole` once the end came and the sums were right. `fresh` is what
+    arrived since somebody looked there last.
     """
 
+    number: bytes
     begin: Begin
     target: Target
     unpacker: Unpacker
     started_ns: int
     data: DataSet = dataclasses.field(default_factory=DataSet)
     descriptions: list[GroupDescription] = dataclasses.field(default_factory=list)
+    fresh: list[tuple[GroupDescription, list[Sample]]] = dataclasses.field(default_factory=list)
     samples: int = 0
     bytes: int = 0
     is_whole: bool = False
@@ -78,21 +82,22 @@ class IncomingStreams:
             return None
         if len(self._streams) >= MAX_STREAMS:
             raise StreamFault(f"{MAX_STREAMS} streams are under way already")
-        stream = self._streams[number] = Incoming(begin, target, unpacker, wall_ns)
+        stream = self._streams[number] = Incoming(number, begin, target, unpacker, wall_ns)
         return stream
 
     @staticmethod
     def _add(stream: Incoming, item: object) -> None:
         if isinstance(item, tuple):
-            group, sample = item
+            group, samples = item
             description = group.description
             group_set = stream.data.open_group(description.group, description.qos.history_depth)
-            if sample is None:
+            if samples is None:
                 group_set.raise_floor(group.floor_ns)
                 stream.descriptions.append(description)
             else:
-                group_set.apply(sample)
-                stream.samples += 1
+                group_set.extend(samples)
+                stream.fresh.append((description, samples))
+                stream.samples += len(samples)
         elif isinstance(item, End):
             summary = stream.data.summary()
             if (item.count, item.digest) != (summary.count, summary.digest):

@@ -15,7 +15,7 @@ import dataclasses
 import threading
 from typing import TYPE_CHECKING, Final
 
-from engine.store.interface import Fellow, StoreError
+from engine.store.interface import Change, Fellow, Soundness, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,12 +24,14 @@ if TYPE_CHECKING:
     from engine.dataset.dataset import Summary
     from engine.dataset.groups import GroupDescription
     from engine.dataset.sample import Sample
-    from engine.store.interface import Change, Store
+    from engine.store.interface import SetInfo, SetWriter, Store
 
 MAX_QUEUED_CHANGES: Final = 500_000
 BATCH_CHANGES: Final = 20_000
 """Changes that go into one transaction at most."""
 WRITE_SAMPLES: Final = 50_000
+WORTH_CHANGING: Final = 0.3
+"""A set that differs in more than this part of it is written anew, which is faster than changing it."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -38,11 +40,38 @@ class _Append:
     changes: list[Change]
 
 
+@dataclasses.dataclass(slots=True)
+class _Fill:
+    """Samples of a set that is still arriving as the stream of that number."""
+
+    name_space: str
+    stream: bytes
+    description: GroupDescription
+    samples: list[Sample]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Turn:
+    """How the stored set becomes another one, other than by writing all of it.
+
+    Attributes:
+        changes: what differs; from what arrived in `stream` or, without one, from the set `before`.
+        stream: number of the stream whose samples were handed over while they arrived.
+        before: the stored set to which `changes` apply.
+    """
+
+    changes: list[Change]
+    stream: bytes = b""
+    before: Summary | None = None
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class _WriteSet:
     name_space: str
     groups: list[tuple[GroupDescription, list[Sample]]]
+    wanted: Summary
     mark: str
+    turn: Turn | None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -58,7 +87,7 @@ class _Fellows:
     fellows: tuple[Fellow, ...]
 
 
-_Job = _Append | _WriteSet | _Mark | _Fellows
+_Job = _Append | _Fill | _WriteSet | _Mark | _Fellows
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -71,9 +100,10 @@ class Stored:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SetStored:
-    """The complete set of a name-space was switched to what was handed over."""
+    """The complete set of a name-space is what was handed over; so many samples were written for it."""
 
     name_space: str
+    written: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -108,6 +138,7 @@ class Persistence:
         self._carried_out = 0
         self._problem = ""
         self._overflowed: set[str] = set()
+        self._filling: dict[str, tuple[bytes, SetWriter]] = {}
 
     @property
     def problem(self) -> str:
@@ -159,14 +190,38 @@ class Persistence:
             else:
                 self._jobs.append(_Append(name_space, list(changes)))
 
-    def write_set(
-        self, name_space: str, groups: Iterable[tuple[GroupDescription, list[Sample]]], mark: str
+    def fill(
+        self, name_space: str, stream: bytes, description: GroupDescription, samples: list[Sample]
     ) -> None:
-        """A new complete set; it replaces the stored one in a single transaction."""
+        """A part of a set that still arrives; it counts for nothing before `write_set` names its stream."""
+        with self._lock:
+            last = self._jobs[-1] if len(self._jobs) > 1 else None
+            if (
+                isinstance(last, _Fill)
+                and (last.stream, last.description) == (stream, description)
+                and len(last.samples) + len(samples) <= WRITE_SAMPLES
+            ):
+                last.samples += samples
+            else:
+                self._handed_over += 1
+                self._jobs.append(_Fill(name_space, stream, description, list(samples)))
+
+    def write_set(
+        self,
+        name_space: str,
+        groups: Iterable[tuple[GroupDescription, list[Sample]]],
+        wanted: Summary,
+        mark: str,
+        turn: Turn | None = None,
+    ) -> None:
+        """A new complete set, of which `wanted` is the summary; it replaces the stored one at one stroke.
+
+        Where the stored set is equal, nothing is written, and where `turn` leads to it, no more than that.
+        """
         with self._lock:
             self._overflowed.discard(name_space)
             self._handed_over += 1
-            self._jobs.append(_WriteSet(name_space, list(groups), mark))
+            self._jobs.append(_WriteSet(name_space, list(groups), wanted, mark, turn))
 
     def mark(self, name_space: str, key: str, value: str) -> None:
         """Something to remember for a name-space."""
@@ -206,26 +261,89 @@ class Persistence:
     def _append(self, name_space: str, changes: list[Change]) -> Result | None:
         return Stored(name_space, self._store.append(name_space, changes))
 
-    def _carry_out(self, job: _WriteSet | _Mark | _Fellows) -> Result | None:
+    def _carry_out(self, job: _Fill | _WriteSet | _Mark | _Fellows) -> Result | None:
+        if isinstance(job, _Fill):
+            self._fill(job)
+            return None
         if isinstance(job, _WriteSet):
-            self._write(job)
-            return SetStored(job.name_space)
+            return SetStored(job.name_space, self._write(job))
         if isinstance(job, _Mark):
             self._store.mark(job.name_space, job.key, job.value)
         else:
             self._store.remember_fellows(job.name_space, job.fellows)
         return None
 
-    def _write(self, job: _WriteSet) -> None:
+    def _fill(self, job: _Fill) -> None:
+        filling = self._filling.get(job.name_space)
+        if filling is None or filling[0] != job.stream:
+            filling = job.stream, self._store.begin_set(job.name_space)
+            self._filling[job.name_space] = filling
+        filling[1].add(job.description, job.samples)
+
+    def _write(self, job: _WriteSet) -> int:
+        """Let the stored set become another one, at the least cost; returns how many samples were written."""
+        written = self._take_turn(job)
+        info = self._store.complete_set(job.name_space)
+        if written is None or info is None or not info.stored.same_content(job.wanted):
+            info, written = self._write_whole(job), job.wanted.count
+        watermarks = {group.description.group: group.stored for group in info.groups}
+        with self._lock:
+            self._results.append(Stored(job.name_space, watermarks))
+        return written
+
+    def _take_turn(self, job: _WriteSet) -> int | None:
+        """Write what `job.turn` says, if it fits what is stored; None when the whole set must be written."""
+        turn, info = job.turn, self._store.complete_set(job.name_space)
+        stored = info.stored if info is not None and info.soundness is Soundness.INTACT else None
+        filling = self._filling.get(job.name_space)
+        if stored is not None and stored.same_content(job.wanted):
+            changes: list[Change] = []
+        elif turn is not None and turn.stream and filling is not None and filling[0] == turn.stream:
+            return self._finish(job, filling[1], turn.changes)
+        elif (
+            turn is not None
+            and stored is not None
+            and turn.before is not None
+            and stored.same_content(turn.before)
+            and len(turn.changes) <= WORTH_CHANGING * stored.count
+        ):
+            changes = turn.changes
+        else:
+            return None
+        assert info is not None
+        known = {group.description for group in info.groups}
+        declared = [Change(description, None) for description, _ in job.groups if description not in known]
+        if changes or declared:
+            self._store.append(job.name_space, [*changes, *declared])
+        if filling is not None:
+            self._store.abandon(filling[1])
+            del self._filling[job.name_space]
+        return len(changes)
+
+    def _finish(self, job: _WriteSet, writer: SetWriter, changes: list[Change]) -> int | None:
+        for description, _ in job.groups:
+            writer.add(description, ())
+        by_group: dict[Group, tuple[GroupDescription, list[Sample], list[Sample]]] = {}
+        for description, added, evicted in changes:
+            _, comes, goes = by_group.setdefault(description.group, (description, [], []))
+            comes += () if added is None else (added,)
+            goes += evicted
+        for description, comes, goes in by_group.values():
+            writer.add(description, comes, goes)
+        if not writer.stored.same_content(job.wanted):
+            return None
+        self._store.commit_complete(writer, job.mark)
+        del self._filling[job.name_space]
+        return job.wanted.count
+
+    def _write_whole(self, job: _WriteSet) -> SetInfo:
+        self._filling.pop(job.name_space, None)
         writer = self._store.begin_set(job.name_space)
         for description, samples in job.groups:
             writer.add(description, ())
             for start in range(0, len(samples), WRITE_SAMPLES):
                 writer.add(description, samples[start : start + WRITE_SAMPLES])
-        info = self._store.commit_complete(writer, job.mark)
-        watermarks = {group.description.group: group.stored for group in info.groups}
-        with self._lock:
-            self._results.append(Stored(job.name_space, watermarks))
+        return self._store.commit_complete(writer, job.mark)
 
     def _done(self, job: _Job, result: Result | None) -> None:
         with self._lock:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from engine.core import events, plain
 from engine.core.namespaces import Group
 from engine.core.states import ServiceState
-from engine.dataset.dataset import DataSet
 from engine.dataset.groups import GroupDescription
 from engine.runtime import codec
 from engine.runtime.capture import Capture, CapturedSample
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from engine.core.settings import CoreSettings
+    from engine.dataset.dataset import DataSet
     from engine.runtime.persistence import Persistence
     from engine.runtime.ports import Clock, Codec, Wire
     from engine.tracing.tracer import Tracer
@@ -181,7 +181,13 @@ class Runtime:
                 if result.rewrite and data.is_switched:
                     self.holdings.write_set(data)
             elif isinstance(result, SetStored):
-                self._tracer.event("store.statistics", actions=1, elapsed_ns=0, rate=0)
+                self._set_stored(result)
+
+    def _set_stored(self, result: SetStored) -> None:
+        began_ns = self.holdings.set_handed_over_ns.pop(result.name_space, 0)
+        elapsed_ns = max(1, self._clock.wall_ns() - began_ns) if began_ns else 0
+        rate = int(result.written * 1e9 / elapsed_ns) if elapsed_ns else 0
+        self._tracer.event("store.statistics", actions=result.written, elapsed_ns=elapsed_ns, rate=rate)
 
     def _carry_out(self, event: events.Event) -> None:
         if isinstance(event, events.Note):
@@ -191,7 +197,7 @@ class Runtime:
         elif isinstance(event, events.LoadStored):
             self._inject(event.name_space)
         elif isinstance(event, events.AbandonSet):
-            self.spaces[event.name_space].staging = None
+            self.spaces[event.name_space].stage_nothing()
         elif isinstance(event, events.Completed):
             self._complete(event)
         elif isinstance(event, events.LineageAdopted):
@@ -232,16 +238,13 @@ class Runtime:
 
     def _inject(self, name: str) -> None:
         data = self.spaces[name]
-        data.staging = data.loaded or DataSet()
-        samples = data.staging.summary().count
+        samples = data.stage_loaded().summary().count
         self._tracer.event("injection.started", namespace=name, samples=samples)
         self.core.injected(name, self._clock.monotonic())
 
     def _complete(self, event: events.Completed) -> None:
         data = self.spaces[event.name_space]
-        data.complete()
-        data.is_switched = True
-        self.holdings.write_set(data)
+        self.holdings.write_set(data, data.complete(self.descriptions))
         for group in data.working.groups:
             self._tracer.event("group.complete", group=group)
 

@@ -9,7 +9,8 @@ from engine.core.namespaces import Durability
 from engine.dataset.dataset import DataSet, GroupSet, Outcome
 from engine.dataset.groups import DurabilityKind
 from engine.dataset.sample import DISPOSE, make_sample
-from engine.store.interface import Change
+from engine.runtime.persistence import Turn
+from engine.store.interface import Change, roll_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -33,6 +34,18 @@ def dispose_of(key: bytes, now_ns: int) -> Sample:
     return make_sample(now_ns, bytes(16), DISPOSE, key, _KEY_ONLY + key)
 
 
+def _changes(
+    description: GroupDescription, before: GroupSet | None, after: GroupSet, seen: set[bytes]
+) -> list[Change]:
+    """What a store must change for a group; `seen` are the digests of `before`."""
+    added = [Change(description, sample) for sample in after.samples() if sample.digest not in seen]
+    if before is None:
+        return added
+    left = {sample.digest for sample in after.samples()}
+    gone = [sample for sample in before.samples() if sample.digest not in left]
+    return [*added, Change(description, None, gone)] if gone else added
+
+
 @dataclasses.dataclass(slots=True)
 class NameSpaceData:
     """A name-space's sets.
@@ -41,6 +54,7 @@ class NameSpaceData:
         state: the core's view of the name-space.
         working: what was captured in this run and, once complete, the whole set.
         staging: the set that is being loaded, collected or aligned; it joins `working` when complete.
+        turn: how the stored set becomes `staging`, None when it must be written anew.
         loaded: the verified stored set, until it is known whether it will be injected.
         is_switched: the store's complete set is `working`, so that live changes are appended to it.
         stored: the watermark of each group on disk.
@@ -50,6 +64,7 @@ class NameSpaceData:
     state: NameSpaceState
     working: DataSet = dataclasses.field(default_factory=DataSet)
     staging: DataSet | None = None
+    turn: Turn | None = None
     loaded: DataSet | None = None
     is_switched: bool = False
     stored: dict[Group, Summary] = dataclasses.field(default_factory=dict)
@@ -73,23 +88,53 @@ class NameSpaceData:
         """The group's part of the working set."""
         return self.working.open_group(description.group, description.qos.history_depth)
 
+    def stage(self, data: DataSet, turn: Turn | None) -> None:
+        """A set that is to be the working set once it is complete."""
+        self.staging, self.turn = data, turn
+
+    def stage_nothing(self) -> None:
+        """Forget what was staged."""
+        self.staging = self.turn = None
+
+    def stage_loaded(self) -> DataSet:
+        """The stored set is to be injected."""
+        loaded = self.loaded or DataSet()
+        self.stage(loaded, Turn([], before=loaded.summary()))
+        return loaded
+
+    def stage_too(self, other: DataSet, describe: dict[Group, GroupDescription]) -> None:
+        """What a fellow had captured joins the staged set."""
+        assert self.staging is not None
+        _, changes = self._join(self.staging, other, describe)
+        if self.turn is not None:
+            self.turn.changes.extend(changes)
+
     def join(
         self, other: DataSet, describe: dict[Group, GroupDescription]
     ) -> tuple[Difference, list[Change]]:
         """MERGE `other` into the working set: what is new in it, and what the store must append."""
+        self.has_changed = True
+        new, changes = self._join(self.working, other, describe)
+        return new, changes if self.is_switched else []
+
+    def _join(
+        self, target: DataSet, other: DataSet, describe: dict[Group, GroupDescription]
+    ) -> tuple[Difference, list[Change]]:
         changes: list[Change] = []
         new: Difference = {}
         for group, theirs in other.groups.items():
             description = describe[group]
-            ours = self.open_group(description)
-            changes += self.delete(description, theirs.floor_ns)
+            ours = target.open_group(group, description.qos.history_depth)
+            is_on_disk = self.is_on_disk(description)
+            removed = ours.raise_floor(theirs.floor_ns)
+            if removed and is_on_disk:
+                changes.append(Change(description, None, removed))
             for sample in theirs.samples():
                 outcome, evicted = ours.apply(sample)
                 if outcome is Outcome.STORED:
                     new.setdefault(group, []).append(sample)
-                    if self.is_switched and self.is_on_disk(description):
+                    if is_on_disk:
                         changes.append(Change(description, sample, evicted))
-        self.has_changed = True
         return new, changes
 
     def delete(self, description: GroupDescription, until_ns: int) -> list[Change]:
@@ -113,21 +158,43 @@ class NameSpaceData:
         stored = self.is_switched and self.is_on_disk(description)
         return [Change(description, None, removed)] if stored else []
 
-    def complete(self) -> None:
-        """The staged set and what was captured meanwhile are the working set from now on."""
+    def complete(self, describe: dict[Group, GroupDescription]) -> Turn | None:
+        """The staged set with what was captured meanwhile is the working and the stored set from now on.
+
+        Returns how the stored set becomes that one, None when it must be written anew.
+        """
+        turn = self.turn
         if self.staging is not None:
             captured, self.working = self.working, self.staging
-            self.working.join(captured)
-        self.staging = self.loaded = None
-        self.has_changed = True
+            _, changes = self._join(self.working, captured, describe)
+            if turn is not None:
+                turn.changes.extend(changes)
+        self.staging = self.loaded = self.turn = None
+        self.is_switched = self.has_changed = True
+        return turn
+
+    def stored_part(self, descriptions: Iterable[GroupDescription]) -> Summary:
+        """The summary of what of the working set belongs on the disk."""
+        groups = self.working.groups
+        return roll_up(
+            (description.group, groups[description.group].summary())
+            for description in descriptions
+            if description.group in groups and self.is_on_disk(description)
+        )
 
     def replace(
-        self, other: DataSet, since_ns: int, now_ns: int, passes_disposed: Callable[[Group], bool]
-    ) -> Difference:
+        self,
+        other: DataSet,
+        since_ns: int,
+        now_ns: int,
+        passes_disposed: Callable[[Group], bool],
+        describe: dict[Group, GroupDescription],
+    ) -> tuple[Difference, list[Change]]:
         """REPLACE, CATCHUP or DELETE: `other` is the set now, with what was written since the merge began.
 
         Returns what readers on this side must see: a dispose for every instance that is no more (where a
-        group `passes_disposed`, for every instance), and the samples that are new (there, all of them).
+        group `passes_disposed`, for every instance), and the samples that are new (there, all of them); and
+        what the store must change.
         """
         for group, group_set in self.working.groups.items():
             target = other.open_group(group, group_set.depth)
@@ -136,6 +203,7 @@ class NameSpaceData:
                 if sample.source_time_ns > since_ns:
                     target.apply(sample)
         difference: Difference = {}
+        changes: list[Change] = []
         for group, target in other.groups.items():
             before = self.working.groups.get(group)
             seen = {sample.digest for sample in before.samples()} if before else set()
@@ -146,9 +214,11 @@ class NameSpaceData:
             samples += [s for s in target.samples() if every or s.digest not in seen]
             if samples:
                 difference[group] = samples
+            if self.is_on_disk(describe[group]):
+                changes += _changes(describe[group], before, target, seen)
         self.working = other
         self.has_changed = True
-        return difference
+        return difference, changes
 
     def persistent_groups(
         self, descriptions: Iterable[GroupDescription]

@@ -1,9 +1,10 @@
 """How a set travels from aligner to alignees: batches of bytes, each checked, the whole verified at its end.
 
-A stream is: *begin* (for whom, of which lineage), then *group* descriptions each followed by *samples*, then
-*end* with count and digest. Records are packed into batches of up to `BATCH_BYTES`; a batch carries the
-stream's number, its own index and a checksum. A receiver that misses a batch, or whose sum differs in the
-end, has nothing: a set arrives whole or not at all.
+A stream is: *begin* (for whom, of which lineage), then *group* descriptions each followed by blocks of
+samples, then *end* with count and digest. Records are packed into batches of about `BATCH_BYTES`; a batch
+carries the stream's number, its own index and a checksum, and is compressed where the wire is slow enough
+for that to pay. A receiver that misses a batch, or whose sum differs in the end, has nothing: a set arrives
+whole or not at all.
 """
 
 from __future__ import annotations
@@ -19,27 +20,29 @@ from engine.core.events import Target
 from engine.core.messages import Epoch
 from engine.dataset.dataset import weight_of
 from engine.dataset.groups import GroupDescription
-from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, make_sample
+from engine.dataset.sample import digest_sum
+from engine.runtime import blocks
+from engine.runtime.blocks import StreamFault as StreamFault
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from engine.dataset.sample import Sample
 
 BATCH_BYTES: Final = 512 << 10
 """Batches are closed once they have this size; a larger sample makes a larger batch."""
 MAX_BATCH_BYTES: Final = 128 << 20
+SLOW_BYTES_PER_S: Final = 20e6
+"""Below this the wire is slower than zlib, and compressing pays."""
+WORTH_IT: Final = 0.8
+"""A batch is sent compressed if that leaves less than this part of it."""
 
 _MAGIC: Final = b"OSPL"
-_VERSION: Final = 1
-_BATCH: Final = struct.Struct("<4sB16sII")
+_VERSION: Final = 2
+_BATCH: Final = struct.Struct("<4sBB16sII")
+"""Magic, version, whether compressed, stream, index, checksum of what follows."""
 _RECORD: Final = struct.Struct("<BI")
-_SAMPLE: Final = struct.Struct("<qQB16sI")
-_BEGIN, _GROUP, _SAMPLE_KIND, _END = range(1, 5)
-
-
-class StreamFault(ValueError):
-    """A batch that is not ours, damaged, or out of order."""
+_BEGIN, _GROUP, _SAMPLES, _END = range(1, 5)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -73,22 +76,28 @@ class End:
 GroupSamples = tuple[GroupBegin, list["Sample"]]
 
 
-def batches(stream: bytes, begin: Begin, groups: Iterable[GroupSamples]) -> Iterator[bytes]:
-    """The batches of a stream; `stream` is its number, 16 bytes, new for every stream."""
+def batches(
+    stream: bytes, begin: Begin, groups: Iterable[GroupSamples], clock: Callable[[], float] | None = None
+) -> Iterator[bytes]:
+    """The batches of a stream; `stream` is its number, 16 bytes, new for every stream.
+
+    With a clock, the time until the next batch is asked for tells how fast the wire is; batches are
+    compressed while it is slow.
+    """
     packer = _Packer(stream)
     count = digest = 0
     packer.add_value(_BEGIN, begin)
     for group, samples in groups:
         packer.add_value(_GROUP, group)
         weight = weight_of(group.description.group)
-        for sample in samples:
-            packer.add_sample(sample)
-            digest += int.from_bytes(sample.digest) * weight
+        for block in blocks.pieces(samples, BATCH_BYTES):
+            packer.add(_SAMPLES, blocks.encode(block))
+            digest += digest_sum(block) * weight
             if packer.size >= BATCH_BYTES:
-                yield packer.close()
+                yield from packer.close(clock)
         count += len(samples)
     packer.add_value(_END, End(count, digest & ((1 << 128) - 1)))
-    yield packer.close()
+    yield from packer.close(clock)
 
 
 class _Packer:
@@ -98,32 +107,34 @@ class _Packer:
         self._stream = stream
         self._index = 0
         self._parts: list[bytes] = []
+        self._is_slow = False
         self.size = 0
 
     def add_value(self, kind: int, value: Begin | GroupBegin | End) -> None:
-        self._add(kind, json.dumps(plain.to_plain(value)).encode())
+        self.add(kind, json.dumps(plain.to_plain(value)).encode())
 
-    def add_sample(self, sample: Sample) -> None:
-        header = _SAMPLE.pack(
-            sample.source_time_ns, sample.sequence, sample.status, sample.writer, len(sample.key)
-        )
-        self._add(_SAMPLE_KIND, b"".join((header, sample.key, sample.payload)))
-
-    def _add(self, kind: int, record: bytes) -> None:
+    def add(self, kind: int, record: bytes) -> None:
         self._parts += (_RECORD.pack(kind, len(record)), record)
         self.size += _RECORD.size + len(record)
 
-    def close(self) -> bytes:
-        body = b"".join(self._parts)
-        header = _BATCH.pack(_MAGIC, _VERSION, self._stream, self._index, zlib.crc32(body))
+    def close(self, clock: Callable[[], float] | None) -> Iterator[bytes]:
+        body, compressed = b"".join(self._parts), False
+        if self._is_slow:
+            smaller = zlib.compress(body, 1)
+            if len(smaller) < WORTH_IT * len(body):
+                body, compressed = smaller, True
+        header = _BATCH.pack(_MAGIC, _VERSION, compressed, self._stream, self._index, zlib.crc32(body))
         self._index += 1
         self._parts.clear()
         self.size = 0
-        return header + body
+        began = clock() if clock else 0.0
+        yield header + body
+        if clock:
+            self._is_slow = len(header) + len(body) < (clock() - began) * SLOW_BYTES_PER_S
 
 
-Item = Begin | End | tuple[GroupBegin, "Sample | None"]
-"""A group comes once with None, then with each of its samples."""
+Item = Begin | End | tuple[GroupBegin, "list[Sample] | None"]
+"""A group comes once with None, then with its samples, block by block."""
 
 
 class Unpacker:
@@ -144,11 +155,12 @@ class Unpacker:
             raise StreamFault(f"batch {self._expected} is missing; batch {index} came instead")
         self._expected += 1
         body = memoryview(batch)[_BATCH.size :]
-        if zlib.crc32(body) != _BATCH.unpack_from(batch)[4]:
+        _, _, compressed, _, _, checksum = _BATCH.unpack_from(batch)
+        if zlib.crc32(body) != checksum:
             raise StreamFault(f"batch {index} does not have its checksum")
         try:
-            yield from self._records(body)
-        except (struct.error, plain.PlainFault, ValueError, IndexError) as error:
+            yield from self._records(_expanded(body) if compressed else body)
+        except (struct.error, zlib.error, plain.PlainFault, ValueError, IndexError) as error:
             raise StreamFault(f"batch {index}: {error}") from error
 
     def _records(self, body: memoryview) -> Iterator[Item]:
@@ -158,30 +170,27 @@ class Unpacker:
             position += _RECORD.size
             if position + size > len(body):
                 raise StreamFault("a record is cut off")
-            record = body[position : position + size]
+            record = bytes(body[position : position + size])
             position += size
-            if kind == _SAMPLE_KIND:
+            if kind == _SAMPLES:
                 if self._group is None:
                     raise StreamFault("a sample comes before its group")
-                yield self._group, _sample(record)
+                yield self._group, blocks.decode(record)
             elif kind == _GROUP:
-                self._group = plain.from_json(GroupBegin, bytes(record))
+                self._group = plain.from_json(GroupBegin, record)
                 yield self._group, None
             elif kind in (_BEGIN, _END):
-                yield plain.from_json(Begin if kind == _BEGIN else End, bytes(record))
+                yield plain.from_json(Begin if kind == _BEGIN else End, record)
             else:
                 raise StreamFault(f"record kind {kind} is not known")
 
 
-def _sample(record: memoryview) -> Sample:
-    time_ns, sequence, status, writer, key_bytes = _SAMPLE.unpack_from(record)
-    if not status or status & ~(DATA | DISPOSE | UNREGISTER):
-        raise StreamFault(f"a sample has the status {status}, which means nothing")
-    key_end = _SAMPLE.size + key_bytes
-    if key_end > len(record):
-        raise StreamFault("a key is cut off")
-    key, payload = bytes(record[_SAMPLE.size : key_end]), bytes(record[key_end:])
-    return make_sample(time_ns, writer, status, key, payload, sequence)
+def _expanded(body: memoryview) -> memoryview:
+    expander = zlib.decompressobj()
+    content = expander.decompress(body, MAX_BATCH_BYTES)
+    if not expander.eof or expander.unused_data:
+        raise StreamFault("what is compressed has another length than it should")
+    return memoryview(content)
 
 
 def stream_of(batch: bytes) -> tuple[bytes, int]:
@@ -192,9 +201,9 @@ def stream_of(batch: bytes) -> tuple[bytes, int]:
     """
     if len(batch) < _BATCH.size or len(batch) > MAX_BATCH_BYTES:
         raise StreamFault(f"{len(batch)} bytes are not a batch")
-    magic, version, stream, index, _ = _BATCH.unpack_from(batch)
+    magic, version, compressed, stream, index, _ = _BATCH.unpack_from(batch)
     if magic != _MAGIC:
         raise StreamFault("not a batch of ours")
-    if version != _VERSION:
-        raise StreamFault(f"stream version {version} is not known, only {_VERSION}")
+    if version != _VERSION or compressed > 1:
+        raise StreamFault(f"stream version {version}.{compressed} is not known, only {_VERSION}")
     return stream, index

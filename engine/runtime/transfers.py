@@ -8,6 +8,7 @@ from engine.core.namespaces import MergeType
 from engine.dataset.dataset import NO_FLOOR, DataSet
 from engine.runtime import stream
 from engine.runtime.incoming import Incoming, IncomingStreams
+from engine.runtime.persistence import Turn
 
 if TYPE_CHECKING:
     from engine.core.events import ExpectSet, SendSet
@@ -66,7 +67,7 @@ class Transfers:
             count=len(fellows),
             fellows=",".join(holdings.core.name_of(fellow) for fellow in fellows),
         )
-        batches = stream.batches(self._next_number(), begin, groups)
+        batches = stream.batches(self._next_number(), begin, groups, holdings.clock.monotonic)
         holdings.wire.send_stream(event.name_space, fellows, batches, count)
 
     def _next_number(self) -> bytes:
@@ -108,10 +109,24 @@ class Transfers:
         name, request = incoming.begin.name_space, incoming.target.request
         if not holdings.core.expects(name, request):
             return
+        self._store_early(incoming)
         if incoming.is_whole:
             self._received(incoming)
         else:
             holdings.core.set_progress(name, request, holdings.clock.monotonic())
+
+    def _store_early(self, incoming: Incoming) -> None:
+        """Give the store what has arrived of a set that it will need: it need not wait for the whole."""
+        fresh, incoming.fresh = incoming.fresh, []
+        holdings, name = self._holdings, incoming.begin.name_space
+        data = holdings.spaces[name]
+        if incoming.target.purpose != "initial" or data.state.holder:
+            return
+        for description, samples in fresh:
+            state = holdings.core.name_space_of(description.group)
+            known = holdings.descriptions.get(description.group, description)
+            if state is data.state and data.is_kept(known) and data.is_on_disk(known):
+                holdings.persistence.fill(name, incoming.number, known, samples)
 
     def _received(self, incoming: Incoming) -> None:
         """A whole set is here: it joins or takes the place of what it was asked for."""
@@ -144,9 +159,9 @@ class Transfers:
             self._replace(data, incoming.data, began_ns, passes_disposed=purpose == _REPLACING[0])
         elif not data.state.holder:
             if data.staging is None:
-                data.staging = incoming.data
+                data.stage(incoming.data, Turn([], incoming.number))
             else:
-                data.staging.join(incoming.data)
+                data.stage_too(incoming.data, holdings.descriptions)
         else:
             new, changes = data.join(incoming.data, holdings.descriptions)
             holdings.persistence.append(data.state.name, changes)
@@ -176,6 +191,8 @@ class Transfers:
         def passes(group: Group) -> bool:
             return passes_disposed and not descriptions[group].qos.by_source_timestamp
 
-        difference = data.replace(other, since_ns, self._holdings.clock.wall_ns(), passes)
-        self._holdings.write_set(data)
+        before = data.stored_part(descriptions.values())
+        now_ns = self._holdings.clock.wall_ns()
+        difference, changes = data.replace(other, since_ns, now_ns, passes, descriptions)
+        self._holdings.write_set(data, Turn(changes, before=before))
         self._serving.show(data.state.name, difference)

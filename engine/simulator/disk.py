@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from engine.store.memory import Medium
 
 RETRY_S: Final = 1.0
+LONGEST_S: Final = 30.0
+"""The slowest disk has finished a transaction by then, also when it was begun before everything healed."""
 
 
 class PowerCut(Exception):
@@ -63,6 +65,9 @@ class _WatchedWriter:
         self._store.step()
         self._inner.add(description, samples, evicted)
         self.samples.extend((description.group, sample) for sample in samples)
+        if evicted:
+            gone = {(description.group, sample.digest) for sample in evicted}
+            self.samples = [each for each in self.samples if (each[0], each[1].digest) not in gone]
 
 
 class WatchedStore(MemoryStore):
@@ -156,7 +161,7 @@ class SimulatedDisk:
             self._schedule.after(pause, self._work)
 
     def _pause(self) -> float:
-        return self._rng.expovariate(1.0) * self._delay_s * self.slowness
+        return min(self._rng.expovariate(1.0) * self._delay_s * self.slowness, LONGEST_S)
 
     def _work(self) -> None:
         if self._is_dead:

@@ -38,6 +38,14 @@ class Net:
             self.passing.pop(digest, None)
         self.added[digest] = sample
 
+    def extend(self, samples: Sequence[Sample]) -> None:
+        """Many samples came; fast while none went."""
+        if self.evicted or self.passing:
+            for sample in samples:
+                self.add(sample)
+        else:
+            self.added.update([(sample.digest, sample) for sample in samples])
+
     def evict(self, sample: Sample) -> None:
         """A sample went."""
         digest = sample.digest
@@ -103,8 +111,7 @@ class FillingSet:
     ) -> None:
         """Put samples into a group and take the evicted out."""
         net = Net(description)
-        for sample in samples:
-            net.add(sample)
+        net.extend(samples)
         for sample in evicted:
             net.evict(sample)
         self._add(self._version, description, net)

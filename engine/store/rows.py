@@ -13,7 +13,7 @@ import sqlite3
 from typing import TYPE_CHECKING, Final
 
 from engine.dataset.dataset import Summary
-from engine.dataset.sample import Sample
+from engine.dataset.sample import Sample, digest_sum
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -60,8 +60,8 @@ class SampleTable:
         if inserted != len(added) or deleted != len(evicted):
             raise Unexpected
         count = stored.count + len(added) - len(evicted)
-        digest = stored.digest + _digest_sum(added) - _digest_sum(evicted)
-        newest_ns = max((sample.source_time_ns for sample in added), default=stored.newest_ns)
+        digest = stored.digest + digest_sum([*added]) - digest_sum([*evicted])
+        newest_ns = max([sample.source_time_ns for sample in added], default=stored.newest_ns)
         return Summary(count, digest & _MASK, max(newest_ns, stored.newest_ns))
 
     def present(self, group_id: int, samples: Sequence[Sample]) -> set[bytes]:
@@ -120,6 +120,19 @@ class SampleTable:
             " (SELECT source_time_ns, digest FROM sample WHERE sample_group = ?1 LIMIT ?2)",
             (group_id, limit),
         ).rowcount
+
+
+def raw_pages(
+    connection: sqlite3.Connection, group_id: int, size: int
+) -> Iterator[list[tuple[int, bytes, int, bytes, int, bytes, bytes]]]:
+    """The rows of a group as they are in the table, oldest first, not looked at, `size` at once.
+
+    Raises:
+        sqlite3.DatabaseError: the table can not be followed any further.
+    """
+    cursor = connection.execute(_FORWARD, (group_id,))
+    while rows := cursor.fetchmany(size):
+        yield rows
 
 
 def read_group(
@@ -210,7 +223,3 @@ def _unsigned(sample: Sample) -> Sample:
     if type(sample.sequence) is int and sample.sequence < 0:
         return sample._replace(sequence=sample.sequence + (1 << 64))
     return sample
-
-
-def _digest_sum(samples: Collection[Sample]) -> int:
-    return sum(int.from_bytes(sample.digest) for sample in samples)

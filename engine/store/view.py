@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import shutil
 import sqlite3
 import tempfile
@@ -17,6 +18,7 @@ from urllib.parse import quote
 
 from engine.store import schema
 from engine.store.catalog import read_catalog
+from engine.store.columns import sound_columns
 from engine.store.files import DATABASE, LOCK, lock_holder
 from engine.store.interface import Fellow, StoreDamaged, StoreFailed, StoreRefused
 from engine.store.rows import read_group
@@ -25,9 +27,11 @@ from engine.store.verification import sound_samples
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from engine.core.namespaces import Group
     from engine.dataset.groups import GroupDescription
     from engine.dataset.sample import Sample
-    from engine.store.catalog import Version
+    from engine.store.catalog import GroupRow, Version
+    from engine.store.columns import Columns
     from engine.store.interface import DamageLog, SetInfo
 
 
@@ -139,6 +143,31 @@ class StoreView:
             raise LookupError(f"{self.path}: there is no set version {version}")
         return self._load(chosen, damage)
 
+    def load_columns(
+        self, version: int, damage: DamageLog
+    ) -> Iterator[tuple[GroupDescription, Iterator[Columns]]]:
+        """The same samples and the same damage as `load`, in columns.
+
+        Raises:
+            LookupError: there is no such version.
+        """
+        chosen = self._catalog.versions.get(version)
+        if chosen is None:
+            raise LookupError(f"{self.path}: there is no set version {version}")
+        for place, reason in chosen.damage:
+            damage.add(place, reason)
+        for key in sorted(chosen.groups):
+            row = chosen.groups[key]
+            one_by_one = functools.partial(self._sound, key, row, damage)
+            columns = sound_columns(self._connection, row.id, row.stored, one_by_one)
+            yield row.description, columns
+            skipped = sum(1 for _ in columns)
+            assert not skipped, "a group's samples must be used up before the next group is asked for"
+
+    def _sound(self, key: Group, row: GroupRow, damage: DamageLog) -> Iterator[Sample]:
+        raw = read_group(self._connection, row.id, row.stored.count, f"group {key}", damage)
+        return sound_samples(key, row.stored, raw, damage)
+
     def _load(
         self, version: Version, damage: DamageLog
     ) -> Iterator[tuple[GroupDescription, Iterator[Sample]]]:
@@ -146,8 +175,7 @@ class StoreView:
             damage.add(place, reason)
         for key in sorted(version.groups):
             row = version.groups[key]
-            raw = read_group(self._connection, row.id, row.stored.count, f"group {key}", damage)
-            samples = sound_samples(key, row.stored, raw, damage)
+            samples = self._sound(key, row, damage)
             yield row.description, samples
             skipped = sum(1 for _ in samples)
             assert not skipped, "a group's samples must be used up before the next group is asked for"

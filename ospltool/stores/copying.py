@@ -17,8 +17,8 @@ from engine.store.interface import DamageLog, StoreError
 from engine.store.sqlite import SqliteStore
 from ospltool.output import envelope
 from ospltool.stores.describe import fields_of
-from ospltool.stores.opensplice_values import structure_of
 from ospltool.stores.types import Undecodable, key_paths
+from ospltool.stores.wording import status_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -78,6 +78,7 @@ def description_of(group: GroupFacts) -> GroupDescription:
     if group.problem:
         raise CopyRefused(f"group {group.name}: {group.problem}")
     try:
+        from ospltool.stores.opensplice_values import structure_of  # it loads lxml
         from ospltool.stores.xtypes import describe  # it loads Cyclone DDS
 
         structure = structure_of(group.type_text, group.name.type_name)
@@ -85,7 +86,7 @@ def description_of(group: GroupFacts) -> GroupDescription:
     except Undecodable as error:
         raise CopyRefused(f"group {group.name}: {error}") from error
     except ModuleNotFoundError as error:
-        raise CopyRefused(f"this needs {error.name}: pip install 'ospltool[dds]'") from error
+        raise CopyRefused(f"this needs {error.name}: pip install 'ospltool[dds,sql]'") from error
     qos = GroupQos(
         DurabilityKind[group.durability],
         group.history_depth,
@@ -101,6 +102,7 @@ def put_in_place(
     target: Path,
     mark: str,
     *,
+    may_replace: bool,
     tolerate_damage: bool,
 ) -> list[CopyReport]:
     """Make sets the complete ones of name-spaces of a store of ours, whose node is down.
@@ -113,10 +115,12 @@ def put_in_place(
         sets: name-spaces of the target and the sets that they get.
         target: the store directory, made when it is not there.
         mark: what is noted with the sets.
+        may_replace: a name-space may have a set already.
         tolerate_damage: go on without what can not be read.
 
     Raises:
-        CopyRefused: the target is in use, the source is damaged, or what was stored is not what was read.
+        CopyRefused: the target is in use or has a set that must stay, the source is damaged, or what was
+            stored is not what was read.
         StoreUnreadable: the source can not be read.
     """
     try:
@@ -124,6 +128,9 @@ def put_in_place(
     except StoreError as error:
         raise CopyRefused(str(error)) from error
     try:
+        for name_space, _ in sets:
+            if not may_replace and store.complete_set(name_space) is not None:
+                raise CopyRefused(f"{target}: name-space {name_space} has a set already; see `store replace`")
         return [
             _put_one(reader, one, store, name_space, target, mark, tolerate_damage=tolerate_damage)
             for name_space, one in sets
@@ -225,8 +232,8 @@ def write_lines(reader: StoreReader, sets: Sequence[SetFacts], target: TextIO, d
                     "key": sample.key,
                     "source_time_ns": sample.source_time_ns,
                     "writer": sample.writer,
-                    "sequence": sample.sequence,
-                    "status": sample.status,
+                    "sequence": str(sample.sequence),
+                    "status": status_text(sample.status),
                     "digest": sample.digest,
                     "fields": fields,
                     "problem": problem,

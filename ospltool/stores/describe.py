@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from engine.store.interface import DamageLog
 from ospltool.stores.counting import GroupCount, Tally, group_code
 from ospltool.stores.model import GroupFacts, SetFacts, StoreUnreadable
-from ospltool.stores.types import Undecodable
+from ospltool.stores.types import Undecodable, key_paths
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -148,9 +148,7 @@ def instances(
         for key, held in by_key.items():
             if held is not _NOT_KEPT:
                 fields = fields_of(reader, group, held[0])[0]
-                found.append(
-                    Instance(one.number, group, key, tuple(sorted(held)), _key_fields(group, fields))
-                )
+                found.append(Instance(one.number, group, key, tuple(sorted(held)), key_fields(group, fields)))
     return found, total
 
 
@@ -162,19 +160,33 @@ class _Uncounted(list["Sample"]):
 _NOT_KEPT = _Uncounted()
 
 
-def _key_fields(group: GroupFacts, fields: dict[str, Value] | None) -> dict[str, Value] | None:
-    names = [part.partition(".")[0].strip() for part in group.key_list.split(",") if part.strip()]
+def key_fields(group: GroupFacts, fields: dict[str, Value] | None) -> dict[str, Value] | None:
+    """Of the fields of a sample those of its key; None where they are not known or there are none."""
+    names = _key_names(group)
     if fields is None or not names:
         return None
     return {name: fields[name] for name in names if name in fields}
+
+
+def _key_names(group: GroupFacts) -> tuple[str, ...]:
+    if group.description is None:
+        return tuple(dict.fromkeys(path[0] for path in key_paths(group.key_list)))
+    try:
+        from ospltool.stores.xtypes import key_names  # it loads Cyclone DDS
+
+        return key_names(group.description.type)
+    except (Undecodable, ModuleNotFoundError):
+        return ()
 
 
 def fields_of(reader: StoreReader, group: GroupFacts, sample: Sample) -> tuple[dict[str, Value] | None, str]:
     """The fields of a sample, or why there are none."""
     try:
         fields = reader.decode(group, sample)
-    except (Undecodable, ModuleNotFoundError) as error:
+    except Undecodable as error:
         return None, str(error)
+    except ModuleNotFoundError as error:
+        return None, f"its fields need {error.name}: pip install 'ospltool[dds]'"
     return fields, "" if fields is not None else "its type is not known"
 
 

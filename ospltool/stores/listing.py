@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ospltool.output.text import table, visible
 from ospltool.stores.describe import hex_dump
-from ospltool.stores.diff.compare import status_text
-from ospltool.stores.times import shown
+from ospltool.stores.wording import shown, status_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Names of files in a snapshot."""
+"""Names of files, by which a store is known."""
 
 from __future__ import annotations
 
@@ -6,3 +6,8 @@ from typing import Final
 
 META_FILE: Final = "snapshot.json"
 SAMPLES_FILE: Final = "samples.parquet"
+
+KV_FILE: Final = "kv.sqlite"
+KVMT_FILE: Final = "kvmt.sqlite"
+COMPLETE_SUFFIX: Final = "_complete"
+"""Ends the name of the file by which an XML store says that a name-space is complete."""

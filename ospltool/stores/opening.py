@@ -1,20 +1,18 @@
-"""Opening a store, whichever it is."""
+"""Opening a store, whichever it is. What only some formats need is loaded when such a store is there."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ospltool.stores.model import StoreUnreadable
-from ospltool.stores.names import META_FILE
-from ospltool.stores.opensplice_kv import KV_FILE, KVMT_FILE, KvStore
-from ospltool.stores.opensplice_xml import COMPLETE_SUFFIX, XmlStore
+from ospltool.stores.names import COMPLETE_SUFFIX, KV_FILE, KVMT_FILE, META_FILE
 from ospltool.stores.ours import OurStore, is_ours
 
 if TYPE_CHECKING:
     from ospltool.stores.model import StoreReader
 
-_KNOWN = "a store of a node, OpenSplice's kv.sqlite, kvmt.sqlite or XML store, or a snapshot"
+_KNOWN: Final = "a store of a node, OpenSplice's kv.sqlite, kvmt.sqlite or XML store, or a snapshot"
 
 
 def open_reader(path: Path) -> StoreReader:
@@ -29,6 +27,10 @@ def open_reader(path: Path) -> StoreReader:
         return _open(path)
     except OSError as error:
         raise StoreUnreadable(f"{error.filename or path}: {error.strerror}") from error
+    except ModuleNotFoundError as error:
+        raise StoreUnreadable(
+            f"{path}: reading it needs {error.name}: pip install 'ospltool[sql]'"
+        ) from error
 
 
 def _open(path: Path) -> StoreReader:
@@ -36,14 +38,18 @@ def _open(path: Path) -> StoreReader:
         return OurStore(path)
     if path.is_file():
         if path.name in (KV_FILE, KVMT_FILE):
-            return KvStore(path)
+            return _open_kv(path)
         raise StoreUnreadable(f"{path}: not a store; {_KNOWN} is expected")
     for name in (KV_FILE, KVMT_FILE):
         if (path / name).is_file():
-            return KvStore(path / name)
+            return _open_kv(path / name)
     if (path / META_FILE).is_file():
-        return _open_snapshot(path)
+        from ospltool.stores.snapshot import SnapshotStore
+
+        return SnapshotStore(path)
     if any(path.glob(f"*{COMPLETE_SUFFIX}")) or any(path.glob("*/*_meta.xml")):
+        from ospltool.stores.opensplice_xml import XmlStore
+
         return XmlStore(path)
     if (path / "kv.leveldb").is_dir():
         raise StoreUnreadable(
@@ -52,11 +58,7 @@ def _open(path: Path) -> StoreReader:
     raise StoreUnreadable(f"{path}: no store; {_KNOWN} is expected")
 
 
-def _open_snapshot(path: Path) -> StoreReader:
-    try:
-        from ospltool.stores.snapshot import SnapshotStore  # it needs pyarrow, which other stores do not
-    except ModuleNotFoundError as error:
-        raise StoreUnreadable(
-            f"{path}: a snapshot needs {error.name}: pip install 'ospltool[sql]'"
-        ) from error
-    return SnapshotStore(path)
+def _open_kv(path: Path) -> StoreReader:
+    from ospltool.stores.opensplice_kv import KvStore
+
+    return KvStore(path)

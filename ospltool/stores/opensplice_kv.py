@@ -15,6 +15,7 @@ from ospltool.stores import opensplice_values as values
 from ospltool.stores.cdr import Decoder
 from ospltool.stores.compression import NAMES, decompress
 from ospltool.stores.model import Format, GroupFacts, SetFacts, SetKind, StoreFacts, StoreUnreadable
+from ospltool.stores.names import KVMT_FILE
 from ospltool.stores.opensplice_values import Topic
 from ospltool.stores.sqlite_file import SqliteFile
 from ospltool.stores.types import Undecodable, Value
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
 
     from engine.dataset.sample import Sample
     from engine.store.interface import DamageLog
-
-KV_FILE: Final = "kv.sqlite"
-KVMT_FILE: Final = "kvmt.sqlite"
 
 _TOPIC, _TOPIC_TYPE, _NAME_SPACE, _QUALITY, _COMPLETENESS, _GROUP, _MESSAGE, _EOT = range(1, 9)
 _KEY: Final = struct.Struct(">IIQ")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from ospltool.stores import opensplice_values as values
 from ospltool.stores.model import Format, GroupFacts, SetFacts, SetKind, StoreFacts, StoreUnreadable
+from ospltool.stores.names import COMPLETE_SUFFIX
 from ospltool.stores.opensplice_values import Topic
 from ospltool.stores.types import Undecodable, Value
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from engine.dataset.sample import Sample
     from engine.store.interface import DamageLog
 
-COMPLETE_SUFFIX: Final = "_complete"
 _META_SUFFIX: Final = "_meta.xml"
 _MAX_META_BYTES: Final = 8 << 20
 _MAX_FILES: Final = 1_000_000

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from engine.dataset.groups import GroupDescription
     from engine.dataset.sample import Sample
+    from engine.store.columns import Columns
     from engine.store.interface import DamageLog, SetInfo
     from ospltool.stores.types import Value
 
@@ -72,6 +73,12 @@ class OurStore:
         facts = {group.description: group for group in self.facts.set_of(number).groups}
         for description, samples in self._view.load(number, damage):
             yield facts[description], samples
+
+    def read_columns(self, number: int, damage: DamageLog) -> Iterator[tuple[GroupFacts, Iterator[Columns]]]:
+        """The same samples and the same damage as `read`, in columns and faster."""
+        facts = {group.description: group for group in self.facts.set_of(number).groups}
+        for description, columns in self._view.load_columns(number, damage):
+            yield facts[description], columns
 
     def decode(self, group: GroupFacts, sample: Sample) -> dict[str, Value] | None:
         """The fields of a sample; needs cyclonedds."""

@@ -1,8 +1,10 @@
-"""Times for people."""
+"""Times and states of samples, for people."""
 
 from __future__ import annotations
 
 import datetime
+
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
 
 
 def shown(time_ns: int) -> str:
@@ -13,3 +15,9 @@ def shown(time_ns: int) -> str:
     except (ValueError, OverflowError, OSError):
         return f"{time_ns} ns"
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{nanoseconds:09}Z"
+
+
+def status_text(status: int) -> str:
+    """What a sample does, in words."""
+    parts = {DATA: "write", DISPOSE: "dispose", UNREGISTER: "unregister"}
+    return "+".join(word for bit, word in parts.items() if status & bit) or f"status {status}"

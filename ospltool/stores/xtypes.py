@@ -95,8 +95,18 @@ def decode(description: TypeDescription, sample: Sample) -> dict[str, Value]:
     assert isinstance(value, dict)
     if sample.status & DATA:
         return value
-    noted = getattr(class_, "__idl_field_annotations__", {})
-    return {name: item for name, item in value.items() if noted.get(name, {}).get("key")}
+    names = key_names(description)
+    return {name: item for name, item in value.items() if name in names}
+
+
+def key_names(description: TypeDescription) -> tuple[str, ...]:
+    """The members of a type that its key is, or is in.
+
+    Raises:
+        Undecodable: see `class_of`.
+    """
+    noted = getattr(class_of(description), "__idl_field_annotations__", {})
+    return tuple(name for name, notes in noted.items() if notes.get("key"))
 
 
 def _plain(value: Any) -> Any:

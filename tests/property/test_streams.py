@@ -18,10 +18,10 @@ from engine.core.namespaces import Group
 from engine.dataset.dataset import NO_FLOOR, DataSet
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
-from engine.runtime import stream
+from engine.runtime import blocks, stream
 from engine.runtime.incoming import Incoming, IncomingStreams
 from engine.runtime.stream import Begin, End, GroupBegin, StreamFault, Unpacker
-from tests.property.samples import GROUPS, contents
+from tests.property.samples import GROUPS, contents, samples
 from tests.property.values import values
 
 NODE = "alignee"
@@ -200,17 +200,16 @@ def made_up(kind: int, record: bytes) -> bytes:
 
 def packed(sample: Sample) -> bytes:
     """A sample as it stands in a batch."""
-    time_ns, writer, sequence, _, status, key, payload = sample
-    return made_up(3, struct.pack("<qQB16sI", time_ns, sequence, status, writer, len(key)) + key + payload)
+    return made_up(3, blocks.encode([sample]))
 
 
 def batch_of(body: bytes, index: int = 0, number: bytes = NUMBER) -> bytes:
     """A batch whose checksum is right, whatever is in it."""
-    return struct.pack("<4sB16sII", b"OSPL", 1, number, index, zlib.crc32(body)) + body
+    return struct.pack("<4sBB16sII", b"OSPL", 2, 0, number, index, zlib.crc32(body)) + body
 
 
 OURS = sent(DataSet(), 1)[0]
-OPENING = OURS[struct.calcsize("<4sB16sII") :]
+OPENING = OURS[struct.calcsize("<4sBB16sII") :]
 OPENING = OPENING[: struct.calcsize("<BI") + struct.unpack_from("<BI", OPENING)[1]]
 """The first record of a stream that is for us."""
 NESTED = b"[" * 100_000
@@ -251,3 +250,33 @@ def test_a_sample_that_says_nothing_is_a_fault(status: int) -> None:
     group = GroupBegin(description(GROUPS[0]), NO_FLOOR)
     with pytest.raises(StreamFault):
         received(list(stream.batches(NUMBER, BEGIN, [(group, [sample])])))
+
+
+def test_a_slow_wire_gets_compressed_batches_and_a_fast_one_does_not() -> None:
+    made = [make_sample(t, b"w" * 16, DATA, t.to_bytes(4), bytes(1000)) for t in range(3000)]
+    original = data_set([(GROUPS[0], sample) for sample in made])
+    groups = [(GroupBegin(description(GROUPS[0]), NO_FLOOR), made)]
+    sizes = {}
+    for name, step_s in (("slow", 10.0), ("fast", 0.0)):
+        batches = list(stream.batches(NUMBER, BEGIN, groups, itertools.count(0, step_s).__next__))
+        check_same(received(batches), original)
+        assert len(batches) > 2
+        sizes[name] = [len(batch) for batch in batches]
+    assert sizes["slow"][0] == sizes["fast"][0]
+    assert sizes["slow"][1] < sizes["fast"][1] / 10
+
+
+def test_what_expands_beyond_all_bounds_is_a_fault() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stream, "MAX_BATCH_BYTES", 1000)
+        body = zlib.compress(bytes(100_000))
+        header = struct.pack("<4sBB16sII", b"OSPL", 2, 1, NUMBER, 0, zlib.crc32(body))
+        with pytest.raises(StreamFault):
+            received([header + body])
+
+
+@given(st.lists(samples(), min_size=1, max_size=20, unique=True))
+def test_a_block_carries_every_kind_of_sample(made: list[Sample]) -> None:
+    assert blocks.decode(blocks.encode(made)) == made
+    pieces = list(blocks.pieces(made, 30))
+    assert [sample for piece in pieces for sample in piece] == made

@@ -11,7 +11,7 @@ import enum
 from typing import TYPE_CHECKING, Final
 
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
-from ospltool.stores.times import shown
+from ospltool.stores.wording import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,6 +69,10 @@ class Holder:
         known = {row.digest for row in other.rows}
         return tuple(row for row in self.rows if row.digest not in known)
 
+    def data_only(self) -> Holder:
+        """The same without the notes that writers left."""
+        return dataclasses.replace(self, rows=tuple(row for row in self.rows if row.status != UNREGISTER))
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Finding:
@@ -80,6 +84,9 @@ class Finding:
 
 def find_cause(left: Holder, right: Holder) -> Finding:
     """The likely cause of a difference between two stores."""
+    without = left.data_only(), right.data_only()
+    if without[0].missing_from(without[1]) or without[1].missing_from(without[0]):
+        left, right = without  # that writers left is noted differently, too, matters less
     for rule in _RULES:
         for have, lack in ((left, right), (right, left)):
             evidence = rule(have, lack)
@@ -188,7 +195,10 @@ def _stale(have: Holder, lack: Holder) -> str:
     if not extra or extra[-1].source_time_ns > lack.newest_ns:
         return ""
     if lack.rows and lack.rows[-1].source_time_ns >= extra[-1].source_time_ns:
-        return ""
+        return (
+            f"{lack.label} has later data of the instance, {shown(lack.rows[-1].source_time_ns)}, but not"
+            f" {len(extra)} older samples, up to {shown(extra[-1].source_time_ns)}, that {have.label} has"
+        )
     what = f"up to {shown(lack.rows[-1].source_time_ns)}" if lack.rows else "nothing"
     return (
         f"{lack.label} has {what} of the instance, but other data of {shown(lack.newest_ns)};"

@@ -9,7 +9,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample
+from engine.dataset.sample import DATA, Sample
+from ospltool.stores.describe import fields_of, key_fields
 from ospltool.stores.diff.causes import Holder, find_cause
 from ospltool.stores.diff.contract import DiffError, Instance, Limits, Row, Wanted
 from ospltool.stores.diff.report import (
@@ -22,13 +23,14 @@ from ospltool.stores.diff.report import (
     Verdict,
 )
 from ospltool.stores.diff.sides import MAX_SIDES, Side, open_side
-from ospltool.stores.model import GroupFacts
-from ospltool.stores.types import Undecodable, Value
+from ospltool.stores.wording import status_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ospltool.stores.diff.contract import DiffEngine
+    from ospltool.stores.model import GroupFacts
+    from ospltool.stores.types import Value
 
 DEFAULT_INSTANCES: Final = 100
 ENGINES: Final = ("duckdb", "merge", "spark")
@@ -269,10 +271,7 @@ class _Contents:
         sample = Sample(
             row.source_time_ns, row.writer, row.sequence, row.digest, row.status, instance.key, payload
         )
-        try:
-            return self._sides[number].reader.decode(group, sample), ""
-        except (Undecodable, ModuleNotFoundError) as error:
-            return None, str(error)
+        return fields_of(self._sides[number].reader, group, sample)
 
 
 def _instance_report(
@@ -290,7 +289,7 @@ def _instance_report(
             SampleReport(
                 row.source_time_ns,
                 row.writer.hex(),
-                row.sequence,
+                str(row.sequence),
                 status_text(row.status),
                 row.digest.hex(),
                 "".join(sides[number].label for number in numbers),
@@ -322,14 +321,12 @@ def _newest_fields(contents: _Contents, instance: Instance, number: int) -> dict
 def _key_fields(
     sides: Sequence[Side], instance: Instance, newest: Sequence[dict[str, Value] | None]
 ) -> dict[str, Value] | None:
-    """The key fields, where the store names them."""
-    key_list = next(
-        (side.groups[instance.code].key_list for side in sides if instance.code in side.groups), ""
-    )
-    names = [part.partition(".")[0].strip() for part in key_list.split(",") if part.strip()]
-    for fields in newest:
-        if fields is not None and names:
-            return {name: fields[name] for name in names if name in fields}
+    """The key fields, where the type is known."""
+    groups = [side.groups.get(instance.code) for side in sides]
+    for group, fields in zip(groups, newest, strict=True):
+        found = key_fields(group, fields) if group is not None else None
+        if found is not None:
+            return found
     return None
 
 
@@ -350,9 +347,3 @@ def _flat(path: str, value: Value) -> Iterator[tuple[str, Value]]:
             yield from _flat(f"{path}.{name}" if path else name, item)
     else:
         yield path, value
-
-
-def status_text(status: int) -> str:
-    """What a sample does, in words."""
-    parts = {DATA: "write", DISPOSE: "dispose", UNREGISTER: "unregister"}
-    return "+".join(word for bit, word in parts.items() if status & bit) or f"status {status}"

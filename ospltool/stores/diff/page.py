@@ -9,7 +9,7 @@ import string
 from typing import TYPE_CHECKING
 
 from ospltool.output.text import visible
-from ospltool.stores.times import shown
+from ospltool.stores.wording import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

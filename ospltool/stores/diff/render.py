@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from ospltool.output import envelope
 from ospltool.output.text import table, visible
-from ospltool.stores.times import shown
+from ospltool.stores.wording import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -161,7 +161,7 @@ def parquet(report: ReportData, path: Path) -> None:
             "stores": sample.stores,
             "source_time_ns": sample.time_ns,
             "writer": sample.writer,
-            "sequence": str(sample.sequence),
+            "sequence": sample.sequence,
             "status": sample.status,
             "digest": sample.digest,
             "fields": None if sample.fields is None else json.dumps(sample.fields),

@@ -68,7 +68,7 @@ class SampleReport:
 
     time_ns: int
     writer: str
-    sequence: int
+    sequence: str
     status: str
     digest: str
     stores: str

@@ -5,16 +5,12 @@ from __future__ import annotations
 import dataclasses
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from engine.store.interface import DamageLog
 from ospltool.stores.counting import GroupCount, group_code
-from ospltool.stores.model import GroupFacts, SetFacts, StoreUnreadable
+from ospltool.stores.model import GroupFacts, SetFacts, StoreReader, StoreUnreadable
 from ospltool.stores.opening import open_reader
-
-if TYPE_CHECKING:
-    from ospltool.stores.counting import GroupCount, group_code
-from ospltool.stores.model import StoreReader
 
 MAX_SIDES: Final = 26
 _CHOICE: Final = re.compile(r"(?P<path>.+)@(?P<sets>\d+(?:,\d+)*)")

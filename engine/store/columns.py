@@ -1,0 +1,91 @@
+"""Samples of a store in columns, verified: for whoever takes many and has no use for each as an object.
+
+Twice as fast as one by one while nothing is damaged. At the first thing that is not right, the group is read
+and verified one by one, so that both ways find the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import sqlite3
+import struct
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from engine.dataset.sample import _HEADER, DIGEST_BYTES
+from engine.store.rows import raw_pages
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from engine.dataset.dataset import Summary
+    from engine.dataset.sample import Sample
+
+ROWS: Final = 1024
+"""So many samples are in memory at once; with more they are no longer in the processor's cache."""
+
+_MASK: Final = (1 << 128) - 1
+
+
+class Columns(NamedTuple):
+    """Samples, not none, column by column; see `engine.dataset.sample.Sample`."""
+
+    times_ns: Sequence[int]
+    writers: Sequence[bytes]
+    sequences: Sequence[int]
+    digests: Sequence[bytes]
+    statuses: Sequence[int]
+    keys: Sequence[bytes]
+    payloads: Sequence[bytes]
+
+
+def in_columns(samples: Iterable[Sample]) -> Iterator[Columns]:
+    """The same samples in columns."""
+    left = iter(samples)
+    while rows := list(itertools.islice(left, ROWS)):
+        yield Columns(*zip(*rows, strict=True))
+
+
+def sound_columns(
+    connection: sqlite3.Connection,
+    group_id: int,
+    expected: Summary,
+    one_by_one: Callable[[], Iterator[Sample]],
+) -> Iterator[Columns]:
+    """The sound samples of a group.
+
+    Args:
+        connection: the file.
+        group_id: the group's number in the file.
+        expected: what there is of it when all is sound.
+        one_by_one: verifies the rows of the group one by one, and notes what is damaged.
+    """
+    passed = digest_sum = newest_ns = 0
+    try:
+        for rows in raw_pages(connection, group_id, ROWS):
+            columns = Columns(*zip(*rows, strict=True))
+            if not _are_sound(columns):
+                break
+            passed += len(rows)
+            digest_sum += _sum(columns.digests)
+            newest_ns = max(newest_ns, *columns.times_ns)
+            yield columns
+        are_all = (passed, digest_sum & _MASK) == (expected.count, expected.digest)
+        if are_all and newest_ns <= expected.newest_ns:
+            return
+    except (sqlite3.DatabaseError, TypeError, ValueError, OverflowError, struct.error):
+        pass  # the other way says what it is
+    yield from in_columns(itertools.islice(one_by_one(), passed, None))
+
+
+def _are_sound(columns: Columns) -> bool:
+    times_ns, writers, sequences, digests, statuses, keys, payloads = columns
+    headers = map(_HEADER.pack, times_ns, sequences, statuses, map(len, keys), map(len, payloads))
+    contents = map(b"".join, zip(headers, writers, keys, payloads, strict=True))
+    hashed = hashlib.blake2b
+    return digests == tuple([hashed(content, digest_size=DIGEST_BYTES).digest() for content in contents])
+
+
+def _sum(digests: Sequence[bytes]) -> int:
+    halves: tuple[int, ...] = struct.unpack(f">{2 * len(digests)}Q", b"".join(digests))
+    return (sum(halves[::2]) << 64) + sum(halves[1::2])

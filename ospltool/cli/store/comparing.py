@@ -1,0 +1,89 @@
+"""The command that compares stores: `diff`."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Annotated, Any
+
+import typer
+
+from ospltool.cli.exits import CommandError, Exit
+from ospltool.cli.store.shared import AsJson, put_lines, reading
+from ospltool.output import streams
+
+
+def diff(
+    stores: Annotated[
+        list[str], typer.Argument(metavar="STORE STORE...", help="Stores; PATH@1,2 chooses sets by number.")
+    ],
+    output: Annotated[
+        str, typer.Option("-o", "--output", help="text, json, jsonl, parquet or html.")
+    ] = "text",
+    file: Annotated[
+        pathlib.Path | None, typer.Option("--file", help="Where parquet and html go; html else to stdout.")
+    ] = None,
+    stat: Annotated[bool, typer.Option("--stat", help="Show bars instead of the table.")] = False,
+    summary: Annotated[bool, typer.Option("--summary", help="Show groups only, no instances.")] = False,
+    fields: Annotated[bool, typer.Option("--fields", help="Decode what differs, field by field.")] = False,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", min=0, help="List so many instances; 100, or all in jsonl and parquet."),
+    ] = None,
+    engine: Annotated[
+        str, typer.Option("--engine", help="duckdb, merge (little memory) or spark.")
+    ] = "duckdb",
+    master: Annotated[
+        str, typer.Option("--master", help="Of Spark: local[*], spark://... or sc://...")
+    ] = "local[*]",
+    memory: Annotated[int, typer.Option("--memory", min=64, help="About how many MiB may be used.")] = 1024,
+    as_json: AsJson = False,
+) -> None:
+    """Compare two or more stores: by group, by instance, by field; each difference with its likely cause.
+
+    Exit codes: 0 the same, 1 they differ or something can not be read, 2 wrong usage or no readable store.
+    """
+    from ospltool.stores.diff.compare import DEFAULT_INSTANCES, ENGINES, Wishes, compare
+    from ospltool.stores.diff.contract import DiffError, Limits
+    from ospltool.stores.diff.report import Verdict
+
+    kind = "json" if as_json else output
+    if kind not in {"text", "json", "jsonl", "parquet", "html"}:
+        raise CommandError(f"--output {kind!r}: choose text, json, jsonl, parquet or html", Exit.USAGE)
+    if engine not in ENGINES:
+        raise CommandError(f"--engine {engine!r}: choose {', '.join(ENGINES)}", Exit.USAGE)
+    if kind == "parquet" and file is None:
+        raise CommandError("--output parquet needs --file", Exit.USAGE)
+    if limit is None:
+        limit = None if kind in {"jsonl", "parquet"} else DEFAULT_INSTANCES
+    wishes = Wishes(0 if summary or stat else limit, fields, engine, master, Limits(memory << 20))
+    with reading():
+        try:
+            report = compare(stores, wishes)
+        except DiffError as error:
+            raise CommandError(str(error), Exit.USAGE) from error
+        _put_report(report, kind, file, instances=not summary and not stat, stat=stat)
+    if report.verdict is not Verdict.EQUAL:
+        raise typer.Exit(Exit.FINDINGS)
+
+
+def _put_report(report: Any, kind: str, file: pathlib.Path | None, *, instances: bool, stat: bool) -> None:
+    from ospltool.stores.diff import page, render
+
+    try:
+        if kind == "parquet" and file is not None:
+            render.parquet(report, file)
+        elif kind == "html" and file is not None:
+            file.write_text(page.page(report), encoding="utf-8")
+        elif kind == "html":
+            streams.put(page.page(report))
+        elif kind == "json":
+            streams.put(render.document(report))
+        elif kind == "jsonl":
+            for line in render.lines(report):
+                streams.put(line)
+        else:
+            put_lines(render.text(report, instances=instances, stat=stat))
+    except OSError as error:
+        raise CommandError(f"{file}: {error.strerror}", Exit.USAGE) from error
+    if file is not None:
+        streams.say(f"{file}: {report.differing} instances differ, {report.left_out} are not listed")

@@ -1,0 +1,139 @@
+"""Commands that copy stores: `export`, `import`, `replace`."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Annotated, Final
+
+import typer
+
+from ospltool.cli.exits import CommandError, Exit
+from ospltool.cli.store.shared import (
+    AsJson,
+    NameSpace,
+    OneStore,
+    Sets,
+    WithoutDamaged,
+    end_with,
+    opened,
+    put_lines,
+)
+from ospltool.output import envelope, streams
+
+IMPORT: Final = "ospltool store import"
+REPLACE: Final = "ospltool store replace"
+
+
+def export(
+    store: OneStore,
+    output: Annotated[
+        pathlib.Path, typer.Option("-o", "--output", help="A new directory; with --jsonl a new file.")
+    ],
+    jsonl: Annotated[bool, typer.Option("--jsonl", help="Write JSON lines instead of Parquet.")] = False,
+    sets: Sets = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a store as a snapshot in Parquet, or as JSON lines with decoded fields.
+
+    Exit codes: 0 good, 1 something can not be read and is left out, 2 wrong usage or no readable store.
+    """
+    from engine.store.interface import DamageLog
+
+    damage = DamageLog()
+    with opened(store) as reader:
+        facts = reader.facts
+        chosen = [facts.set_of(number) for number in sets] if sets else list(facts.sets)
+        if jsonl:
+            from ospltool.stores.copying import write_lines
+
+            try:
+                with output.open("x", encoding="utf-8") as file:
+                    count = write_lines(reader, chosen, file, damage)
+            except OSError as error:
+                raise CommandError(f"{output}: {error.strerror}", Exit.USAGE) from error
+        else:
+            from ospltool.stores.snapshot import write_snapshot
+
+            count = write_snapshot(reader, output, chosen, damage).samples
+    if as_json:
+        value = {"output": output, "samples": count, "damaged": damage.count}
+        streams.put(envelope.document("store-export", value))
+    else:
+        streams.say(f"{output}: {count} samples")
+    end_with(damage)
+
+
+def import_(
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="The store to read.")],
+    target: Annotated[
+        pathlib.Path, typer.Argument(help="Store directory of a node of ours; new or not in use.")
+    ],
+    sets: Sets = None,
+    name_space: NameSpace = "",
+    without_damaged: WithoutDamaged = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make the sets of a store those of a node of ours; what was stored is read back and compared.
+
+    Exit codes: 0 good, 1 damaged records were left out, 2 wrong usage, not readable or refused.
+    """
+    _copy(source, target, sets, name_space, IMPORT, without_damaged, as_json)
+
+
+def replace(
+    target: Annotated[pathlib.Path, typer.Argument(help="Store directory of a node of ours that is down.")],
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="The store to take the set from.")],
+    sets: Sets = None,
+    name_space: NameSpace = "",
+    without_damaged: WithoutDamaged = False,
+    as_json: AsJson = False,
+) -> None:
+    """Put another set in place on a node that is down: verified, marked, and the old one kept.
+
+    Exit codes: 0 good, 1 damaged records were left out, 2 wrong usage, not readable or refused.
+    """
+    from ospltool.stores.copying import is_target_free
+
+    if is_target_free(target):
+        raise CommandError(f"{target}: there is no store to replace a set of; see `store import`", Exit.USAGE)
+    _copy(source, target, sets, name_space, REPLACE, without_damaged, as_json)
+
+
+def _copy(
+    source: str,
+    target: pathlib.Path,
+    sets: list[int] | None,
+    name_space: str,
+    mark: str,
+    without_damaged: bool,
+    as_json: bool,
+) -> None:
+    from ospltool.stores.copying import CopyRefused, put_in_place
+    from ospltool.stores.listing import copied_text
+
+    with opened(source) as reader:
+        facts = reader.facts
+        chosen = [facts.set_of(number) for number in sets] if sets else list(facts.current())
+        named = [(name_space or one.name_space, one) for one in chosen]
+        if any(not name for name, _ in named) or (name_space and len(named) > 1):
+            raise CommandError(
+                f"{source}: choose one set with --set and name its name-space with --name-space", Exit.USAGE
+            )
+        try:
+            reports = put_in_place(
+                reader,
+                named,
+                target,
+                mark,
+                may_replace=mark == REPLACE,
+                tolerate_damage=without_damaged,
+            )
+        except CopyRefused as error:
+            raise CommandError(str(error), Exit.USAGE) from error
+    if as_json:
+        streams.put(envelope.document("store-copy", {"sets": reports}))
+    else:
+        for report in reports:
+            put_lines(copied_text(report))
+    if any(report.damage for report in reports):
+        raise typer.Exit(Exit.FINDINGS)

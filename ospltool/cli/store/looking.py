@@ -1,0 +1,172 @@
+"""Commands that look at stores: `info`, `ls`, `show`, `verify`, `watch`."""
+
+from __future__ import annotations
+
+import pathlib
+import time
+from typing import Annotated
+
+import typer
+
+from ospltool.cli.exits import Exit
+from ospltool.cli.store.shared import (
+    AsJson,
+    Group,
+    Key,
+    OneStore,
+    Sets,
+    Stores,
+    end_with,
+    hexadecimal,
+    opened,
+    put_lines,
+    reading,
+)
+from ospltool.output import envelope, streams
+from ospltool.output.text import visible
+
+
+def info(stores: Stores, sets: Sets = None, as_json: AsJson = False) -> None:
+    """Show what is in stores: sets, completeness, quality, groups, counts, sizes, oldest and newest.
+
+    Exit codes: 0 good, 1 something can not be read, 2 wrong usage or no readable store.
+    """
+    from ospltool.stores.describe import count_sets
+    from ospltool.stores.listing import info_text, info_value
+
+    values, damaged = [], False
+    for name in stores:
+        with opened(name) as reader:
+            counted = list(count_sets(reader, sets or ()))
+            damaged = damaged or bool(reader.facts.findings) or any(one.damage.count for one in counted)
+            if as_json:
+                values.append(info_value(reader.facts, counted))
+            else:
+                put_lines(info_text(reader.facts, counted))
+    if as_json:
+        streams.put(envelope.document("store-info", {"stores": values}))
+    if damaged:
+        raise typer.Exit(Exit.FINDINGS)
+
+
+def ls(
+    store: OneStore,
+    sets: Sets = None,
+    group: Group = "",
+    key: Key = "",
+    samples: Annotated[bool, typer.Option("--samples", help="List samples instead of instances.")] = False,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many instances.")] = 100,
+    as_json: AsJson = False,
+) -> None:
+    """List the instances of a store, or their samples.
+
+    Exit codes: 0 good, 1 something can not be read, 2 wrong usage or no readable store.
+    """
+    from engine.store.interface import DamageLog
+    from ospltool.stores.describe import Choice, instances
+    from ospltool.stores.listing import instance_value, instances_text
+
+    damage = DamageLog()
+    with opened(store) as reader:
+        choice = Choice(tuple(sets or ()), group, hexadecimal(key, "--key"))
+        found, total = instances(reader, choice, limit, damage)
+    if as_json:
+        values = [instance_value(one) for one in found]
+        streams.put(
+            envelope.document("store-instances", {"instances": values, "left_out": total - len(found)})
+        )
+    else:
+        put_lines(instances_text(found, total, samples=samples))
+    end_with(damage)
+
+
+def show(
+    store: OneStore,
+    digest: Annotated[
+        str, typer.Argument(metavar="[DIGEST]", help="Beginning of a digest, hexadecimal.")
+    ] = "",
+    sets: Sets = None,
+    group: Group = "",
+    key: Key = "",
+    limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many samples.")] = 10,
+    as_json: AsJson = False,
+) -> None:
+    """Show samples: metadata, fields where the type is known, and bytes.
+
+    Exit codes: 0 good, 1 something can not be read, 2 wrong usage, no readable store or no such sample.
+    """
+    from engine.store.interface import DamageLog
+    from ospltool.stores.describe import Choice
+    from ospltool.stores.describe import show as shown
+    from ospltool.stores.listing import shown_text, shown_value
+
+    damage = DamageLog()
+    with opened(store) as reader:
+        choice = Choice(tuple(sets or ()), group, hexadecimal(key, "--key"), hexadecimal(digest, "DIGEST"))
+        found = shown(reader, choice, limit, damage)
+    if as_json:
+        streams.put(envelope.document("store-samples", {"samples": [shown_value(one) for one in found]}))
+    else:
+        for one in found:
+            put_lines(shown_text(one))
+    end_with(damage)
+
+
+def verify(stores: Stores, sets: Sets = None, as_json: AsJson = False) -> None:
+    """Check stores: digests, structure, completeness. Everything is read; what is damaged is listed.
+
+    Exit codes: 0 sound, 1 damaged or not complete, 2 wrong usage or no readable store.
+    """
+    from ospltool.stores.describe import count_sets, verify_problems
+    from ospltool.stores.listing import set_value, verified_text
+
+    values, is_bad = [], False
+    for name in stores:
+        with opened(name) as reader:
+            findings = list(reader.facts.findings)
+            checked = []
+            for one in count_sets(reader, sets or ()):
+                problems = verify_problems(reader, one)
+                is_bad = is_bad or bool(problems) or bool(one.damage.count)
+                checked.append({**set_value(one), "problems": problems})
+                if not as_json:
+                    put_lines(verified_text(name, one, problems))
+            is_bad = is_bad or bool(findings)
+            if not as_json:
+                put_lines(visible(f"{name}: {finding}") for finding in findings)
+            values.append({"path": name, "findings": findings, "sets": checked})
+    if as_json:
+        streams.put(envelope.document("store-verify", {"sound": not is_bad, "stores": values}))
+    if is_bad:
+        raise typer.Exit(Exit.FINDINGS)
+
+
+def watch(
+    store: OneStore,
+    interval: Annotated[float, typer.Option("--interval", min=0.1, help="Seconds between two looks.")] = 1.0,
+    looks: Annotated[
+        int | None, typer.Option("--looks", min=1, help="Look so often, then end; for ever by default.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what changes in a store, group by group, until it is interrupted. --json gives JSON lines.
+
+    Exit codes: 0 ended after --looks, 2 wrong usage or no readable store, 130 interrupted.
+    """
+    from ospltool.stores.watching import watch as changes
+    from ospltool.stores.wording import shown
+
+    with reading():
+        for change in changes(pathlib.Path(store), interval, time.sleep, looks):
+            if as_json:
+                streams.put(envelope.line("store-change", change))
+                continue
+            more = change.samples - change.before
+            streams.put(
+                visible(
+                    f"{shown(change.at_ns)}  {change.what:<7}  set {change.set_number}:"
+                    f" {change.name_space or '?'} {change.kind}"
+                    f" {change.group}  {change.samples} samples ({more:+})"
+                )
+                + "\n"
+            )

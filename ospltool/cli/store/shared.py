@@ -1,0 +1,100 @@
+"""What the commands on stores share: options, opening, and how they end."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ospltool.cli.exits import CommandError, Exit
+from ospltool.output import streams
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from engine.store.interface import DamageLog
+    from ospltool.stores.model import StoreReader
+
+Stores = Annotated[list[str], typer.Argument(metavar="STORE...", help="Stores to open.")]
+OneStore = Annotated[str, typer.Argument(metavar="STORE", help="The store.")]
+Sets = Annotated[
+    list[int] | None, typer.Option("--set", metavar="NUMBER", help="Only this set; may be repeated.")
+]
+Group = Annotated[
+    str, typer.Option("--group", metavar="PARTITION.TOPIC", help="Only these groups (* and ?).")
+]
+Key = Annotated[str, typer.Option("--key", metavar="HEX", help="Only keys that begin so.")]
+NameSpace = Annotated[
+    str,
+    typer.Option("--name-space", metavar="NAME", help="Name-space of the set in the target."),
+]
+WithoutDamaged = Annotated[
+    bool, typer.Option("--without-damaged", help="Go on without the records that can not be read.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Show the answer as JSON.")]
+
+_SHOWN_DAMAGE = 10
+_EXTRAS = {"duckdb", "numpy", "pyarrow", "pyspark", "lxml"}
+
+
+@contextlib.contextmanager
+def opened(name: str) -> Iterator[StoreReader]:
+    """A store, open for as long as the command reads it."""
+    with reading():
+        from ospltool.stores.opening import open_reader
+
+        reader = open_reader(pathlib.Path(name))
+        try:
+            yield reader
+        finally:
+            reader.close()
+
+
+@contextlib.contextmanager
+def reading() -> Iterator[None]:
+    """What can not be read, or is not installed, as a message and exit code 2."""
+    from ospltool.stores.model import StoreUnreadable
+
+    try:
+        yield
+    except StoreUnreadable as error:
+        raise CommandError(str(error), Exit.USAGE) from error
+    except ModuleNotFoundError as error:
+        raise _missing(error) from error
+
+
+def _missing(error: ModuleNotFoundError) -> CommandError | ModuleNotFoundError:
+    """What to tell about a module that is not there; a fault of ours stays what it is."""
+    name = (error.name or "").partition(".")[0]
+    if name not in _EXTRAS:
+        return error
+    return CommandError(f"this needs {name}: pip install 'ospltool[sql]'", Exit.USAGE)
+
+
+def end_with(damage: DamageLog) -> None:
+    """Tell what could not be read, and exit with 1 if there was something."""
+    for one in damage.first[:_SHOWN_DAMAGE]:
+        streams.say(f"damaged: {one}")
+    if damage.count > _SHOWN_DAMAGE:
+        streams.say(f"... and {damage.count - _SHOWN_DAMAGE} more; `ospltool store verify` lists them")
+    if damage.count:
+        raise typer.Exit(Exit.FINDINGS)
+
+
+def hexadecimal(text: str, name: str) -> str:
+    """An argument that is the beginning of a key or digest.
+
+    Raises:
+        CommandError: it has other characters.
+    """
+    if not all(character in "0123456789abcdef" for character in text.lower()):
+        raise CommandError(f"{name}: {text!r} is not hexadecimal", Exit.USAGE)
+    return text.lower()
+
+
+def put_lines(lines: Iterable[str]) -> None:
+    """Write lines, each terminal-safe already."""
+    for line in lines:
+        streams.put(f"{line}\n")
