@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from engine.core.namespaces import NameSpace, Policy
 
 MAX_MERGED: Final = 64
+MAX_FOREIGN: Final = 8 * MAX_MERGED
 """Lineages remembered as decided about; a holder of an older one is merged once more."""
 MAX_HISTORY: Final = 32
 """Masters remembered for the console."""
@@ -165,9 +166,13 @@ class NameSpaceState:
         """Whether nothing of `lineage` is news to the holder of this set."""
         return lineage in (self.lineage, *self.parents, *self.merged, *self.foreign_seen)
 
-    def note_foreign(self, lineage: Epoch) -> None:
-        """A lineage of another role has been dealt with."""
-        self.foreign_seen = tuple(dict.fromkeys((*self.foreign_seen, lineage)))[-MAX_MERGED:]
+    def note_foreign(self, *lineages: Epoch) -> None:
+        """A lineage of another role has been dealt with, and everything that it consists of."""
+        known = dict.fromkeys(self.foreign_seen)
+        for lineage in lineages:
+            known.pop(lineage, None)
+            known[lineage] = None
+        self.foreign_seen = tuple(known)[-MAX_FOREIGN:]
 
     def adopt(self, lineage: Epoch) -> None:
         """The set belongs to `lineage` now, begun by somebody else or, after a gap, by nobody else."""

@@ -38,6 +38,8 @@ CONTRADICTIONS: Final = frozenset(
 )
 """Pairs of policies between two roles that make no sense (one kind alone stands for a pair of it)."""
 
+_MOVES_NOTHING: Final = (MergeType.IGNORE, MergeType.DELETE)
+
 
 def find_source(context: Context, state: NameSpaceState, now: float) -> None:
     """In phase SOURCE: find out who injects, as soon as every role has a master."""
@@ -128,7 +130,7 @@ def meet(context: Context, state: NameSpaceState, now: float) -> None:
         if not came_back and state.has_decided_about(report.lineage):
             continue
         if not came_back and parts and all(state.has_decided_about(part) for part in parts):
-            state.note_foreign(report.lineage)
+            _note(state, report)
             continue
         state.rejoined.discard(fellow.node)
         context.note(
@@ -144,11 +146,11 @@ def _apply(
 ) -> None:
     policy = _policy(context, state, fellow, report)
     roll_up = fellow.roll_up(state.name)
-    if policy is MergeType.DELETE:
+    if policy is MergeType.DELETE and state.roll_up.count:
         context.emit(DeleteSet(state.name))
         _settle(context, state, fellow, report)
-    elif policy is MergeType.IGNORE or (roll_up and roll_up.same_content(state.roll_up)):
-        state.note_foreign(report.lineage)
+    elif policy in _MOVES_NOTHING or (roll_up and roll_up.same_content(state.roll_up)):
+        _note(state, report)
     else:
         state.move(Trigger.DIVERGED)
         state.merging, state.merging_role = (report.lineage,), fellow.role
@@ -167,10 +169,14 @@ def _apply(
 
 def _settle(context: Context, state: NameSpaceState, fellow: Fellow, report: NameSpaceReport) -> None:
     """Our set changed because of another role: the slaves follow by their policy for that role."""
-    state.note_foreign(report.lineage)
+    _note(state, report)
     state.decide_about((report.lineage,), with_data=True, node=context.node, because_of=fellow.role)
     context.changed = True
     context.emit(LineageAdopted(state.name, state.lineage))
+
+
+def _note(state: NameSpaceState, report: NameSpaceReport) -> None:
+    state.note_foreign(*report.parents, *report.merged, report.lineage)
 
 
 def _policy(context: Context, state: NameSpaceState, fellow: Fellow, report: NameSpaceReport) -> MergeType:

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from engine.runtime.runtime import Runtime
 
-BASE: Final = 150
-"""Entries of a node that is alone: lineages that it remembers, history of masters, counters."""
-FOR_EACH: Final = 15
+BASE: Final = 100
+"""Entries of a node that is alone: counters, history of masters, fellows that it remembers."""
+FOR_EACH: Final = 6
 """Entries for each fellow, reader process, writer and topic, times the name-spaces."""
 _CONTAINERS: Final = (dict, list, tuple, set, frozenset, collections.deque)
 _DATA: Final = (DataSet, GroupDescription, Persistence, Tracer)
@@ -47,7 +47,7 @@ class Bounds(Checker):
 
 
 def entries(runtime: Runtime) -> int:
-    """How many entries the containers of a runtime have in all, those of data sets left out."""
+    """How many entries the containers that can grow have in all, those of data sets left out."""
     seen: set[int] = set()
     waiting: list[object] = [runtime]
     count = 0
@@ -56,7 +56,7 @@ def entries(runtime: Runtime) -> int:
         if id(value) in seen or isinstance(value, _DATA):
             continue
         seen.add(id(value))
-        if isinstance(value, _CONTAINERS) and not hasattr(value, "_fields"):
+        if isinstance(value, _CONTAINERS) and not isinstance(value, tuple):
             count += len(value)
         waiting += _parts(value)
     return count

@@ -122,8 +122,6 @@ class Kept(Checker):
         place = (node, name_space)
         if before is None:
             return
-        if now.phase is Phase.MERGE and before.phase is not Phase.MERGE:
-            self._merge_began_ns[place] = node.clock.wall_ns()
         if now.holder and not before.holder:
             if now.is_aligned_after(before) or (now.lineage != now.following and deletes(node, name_space)):
                 self._excuse(place)
@@ -134,6 +132,8 @@ class Kept(Checker):
             self._look(place, types)
             if types:
                 self._excuse(place)
+        if now.phase is Phase.MERGE and (before.phase is not Phase.MERGE or now.lineage != before.lineage):
+            self._merge_began_ns[place] = node.clock.wall_ns()
 
     def _excuse(self, place: Place) -> None:
         self._excused[place] = self._excused.get(place, 0) + 1
