@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from engine.core.messages import Epoch, ReaderKey
+    from engine.core.namespaces import Group
     from engine.dataset.groups import GroupDescription
+    from engine.dataset.sample import Sample
     from engine.runtime.runtime import CapturedSample
     from engine.runtime.startup import Found
     from engine.simulator.checkers.base import Checker
@@ -70,6 +72,7 @@ class Cluster:
         self.all_readers: list[Reader] = []
         self.log = ShortLog(self, show)
         self._outputs = outputs
+        self._written_s: dict[tuple[Group, bytes, int], float] = {}
         self._standings: dict[tuple[SimulatedNode, str], Standing] = {}
         self._started_writers = 0
         self._is_over = False
@@ -259,8 +262,13 @@ class Cluster:
         """An application wrote a sample."""
         self.statistics.written += 1
         self.statistics.written_bytes += len(record.payload)
+        self._written_s[description.group, record.writer, record.source_time_ns] = self.schedule.now
         for checker in self.checkers:
             checker.written(description, record)
+
+    def written_s(self, group: Group, sample: Sample | CapturedSample) -> float:
+        """The true time at which a sample was written, whatever its stamp says."""
+        return self._written_s.get((group, sample.writer, sample.source_time_ns), 0.0)
 
     def committed(self, node: SimulatedNode) -> None:
         """Transactions of a node may be on its disk."""

@@ -55,14 +55,14 @@ class Kept(Checker):
         self._held: dict[Place, Held] = {}
         self._excused: dict[Place, int] = {}
         self._merge_began_ns: dict[Place, int] = {}
-        self._disposed_ns: dict[SimulatedNode, dict[tuple[Group, bytes], set[int]]] = {}
+        self._disposed: dict[SimulatedNode, dict[tuple[Group, bytes], dict[int, float]]] = {}
         self._rotten: dict[Place, set[bytes]] = {}
 
     # On disk.
 
     def opened(self, node: SimulatedNode, found: Found) -> None:
         """What was acknowledged must be there after a restart."""
-        self._disposed_ns[node] = {}
+        self._disposed[node] = {}
         for place, stored in self._stored.items():
             if place[0] is node:
                 data, _ = found.sets.get(place[1], (DataSet(), []))
@@ -110,11 +110,12 @@ class Kept(Checker):
 
     def captured(self, node: SimulatedNode, records: Sequence[CapturedSample]) -> None:
         """Remember disposes: what they end may be purged before anybody looks."""
-        disposed = self._disposed_ns[node]
+        disposed = self._disposed[node]
         for record in records:
             if record.status & DISPOSE:
                 for group in node.routes[record.writer]:
-                    disposed.setdefault((group, record.key), set()).add(record.source_time_ns)
+                    times = disposed.setdefault((group, record.key), {})
+                    times[record.source_time_ns] = self.cluster.written_s(group, record)
 
     def stepped(self, node: SimulatedNode, name_space: str, before: Standing | None, now: Standing) -> None:
         """Look at each change of lineage, so that what a merge took away is told from what got lost."""
@@ -164,22 +165,25 @@ class Kept(Checker):
         self._held[place] = held(working)
 
     def _remember_disposes(self, node: SimulatedNode, before: Held) -> None:
-        disposed = self._disposed_ns[node]
+        disposed = self._disposed[node]
         for (group, _), sample in before.items():
             if sample.status & DISPOSE:
-                disposed.setdefault((group, sample.key), set()).add(sample.source_time_ns)
+                times = disposed.setdefault((group, sample.key), {})
+                times[sample.source_time_ns] = self.cluster.written_s(group, sample)
 
     def _is_purged(self, node: SimulatedNode, working: DataSet, group: Group, sample: Sample) -> bool:
         """Whether the instance was disposed after the sample, and nothing is left of what it was then."""
-        disposes = self._disposed_ns[node].get((group, sample.key), set())
-        if sample.status == UNREGISTER:  # it revives nothing
-            disposes = {max(time_ns, sample.source_time_ns) for time_ns in disposes}
         group_set = working.groups.get(group)
         present = group_set.instance(sample.key) if group_set else ()
-        oldest = min((each.source_time_ns for each in present), default=None)
-        return any(
-            sample.source_time_ns <= time_ns and (oldest is None or oldest > time_ns) for time_ns in disposes
-        )
+        for stamp_ns, written_s in self._disposed[node].get((group, sample.key), {}).items():
+            if sample.status == UNREGISTER:  # it revives nothing
+                stamp_ns = max(stamp_ns, sample.source_time_ns)
+            if sample.source_time_ns <= stamp_ns and all(
+                each.source_time_ns > stamp_ns or self.cluster.written_s(group, each) > written_s
+                for each in present
+            ):
+                return True
+        return False
 
     def settled(self) -> None:
         """In the end disk and memory have the same."""

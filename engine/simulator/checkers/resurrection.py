@@ -15,9 +15,7 @@ from engine.simulator.checkers.kept import DISCARDING, Place
 
 if TYPE_CHECKING:
     from engine.core.namespaces import Group
-    from engine.dataset.groups import GroupDescription
     from engine.dataset.sample import Sample
-    from engine.runtime.runtime import CapturedSample
     from engine.simulator.checkers.base import Standing
     from engine.simulator.node import SimulatedNode
 
@@ -33,12 +31,6 @@ class Resurrection(Checker):
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]  # passed on as they are
         self._tombstones: dict[Place, Tombstones] = {}
-        self._written_s: dict[tuple[Group, bytes, int], float] = {}
-
-    def written(self, description: GroupDescription, record: CapturedSample) -> None:
-        """Remember when a sample was truly written."""
-        key = (description.group, record.writer, record.source_time_ns)
-        self._written_s[key] = self.cluster.schedule.now
 
     def _is_newer(self, group: Group, last: Sample, tombstone: Sample) -> bool:
         """Whether a sample was written after the dispose, by the true time and not by its stamp.
@@ -46,10 +38,7 @@ class Resurrection(Checker):
         A dispose with a stamp of the future is forgotten when its time has come on a clock that is ahead,
         too; what is written then makes a new instance, whatever its stamp.
         """
-        times = [
-            self._written_s.get((group, one.writer, one.source_time_ns), 0.0) for one in (last, tombstone)
-        ]
-        return times[0] > times[1]
+        return self.cluster.written_s(group, last) > self.cluster.written_s(group, tombstone)
 
     def ended(self, node: SimulatedNode) -> None:
         """What a node holds after a restart need not be what it held before."""
