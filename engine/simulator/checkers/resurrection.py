@@ -49,12 +49,13 @@ class Resurrection(Checker):
         """Look at each change; a merge that may take away makes a new beginning."""
         assert node.runtime is not None
         place = (node, name_space)
-        if not now.holder or before is None or now.phase is Phase.MERGE:
+        if not now.holder or before is None:
             return
         rules = node.runtime.spaces[name_space].state.policy.merges
         if now.lineage != before.lineage and DISCARDING.intersection(rule.type for rule in rules):
             self._tombstones.pop(place, None)
-        self._look(place)
+        if now.phase is not Phase.MERGE:
+            self._look(place)
 
     def looked(self) -> None:
         """Look at all complete sets."""

@@ -9,6 +9,7 @@ from engine.simulator.checkers.base import Checker
 
 if TYPE_CHECKING:
     from engine.core.namespace import NameSpaceState
+    from engine.runtime.startup import Found
     from engine.simulator.checkers.base import Standing
     from engine.simulator.node import SimulatedNode
 
@@ -19,11 +20,23 @@ class Sources(Checker):
     invariant = "I9"
     meaning = "persistent data is injected by exactly one source, the best that is present"
 
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]  # passed on as they are
+        self._opened_s: dict[SimulatedNode, float] = {}
+        self._elected_s: dict[tuple[SimulatedNode, str], float] = {}
+
+    def opened(self, node: SimulatedNode, found: Found) -> None:
+        """A run begins."""
+        self._opened_s[node] = self.cluster.schedule.now
+
     def stepped(self, node: SimulatedNode, name_space: str, before: Standing | None, now: Standing) -> None:
         """A node has become complete without aligning: it injected.
 
-        A fellow that may not align others has nothing to give, even if it holds the set.
+        A fellow that may not align others has nothing to give, even if it holds the set; and a master is not
+        disturbed by a fellow that was started after its election.
         """
+        if before is None or before.following != now.following:
+            self._elected_s[node, name_space] = self.cluster.schedule.now
         if before is None or before.holder or not now.holder or now.is_aligned_after(before):
             return
         own = _state(node, name_space)
@@ -33,6 +46,8 @@ class Sources(Checker):
                 continue
             if state.holder and state.policy.aligner and _says_so(node, other, name_space):
                 self.fail(f"{node.name} injects {name_space} although {other.name} holds the set")
+            if self._opened_s[other] > self._elected_s[node, name_space]:
+                continue
             if _is_elector(state) and other.plan.settings.role == node.plan.settings.role and own is not None:
                 self._compare(node, own, other, state)
 

@@ -1,0 +1,173 @@
+"""Nodes that are broken on purpose: each is caught, which shows that the checkers can fail.
+
+Each seed is one in which the sound node is clean; what the broken one does there is against the rule named.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from engine.core import alignment, membership, merging, roles
+from engine.core.context import Context
+from engine.core.events import LoadStored
+from engine.core.fellows import FellowTable
+from engine.core.messages import Deliveries, Epoch
+from engine.core.namespace import NameSpaceState
+from engine.core.node import DurabilityNode
+from engine.core.readers import ReaderTable
+from engine.core.states import Phase, Trigger
+from engine.dataset.dataset import GroupSet, Outcome
+from engine.dataset.sample import DISPOSE
+from engine.simulator.campaign import run_seed
+from engine.store.memory import MemoryStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.dataset.sample import Sample
+
+    Break = Callable[[pytest.MonkeyPatch], None]
+
+
+def forgets_tombstones(patch: pytest.MonkeyPatch) -> None:
+    """Every node forgets a disposed instance at once, whoever has not heard of the dispose."""
+    patch.setattr(DurabilityNode, "may_purge", lambda *_: True)
+
+
+def reuses_epochs(patch: pytest.MonkeyPatch) -> None:
+    """A lineage may have the name of an earlier one."""
+    patch.setattr(NameSpaceState, "_next_counter", lambda self, others=(): 1)
+    original = NameSpaceState.decide_about
+
+    def without_run(self: NameSpaceState, *arguments: Any, **named: Any) -> None:
+        original(self, *arguments, **named)
+        self.lineage = Epoch(self.lineage.counter, self.lineage.node, 0)
+
+    patch.setattr(NameSpaceState, "decide_about", without_run)
+
+
+def completes_too_early(patch: pytest.MonkeyPatch) -> None:
+    """An alignee calls itself complete as soon as it has asked for the set."""
+    original = alignment.request
+
+    def request(context: Context, state: NameSpaceState, *arguments: Any) -> None:
+        original(context, state, *arguments)
+        report = context.aligner_report(state)
+        if state.phase is Phase.ALIGN and report is not None:
+            state.outstanding.clear()
+            alignment.complete(context, state, report.lineage)
+
+    patch.setattr(alignment, "request", request)
+
+
+def ignores_late_disposes(patch: pytest.MonkeyPatch) -> None:
+    """A dispose of an instance that is there is taken for an old one."""
+    original = GroupSet.apply
+
+    def apply(self: GroupSet, sample: Sample) -> tuple[Outcome, list[Sample]]:
+        if sample.status & DISPOSE and self.instance(sample.key):
+            return Outcome.OLDER, []
+        return original(self, sample)
+
+    patch.setattr(GroupSet, "apply", apply)
+
+
+def everybody_injects(patch: pytest.MonkeyPatch) -> None:
+    """Each master injects its own stored set, whoever else has one."""
+
+    def find_source(context: Context, state: NameSpaceState, now: float) -> None:
+        state.move(Trigger.INJECTOR_IS_SELF)
+        context.changed = True
+        context.emit(LoadStored(state.name))
+
+    patch.setattr(roles, "find_source", find_source)
+
+
+def overlooks_reconnections(patch: pytest.MonkeyPatch) -> None:
+    """Who was away for a moment is taken for one that was never away, and differences are not looked for."""
+    patch.setattr(membership, "_reconnected", lambda *_: None)
+    patch.setattr(merging, "watch_difference", lambda *_: None)
+
+
+def acknowledges_before_it_stores(patch: pytest.MonkeyPatch) -> None:
+    """Some changes are said to be on the disk and are not."""
+    original = MemoryStore.append
+
+    def append(self: MemoryStore, name_space: str, changes: Any) -> Any:
+        return original(self, name_space, changes[:-1] or changes)
+
+    patch.setattr(MemoryStore, "append", append)
+
+
+def serves_from_a_part(patch: pytest.MonkeyPatch) -> None:
+    """A late joiner is served by whoever sees it first, complete or not."""
+    patch.setattr(DurabilityNode, "_server_for", lambda self, reader, host: self._context.node)
+
+
+def believes_hearsay_of_claims(patch: pytest.MonkeyPatch) -> None:
+    """Who serves a late joiner is believed from anybody, also after it gave up."""
+    original = ReaderTable.take_claims
+
+    def take_claims(self: ReaderTable, deliveries: Deliveries, sender: str) -> bool:
+        return any(original(self, deliveries, claim.node) for claim in deliveries.deliveries)
+
+    patch.setattr(ReaderTable, "take_claims", take_claims)
+
+
+def repeats_request_numbers(patch: pytest.MonkeyPatch) -> None:
+    """Requests are numbered from 1 in each incarnation."""
+
+    def next_request(self: Context) -> int:
+        self._requests_made += 1
+        return self._requests_made
+
+    patch.setattr(Context, "next_request", next_request)
+
+
+def moves_equal_sets(patch: pytest.MonkeyPatch) -> None:
+    """Every heartbeat of the master is a reason to move the whole set."""
+
+    def watch_difference(context: Context, state: NameSpaceState, now: float) -> None:
+        if state.phase is Phase.COMPLETE and not state.outstanding and not state.is_master(context.node):
+            state.move(Trigger.DIVERGED)
+            alignment.request(context, state, state.aligner, "repair", now)
+
+    patch.setattr(merging, "watch_difference", watch_difference)
+
+
+def forgets_nothing(patch: pytest.MonkeyPatch) -> None:
+    """Every heartbeat is kept."""
+    original = FellowTable.receive
+
+    def receive(self: FellowTable, message: Any, *arguments: Any) -> Any:
+        self.__dict__.setdefault("_diary", []).append(message)
+        return original(self, message, *arguments)
+
+    patch.setattr(FellowTable, "receive", receive)
+
+
+BROKEN: list[tuple[Break, int, str]] = [
+    (forgets_tombstones, 53, "I2"),
+    (reuses_epochs, 22, "I4"),
+    (completes_too_early, 5, "I9"),
+    (ignores_late_disposes, 61, "quiet"),
+    (everybody_injects, 1, "I9"),
+    (overlooks_reconnections, 5, "quiet"),
+    (acknowledges_before_it_stores, 23, "I1"),
+    (serves_from_a_part, 1, "I10"),
+    (believes_hearsay_of_claims, 1, "I10"),
+    (repeats_request_numbers, 178, "I5"),
+    (moves_equal_sets, 4, "I6"),
+    (forgets_nothing, 2, "I7"),
+]
+
+
+@pytest.mark.parametrize(("broken", "seed", "rule"), BROKEN, ids=[broken.__name__ for broken, _, _ in BROKEN])
+def test_a_broken_node_is_caught(
+    broken: Break, seed: int, rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run_seed(seed).violation == ""
+    broken(monkeypatch)
+    assert run_seed(seed).violation.startswith(f"{rule}:")
