@@ -88,7 +88,7 @@ class FellowTable:
     def __init__(self, node: str) -> None:
         self._node = node
         self._fellows: dict[str, Fellow] = {}
-        self._attached: set[str] = set()
+        self._attached: dict[str, int | None] = {}
         self._lost: dict[str, tuple[int, float]] = {}
         self._silenced: dict[str, Fellow] = {}
 
@@ -143,7 +143,8 @@ class FellowTable:
         return fellow, new
 
     def _admit(self, node: str, incarnation: int, now: float) -> Fellow:
-        fellow = Fellow(node, incarnation, attached=node in self._attached)
+        fellow = Fellow(node, incarnation)
+        fellow.attached = self.is_attached(fellow)
         self._fellows[node] = fellow
         self._fellows = dict(sorted(self._fellows.items()))
         lost = self._lost.get(node)
@@ -151,23 +152,35 @@ class FellowTable:
             fellow.gap_s = now - lost[1]
         known = self._silenced.pop(node, None)
         if known is not None and known.incarnation == incarnation:
-            # Its endpoints were matched all the time: what it said last still holds and is not sent again.
+            # If its endpoints were matched all the time, what it said last still holds and is not sent again;
+            # if not, everything is sent again.
             fellow.name_spaces, fellow.deliveries = known.name_spaces, known.deliveries
             fellow.conflict = known.conflict
         return fellow
 
     def attach(self, node: str) -> None:
-        """The fellow's endpoints are matched both ways."""
-        self._attached.add(node)
+        """The endpoints of a process of the fellow are matched both ways."""
         fellow = self._fellows.get(node)
+        # A second process beside the first is that of another incarnation, which is not known yet.
+        is_only = node not in self._attached
+        self._attached[node] = fellow.incarnation if fellow and is_only else None
         if fellow:
             fellow.attached = True
 
+    def is_attached(self, fellow: Fellow) -> bool:
+        """Whether the attachment is that of its present incarnation, and not of one that has ended."""
+        if fellow.node not in self._attached:
+            return False
+        return self._attached[fellow.node] in (None, fellow.incarnation)
+
     def detach(self, node: str, now: float) -> Fellow | None:
-        """The fellow's endpoints went away; returns the fellow when it was present."""
-        self._attached.discard(node)
-        removed = self.remove(node, now)
-        self._silenced.pop(node, None)
+        """The fellow's endpoints went away; returns the fellow when it was present, and they were its own."""
+        fellow = self._fellows.get(node)
+        removed = self.remove(node, now) if fellow is None or self.is_attached(fellow) else None
+        if node in self._attached:
+            del self._attached[node]
+            if removed or fellow is None:
+                self._silenced.pop(node, None)
         return removed
 
     def remove(self, node: str, now: float) -> Fellow | None:
@@ -176,10 +189,11 @@ class FellowTable:
         if fellow:
             self._lost.pop(node, None)
             self._lost[node] = (fellow.incarnation, now)
-            if node in self._attached:
-                self._silenced[node] = fellow
+            self._silenced[node] = fellow
             while len(self._lost) > MAX_REMEMBERED:
-                del self._lost[next(iter(self._lost))]
+                oldest = next(iter(self._lost))
+                del self._lost[oldest]
+                self._silenced.pop(oldest, None)
         return fellow
 
     def absent(self, now: float, within_s: float, remembered: frozenset[str]) -> frozenset[str]:

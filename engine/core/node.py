@@ -203,7 +203,7 @@ class DurabilityNode:
     def fellow_detached(self, node: str, now: float) -> None:
         """A fellow's endpoints went away."""
         fellow = self._context.fellows.get(node)
-        if fellow:
+        if fellow and self._context.fellows.is_attached(fellow):
             reason = "it left" if fellow.leaving else "its endpoints are gone"
             membership.lose(self._context, fellow, now, reason)
         self._context.fellows.detach(node, now)

@@ -94,6 +94,7 @@ class Kept(Checker):
         if not transaction.whole:
             stored = self._stored.setdefault(place, {})
             stored.update(added)
+            self._rotten.get(place, set()).difference_update(digest for _, digest in added)
             for group, sample in transaction.evicted:
                 stored.pop((group, sample.digest), None)
             return
