@@ -145,6 +145,8 @@ class FellowTable:
     def _admit(self, node: str, incarnation: int, now: float) -> Fellow:
         fellow = Fellow(node, incarnation)
         fellow.attached = self.is_attached(fellow)
+        if fellow.attached:
+            self._attached[node] = incarnation
         self._fellows[node] = fellow
         self._fellows = dict(sorted(self._fellows.items()))
         lost = self._lost.get(node)
