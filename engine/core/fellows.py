@@ -163,9 +163,10 @@ class FellowTable:
     def attach(self, node: str) -> None:
         """The endpoints of a process of the fellow are matched both ways."""
         fellow = self._fellows.get(node)
-        # A second process beside the first is that of another incarnation, which is not known yet.
-        is_only = node not in self._attached
-        self._attached[node] = fellow.incarnation if fellow and is_only else None
+        before = self._attached.get(node, -1)
+        is_its_own = fellow is not None and before is not None and before < fellow.incarnation
+        # Else it is the process of an incarnation that is not known yet, beside the one that is.
+        self._attached[node] = fellow.incarnation if fellow and is_its_own else None
         if fellow:
             fellow.attached = True
 

@@ -229,7 +229,8 @@ class Cluster:
         assert node.runtime is not None
         for name, data in node.runtime.spaces.items():
             state = data.state
-            now = Standing(state.phase, state.holder, state.following, state.lineage)
+            requests = tuple(state.outstanding)
+            now = Standing(state.phase, state.holder, state.following, state.lineage, requests)
             before = self._standings.get((node, name))
             if now != before:
                 self._standings[node, name] = now

@@ -45,6 +45,7 @@ class Standing(NamedTuple):
     holder: bool
     following: Epoch | None
     lineage: Epoch
+    requests: tuple[int, ...]
 
     def is_aligned_after(self, before: Standing) -> bool:
         """Whether the set that is complete here came from a fellow, and was not injected by this node."""

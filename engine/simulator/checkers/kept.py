@@ -134,7 +134,7 @@ class Kept(Checker):
             self._look(place, types)
             if types:
                 self._excuse(place)
-        if now.phase is Phase.MERGE and (before.phase is not Phase.MERGE or now.lineage != before.lineage):
+        if now.phase is Phase.MERGE and now.requests and now.requests != before.requests:
             self._merge_began_ns[place] = node.clock.wall_ns()
 
     def _excuse(self, place: Place) -> None:
