@@ -77,7 +77,7 @@ def test_the_page_has_the_whole_report(stores: list[str]) -> None:
         report.instances[0].evidence,
         "left",
         "Damaged",
-        "02000000",
+        '{"id": 2}',
     ):
         assert expected in seen.text
     identities = {found.get("id") for _, found in seen.tags}
