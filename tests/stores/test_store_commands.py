@@ -340,7 +340,14 @@ def test_diff_ends_with_0_1_or_2(engine: str, run: Run, one: Path, more: Path, b
 
 
 @pytest.mark.parametrize(
-    "options", [["-o", "yaml"], ["--engine", "sqlite"], ["-o", "parquet"], ["-o", "html", "--file", "/no/x"]]
+    "options",
+    [
+        ["--spark-setting", "x"],
+        ["-o", "yaml"],
+        ["--engine", "sqlite"],
+        ["-o", "parquet"],
+        ["-o", "html", "--file", "/no/x"],
+    ],
 )
 def test_wrong_options_of_diff_end_with_2(options: list[str], run: Run, one: Path, more: Path) -> None:
     assert run("diff", one, more, *options)[0] == 2

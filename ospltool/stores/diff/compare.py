@@ -46,6 +46,7 @@ class Wishes:
         contents: decode what differs and compare it field by field.
         engine: `duckdb`, `merge` or `spark`.
         master: where Spark runs.
+        settings: more settings for Spark, such as `spark.executor.memory`.
         limits: what an engine may take.
     """
 
@@ -54,6 +55,7 @@ class Wishes:
     engine: str = "duckdb"
     master: str = "local[*]"
     limits: Limits = dataclasses.field(default_factory=Limits)
+    settings: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def compare(given: Sequence[str], wishes: Wishes) -> ReportData:
@@ -91,7 +93,7 @@ def open_engine(sides: Sequence[Side], wishes: Wishes) -> DiffEngine:
         if wishes.engine == "spark":
             from ospltool.stores.diff.spark import SparkDiff
 
-            return SparkDiff(sides, wishes.master)
+            return SparkDiff(sides, wishes.master, wishes.settings)
         from ospltool.stores.diff.duck import DuckDiff
 
         return DuckDiff(sides, wishes.limits)
