@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from engine.supervisor.rundir import RunDirectory, RunDirectoryError, location
+from engine.supervisor.rundir import RunDirectory, RunDirectoryError, location, node_key
 from engine.supervisor.status import ALIVE, NodeStatus, status_of
 from ospltool.live.model import Node
 
@@ -84,6 +84,7 @@ class Operator:
             OperationFault: as `stop`.
         """
         word, configuration = self._running(node), node.snapshot.configuration
+        _require_own_file(self._newest(node))
         return Operation(
             title=f"Restart node {node.snapshot.name}?",
             consequences=(
@@ -104,13 +105,10 @@ class Operator:
         snapshot = node.snapshot
         if not node.gone_ns:
             raise OperationFault(f"{snapshot.name} is running")
-        ended = [one for one in self.known() if one.record.configuration == snapshot.configuration]
-        if not ended:
-            raise OperationFault(f"{snapshot.name} was not started by this user with `ospltool start`")
-        if len(ended) > 1:
-            raise OperationFault(f"several nodes were started from {snapshot.configuration}; use a shell")
-        if ended[0].condition in ALIVE:
-            raise OperationFault(f"{snapshot.name} has a supervisor: {ended[0].sentence}")
+        last = self._newest(node)
+        if last.condition in ALIVE:
+            raise OperationFault(f"{snapshot.name} has a supervisor: {last.sentence}")
+        _require_own_file(last)
         return Operation(
             title=f"Start node {snapshot.name}?",
             consequences=(f"It last ran as pid {snapshot.pid} on {snapshot.host}.", ENVIRONMENT),
@@ -150,6 +148,13 @@ class Operator:
             return record.configuration
         raise OperationFault(f"several nodes were started from {record.configuration}; use a shell")
 
+    def _newest(self, node: Node) -> NodeStatus:
+        """What was started last from the configuration of the node."""
+        of_file = [one for one in self.known() if one.record.configuration == node.snapshot.configuration]
+        if not of_file:
+            raise OperationFault(f"{node.snapshot.name} was not started by this user with `ospltool start`")
+        return max(of_file, key=lambda one: one.record.changed_ns)
+
     def _require_here(self, node: Node) -> None:
         if node.snapshot.host != self.host:
             raise OperationFault(f"{node.snapshot.name} is on {node.snapshot.host}, not on this machine")
@@ -169,6 +174,19 @@ def _who(node: Node) -> tuple[str, ...]:
     if running:
         said.append(f"It is being aligned ({running} under way); that begins again from the start.")
     return tuple(said)
+
+
+def _require_own_file(status: NodeStatus) -> None:
+    """A node of a fleet file has variables from there: its own file alone would start another node.
+
+    Raises:
+        OperationFault: the node is of a fleet file.
+    """
+    record = status.record
+    if status.directory.path.name != node_key(record.configuration, record.domain_name, f"{record.store}\0"):
+        raise OperationFault(
+            f"{record.domain_name} was started from a fleet file; use `ospltool start FLEET --node NAME`"
+        )
 
 
 def _last_line(text: str) -> str:

@@ -73,13 +73,13 @@ def record(
         typer.Option(
             parser=duration_s, metavar="DURATION", help="Least time between two pictures of a node."
         ),
-    ] = 1.0,
+    ] = "1s",  # type: ignore[assignment]  # the parser makes seconds of it
     file_size: Annotated[
         int,
         typer.Option(
             "--file-size", parser=size_bytes, metavar="SIZE", help="Begin another file at this size."
         ),
-    ] = 64 << 20,
+    ] = "64MiB",  # type: ignore[assignment]  # the parser makes bytes of it
     files: Annotated[int, typer.Option(min=2, max=1000, help="Keep so many files, the newest.")] = 16,
     once: Annotated[
         bool, typer.Option("--once", help="Listen for a moment and show the whole system as JSON instead.")

@@ -114,8 +114,22 @@ def summary(view: View, concerns: list[Concern]) -> Line:
         if number:
             line += [Span(f"{sign} {number}", tone), Span("  ")]
     if not concerns:
-        line.append(Span("all quiet" if nodes else "nobody heard yet", Tone.DIM))
+        line.append(_calm(nodes))
     return tuple(line)
+
+
+def _calm(nodes: list[Node]) -> Span:
+    """What is said where nothing is wrong: quiet is only what is complete."""
+    if not nodes:
+        return Span("nobody heard yet", Tone.DIM)
+    going_on = [
+        node
+        for node in nodes
+        if node.snapshot.state != "COMPLETE" or not all(space.complete for space in node.snapshot.name_spaces)
+    ]
+    if going_on:
+        return Span(f"{plural(len(going_on), 'node')} not complete yet", Tone.STRONG)
+    return Span("all quiet", Tone.DIM)
 
 
 def _largest_counts(nodes: list[Node]) -> int:
