@@ -71,7 +71,8 @@ def compare(given: Sequence[str], wishes: Wishes) -> ReportData:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ospltool-diff-")))
         sides = []
         for number, one in enumerate(given):
-            side = open_side(chr(ord("A") + number), one, None if wishes.engine == "merge" else scratch)
+            where = None if wishes.engine == "merge" else scratch
+            side = open_side(chr(ord("A") + number), one, where, contents=wishes.contents)
             stack.callback(side.reader.close)
             sides.append(side)
         engine = open_engine(sides, wishes)
