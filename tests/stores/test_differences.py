@@ -118,6 +118,7 @@ def reports(stores: Sequence[str], engines: Sequence[str] = LOCAL, *, contents: 
 @example([[(move, 0, 3)]], False)
 @example([[(swap, 0, 0)]], True)
 @example([[(remove, 0, 0)], [(remove, 0, 0)]], False)
+@example([[(dispose, 0, 15), (swap, 0, 0)]], False)
 def test_every_planted_difference_is_found_and_nothing_else(
     plans: list[list[tuple[object, int, int]]], through_snapshot: bool
 ) -> None:
