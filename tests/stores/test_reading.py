@@ -22,6 +22,7 @@ from engine.store.interface import DamageLog
 from ospltool.stores.describe import Choice, count_sets, fields_of, instances, verify_problems
 from ospltool.stores.model import Format, SetKind, StoreReader, StoreUnreadable
 from ospltool.stores.opening import open_reader
+from ospltool.stores.ours import OurStore
 from tests.stores.making import (
     BASE_NS,
     LAYOUTS,
@@ -33,6 +34,7 @@ from tests.stores.making import (
     write_kvmt,
     write_xml,
 )
+from tests.stores.own_stores import described, write_ours
 
 SAMPLES = Path(__file__).parents[2] / "samples" / "stores"
 MESSAGES = (
@@ -272,6 +274,45 @@ def test_other_places_are_refused_with_a_reason(tmp_path: Path) -> None:
     for name, reason in (("level", "LevelDB"), ("file.txt", "not a store"), ("nothing", "there is nothing")):
         with pytest.raises(StoreUnreadable, match=reason):
             open_reader(tmp_path / name)
+
+
+# Our own, one by one and in columns.
+
+DAMAGES = {
+    "none": "SELECT 1",
+    "content": "UPDATE sample SET payload = x'00010000ff' WHERE sequence = 1500",
+    "digest": "UPDATE sample SET digest = zeroblob(16) WHERE sequence = 1500",
+    "type of a field": "UPDATE sample SET writer = 'text' WHERE sequence = 1500",
+    "number out of range": "UPDATE sample SET status = -5 WHERE sequence = 1500",
+    "gone": "DELETE FROM sample WHERE sequence = 1500",
+    "two are gone": "DELETE FROM sample WHERE sequence IN (3, 2999)",
+    "more than there were": "INSERT INTO sample SELECT sample_group, source_time_ns + 1, writer, sequence,"
+    " x'00112233445566778899aabbccddeeff', status, key, payload FROM sample WHERE sequence = 7",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_store_of_ours_gives_the_same_samples_and_the_same_damage_either_way(
+    damage: str, tmp_path: Path
+) -> None:
+    group = described("p")
+    samples = [Message(number, sequence=number, time_ns=BASE_NS + number).sample() for number in range(3_000)]
+    path = write_ours(tmp_path, {group: samples, described("q"): samples[:5]})
+    with sqlite3.connect(path / "store.sqlite") as connection:
+        connection.execute(DAMAGES[damage])
+    connection.close()
+    reader = OurStore(path)
+    (one,) = reader.facts.sets
+    by_one, by_column = DamageLog(), DamageLog()
+    expected = [(found.name, list(rows)) for found, rows in reader.read(one.number, by_one)]
+    columns = [
+        (found.name, [Sample(*row) for piece in pieces for row in zip(*piece, strict=True)])
+        for found, pieces in reader.read_columns(one.number, by_column)
+    ]
+    reader.close()
+    assert columns == expected
+    assert (by_column.count, by_column.first) == (by_one.count, by_one.first)
+    assert bool(by_one.count) == (damage != "none")
 
 
 # Only read.
