@@ -47,7 +47,14 @@ def run(repeat: int) -> list[Row]:
         rows["write a whole set"].against(rows["SQLite alone, insert"]),
         rows["SQLite alone, read"],
         rows["load and verify"].against(rows["SQLite alone, read"]),
+        *_compared(repeat),
     ]
+
+
+def _compared(repeat: int) -> list[Row]:
+    from benchmarks import store_diff  # it takes names from here
+
+    return store_diff.run(AREA, repeat)
 
 
 def _batches(samples: list[Sample]) -> list[list[Sample]]:

@@ -17,7 +17,7 @@ from ospltool.live.model import SystemModel
 from tui import commands, export, glyphs, operate, themes
 from tui.cells import Line, Span, Tone
 from tui.glyphs import Glyphs
-from tui.operate import Operator
+from tui.operator import Operator
 from tui.screens.base import OpsScreen
 from tui.screens.help import HelpScreen
 from tui.screens.names import SCREENS
@@ -60,8 +60,8 @@ class ConsoleApp(App[int]):
             Binding(str(number), f"screen('{name}')", name, show=False)
             for number, name in enumerate(SCREENS, 1)
         ),
-        Binding("full_stop", "step(1)", "next event", key_display="."),
-        Binding("comma", "step(-1)", "event before", key_display=",", show=False),
+        Binding("full_stop", "step(1)", "step", key_display="."),
+        Binding("comma", "step(-1)", "step back", key_display=",", show=False),
         Binding("right_square_bracket", "wind(60)", "a minute on", key_display="]", show=False),
         Binding("left_square_bracket", "wind(-60)", "a minute back", key_display="[", show=False),
         Binding("plus", "faster(2)", "faster", key_display="+", show=False),
@@ -156,6 +156,7 @@ class ConsoleApp(App[int]):
             behind_ns=behind_ns,
             screens=tuple(SCREENS),
             timeline=self.travel.timeline if self.travel else None,
+            operates=self.operator is not None,
         )
 
     # Where we are.
@@ -169,6 +170,11 @@ class ConsoleApp(App[int]):
         self._show_screen(screen, subject)
         if moment_ns and isinstance(self.screen, TraceScreen):
             self.screen.go_to_moment(moment_ns)
+
+    def under_cursor(self) -> Subject:
+        """What the cursor is on, on the screen in front, or on the one below a question."""
+        screens = [screen for screen in self.screen_stack if isinstance(screen, OpsScreen)]
+        return screens[-1].here() if screens else self.subject
 
     def go_back(self) -> None:
         """Show the screen before."""
@@ -227,8 +233,7 @@ class ConsoleApp(App[int]):
 
     def action_screen(self, name: str) -> None:
         """Show a screen about what is under the cursor."""
-        here = self.screen.here() if isinstance(self.screen, OpsScreen) else self.subject
-        self.go(name, here)
+        self.go(name, self.under_cursor())
 
     def action_pause(self) -> None:
         """Freeze the picture, or go on. What comes meanwhile waits in the feed, within its bounds."""
@@ -246,7 +251,7 @@ class ConsoleApp(App[int]):
         return self.feed if isinstance(self.feed, TimeTravel) else None
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Keys for winding exist only in a recording."""
+        """Keys for winding exist only where time is ours: in a recording, in a simulation."""
         if action in TRAVEL_ACTIONS:
             return self.travel is not None
         return super().check_action(action, parameters)
@@ -257,7 +262,7 @@ class ConsoleApp(App[int]):
         self.tick()
 
     def wind_to(self, moment_ns: int) -> None:
-        """Show the recording at a moment."""
+        """Show the recording or simulation at a moment."""
         if self.travel is not None:
             self.travel.seek(moment_ns)
             self.refresh_all()

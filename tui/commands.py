@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
+from ospltool.live.moments import moment_of
 from ospltool.live.recording import RecordingFault
 from tui import themes
 from tui.viewmodel.base import Subject
@@ -76,7 +76,7 @@ def find_node(app: ConsoleApp, name: str) -> str:
 
 def _mark(app: ConsoleApp, words: list[str]) -> None:
     if app.travel is None:
-        raise CommandFault("only a recording has marks")
+        raise CommandFault("only a recording or a simulation has marks")
     try:
         app.travel.mark(" ".join(words))
     except RecordingFault as fault:
@@ -86,7 +86,7 @@ def _mark(app: ConsoleApp, words: list[str]) -> None:
 
 def _at(app: ConsoleApp, words: list[str]) -> None:
     if app.travel is None:
-        raise CommandFault("only a recording can be wound")
+        raise CommandFault("only a recording or a simulation can be wound")
     timeline = app.travel.timeline
     try:
         app.wind_to(moment_of(" ".join(words), timeline.begin_ns, timeline.now_ns))
@@ -96,7 +96,7 @@ def _at(app: ConsoleApp, words: list[str]) -> None:
 
 def _speed(app: ConsoleApp, words: list[str]) -> None:
     if app.travel is None:
-        raise CommandFault("only a recording has a speed")
+        raise CommandFault("only a recording or a simulation has a speed")
     try:
         speed = float(words[0])
     except (IndexError, ValueError):
@@ -105,37 +105,6 @@ def _speed(app: ConsoleApp, words: list[str]) -> None:
         raise CommandFault("the speed is a number from 0.1 to 1000")
     app.travel.set_speed(speed)
     app.refresh_all()
-
-
-def moment_of(text: str, begin_ns: int, now_ns: int) -> int:
-    """The moment that a person means, in ns since 1970.
-
-    `+90` and `-90` are seconds from now; `12:30` and `12:30:05` a time of day (UTC) on the day on which the
-    recording begins or after it; `2026-11-21 12:30:05` says the day too.
-
-    Raises:
-        ValueError: none of these.
-    """
-    text = text.strip()
-    if text[:1] in ("+", "-") and text[1:].replace(".", "", 1).isascii():
-        try:
-            return now_ns + round(float(text) * 1e9)
-        except (ValueError, OverflowError):
-            pass
-    begin = datetime.datetime.fromtimestamp(begin_ns // 1_000_000_000, datetime.UTC)
-    try:
-        if "-" in text:
-            moment = datetime.datetime.fromisoformat(text)
-        else:
-            of_day = datetime.time.fromisoformat(text)
-            moment = datetime.datetime.combine(begin.date(), of_day)
-    except ValueError:
-        meant = "+90, 12:30:05 or 2026-11-21 12:30:05"
-        raise ValueError(f"{text!r} is no moment; write {meant}") from None
-    moment = moment.replace(tzinfo=moment.tzinfo or datetime.UTC)
-    if "-" not in text and moment < begin.replace(microsecond=0):
-        moment += datetime.timedelta(days=1)
-    return round(moment.timestamp() * 1_000_000) * 1000
 
 
 COMMANDS: Final = (
@@ -156,9 +125,9 @@ COMMANDS: Final = (
     ),
     Command("theme", "[NAME]", "another look; without a name the next one", _theme),
     Command("pause", "", "freeze the picture, or go on", lambda app, _: app.action_pause()),
-    Command("mark", "[NOTE]", "mark this moment of the recording", _mark),
+    Command("mark", "[NOTE]", "mark this moment of the recording or simulation", _mark),
     Command("at", "MOMENT", "wind to +90 or -90 (seconds), 12:30:05, 2026-11-21 12:30:05", _at),
-    Command("speed", "TIMES", "play the recording so many times as fast", _speed),
+    Command("speed", "TIMES", "play so many times as fast", _speed),
     Command("help", "", "the keys of this screen, and these commands", lambda app, _: app.action_help()),
     Command(
         "quit", "", "leave; the system goes on without us", lambda app, _: app.action_quit_console(), ("q",)
@@ -195,6 +164,10 @@ def suggestions(app: ConsoleApp) -> Iterator[str]:
         yield command.name
     for node in app.model.ordered_nodes():
         yield f"node {node.snapshot.name}"
+    for command in app.commands:
+        if command.arguments == "[NODE]":
+            for node in app.model.ordered_nodes():
+                yield f"{command.name} {node.snapshot.name}"
     for name in app.model.name_space_names():
         yield f"name-space {name}"
     for name in themes.ALL:

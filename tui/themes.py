@@ -117,7 +117,6 @@ ANSI: Final = Theme(
         "input-cursor-background": "ansi_white",
         "input-cursor-foreground": "ansi_black",
         "input-cursor-text-style": "none",
-        "footer-key-foreground": "ansi_cyan",
     },
 )
 
@@ -145,7 +144,6 @@ MONO: Final = Theme(
         "ops-fault-style": "bold reverse",
         "ops-conflict": "ansi_default",
         "ops-conflict-style": "bold underline",
-        "footer-key-foreground": "ansi_default",
     },
 )
 

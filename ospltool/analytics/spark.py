@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import pathlib
+import shutil
 import sys
 import tempfile
 import warnings
@@ -99,16 +101,30 @@ def session(master: str, settings: dict[str, str] | None = None) -> SparkSession
 class SparkEngine:
     """Queries on a case of Parquet files. On a cluster its directory must be there on every machine.
 
+    Args:
+        case: the case.
+        master: `local[*]`, `spark://host:port` or `sc://host:port`.
+        settings: more settings for Spark.
+        opened: a session that runs already; then it is not ended with the engine, and decides the rest.
+
     Raises:
         CaseError: the case is one DuckDB file, or can not be read.
     """
 
-    def __init__(self, case: Case, master: str, settings: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        case: Case,
+        master: str,
+        settings: dict[str, str] | None = None,
+        *,
+        opened: SparkSession | None = None,
+    ) -> None:
         if not case.is_directory:
             raise CaseError(
                 f"{case.path}: Spark reads Parquet; load the case into a directory (load -o case/)"
             )
-        self._session = session(master, settings)
+        self._is_ours = opened is None
+        self._session = session(master, settings) if opened is None else opened
         try:
             for table in Table:
                 names = (*PARTITIONS.get(table, ()), *(name for name, _, _ in COLUMNS[table]))
@@ -138,8 +154,9 @@ class SparkEngine:
             raise QueryError(_first_lines(cause)) from None
 
     def close(self) -> None:
-        """Ends the session."""
-        self._session.stop()
+        """Ends the session, if it was opened here."""
+        if self._is_ours:
+            self._session.stop()
 
 
 def _rows(frame: Any) -> Iterator[tuple[object, ...]]:
@@ -159,7 +176,9 @@ def _reads_only(sql: str) -> bool:
 
 def ship_package(opened: SparkSession) -> None:
     """Makes this product importable in the Python workers of a cluster."""
-    archive = str(package_archive(pathlib.Path(tempfile.mkdtemp(prefix="ospltool-spark-"))))
+    directory = tempfile.mkdtemp(prefix="ospltool-spark-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)  # executors that start later fetch it too
+    archive = str(package_archive(pathlib.Path(directory)))
     if hasattr(opened, "addArtifacts") and not hasattr(opened, "_jsparkSession"):
         opened.addArtifacts(archive, pyfile=True)
     else:

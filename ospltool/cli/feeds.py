@@ -1,15 +1,21 @@
-"""Opening what `top` and `record` watch: a living domain or a recording."""
+"""Opening what `top` and `record` watch: a living domain, a recording, or a simulation."""
 
 from __future__ import annotations
 
 import os
 import pathlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ospltool.cli.exits import CommandError, Exit
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from engine.simulator.options import Fault, Options
     from ospltool.live.feed import Feed
+
+DRAWN: Final = "none"
+"""Stands for a deployment where the seed decides everything."""
 
 
 def not_installed(extra: str, error: ImportError) -> CommandError:
@@ -30,6 +36,43 @@ def recording(path: pathlib.Path, speed: float) -> Feed:
         return ReplayFeed(path, speed=speed)
     except RecordingFault as error:
         raise CommandError(str(error), Exit.USAGE) from error
+
+
+def simulated(deployment: str, seed: int, faults: str, minutes: float | None, speed: float) -> Feed:
+    """A run of the simulator: of a system drawn from the seed where the deployment is `none`.
+
+    Raises:
+        CommandError: the faults are not known, or the deployment can not be simulated.
+    """
+    from engine.simulator.campaign import parse_faults
+    from ospltool.live.simulated import SimulatedFeed
+
+    try:
+        options = simulation_options(deployment, seed, parse_faults(faults), minutes)
+    except ValueError as error:
+        raise CommandError(str(error), Exit.USAGE) from error
+    kinds = ", ".join(options.faults) or "none"
+    about = (
+        f"Simulated, seed {seed}: {len(options.nodes)} nodes; faults for {options.fault_s:g} s: {kinds}; "
+        "then everything heals."
+    )
+    name = "" if deployment == DRAWN else f" of {pathlib.Path(deployment).name}"
+    return SimulatedFeed(options, title=f"simulation{name}, seed {seed}", about=about, speed=speed)
+
+
+def simulation_options(
+    deployment: str, seed: int, faults: Sequence[Fault] | None, minutes: float | None
+) -> Options:
+    """What is simulated.
+
+    Raises:
+        CommandError: the deployment can not be simulated.
+    """
+    from engine.simulator.draw import draw
+
+    if deployment != DRAWN:
+        raise CommandError(f"{deployment}: only systems drawn from a seed are simulated here", Exit.USAGE)
+    return draw(seed, faults, minutes=minutes)
 
 
 def live(uri: str | None, domain: int | None, partition: str | None) -> Feed:

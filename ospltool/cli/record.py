@@ -13,6 +13,7 @@ import typer
 
 from ospltool.cli import feeds
 from ospltool.cli.exits import CommandError, Exit
+from ospltool.cli.top_json import LISTEN_S, listen
 from ospltool.cli.units import duration_s
 from ospltool.output import envelope, streams
 
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
     from ospltool.live.recorder import Recorder
 
 POLL_S: Final = 0.25
-ONCE_S: Final = 3.0
-"""How long `--once` listens: every node shows itself at least twice in that time."""
-
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(B|KiB|MiB|GiB|kB|MB|GB)?")
 _BYTES: Final = {
     "B": 1,
@@ -75,13 +73,13 @@ def record(
         typer.Option(
             parser=duration_s, metavar="DURATION", help="Least time between two pictures of a node."
         ),
-    ] = 1.0,
+    ] = "1s",  # type: ignore[assignment]  # the parser makes seconds of it
     file_size: Annotated[
         int,
         typer.Option(
             "--file-size", parser=size_bytes, metavar="SIZE", help="Begin another file at this size."
         ),
-    ] = 64 << 20,
+    ] = "64MiB",  # type: ignore[assignment]  # the parser makes bytes of it
     files: Annotated[int, typer.Option(min=2, max=1000, help="Keep so many files, the newest.")] = 16,
     once: Annotated[
         bool, typer.Option("--once", help="Listen for a moment and show the whole system as JSON instead.")
@@ -104,7 +102,7 @@ def record(
     feed = feeds.live(uri, domain, partition)
     try:
         if once:
-            _once(feed, ONCE_S if length is None else length)
+            _once(feed, LISTEN_S if length is None else length)
             return
         assert output is not None
         recorder = _recorder(feed, output, file_size, files, every)
@@ -120,10 +118,7 @@ def _once(feed: Feed, seconds: float) -> None:
     from ospltool.live.model import SystemModel
 
     model = SystemModel()
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        model.apply(feed.poll(), feed.now_ns())
-        time.sleep(min(POLL_S, max(0.0, end - time.monotonic())))
+    listen(feed, model, seconds)
     streams.put(as_json(model, feed.now_ns()))
     if not model.nodes:
         streams.say(f"ospltool: no node heard in {feed.title} within {seconds:g} s")

@@ -13,7 +13,8 @@ from ospltool.cli import feeds
 from ospltool.cli.exits import CommandError, Exit
 
 if TYPE_CHECKING:
-    from tui.operate import Operator
+    from ospltool.live.feed import Feed
+    from tui.operator import Operator
 
 
 def register(app: typer.Typer) -> None:
@@ -33,7 +34,22 @@ def top(
     replay: Annotated[
         pathlib.Path | None, typer.Option(help="Show a recording instead of a living domain.")
     ] = None,
-    speed: Annotated[float, typer.Option(min=0.1, max=1000, help="How fast to replay.")] = 1.0,
+    simulate: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DEPLOYMENT",
+            help="Show a simulated run of this fleet file, or of a system drawn from the seed: `none`.",
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Which run to simulate.")] = 1,
+    faults: Annotated[
+        str, typer.Option(help="Faults of the simulation: any, all, none, or some, as in crash,partition.")
+    ] = "any",
+    minutes: Annotated[
+        float | None,
+        typer.Option(min=0.1, max=1440, help="Simulated minutes with faults; else drawn from the seed."),
+    ] = None,
+    speed: Annotated[float, typer.Option(min=0.1, max=1000, help="How fast to replay or to simulate.")] = 1.0,
     trace: Annotated[
         list[str] | None,
         typer.Option(help="Follow this trace file or directory too, as NODE=FILE perhaps; may be repeated."),
@@ -48,28 +64,59 @@ def top(
         bool, typer.Option("--serve", help="Serve the console to browsers on this machine; it only watches.")
     ] = False,
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port of --serve on 127.0.0.1.")] = 8000,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Show nothing; say what would be shown, as JSON, and end.")
+    ] = False,
+    screen: Annotated[
+        str | None, typer.Option(help="With --json: only this screen, as in groups, conflicts, findings.")
+    ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MOMENT",
+            help="With --json: this moment of a recording or simulation, as +90 or 12:30:05.",
+        ),
+    ] = None,
 ) -> None:
     """Open the operations console: fellows, name-spaces, masters, alignment, deliveries, events.
 
     It watches, changes nothing without --operate, and needs no node on this machine. Without a configuration
-    it watches domain 0. For scripts there is `record`, whose lines are JSON; the console itself has no JSON.
+    it watches domain 0. --json listens for three seconds and says what the screens would show.
 
-    Exit codes: 0 left in order, 2 wrong usage or the console is not installed, 3 domain not reachable.
+    Exit codes: 0 left in order, 2 wrong usage or the console is not installed, 3 domain not reachable, or no
+    node heard with --json.
     """
+    if replay is not None and simulate is not None:
+        raise CommandError("either --replay or --simulate", Exit.USAGE)
+    if operate and (replay is not None or simulate is not None):
+        raise CommandError("only what is live can be operated", Exit.USAGE)
+    if not as_json and (screen is not None or at is not None):
+        raise CommandError("--screen and --at belong to --json", Exit.USAGE)
     if theme is not None:
         _require_theme(theme)
+
+    def open_feed() -> Feed:
+        if simulate is not None:
+            return feeds.simulated(simulate, seed, faults, minutes, speed)
+        return feeds.recording(replay, speed) if replay is not None else feeds.live(uri, domain, partition)
+
+    if as_json:
+        from ospltool.cli.top_json import put_json
+
+        put_json(open_feed, screen=screen, at=at)
+        return
     if serve:
         _serve(port, operate=operate)
         return
     if not has_terminal():
-        raise CommandError("the console needs a terminal; `ospltool record --once` does not", Exit.USAGE)
+        raise CommandError("the console needs a terminal; `ospltool top --json` does not", Exit.USAGE)
     try:
         from tui.app import run_console
     except ImportError as error:
         raise feeds.not_installed("console", error) from error
     from ospltool.trace.sources import SourceError
 
-    feed = feeds.recording(replay, speed) if replay is not None else feeds.live(uri, domain, partition)
+    feed = open_feed()
     operator = _operator() if operate else None
     try:
         code = run_console(
@@ -105,7 +152,7 @@ def _program() -> tuple[str, ...]:
 
 
 def _operator() -> Operator:
-    from tui.operate import Operator
+    from tui.operator import Operator
 
     return Operator(_program())
 

@@ -191,6 +191,8 @@ def view(
         raise CommandError(
             "--count, --hist, --templates, --unknown and --follow exclude each other", Exit.USAGE
         )
+    if follow and (as_json or output in {"json", "parquet"}):
+        raise CommandError("what is followed has no end; choose -o jsonl with --follow", Exit.USAGE)
     with _errors():
         wishes = Wishes(
             filter=Filter(

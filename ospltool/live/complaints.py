@@ -7,9 +7,11 @@ import enum
 from collections.abc import Iterator
 from typing import Final
 
-from engine.runtime.monitor import FellowView, NodeSnapshot
+from engine.runtime.monitor import DeliveryView, FellowView, NodeSnapshot
 
 MAX_SKEW_NS: Final = 1_000_000_000
+REMEMBER_FAILED_NS: Final = 300_000_000_000
+"""A reader that was not served, and did not come back since, is mentioned for so long."""
 
 
 class Severity(enum.IntEnum):
@@ -46,10 +48,17 @@ def complaints(snapshot: NodeSnapshot) -> Iterator[Concern]:
     lost = sum(group.lost for group in snapshot.groups)
     if lost:
         yield Concern(Severity.WARNING, f"{name} lost {lost:,} samples", 0, snapshot.id)
-    for delivery in snapshot.deliveries:
-        if delivery.state == "failed":
-            text = f"{name} could not serve a reader of {delivery.topic}: {delivery.problem}"
-            yield Concern(Severity.FAULT, text, delivery.finished_ns, snapshot.id)
+    for delivery in _failed(snapshot):
+        text = f"{name} could not serve a reader of {delivery.topic}: {delivery.problem}"
+        yield Concern(Severity.WARNING, text, delivery.finished_ns, snapshot.id)
+
+
+def _failed(snapshot: NodeSnapshot) -> Iterator[DeliveryView]:
+    """Deliveries that failed not long ago and were not tried again since, one for each reader."""
+    newest = {(one.participant, one.topic, one.partition): one for one in snapshot.deliveries}
+    for one in newest.values():
+        if one.state == "failed" and snapshot.time_ns - one.finished_ns < REMEMBER_FAILED_NS:
+            yield one
 
 
 def _of_fellow(snapshot: NodeSnapshot, fellow: FellowView) -> Iterator[Concern]:

@@ -35,6 +35,9 @@ def concerns(model: SystemModel, now_ns: int) -> list[Concern]:
 
 def _of_node(model: SystemModel, node: Node, now_ns: int) -> Iterator[Concern]:
     snapshot = node.snapshot
+    if node.gone_ns and node.in_order:
+        yield Concern(Severity.WARNING, f"{snapshot.name} has ended in order", node.gone_ns, node.id)
+        return
     if node.gone_ns:
         yield Concern(Severity.FAULT, f"{snapshot.name} is gone", node.gone_ns, node.id)
         return

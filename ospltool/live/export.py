@@ -45,23 +45,64 @@ _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 def as_json(model: SystemModel, now_ns: int) -> str:
     """Everything that is known, as one JSON document of kind "system"."""
+    return envelope.document("system", system(model, now_ns))
+
+
+def system(model: SystemModel, now_ns: int) -> dict[str, Any]:
+    """Everything that is known, as plain values."""
     nodes = [
         {**plain.to_plain(node.snapshot), "heard_ns": node.heard_ns, "gone_ns": node.gone_ns}
         for node in model.ordered_nodes()
     ]
     masterships = [one for history in model.masterships.values() for one in history]
-    data = {
+    return {
         "time_ns": now_ns,
+        "caption": model.caption,
         "domain_lost_ns": model.domain_lost_ns,
         "nodes": nodes,
         "concerns": [_concern(one) for one in concerns(model, now_ns)],
+        "alignments": _alignments(model),
+        "groups": _groups(model, now_ns),
         "conflicts": [dataclasses.asdict(one) for one in model.conflicts.conflicts],
         "masters": [dataclasses.asdict(one) for one in masterships],
         "events": [plain.to_plain(event) for event in model.events],
         "events_left_out": model.events_left_out,
         "messages_left_out": model.dropped + model.nodes_left_out,
     }
-    return envelope.document("system", data)
+
+
+def _alignments(model: SystemModel) -> list[dict[str, Any]]:
+    """What is aligned now, as its nodes tell it, with the rate that follows from their snapshots."""
+    return [
+        {
+            "node": node.snapshot.name,
+            "node_id": node.id,
+            "name_space": view.name,
+            **plain.to_plain(progress.alignment),
+            "fellow_name": model.name_of(progress.alignment.fellow),
+            "fraction": progress.fraction,
+            "rate_per_s": progress.rate_per_s,
+            "left_s": progress.left_s,
+            "moved_ns": progress.moved_ns,
+        }
+        for node in model.ordered_nodes()
+        if not node.gone_ns
+        for view, progress in model.progress(node)
+    ]
+
+
+def _groups(model: SystemModel, now_ns: int) -> list[dict[str, Any]]:
+    """Every group once, on each node that has it, and the nodes that differ from their master."""
+    return [
+        {
+            **key._asdict(),
+            "nodes": {
+                model.name_of(node): plain.to_plain(view) for node, view in model.groups.views(key).items()
+            },
+            "differing": [model.name_of(node) for node in model.differing_in(key, now_ns)],
+        }
+        for key in model.groups.ordered()
+    ]
 
 
 def _concern(one: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from engine.runtime.monitor import NameSpaceView, NodeEvent, NodeSnapshot
 from ospltool.live.complaints import Concern, complaints
 from ospltool.live.conflicts import ConflictLog
 from ospltool.live.feed import Heard, Notice, NoticeKind, Update
-from ospltool.live.groups import GroupIndex
+from ospltool.live.groups import GroupIndex, GroupKey
 from ospltool.live.names import natural
 from ospltool.live.progress import Progress, Tracker
 from ospltool.live.series import NodeSeries
@@ -25,6 +25,9 @@ MAX_NOTICES: Final = 500
 MAX_MASTERSHIPS: Final = 50
 """Former masters kept for each name-space and role; the oldest are forgotten."""
 
+ENDING: Final = ("TERMINATING", "TERMINATED")
+"""States of a node that ends in order."""
+
 MIN_STALE_NS: Final = 2_000_000_000
 
 
@@ -32,6 +35,7 @@ MIN_STALE_NS: Final = 2_000_000_000
 class Node:
     """The newest snapshot of one node, when it was heard, and since when it is gone (0: it is there).
 
+    `in_order` says that it told that it ends before it went.
     `digests` maps a name-space to its digest and since when that digest is unchanged; `aligning` are the
     name-spaces with a running alignment, `complaints` what the snapshot alone shows to be abnormal.
     """
@@ -39,6 +43,7 @@ class Node:
     snapshot: NodeSnapshot
     heard_ns: int
     gone_ns: int = 0
+    in_order: bool = False
     name_spaces: Mapping[str, NameSpaceView] = dataclasses.field(default_factory=dict)
     digests: Mapping[str, tuple[str, int]] = dataclasses.field(default_factory=dict)
     aligning: tuple[NameSpaceView, ...] = ()
@@ -211,6 +216,22 @@ class SystemModel:
         patience_ns = max(node.stale_after_ns, master.stale_after_ns)
         return since_ns if now_ns - since_ns > patience_ns else 0
 
+    def differing_in(self, group: GroupKey, now_ns: int) -> list[str]:
+        """The nodes whose set of this group is settled and another than that of their master."""
+        views = self.groups.views(group)
+        found = []
+        for node_id, mine in views.items():
+            node = self.nodes.get(node_id)
+            space = node.name_spaces.get(group.name_space) if node else None
+            if node is None or space is None or node.gone_ns:
+                continue
+            theirs = views.get(space.master)
+            if theirs is None or theirs.digest == mine.digest:
+                continue
+            if self.differs_since(node, group.name_space, now_ns):
+                found.append(node_id)
+        return found
+
     def _apply_snapshot(self, heard: Heard) -> None:
         snapshot = heard.snapshot
         before = self.nodes.get(snapshot.id)
@@ -227,7 +248,13 @@ class SystemModel:
         name_spaces = {view.name: view for view in snapshot.name_spaces}
         aligning = tuple(view for view in snapshot.name_spaces if view.alignments)
         self.nodes[snapshot.id] = Node(
-            snapshot, heard.heard_ns, 0, name_spaces, digests, aligning, tuple(complaints(snapshot))
+            snapshot,
+            heard.heard_ns,
+            in_order=snapshot.state in ENDING,
+            name_spaces=name_spaces,
+            digests=digests,
+            aligning=aligning,
+            complaints=tuple(complaints(snapshot)),
         )
         for fellow in snapshot.fellows:
             if fellow.last_heartbeat_ns:
@@ -292,6 +319,9 @@ class SystemModel:
         self.events_seen += len(events)
         for event in sorted(events, key=lambda event: event.time_ns):
             self.conflicts.apply(event)
+            node = self.nodes.get(event.node)
+            if event.state in ENDING and node is not None and event.time_ns >= node.snapshot.time_ns:
+                self.nodes[node.id] = dataclasses.replace(node, in_order=True)
         first_ns = min(event.time_ns for event in events)
         start = len(self.events)
         while start and self.events[start - 1].time_ns > first_ns:

@@ -6,6 +6,7 @@ name-space has versions: the latest is current, the one before it is the back-up
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import sqlite3
 import struct
@@ -125,22 +126,31 @@ class KvStore:
 
     def _messages(self, group: _Group, facts: GroupFacts, damage: DamageLog) -> Iterator[Sample]:
         topic = self._tables.topics[group.topic]
-        rows = self._source.messages(group.number)
-        while True:
-            try:
-                row = next(rows, None)
-            except sqlite3.DatabaseError as error:
-                damage.add(f"group {facts.name}", f"the rest can not be read: {error}")
-                return
-            if row is None:
-                return
-            instance, message, data = row
+        for instance, message, data in self._rows(group, facts, damage):
             try:
                 sample, _ = self._source.decode(data, topic)
             except Undecodable as error:
                 damage.add(f"group {facts.name}, message {group.number}:{instance}:{message}", str(error))
             else:
                 yield sample
+
+    def _rows(
+        self, group: _Group, facts: GroupFacts, damage: DamageLog
+    ) -> Iterator[tuple[int, int, bytes | Undecodable]]:
+        """The messages of a group; behind a place that can not be read, they are read from the other end."""
+        last = (-1, -1)
+        try:
+            for row in self._source.messages(group.number, "ASC"):
+                yield row
+                last = row[:2]
+            return
+        except sqlite3.DatabaseError as error:
+            damage.add(f"group {facts.name}", f"a part of it can not be read: {error}")
+        with contextlib.suppress(sqlite3.DatabaseError):  # it is noted
+            for row in self._source.messages(group.number, "DESC"):
+                if row[:2] <= last:
+                    return
+                yield row
 
     def decode(self, group: GroupFacts, sample: Sample) -> dict[str, Value] | None:
         """The fields of a sample."""
@@ -205,10 +215,11 @@ class _Binary:
         _note_transactions(tables, [message for _, _, message, _ in self._rows(_EOT)])
         return tables
 
-    def messages(self, group: int) -> Iterator[tuple[int, int, bytes | Undecodable]]:
+    def messages(self, group: int, order: str) -> Iterator[tuple[int, int, bytes | Undecodable]]:
         low, high = _KEY.pack(_MESSAGE << 24 | group, 0, 0), _KEY.pack((_MESSAGE << 24 | group) + 1, 0, 0)
         found = self._connection.execute(
-            "SELECT k, v FROM data WHERE k >= ? AND k < ? ORDER BY k", (low, high)
+            f"SELECT k, v FROM data WHERE k >= ? AND k < ? ORDER BY k {order}",  # noqa: S608  # ASC or DESC
+            (low, high),
         )
         for key, value in found:
             _, instance, message = _KEY.unpack(key)
@@ -322,10 +333,10 @@ class _Readable:
         _note_transactions(tables, [row[0] for row in query("SELECT xid FROM messages_eot")])
         return tables
 
-    def messages(self, group: int) -> Iterator[tuple[int, int, bytes | Undecodable]]:
+    def messages(self, group: int, order: str) -> Iterator[tuple[int, int, bytes | Undecodable]]:
         for instance, message, data in self._connection.execute(
-            "SELECT instance_id, message_id, data FROM messages WHERE group_id = ?"
-            " ORDER BY instance_id, message_id",
+            "SELECT instance_id, message_id, data FROM messages WHERE group_id = ?"  # noqa: S608  # ASC or DESC
+            f" ORDER BY instance_id {order}, message_id {order}",
             (group,),
         ):
             yield instance, message, _bytes(data)

@@ -63,6 +63,20 @@ SCHEMA: Final = pa.schema(
         ("payload", pa.binary()),
     ]
 )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Form:
+    """What a snapshot is made for; one without payloads can be compared and nothing else."""
+
+    compressed: bool
+    has_payloads: bool
+
+
+KEPT: Final = Form(compressed=True, has_payloads=True)
+COMPARED: Final = Form(compressed=False, has_payloads=False)
+COMPARED_BY_FIELDS: Final = Form(compressed=False, has_payloads=True)
+
 _UNSIGNED: Final = 1 << 64
 _NEVER: Final = 1 << 63
 
@@ -81,7 +95,7 @@ class Written:
 
 
 def write_snapshot(
-    reader: StoreReader, directory: Path, sets: Iterable[SetFacts], damage: DamageLog, *, compact: bool = True
+    reader: StoreReader, directory: Path, sets: Iterable[SetFacts], damage: DamageLog, form: Form = KEPT
 ) -> Written:
     """Write sets of a store as a snapshot; damaged samples stay out of it.
 
@@ -90,7 +104,7 @@ def write_snapshot(
         directory: made; it must not be there.
         sets: which.
         damage: takes what can not be read.
-        compact: compress, for a snapshot that is kept.
+        form: what it is for.
 
     Raises:
         StoreUnreadable: the directory can not be made.
@@ -105,15 +119,15 @@ def write_snapshot(
     with pq.ParquetWriter(
         directory / SAMPLES_FILE,
         SCHEMA,
-        compression="zstd" if compact else "none",
+        compression="zstd" if form.compressed else "none",
         use_dictionary=["group_code", "writer"],
         write_statistics=["set_number", "group_code"],
     ) as writer:
         for one in chosen:
             for group, columns in _columns(reader, one.number, damage):
-                counts.append(_write_group(writer, one.number, group, columns, damage))
+                counts.append(_write_group(writer, form, one.number, group, columns, damage))
     written = Written(tuple(counts), damage.count - before)
-    _write_meta(directory, reader.facts, chosen, written)
+    write_description(directory, reader.facts, chosen, written)
     return written
 
 
@@ -128,7 +142,12 @@ def _columns(
 
 
 def _write_group(
-    writer: pq.ParquetWriter, number: int, group: GroupFacts, found: Iterator[Columns], damage: DamageLog
+    writer: pq.ParquetWriter,
+    form: Form,
+    number: int,
+    group: GroupFacts,
+    found: Iterator[Columns],
+    damage: DamageLog,
 ) -> GroupCount:
     code = group_code(group.name)
     before = damage.count
@@ -147,7 +166,7 @@ def _write_group(
         payload_bytes += int(lengths[statuses & DATA != 0].sum())
         disposed += int(np.count_nonzero(statuses & DISPOSE))
         keys.add(columns.keys)
-        pieces.append(_table(number, code, columns, times_ns, statuses))
+        pieces.append(_table(form, number, code, columns, times_ns, statuses))
         if sum(piece.num_rows for piece in pieces) >= ROWS_AT_ONCE:
             writer.write_table(pa.concat_tables(pieces))
             pieces = []
@@ -189,6 +208,7 @@ class _DistinctKeys:
 
 
 def _table(
+    form: Form,
     number: int,
     code: int,
     columns: Columns,
@@ -208,13 +228,14 @@ def _table(
             pa.array(statuses),
             pa.array(np.ascontiguousarray(halves[:, 0])),
             pa.array(np.ascontiguousarray(halves[:, 1])),
-            pa.array(columns.payloads, pa.binary()),
+            pa.array(columns.payloads, pa.binary()) if form.has_payloads else pa.nulls(size, pa.binary()),
         ],
         schema=SCHEMA,
     )
 
 
-def _write_meta(directory: Path, facts: StoreFacts, sets: list[SetFacts], written: Written) -> None:
+def write_description(directory: Path, facts: StoreFacts, sets: list[SetFacts], written: Written) -> None:
+    """Write what is beside the samples of a snapshot."""
     described = {
         "path": facts.path,
         "format": facts.format.value,

@@ -297,9 +297,9 @@ class Facts:
             self.heartbeats.pop((run, fields.get("fellow", "")), None)
         elif event == "namespace.received":
             self.roles[fields["fellow"]] = fields.get("role", "")
-        elif event == "client.request":
+        elif event in {"client.request", "deliver.started"}:
             self._keep("readers", self.readers, (run, fields["reader"], place(record), None))
-        elif event == "client.fulfilled":
+        elif event in {"client.fulfilled", "deliver.finished"}:
             self._fulfilled(run, fields["reader"], place(record))
 
     def _heartbeat(self, record: Record, run: Run, time: int) -> None:

@@ -32,6 +32,19 @@ HEAD_BYTES: Final = 96
 """A file whose first bytes have changed was truncated and written anew, however long it is by now."""
 
 
+def check_can_be_followed(sources: Sequence[Source]) -> None:
+    """Refuses what does not grow record by record.
+
+    Raises:
+        SourceError: a file is compressed.
+    """
+    compressed = next((source for source in sources if source.compressed), None)
+    if compressed is not None:
+        raise SourceError(
+            f"{compressed.path}: a compressed file does not grow record by record; it can not be followed"
+        )
+
+
 class Notice(str):
     """Something about a file, for the operator: it was rotated, truncated, has gone."""
 
@@ -65,11 +78,7 @@ class Follower:
     def __init__(
         self, sources: Sequence[Source], starts: dict[str, int] | None = None, needle: bytes | None = None
     ) -> None:
-        compressed = next((source for source in sources if source.compressed), None)
-        if compressed is not None:
-            raise SourceError(
-                f"{compressed.path}: a compressed file does not grow record by record; it can not be followed"
-            )
+        check_can_be_followed(sources)
         self._needle = needle
         self._files = [_File(source) for source in sources]
         for file in self._files:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from ospltool.output import envelope
 from ospltool.trace.record import Clock, Kind, one_line, printable, valid_text
+from ospltool.trace.reports import REPORT_FIELDS
 from ospltool.trace.times import clock, iso
 
 if TYPE_CHECKING:
@@ -138,6 +139,10 @@ def by_template(template: str) -> Callable[[Record], str]:
             raise RenderError(
                 f"{template!r}: {{{field}}} is no name of a field (known: {', '.join(TEMPLATE_FIELDS)})"
             )
+        if field is not None and field not in _known_fields():
+            raise RenderError(
+                f"{template!r}: no message has a field {field}; `ospltool trace explain` shows those of one"
+            )
 
     def render(record: Record) -> str:
         shown = []
@@ -148,6 +153,14 @@ def by_template(template: str) -> Callable[[Record], str]:
         return "".join(shown)
 
     return render
+
+
+def _known_fields() -> set[str]:
+    """What a template of the user may name: the fields of all messages and reports, and the columns."""
+    from ospltool.trace.catalogue import catalogue, pieces  # only for this output
+
+    of_messages = {piece.field for one in catalogue() for piece in pieces(one.pattern)}
+    return {*TEMPLATE_FIELDS, *REPORT_FIELDS, *of_messages}
 
 
 def _value(record: Record, name: str) -> str:

@@ -108,6 +108,12 @@ def _values(section: str) -> dict[str, str]:
     return values
 
 
+REPORT_FIELDS: Final = (
+    "host", "process", "pid", "thread", "thread_id", "context", "version", "code", "line", "source", "domain",
+)  # fmt: skip
+"""The fields that a report may have."""
+
+
 def _fields(values: dict[str, str]) -> dict[str, str]:
     fields: dict[str, str] = {}
     if values.get("Node"):

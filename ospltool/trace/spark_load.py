@@ -57,6 +57,7 @@ def load_with_spark(
     *,
     settings: dict[str, str] | None = None,
     range_bytes: int = RANGE_BYTES,
+    opened: SparkSession | None = None,
 ) -> Summary:
     """Loads sources into a new case with Spark.
 
@@ -68,13 +69,30 @@ def load_with_spark(
         progress: called with the bytes of the files done and in all.
         settings: more settings for Spark.
         range_bytes: how much of a file a task reads.
+        opened: a session that runs already; then it is not ended after the load, and decides the rest.
 
     Raises:
         CaseError: the target is there already, or Spark failed.
     """
+    if opened is not None:
+        return _load(opened, sources, target, detail, progress, range_bytes)
+    opened = session(master, settings)
+    try:
+        return _load(opened, sources, target, detail, progress, range_bytes)
+    finally:
+        opened.stop()
+
+
+def _load(
+    opened: SparkSession,
+    sources: Sequence[Source],
+    target: pathlib.Path,
+    detail: Detail,
+    progress: Progress | None,
+    range_bytes: int,
+) -> Summary:
     parts = [part for source in sources for part in ranges(source, range_bytes)]
     with new_directory(target) as directory:
-        opened = session(master, settings)
         try:
             ship_package(opened)
             with _Watched(opened, parts, progress):
@@ -82,8 +100,6 @@ def load_with_spark(
             found = _what_was_found(opened, directory)
         except PySparkException as cause:
             raise CaseError(f"{target}: {str(cause).strip().partition(chr(10))[0]}") from None
-        finally:
-            opened.stop()
         summary = Summary(
             tuple((source, found.get((source.node, source.file), Loaded())) for source in sources)
         )

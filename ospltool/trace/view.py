@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from ospltool.output import streams, text
 from ospltool.trace import overview, render
 from ospltool.trace.filters import Filter
-from ospltool.trace.follow import Follower, Notice
+from ospltool.trace.follow import Follower, Notice, check_can_be_followed
 from ospltool.trace.merge import corrected
 from ospltool.trace.scan import count_records
 from ospltool.trace.selection import (
@@ -111,6 +111,8 @@ def show(found: Found, wishes: Wishes, environ: dict[str, str]) -> None:
         if needle is not None and plain:
             _put_count(count_records(sources, needle), wishes)
             return
+    if wishes.follow:
+        check_can_be_followed(sources)
     skews = skews_of(sources, wishes.skews)
     wanted = resolved(sources, wishes)
     tally = Tally()

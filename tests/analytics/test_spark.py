@@ -126,10 +126,9 @@ def check_same_case(left: pathlib.Path, right: pathlib.Path) -> None:
     assert (left / "case.json").read_text() == (right / "case.json").read_text()
 
 
-@pytest.mark.usefixtures("no_session")
 @pytest.mark.parametrize("detail", list(Detail))
 def test_spark_loads_what_the_local_load_loads(
-    detail: Detail, samples: pathlib.Path, tmp_path: pathlib.Path
+    detail: Detail, spark: SparkEngine, samples: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
     hard = tmp_path / "durability.log"
     lines = [
@@ -143,19 +142,11 @@ def test_spark_loads_what_the_local_load_loads(
     hard.write_bytes(b"".join(lines))
     sources = find_sources([str(samples / "late-joiner"), f"a b%:c={hard}"]).sources
     local = load(sources, tmp_path / "local", detail)
-    distributed = load_with_spark(sources, tmp_path / "spark", detail, MASTER, range_bytes=40_000)
+    distributed = load_with_spark(
+        sources, tmp_path / "spark", detail, MASTER, range_bytes=60_000, opened=spark.session
+    )
     assert distributed == local
     check_same_case(tmp_path / "spark", tmp_path / "local")
-
-
-@pytest.fixture
-def no_session() -> None:
-    """Ends the session of the queries, which a load can not use."""
-    from pyspark.sql import SparkSession
-
-    active = SparkSession.getActiveSession()
-    if active is not None:
-        active.stop()
 
 
 def fake_java(directory: pathlib.Path, version: str) -> pathlib.Path:

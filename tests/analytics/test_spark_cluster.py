@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
+import re
 import signal
-import socket
 import subprocess
 import threading
 import time
@@ -24,7 +24,7 @@ from ospltool.analytics.contract import Detail
 from ospltool.analytics.duck import DuckEngine
 from ospltool.analytics.java import java_home
 from ospltool.analytics.named import named_queries
-from ospltool.analytics.spark import SparkEngine
+from ospltool.analytics.spark import SparkEngine, session
 from ospltool.trace.load import load
 from ospltool.trace.sources import find_sources
 from ospltool.trace.spark_load import load_with_spark
@@ -34,12 +34,16 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(400)  # virtual machines for Java start slowly where others work too
 
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
+WORKERS = 2
 SETTINGS = {
+    # The load begins when all executors are there: the one that dies leaves another behind.
+    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+    "spark.scheduler.maxRegisteredResourcesWaitingTime": f"{PATIENCE_S:.0f}s",
     "spark.executor.memory": "512m",
     "spark.executor.cores": "1",
     "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.shuffle.partitions": "2",
 }
 
 
@@ -56,6 +60,7 @@ class Daemon:
             text=True,
         )
         self.said: list[str] = []
+        self._is_ready = False
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._listen, args=(ready,), daemon=True)
         self._thread.start()
@@ -65,10 +70,17 @@ class Daemon:
         for line in self.process.stdout:
             self.said.append(line)
             if ready in line:
+                self._is_ready = True
                 self._ready.set()
+        self._ready.set()  # it has ended: nothing will come any more
 
     def wait_ready(self) -> None:
-        assert self._ready.wait(PATIENCE_S), "".join(self.said[-20:])
+        self._ready.wait(PATIENCE_S)
+        assert self._is_ready, "".join(self.said[-20:])
+
+    def found(self, pattern: str) -> str:
+        """What the first line that matches says."""
+        return next(match[1] for line in self.said if (match := re.search(pattern, line)))
 
     def end(self) -> None:
         self.process.terminate()
@@ -86,9 +98,6 @@ class Daemon:
 def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A standalone master with two workers of one core each, on loopback."""
     directory = tmp_path_factory.mktemp("cluster")
-    with socket.socket() as chosen:
-        chosen.bind(("127.0.0.1", 0))
-        port = chosen.getsockname()[1]
     environ = {
         "PATH": os.environ["PATH"],
         "HOME": str(directory),
@@ -99,17 +108,17 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     home = java_home(os.environ)
     if home is not None:
         environ["JAVA_HOME"] = home
-    url = f"spark://127.0.0.1:{port}"
     with contextlib.ExitStack() as stack:
-        listen = ["--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]
+        listen = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
         main = Daemon(
             ["org.apache.spark.deploy.master.Master", *listen], environ, "I have been elected leader"
         )
         stack.callback(main.end)
         main.wait_ready()
+        url = main.found(r"Starting Spark master at (spark://\S+)")
         size = ["--host", "127.0.0.1", "--cores", "1", "--memory", "1g", "--webui-port", "0"]
         workers = []
-        for number in range(2):
+        for number in range(WORKERS):
             place = {**environ, "SPARK_WORKER_DIR": str(directory / f"worker{number}")}
             command = ["org.apache.spark.deploy.worker.Worker", *size, url]
             workers.append(Daemon(command, place, "Successfully registered with master"))
@@ -152,12 +161,14 @@ class Killer:
 
     def _watch(self) -> None:
         deadline = time.monotonic() + PATIENCE_S
-        while not self._over.wait(0.02) and time.monotonic() < deadline:
-            written = list(
-                self._target.parent.glob(f".{self._target.name}.partial-*/records/_temporary/**/*.parquet")
+        while not self._over.wait(0.05) and time.monotonic() < deadline:
+            written = self._target.parent.glob(
+                f".{self._target.name}.partial-*/records/_temporary/**/*.parquet"
             )
+            if next(written, None) is None:
+                continue
             alive = executors(self._workers)
-            if written and len(alive) == 2:
+            if len(alive) == WORKERS:
                 os.kill(alive[0], signal.SIGKILL)
                 self.killed = alive[0]
                 return
@@ -171,19 +182,21 @@ def test_a_load_survives_the_death_of_an_executor(
     for node in ("n1", "n2"):
         path = tmp_path / "traces" / node / "durability.log"
         path.parent.mkdir(parents=True)
-        path.write_bytes(one * 12)
+        path.write_bytes(one * 4)
     sources = find_sources([str(tmp_path / "traces")]).sources
     local = load(sources, tmp_path / "local")
     target = tmp_path / "spark"
-    with Killer(target, str(tmp_path_factory.getbasetemp())) as killer:
-        summary = load_with_spark(
-            sources, target, Detail.FULL, master, settings=SETTINGS, range_bytes=150_000
-        )
-    assert killer.killed is not None, "the load was over before an executor could be killed"
-    assert summary == local
-
-    duck, spark = DuckEngine(open_case(tmp_path / "local")), SparkEngine(open_case(target), master, SETTINGS)
-    try:
+    with contextlib.ExitStack() as stack:
+        opened = session(master, SETTINGS)
+        stack.callback(opened.stop)
+        with Killer(target, str(tmp_path_factory.getbasetemp())) as killer:
+            summary = load_with_spark(
+                sources, target, Detail.FULL, master, range_bytes=100_000, opened=opened
+            )
+        assert killer.killed is not None, "the load was over before an executor could be killed"
+        assert summary == local
+        duck = stack.enter_context(contextlib.closing(DuckEngine(open_case(tmp_path / "local"))))
+        spark = SparkEngine(open_case(target), master, opened=opened)
         everything = (
             "select count(*), count(distinct file || off), sum(length), sum(off), count(template), "
             "sum(conflict), "
@@ -193,6 +206,3 @@ def test_a_load_survives_the_death_of_an_executor(
             assert [tuple(row) for row in spark.query(sql).rows] == [
                 tuple(row) for row in duck.query(sql).rows
             ]
-    finally:
-        duck.close()
-        spark.close()

@@ -68,6 +68,38 @@ def test_runs_are_counted_in_sql_as_by_the_reader(engine: DuckEngine) -> None:
     )
 
 
+@pytest.fixture(scope="module")
+def own(samples: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DuckEngine]:
+    """A case of traces of our engine: a node is killed and comes back, then all are."""
+    from ospltool.trace.load import load
+    from ospltool.trace.sources import find_sources
+
+    target = tmp_path_factory.mktemp("own") / "case"
+    load(find_sources([str(samples / "own-engine")]).sources, target)
+    opened = DuckEngine(open_case(target))
+    yield opened
+    opened.close()
+
+
+def test_named_queries_know_our_engine_too(own: DuckEngine) -> None:
+    def answer(name: str) -> list[dict[str, Any]]:
+        return ask(own, named_queries()[name].sql)
+
+    assert {(row["node"], row["fellow"], row["answers"]) for row in answer("latency")} == {
+        ("n2", "n1", 2),
+        ("n3", "n1", 3),
+    }
+    assert [row["node"] for row in answer("readers") if row["waited_ns"]] == ["n1", "n1"]
+    assert ("n2", "n1") in {(row["node"], row["master"]) for row in answer("masters")}
+    assert {row["group_name"] for row in answer("transfers")} == {"harbour"}
+
+
+def test_a_state_in_which_a_node_was_killed_has_no_length(own: DuckEngine) -> None:
+    rows = [row for row in ask(own, named_queries()["states"].sql) if row["node"] == "n3"]
+    complete = [row["length_ns"] for row in rows if row["state"] == "COMPLETE"]
+    assert [length is None for length in complete] == [True, True, False]
+
+
 REFUSED = [
     "copy records to 'out.csv'",
     "create table t as select 1",

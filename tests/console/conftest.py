@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual._context import active_app
 from textual.pilot import Pilot
 
 from ospltool.live.feed import Feed
@@ -25,6 +26,26 @@ def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("NO_COLOR", "TEXTUAL_THEME", "COLORTERM", "TEXTUAL_ANIMATIONS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
+
+
+async def _until_nothing_is_ready(min_sleep: float = 0.0, max_sleep: float = 1.0) -> None:
+    """Wait until no task of the console could go on: exactly, where Textual's own wait sleeps and guesses."""
+    loop: Any = asyncio.get_running_loop()
+    app = active_app.get()
+    for _ in range(3):
+        for _ in range(10_000):
+            await asyncio.sleep(0)
+            if not loop._ready:
+                break
+        if app.is_running and app._screen_stack:
+            app.screen._on_timer_update()  # what the refresh timer does 60 times a second
+
+
+@pytest.fixture(autouse=True)
+def exact_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys and pauses of a Pilot last as long as the work that they cause."""
+    monkeypatch.setattr("textual.pilot.wait_for_idle", _until_nothing_is_ready)
+    monkeypatch.setattr("textual.app.wait_for_idle", _until_nothing_is_ready)
 
 
 @pytest.fixture

@@ -76,11 +76,25 @@ CASES: dict[str, tuple[NodeSnapshot, Severity, str]] = {
         "n1 lost 3 samples",
     ),
     "reader not served": (
-        node(deliveries=(DeliveryView("p", "Trade", "Orders", "failed", 0, 1, 2, "QoS"),)),
-        Severity.FAULT,
+        node(deliveries=(DeliveryView("p", "Trade", "Orders", "failed", 0, 1, START_NS - 2 * S, "QoS"),)),
+        Severity.WARNING,
         "n1 could not serve a reader of Trade: QoS",
     ),
 }
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        DeliveryView("p", "Trade", "Orders", "failed", 0, 1, START_NS - 301 * S, "its process is gone"),
+        DeliveryView("p", "Trade", "Orders", "done", 7, START_NS - S, START_NS),
+        DeliveryView("p", "Trade", "Orders", "running", 0, START_NS - S, 0),
+    ],
+    ids=["long ago", "served since", "tried again"],
+)
+def test_a_reader_that_was_served_after_all_or_is_long_gone_is_nobodys_concern(later: DeliveryView) -> None:
+    failed = DeliveryView("p", "Trade", "Orders", "failed", 0, 1, START_NS - 302 * S, "its process is gone")
+    check_concerns([node(deliveries=(failed, later))], [])
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -50,7 +50,7 @@ def heard(*snapshots: object) -> Update:
         (
             Status("t", "night", "recorded"),
             (Notice(NoticeKind.END, START_NS, ""),),
-            "end of recorded  01:03:20 UTC ",
+            "end of recording  01:03:20 UTC ",
             Tone.STRONG,
         ),
     ],
@@ -61,15 +61,40 @@ def test_the_header_says_what_is_watched_and_how(
     status = dataclasses.replace(status, screens=("overview", "node", "trace"))
     line = panels.header(view_of(Update(notices=notices)), status, "node", "node n1", 80)
     assert plain(line).endswith(right)
-    assert plain(line).startswith(f" t  {status.source}  1 2 node n1 3 ")
+    assert plain(line).startswith(f" t  {status.source}  1 overview 2 node n1 3 ")
     assert len(plain(line)) == 80
     assert line[-2].tone is tone
 
 
-def test_a_wide_header_names_all_screens() -> None:
-    status = Status("t", "domain 7", "live", screens=("overview", "node", "trace"))
-    line = panels.header(view_of(), status, "node", "node n1", 160)
-    assert plain(line).startswith(" t  domain 7  1 overview 2 node n1 3 trace ")
+@pytest.mark.parametrize(
+    ("width", "start"),
+    [
+        (
+            150,
+            " ospltool  domain 7  1 overview 2 node n1 3 name-space 4 alignment 5 conflicts 6 groups 7 trace",
+        ),
+        (
+            120,
+            " domain 7  1 overview 2 node n1 3 space 4 align 5 conflicts 6 groups 7 trace 8 store 9 findings",
+        ),
+        (80, " ospltool  domain 7  1 2 node n1 3 4 5 6 7 8 9 "),
+        (60, " domain 7  1 2 node n1 3 4 5 6 7 8 9 "),
+        (44, " domain 7  node n1 "),
+    ],
+)
+def test_a_header_names_the_screens_as_well_as_it_can(width: int, start: str) -> None:
+    status = Status("ospltool", "domain 7", "live", screens=tuple(panels.SHORT_NAMES))
+    line = panels.header(view_of(), status, "node", "node n1", width)
+    assert plain(line).startswith(start)
+    assert plain(line).endswith("  live  01:03:20 UTC ")
+    assert len(plain(line)) == width
+
+
+def test_a_console_that_may_change_nodes_says_so() -> None:
+    status = Status("t", "domain 7", "live", operates=True)
+    assert plain(panels.header(view_of(), status, "node", "node", 80)).endswith(
+        "  OPERATE live  01:03:20 UTC "
+    )
 
 
 def test_a_caption_takes_at_most_two_lines_and_none_when_there_is_none() -> None:
@@ -140,11 +165,20 @@ def test_events_show_time_age_node_and_text() -> None:
     )
     view = view_of(Update(events=events), after_s=62)
     assert [plain(line) for line in panels.event_lines(view, 10)] == [
-        " 01:03:20   62 s    n1       Fellow n2 approved.",
-        " 01:03:21   61 s  ▲ n2       Missed heartbeat for node n3.",
-        " 01:03:22   60 s  ✖ n3       no space left",
+        " 01:03:20   62 s    n1 Fellow n2 approved.",
+        " 01:03:21   61 s  ▲ n2 Missed heartbeat for node n3.",
+        " 01:03:22   60 s  ✖ n3 no space left",
     ]
     assert [plain(line)[-9:] for line in panels.event_lines(view, 1)] == ["pace left"]
+
+
+def test_where_there_is_no_event_a_sentence_says_why() -> None:
+    (line,) = panels.event_lines(view_of(), 5)
+    assert "no event since we watch" in plain(line)
+    view = view_of(Update(events=(fake.event(1, 1, START_NS, "Fellow n2 approved."),)))
+    view = dataclasses.replace(view, filter=Filter.parse("else"))
+    (line,) = panels.event_lines(view, 5)
+    assert "1 hidden" in plain(line)
 
 
 def test_a_new_state_is_said_once_and_in_words() -> None:

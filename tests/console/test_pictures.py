@@ -1,23 +1,35 @@
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import pytest
 from textual.pilot import Pilot
 
-from engine.runtime.monitor import AlignmentView, NameSpaceView, NodeEvent, StoreView
+from engine.runtime.monitor import (
+    AlignmentView,
+    DeliveryView,
+    GroupView,
+    NameSpaceView,
+    NodeEvent,
+    StoreView,
+)
+from engine.tracing.catalogue import catalogue
 from ospltool.live import fake
 from ospltool.live.fake import SECOND_NS, START_NS, node_id
 from ospltool.live.feed import Heard, Notice, NoticeKind, ScriptedFeed, Update
 from tui import themes
 from tui.app import ConsoleApp
 from tui.glyphs import ASCII
+from tui.screens.names import SCREENS
+from tui.viewmodel.base import Subject
 
 S = SECOND_NS
 Play = Callable[..., None]
 Check = Callable[[ConsoleApp, str], None]
-SIZES = {"80x24": (80, 24), "120x40": (120, 40)}
+SIZES = {"80x24": (80, 24), "120x40": (120, 40), "200x60": (200, 60)}
 THEMES = tuple(themes.ALL)
+OTHER_SCREENS = tuple(SCREENS)[1:]
 
 
 def events(*told: tuple[int, int, str, str]) -> tuple[NodeEvent, ...]:
@@ -117,6 +129,44 @@ def trouble() -> ScriptedFeed:
     )
 
 
+def busy() -> ScriptedFeed:
+    """Something for every screen: an alignment, a conflict, groups that differ, late joiners, findings."""
+    groups = tuple(
+        GroupView(
+            "Orders", "Orders", topic, "shop::Order", "PERSISTENT", count, count, count * 90, digest,
+            START_NS - 7 * S, count - behind, 0,
+        )
+        for topic, count, digest, behind in (("Quote", 2345, "77aa01c2", 0), ("Trade", 9000, "9f3c55e0", 40))
+    )  # fmt: skip
+    other = (dataclasses.replace(groups[0], digest="0badcafe"), groups[1])
+    served = (
+        DeliveryView("0110a7c3", "Trade", "Orders", "done", 1000, START_NS - 9 * S, START_NS - 8 * S),
+        DeliveryView("0110beef", "Quote", "Orders", "running", 210, START_NS - S, 0),
+    )
+    alignment = AlignmentView("from", node_id(1), 2100, 6000, 378_000, START_NS - 4 * S)
+    late = orders(complete=False, phase="align", alignments=(alignment,), count=8445)
+    fellows = (fake.fellow(2), fake.fellow(3, state="FETCH_INITIAL", skew_ns=-1_700_000))
+    nodes = (
+        fake.snapshot(
+            1, orders(), telemetry(), groups=groups, deliveries=served, fellows=fellows,
+            counters={"captured": 12_345, "stored": 12_305, "delivered": 1000, "queued": 40, "refused": 0},
+        ),
+        fake.snapshot(2, orders(digest="8e2b"), telemetry(master_priority=0), groups=other),
+        fake.snapshot(3, late, telemetry(), state="FETCH_INITIAL"),
+    )  # fmt: skip
+    text = catalogue()["conflict.native-state"].text
+    conflict = fake.event(
+        77,
+        2,
+        START_NS - 30 * S,
+        text.format(namespace="Telemetry", fellow="n3", conflict="4"),
+        event="conflict.native-state",
+    )
+    early = Update(tuple(Heard(node, START_NS - 20 * S) for node in nodes))
+    now = Update(tuple(Heard(node, START_NS) for node in nodes), (*QUIET_EVENTS, conflict))
+    return ScriptedFeed([(START_NS - 20 * S, early), (START_NS, now)], title="domain 7")
+
+
 def empty() -> ScriptedFeed:
     return ScriptedFeed([(START_NS, Update())], title="domain 7")
 
@@ -124,12 +174,11 @@ def empty() -> ScriptedFeed:
 SCENES: dict[str, Callable[[], ScriptedFeed]] = {
     "quiet": quiet,
     "aligning": aligning,
-    "trouble": trouble,
     "empty": empty,
 }
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", ["80x24", "120x40"])
 @pytest.mark.parametrize("scene", SCENES)
 def test_the_overview_looks_as_it_did(play: Play, check_picture: Check, scene: str, size: str) -> None:
     async def look(app: ConsoleApp, _pilot: Pilot[int]) -> None:
@@ -138,12 +187,30 @@ def test_the_overview_looks_as_it_did(play: Play, check_picture: Check, scene: s
     play(SCENES[scene](), look, size=SIZES[size], ticks=4)
 
 
-@pytest.mark.parametrize("theme", THEMES[1:])
-def test_trouble_looks_as_it_did_in_every_theme(play: Play, check_picture: Check, theme: str) -> None:
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("theme", THEMES)
+def test_trouble_looks_as_it_did_in_every_theme_and_size(
+    play: Play, check_picture: Check, theme: str, size: str
+) -> None:
     async def look(app: ConsoleApp, _pilot: Pilot[int]) -> None:
-        check_picture(app, f"overview-trouble-80x24-{theme}")
+        check_picture(app, f"trouble-{size}-{theme}")
 
-    play(trouble(), look, ticks=2, theme=theme)
+    play(trouble(), look, ticks=2, theme=theme, size=SIZES[size])
+
+
+@pytest.mark.parametrize("size", ["80x24", "120x40"])
+@pytest.mark.parametrize("screen", OTHER_SCREENS)
+def test_every_other_screen_looks_as_it_did(play: Play, check_picture: Check, screen: str, size: str) -> None:
+    async def look(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        app.go(screen, Subject(node_id(1), "Orders"))
+        await pilot.pause()
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        app.refresh_all()
+        await pilot.pause()
+        check_picture(app, f"{screen}-{size}")
+
+    play(busy(), look, ticks=3, size=SIZES[size])
 
 
 def test_help_looks_as_it_did(play: Play, check_picture: Check) -> None:

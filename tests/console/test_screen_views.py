@@ -398,8 +398,8 @@ def test_a_group_in_full_shows_each_node() -> None:
     lines = groups.group_lines(view, key)
     assert text_of(lines) == [
         " Orders.Trade  type T  in Orders, 2 nodes",
-        " ★ n1           100 samples  10 instances  2.0 KiB  on disk 100  lost 0  digest d",
-        " ≠ n2           99 samples  10 instances  2.0 KiB  on disk 100  lost 0  digest other",
+        " ★ n1           100 samples  10 instances  2.0 KiB  on disk all  digest d",
+        " ≠ n2           99 samples  10 instances  2.0 KiB  on disk all  digest other",
     ]
     assert lines[2][1].tone is Tone.WARN
 
@@ -424,7 +424,7 @@ def test_rows_of_the_trace_show_what_matters() -> None:
         fake.event(3, 1, START_NS + 2 * S, "no space", level="SEVERE"),
     ]
     view = view_of(after_s=3)
-    rows = trace.trace(view, [trace.row_of_event(event) for event in events], 140)
+    rows = trace.trace(view, [trace.row_of_event(event) for event in events], 160)
     check_rows(
         rows,
         [
@@ -434,7 +434,7 @@ def test_rows_of_the_trace_show_what_matters() -> None:
         ],
     )
     narrow = trace.trace(view, [trace.row_of_event(event) for event in events], 80)
-    assert rows_of(narrow)[0] == "01:03:20.000|3 s|▲|n1|WARNING|Fellow n2 lost"
+    assert rows_of(narrow)[0] == "01:03:20.000|3 s|▲|n1|Fellow n2 lost"
 
 
 def test_a_line_in_full_says_what_it_means() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import re
@@ -273,7 +274,7 @@ def test_parquet_has_the_same_records(two: str, capfdbinary: pytest.CaptureFixtu
 
 
 @pytest.mark.parametrize(
-    "template", ["{", "{text", "{text!r}", "{text.__class__}", "{0}", "{text:%x}", "{text[0]}"]
+    "template", ["{", "{text", "{text!r}", "{text.__class__}", "{0}", "{text:%x}", "{text[0]}", "{nosuch}"]
 )
 def test_a_template_only_names_fields(template: str) -> None:
     with pytest.raises(RenderError):
@@ -288,6 +289,8 @@ WRONG = {
     "a node that is none": ["--skew", "n9=1s"],
     "a skew that is none": ["--skew", "n1"],
     "an output that is none": ["-o", "xml"],
+    "a document that has no end": ["--follow", "--json"],
+    "a table that has no end": ["--follow", "-o", "parquet"],
     "a colour that is none": ["--color", "red"],
     "spans that are too short": ["--hist", "1ns"],
     "two answers at once": ["--count", "--hist", "1s"],
@@ -301,6 +304,17 @@ def test_wrong_usage_is_code_2_with_a_reason(name: str, two: str, capfd: pytest.
     captured = capfd.readouterr()
     assert captured.err.strip()
     assert "Traceback" not in captured.err
+
+
+def test_what_can_not_be_followed_is_said_before_anything_is_shown(
+    tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "durability.log.gz"
+    path.write_bytes(gzip.compress(b"1795223310.000000000 INIT (t) -> x\n"))
+    assert main(["trace", str(path), "--follow"]) == 2
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    assert "can not be followed" in captured.err
 
 
 def test_a_missing_file_is_code_2(tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""What every screen of the console has: header, caption, message, filter, command line, footer, and jumps."""
+"""What every screen of the console has: header, caption, message, filter, command line, keys, and jumps."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
-from textual.widgets import Footer, Input
+from textual.widgets import Input
 
+from tui import commands
 from tui.cells import Line
 from tui.filters import Filter
 from tui.viewmodel import panels
 from tui.viewmodel.base import Status, Subject, View
 from tui.widgets.entry import CommandLine, Entry, FilterLine
+from tui.widgets.key_bar import KeyBar
 from tui.widgets.lines import Lines
 from tui.widgets.sheet import Sheet
 
@@ -54,7 +56,7 @@ class OpsScreen(Screen[None]):
         return cast("ConsoleApp", self.app)
 
     def compose(self) -> ComposeResult:
-        """Header and caption above, message, filter, command line and footer below."""
+        """Header and caption above, message, filter, command line and keys below."""
         yield Lines(id="header")
         yield Lines(id="timebar")
         yield Lines(id="caption")
@@ -62,7 +64,7 @@ class OpsScreen(Screen[None]):
         yield Lines(id="message")
         yield FilterLine(self.FILTER_FIELDS)
         yield CommandLine()
-        yield Footer(show_command_palette=False)
+        yield KeyBar()
 
     def body(self) -> ComposeResult:
         """What this screen is about."""
@@ -141,7 +143,9 @@ class OpsScreen(Screen[None]):
 
     def action_command(self, text: str = "") -> None:
         """Open the command line, with something typed already perhaps."""
-        self.query_one(CommandLine).open(text)
+        line = self.query_one(CommandLine)
+        line.suggest(list(commands.suggestions(self.console)))
+        line.open(text)
 
     def action_back(self) -> None:
         """Take the filter away; without one, go back to the screen before."""

@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from tui.cells import Line
 from tui.screens.table import TableScreen
 from tui.sources import lines as sources
-from tui.viewmodel import trace
+from tui.viewmodel import panels, trace
 from tui.viewmodel.base import Subject, View
 from tui.viewmodel.tables import Rows
 from tui.viewmodel.trace import TraceRow
@@ -22,7 +22,7 @@ class TraceScreen(TableScreen):
     """Events as nodes send them, or with `v` the records of trace files; the newest are followed."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("v", "other_source", "events or files"),
+        Binding("v", "other_source", "source"),
         Binding("f", "follow", "follow"),
     ]
     NAME = "trace"
@@ -38,6 +38,7 @@ class TraceScreen(TableScreen):
         self._shown = 0
         self._made_from: tuple[object, ...] = ()
         self._rows: list[TraceRow] = []
+        self._wanted_ns = 0
 
     def table(self, view: View, width: int) -> Rows[TraceRow]:
         """The newest records that pass the filter, worked out again only when there are more."""
@@ -66,10 +67,17 @@ class TraceScreen(TableScreen):
     def show(self, view: View) -> None:
         """Fill the table; while following, the cursor stays on the newest record."""
         super().show(view)
+        self._settle_on_moment()
         grid = self.query_one("#table", Sheet)
         if self.following and self.rows and self.rows.keys and grid.row_key != self.rows.keys[-1]:
             grid.go_to(self.rows.keys[-1])
         self.heading = "trace, following" if self.following else "trace"
+
+    def instead(self, view: View) -> list[Line]:
+        """Why there is nothing."""
+        if self.from_files:
+            return trace.nothing_lines("no line of the trace files matches" if self._every else "no line yet")
+        return trace.nothing_lines(panels.no_events(view))
 
     def about(self, view: View, row: TraceRow, width: int) -> list[Line]:
         """The record in full, and what it means."""
@@ -91,9 +99,13 @@ class TraceScreen(TableScreen):
     def go_to_moment(self, moment_ns: int) -> None:
         """Put the cursor on the first record at or after a moment, and stop following."""
         self.following = False
+        self._wanted_ns = moment_ns
         self.refresh_now()
-        if self.rows is None or not self.rows.keys:
+
+    def _settle_on_moment(self) -> None:
+        if self.rows is None or not self.rows.keys or not self._wanted_ns:
             return
+        moment_ns, self._wanted_ns = self._wanted_ns, 0
         shown = self._rows[-len(self.rows.keys) :]
         index = bisect.bisect_left(shown, moment_ns, key=lambda row: row.time_ns)
         self.query_one("#table", Sheet).go_to(self.rows.keys[min(index, len(shown) - 1)])

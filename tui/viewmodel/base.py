@@ -44,7 +44,12 @@ class View:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Status:
-    """What the header says of the console itself: `behind_ns` is how long the picture has been frozen."""
+    """What the header says of the console itself.
+
+    `behind_ns` is how long the picture has been frozen.
+
+    `operates` says that this console may change nodes.
+    """
 
     title: str
     source: str
@@ -53,6 +58,7 @@ class Status:
     behind_ns: int = 0
     timeline: Timeline | None = None
     screens: tuple[str, ...] = ()
+    operates: bool = False
 
 
 def state_name(state: str) -> str:
@@ -63,6 +69,8 @@ def state_name(state: str) -> str:
 def node_mark(view: View, node: Node) -> Span:
     """The one sign for how a node is."""
     glyphs = view.glyphs
+    if node.gone_ns and node.in_order:
+        return Span(glyphs.idle, Tone.WARN)
     if node.gone_ns:
         return Span(glyphs.fault, Tone.FAULT)
     if node.is_stale(view.now_ns):
@@ -77,7 +85,7 @@ def node_mark(view: View, node: Node) -> Span:
 def node_state(view: View, node: Node) -> Span:
     """The state in words; a node that is not there has none."""
     if node.gone_ns:
-        return Span("gone", Tone.FAULT)
+        return Span("stopped", Tone.WARN) if node.in_order else Span("gone", Tone.FAULT)
     if node.is_stale(view.now_ns):
         return Span("silent", Tone.WARN)
     tone = Tone.DIM if node.snapshot.state == "COMPLETE" else Tone.STRONG

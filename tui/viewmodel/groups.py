@@ -40,25 +40,10 @@ def groups(view: View, width: int) -> Rows[GroupKey]:
 def _keeps(view: View, key: GroupKey) -> bool:
     values = {"ns": key.name_space, "partition": key.partition, "topic": key.topic, "type": key.type_name}
     if any(term.field == "differs" for term in view.filter.terms):
-        values["differs"] = " ".join(view.model.name_of(node) for node in differing(view, key))
+        values["differs"] = " ".join(
+            view.model.name_of(node) for node in view.model.differing_in(key, view.now_ns)
+        )
     return view.filter.matches(values)
-
-
-def differing(view: View, key: GroupKey) -> list[str]:
-    """The nodes whose set of this group is settled and another than that of their master."""
-    views = view.model.groups.views(key)
-    found = []
-    for node_id, mine in views.items():
-        node = view.model.nodes.get(node_id)
-        space = node.name_spaces.get(key.name_space) if node else None
-        if node is None or space is None or node.gone_ns:
-            continue
-        theirs = views.get(space.master)
-        if theirs is None or theirs.digest == mine.digest:
-            continue
-        if view.model.differs_since(node, key.name_space, view.now_ns):
-            found.append(node_id)
-    return found
 
 
 def _cell(view: View, key: GroupKey, column: str) -> Cell:
@@ -66,7 +51,7 @@ def _cell(view: View, key: GroupKey, column: str) -> Cell:
     if not views:
         return single("")
     if column in ("mark", "differs"):
-        differ = differing(view, key)
+        differ = view.model.differing_in(key, view.now_ns)
         if column == "differs":
             return single(", ".join(map(view.model.name_of, differ)), Tone.WARN)
         lost = any(one.lost for one in views.values())
@@ -102,7 +87,7 @@ def _is_kept(view: GroupView) -> bool:
 def group_lines(view: View, key: GroupKey) -> list[Line]:
     """One group on each node that has it; the master first."""
     views = view.model.groups.views(key)
-    differ = set(differing(view, key))
+    differ = set(view.model.differing_in(key, view.now_ns))
     lines: list[Line] = [
         (
             Span(f" {key}", Tone.STRONG),
@@ -118,7 +103,11 @@ def group_lines(view: View, key: GroupKey) -> list[Line]:
         sign = view.glyphs.master if is_master else view.glyphs.conflict if node.id in differ else " "
         tone = Tone.WARN if node.id in differ else Tone.PLAIN
         counts = f"{one.samples:,} samples  {one.instances:,} instances  {text.size(one.bytes)}"
-        rest = f"  on disk {one.stored:,}  lost {one.lost:,}  digest {one.digest[:16]}"
+        kept = (
+            f"  on disk {'all' if one.stored >= one.samples else f'{one.stored:,}'}" if _is_kept(one) else ""
+        )
+        lost = f"  lost {one.lost:,}" if one.lost else ""
+        rest = f"{kept}{lost}  digest {one.digest[:8]}"
         name = text.fit(node.snapshot.name, 12)
         lines.append((Span(f" {sign} ", tone), Span(f"{name} {counts}", tone), Span(rest, Tone.DIM)))
     return lines

@@ -49,13 +49,17 @@ def counters_line(view: View, node: Node) -> Line:
     """Totals since start, with the rate of those that are kept over time."""
     series = view.model.series.get(node.id)
     spans = [Span("  ")]
-    for name, total in node.snapshot.counters.items():
+    counted = {name: total for name, total in node.snapshot.counters.items() if total or name in COUNTERS}
+    for name, total in counted.items():
         spans.append(Span(f" {name.replace('_', ' ')} ", Tone.DIM))
         spans.append(Span(f"{text.count(total)}"))
         rate = series.rate_per_s(name) if series and name in COUNTERS and name != "queued" else None
         if rate:
             spans.append(Span(f" {text.count(round(rate))}/s"))
         spans.append(Span(" "))
+    zeros = len(node.snapshot.counters) - len(counted)
+    if zeros:
+        spans.append(Span(f" {zeros} others 0", Tone.DIM))
     return tuple(spans) if len(spans) > 1 else (Span("   nothing counted yet", Tone.DIM),)
 
 
@@ -66,7 +70,7 @@ def curves(view: View, node: Node) -> list[tuple[str, list[Point]]]:
     gaps = series.heartbeat_gaps_s() if series else []
     return [
         (f"samples stored per second{_newest(stored, '{:,.0f}')}", stored),
-        (f"seconds between heartbeats, as fellows received them{_newest(gaps, '{:.2f}')}", gaps),
+        (f"seconds between heartbeats{_newest(gaps, '{:.2f}')}", gaps),
     ]
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Final
+
+from rich.cells import cell_len
 
 from engine.runtime.monitor import DeliveryView, NameSpaceView, NodeEvent
 from ospltool.live.complaints import Concern, Severity
@@ -18,8 +21,22 @@ URGENT_LEVELS: Final = {"SEVERE": Tone.FAULT, "WARNING": Tone.WARN}
 ENTERING: Final = "lifecycle.entering-state"
 LEAVING: Final = "lifecycle.leaving-state"
 MAX_CAPTION_LINES: Final = 2
-WIDE_HEADER: Final = 130
-"""From this width on the header spells out the names of all screens."""
+MOST_NAME: Final = 12
+"""A name of a node in a list of events is cut after so many cells."""
+
+SHORT_NAMES: Final = {
+    "overview": "overview",
+    "node": "node",
+    "name-space": "space",
+    "alignment": "align",
+    "conflicts": "conflicts",
+    "groups": "groups",
+    "trace": "trace",
+    "store": "store",
+    "findings": "findings",
+}
+"""What the screens are called in a header without room for their whole names."""
+
 SECOND_NS: Final = 1_000_000_000
 
 
@@ -27,27 +44,43 @@ def header(view: View, status: Status, screen: str, heading: str, width: int) ->
     """What is watched and where we are on the left, how on the right: live, frozen, or out of reach."""
     right = _mode(view, status)
     room = max(0, width - sum(len(span.text) for span in right))
-    left: Line = (Span(f" {status.title}", Tone.STRONG), Span(f"  {status.source} ", Tone.DIM))
-    spelt = room >= WIDE_HEADER
-    for number, name in enumerate(status.screens, 1):
-        if name == screen:
-            left = (*left, Span(f" {number} {heading}", Tone.STRONG))
-        else:
-            left = (*left, Span(f" {number} {name}" if spelt else f" {number}", Tone.DIM))
-    return (*fit_line(left, room, glyphs=view.glyphs), *right)
+    source = Span(f" {status.source} ", Tone.DIM)
+    titled = (Span(f" {status.title} ", Tone.STRONG), source)
+    choices = (
+        (*titled, *_tabs(status, screen, heading, {name: name for name in status.screens})),
+        (source, *_tabs(status, screen, heading, SHORT_NAMES)),
+        (*titled, *_tabs(status, screen, heading, {})),
+        (source, *_tabs(status, screen, heading, {})),
+        (source, Span(f" {heading}", Tone.STRONG)),
+    )
+    fitting = (line for line in choices if sum(cell_len(span.text) for span in line) <= room)
+    return (*fit_line(next(fitting, choices[-1]), room, glyphs=view.glyphs), *right)
+
+
+def _tabs(status: Status, screen: str, heading: str, names: Mapping[str, str]) -> Line:
+    """The screens with their keys; names where there are some, the present one always."""
+    return tuple(
+        Span(f" {number} {heading}", Tone.STRONG)
+        if name == screen
+        else Span(f" {number} {names[name]}" if name in names else f" {number}", Tone.DIM)
+        for number, name in enumerate(status.screens, 1)
+    )
 
 
 def _mode(view: View, status: Status) -> tuple[Span, ...]:
     glyphs = view.glyphs
     moment = Span(f"  {text.clock(view.now_ns)} UTC ", Tone.DIM)
     if status.paused:
-        return (Span(f"PAUSED, {text.age(status.behind_ns)} behind", Tone.WARN), moment)
+        return (Span(f"  PAUSED, {text.age(status.behind_ns)} behind", Tone.WARN), moment)
     if view.model.domain_lost_ns:
         lost = text.ago(view.now_ns - view.model.domain_lost_ns)
-        return (Span(f"{glyphs.fault} DOMAIN LOST {lost}", Tone.FAULT), moment)
+        return (Span(f"  {glyphs.fault} DOMAIN LOST {lost}", Tone.FAULT), moment)
     if view.model.ended_ns:
-        return (Span(f"end of {status.mode}", Tone.STRONG), moment)
-    return (Span(status.mode, Tone.DIM), moment)
+        what = {"recorded": "recording", "simulated": "simulation"}.get(status.mode, status.mode)
+        return (Span(f"  end of {what}", Tone.STRONG), moment)
+    if status.operates:
+        return (Span("  OPERATE", Tone.WARN), Span(f" {status.mode}", Tone.DIM), moment)
+    return (Span(f"  {status.mode}", Tone.DIM), moment)
 
 
 def caption_lines(view: View, width: int) -> list[Line]:
@@ -81,8 +114,22 @@ def summary(view: View, concerns: list[Concern]) -> Line:
         if number:
             line += [Span(f"{sign} {number}", tone), Span("  ")]
     if not concerns:
-        line.append(Span("all quiet" if nodes else "nobody heard yet", Tone.DIM))
+        line.append(_calm(nodes))
     return tuple(line)
+
+
+def _calm(nodes: list[Node]) -> Span:
+    """What is said where nothing is wrong: quiet is only what is complete."""
+    if not nodes:
+        return Span("nobody heard yet", Tone.DIM)
+    going_on = [
+        node
+        for node in nodes
+        if node.snapshot.state != "COMPLETE" or not all(space.complete for space in node.snapshot.name_spaces)
+    ]
+    if going_on:
+        return Span(f"{plural(len(going_on), 'node')} not complete yet", Tone.STRONG)
+    return Span("all quiet", Tone.DIM)
 
 
 def _largest_counts(nodes: list[Node]) -> int:
@@ -155,8 +202,8 @@ def delivery_line(view: View, node: Node, delivery: DeliveryView) -> Line:
     )
 
 
-def event_line(view: View, event: NodeEvent) -> Line:
-    """One event: time of day, age, node, and what happened."""
+def event_line(view: View, event: NodeEvent, room: int = MOST_NAME) -> Line:
+    """One event: time of day, age, node in so much room, and what happened."""
     tone = URGENT_LEVELS.get(event.level, Tone.PLAIN)
     sign = {Tone.FAULT: view.glyphs.fault, Tone.WARN: view.glyphs.warn}.get(tone, " ")
     return (
@@ -164,14 +211,16 @@ def event_line(view: View, event: NodeEvent) -> Line:
         Span(f" {text.age(view.now_ns - event.time_ns):>6}  ", Tone.DIM),
         Span(sign, tone),
         Span(" "),
-        Span(text.fit(event.node_name, 8, ellipsis=view.glyphs.ellipsis) + " ", Tone.DIM),
-        Span(told(event), tone),
+        Span(text.fit(event.node_name, room, ellipsis=view.glyphs.ellipsis) + " ", Tone.DIM),
+        Span(told(event.event, event.state, event.text), tone),
     )
 
 
-def told(event: NodeEvent) -> str:
-    """The event's message; a new state is said in words, because the trace has it only in the header."""
-    return f"enters state {event.state}" if event.event == ENTERING else event.text
+def told(event: str, state: str, message: str) -> str:
+    """An event's message; a new state is said in words, because the trace has it only in the header."""
+    if event == ENTERING:
+        return f"enters state {state}"
+    return f"leaves state {state}" if event == LEAVING else message
 
 
 def newest_events(view: View, number: int) -> list[NodeEvent]:
@@ -190,8 +239,19 @@ def newest_events(view: View, number: int) -> list[NodeEvent]:
 
 
 def event_lines(view: View, number: int) -> list[Line]:
-    """The newest events, oldest first."""
-    return [event_line(view, event) for event in newest_events(view, max(0, number))]
+    """The newest events, oldest first; a sentence when there is none."""
+    events = newest_events(view, max(0, number))
+    if not events and number > 0:
+        return [(Span(f" {no_events(view)}", Tone.DIM),)]
+    room = min(MOST_NAME, max((cell_len(event.node_name) for event in events), default=0))
+    return [event_line(view, event, room) for event in events]
+
+
+def no_events(view: View) -> str:
+    """What stands in for events where there are none."""
+    if view.model.events:
+        return f"no event matches the filter; {len(view.model.events):,} hidden"
+    return "no event since we watch; nodes tell what happens, not what has happened"
 
 
 def events_title(view: View) -> str:

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from rich.cells import cell_len
+
 from engine.runtime.monitor import NodeEvent
 from engine.tracing.catalogue import catalogue
 from ospltool.trace.record import Record
 from tui import text
 from tui.cells import Cell, Column, Line, Span, Tone, single
 from tui.viewmodel.base import View, state_name
+from tui.viewmodel.panels import MOST_NAME, told
 from tui.viewmodel.tables import Rows
 
 MAX_SHOWN: Final = 20_000
 """Rows of the table: the newest; older ones are counted in the title."""
+
+WIDTH_WITH_LEVEL: Final = 100
+WIDTH_WITH_THREAD: Final = 150
+"""Below these widths the message needs the room more; the lines below the table have everything."""
+
+NAMED: Final = 2_000
+"""The names of the nodes in so many of the newest rows decide how wide their column is."""
 
 _TONES: Final = {"SEVERE": Tone.FAULT, "ERROR": Tone.FAULT, "CRITICAL": Tone.FAULT, "WARNING": Tone.WARN}
 _QUIET: Final = frozenset({"FINEST", "FINER"})
@@ -70,14 +80,16 @@ def row_of_record(record: Record) -> TraceRow:
 
 def trace(view: View, rows: list[TraceRow], width: int) -> Rows[TraceRow]:
     """Rows of the trace, oldest first."""
+    shown = rows[-MAX_SHOWN:]
     columns = [
         Column("time", "time (UTC)", 12),
-        Column("age", "age", 7, right=True),
+        Column("age", "age", 6, right=True),
         Column("mark", "", 1),
-        Column("node", "node", 8, grow=0),
-        Column("level", "level", 7),
+        Column("node", "node", _room_for_names(shown)),
     ]
-    if width >= 110:
+    if width >= WIDTH_WITH_LEVEL:
+        columns.append(Column("level", "level", 7))
+    if width >= WIDTH_WITH_THREAD:
         columns.append(Column("thread", "thread", 20))
         columns.append(Column("state", "state", 16))
     columns.append(Column("text", "message", 20, grow=1))
@@ -85,7 +97,7 @@ def trace(view: View, rows: list[TraceRow], width: int) -> Rows[TraceRow]:
     def render(row: TraceRow, key: str) -> Cell:
         tone = _TONES.get(row.level, Tone.DIM if row.level in _QUIET else Tone.PLAIN)
         if key == "text":
-            return single(row.text, tone)
+            return single(told(row.event, row.state, row.text), tone)
         if key == "mark":
             signs = {Tone.FAULT: view.glyphs.fault, Tone.WARN: view.glyphs.warn}
             return (Span(signs.get(tone, " "), tone),)
@@ -99,8 +111,18 @@ def trace(view: View, rows: list[TraceRow], width: int) -> Rows[TraceRow]:
         }
         return single(plain[key], Tone.PLAIN if key == "node" else Tone.DIM)
 
-    kept = [(row.key, row) for row in rows[-MAX_SHOWN:]]
+    kept = [(row.key, row) for row in shown]
     return Rows(columns, kept, render, width=width, fixed=len(columns))
+
+
+def _room_for_names(rows: list[TraceRow]) -> int:
+    """Cells for the names of the nodes, within reason."""
+    return min(max(4, *(cell_len(row.node) for row in rows[-NAMED:]), 4), MOST_NAME)
+
+
+def nothing_lines(reason: str) -> list[Line]:
+    """What stands in for an empty trace."""
+    return [(Span(f" {reason}", Tone.DIM),)]
 
 
 def row_lines(view: View, row: TraceRow, width: int) -> list[Line]:

@@ -67,7 +67,8 @@ class Curve(Vertical, can_focus=False):
         plot.set_xlabel("seconds before now")
         plot.margin_top = 0
         plot.clear()
-        if len(points) > 1:
+        plot.visible = len(points) > 1
+        if plot.visible:
             self._draw(plot, points, now_ns, HiResMode.BRAILLE)
         plot.refresh()
 

@@ -73,7 +73,7 @@ class CommandLine(Entry):
     """The line after `:`."""
 
     def __init__(self) -> None:
-        super().__init__("a command; :help lists them", id="command")
+        super().__init__("a command, the right arrow completes it; :help lists them", id="command")
 
     def suggest(self, commands: list[str]) -> None:
         """Offer these to be completed with the right arrow."""

@@ -16,6 +16,8 @@ from tui.widgets.toned import Toned
 
 HEADER: Final = 1
 GAP: Final = 1
+NOTE: Final = 4
+"""Room at the right edge of the header for how many columns are out of view."""
 
 
 class _Nothing:
@@ -221,8 +223,10 @@ class Sheet(ScrollView, Toned, can_focus=True, inherit_bindings=False):
         x = sum(column.width + GAP for column in table.columns[: table.fixed]) + GAP
         shown: list[tuple[int, int]] = []
         moving = table.columns[table.fixed :]
+        whole = x + sum(column.width + GAP for column in moving) - GAP
+        room = self.size.width if whole <= self.size.width else self.size.width - NOTE
         for index in range(self._first, len(moving)):
-            if x + moving[index].width > self.size.width and shown:
+            if x + moving[index].width > room and shown:
                 break
             shown.append((index, x))
             x += moving[index].width + GAP

@@ -35,6 +35,10 @@ def diff(
     master: Annotated[
         str, typer.Option("--master", help="Of Spark: local[*], spark://... or sc://...")
     ] = "local[*]",
+    spark_settings: Annotated[
+        list[str] | None,
+        typer.Option("--spark-setting", metavar="NAME=VALUE", help="A setting for Spark; may be repeated."),
+    ] = None,
     memory: Annotated[int, typer.Option("--memory", min=64, help="About how many MiB may be used.")] = 1024,
     as_json: AsJson = False,
 ) -> None:
@@ -55,7 +59,8 @@ def diff(
         raise CommandError("--output parquet needs --file", Exit.USAGE)
     if limit is None:
         limit = None if kind in {"jsonl", "parquet"} else DEFAULT_INSTANCES
-    wishes = Wishes(0 if summary or stat else limit, fields, engine, master, Limits(memory << 20))
+    settings = dict(_setting(text) for text in spark_settings or ())
+    wishes = Wishes(0 if summary or stat else limit, fields, engine, master, Limits(memory << 20), settings)
     with reading():
         try:
             report = compare(stores, wishes)
@@ -64,6 +69,13 @@ def diff(
         _put_report(report, kind, file, instances=not summary and not stat, stat=stat)
     if report.verdict is not Verdict.EQUAL:
         raise typer.Exit(Exit.FINDINGS)
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not sign or not name:
+        raise CommandError(f"--spark-setting {text!r}: write NAME=VALUE", Exit.USAGE)
+    return name, value
 
 
 def _put_report(report: Any, kind: str, file: pathlib.Path | None, *, instances: bool, stat: bool) -> None:

@@ -182,11 +182,14 @@ def _never_aligned(have: Holder, lack: Holder) -> str:
         return ""
     if not lack.newest_ns:
         return f"{lack.label} has nothing of the group"
-    if extra[0].source_time_ns <= lack.newest_ns:
+    if extra[-1].source_time_ns <= lack.newest_ns:
         return ""
+    since = extra[0].source_time_ns > lack.newest_ns
+    span = (
+        f"from {shown(extra[0].source_time_ns)} on" if since else f"up to {shown(extra[-1].source_time_ns)}"
+    )
     return (
-        f"{have.label} has it from {shown(extra[0].source_time_ns)} on;"
-        f" the newest in the group in {lack.label} is of {shown(lack.newest_ns)}"
+        f"{have.label} has it {span}; the newest in the group in {lack.label} is of {shown(lack.newest_ns)}"
     )
 
 

@@ -46,6 +46,7 @@ class Wishes:
         contents: decode what differs and compare it field by field.
         engine: `duckdb`, `merge` or `spark`.
         master: where Spark runs.
+        settings: more settings for Spark, such as `spark.executor.memory`.
         limits: what an engine may take.
     """
 
@@ -54,6 +55,7 @@ class Wishes:
     engine: str = "duckdb"
     master: str = "local[*]"
     limits: Limits = dataclasses.field(default_factory=Limits)
+    settings: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def compare(given: Sequence[str], wishes: Wishes) -> ReportData:
@@ -69,7 +71,8 @@ def compare(given: Sequence[str], wishes: Wishes) -> ReportData:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ospltool-diff-")))
         sides = []
         for number, one in enumerate(given):
-            side = open_side(chr(ord("A") + number), one, None if wishes.engine == "merge" else scratch)
+            where = None if wishes.engine == "merge" else scratch
+            side = open_side(chr(ord("A") + number), one, where, contents=wishes.contents)
             stack.callback(side.reader.close)
             sides.append(side)
         engine = open_engine(sides, wishes)
@@ -91,7 +94,7 @@ def open_engine(sides: Sequence[Side], wishes: Wishes) -> DiffEngine:
         if wishes.engine == "spark":
             from ospltool.stores.diff.spark import SparkDiff
 
-            return SparkDiff(sides, wishes.master)
+            return SparkDiff(sides, wishes.master, wishes.settings)
         from ospltool.stores.diff.duck import DuckDiff
 
         return DuckDiff(sides, wishes.limits)

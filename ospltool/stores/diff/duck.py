@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import duckdb
 
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
     from ospltool.stores.diff.sides import Side
 
-_ROWS_AT_ONCE = 10_000
+_ROWS_AT_ONCE: Final = 10_000
+_SHARE: Final = 0.6
+"""Of the memory; the database takes a quarter more than its limit, and the report takes its part."""
 
 
 class DuckDiff:
@@ -32,7 +34,7 @@ class DuckDiff:
         self._scratch = tempfile.TemporaryDirectory(prefix="ospltool-diff-")
         config: dict[str, str | bool | int | float | list[str]] = {
             "temp_directory": self._scratch.name,
-            "memory_limit": f"{limits.memory_bytes >> 20}MiB",
+            "memory_limit": f"{int(limits.memory_bytes * _SHARE) >> 20}MiB",
             "preserve_insertion_order": False,
             "autoinstall_known_extensions": False,  # nothing is fetched from anywhere
             "autoload_known_extensions": False,

@@ -57,13 +57,14 @@ def chosen_sets(given: str) -> tuple[Path, tuple[int, ...]]:
     return Path(found["path"]), tuple(int(number) for number in found["sets"].split(","))
 
 
-def open_side(label: str, given: str, scratch: Path | None) -> Side:
+def open_side(label: str, given: str, scratch: Path | None, *, contents: bool = False) -> Side:
     """Open a store and choose its sets.
 
     Args:
         label: what it is called in the comparison.
         given: `PATH` or `PATH@1,2`.
         scratch: where to bring it to a snapshot, unless it is one; None to leave it as it is.
+        contents: payloads will be asked for.
 
     Raises:
         StoreUnreadable: it can not be opened, has no such set, or its sets overlap.
@@ -80,22 +81,23 @@ def open_side(label: str, given: str, scratch: Path | None) -> Side:
                 f"{given}: one group is in several of the sets; choose one with PATH@NUMBER"
             )
         side = Side(label, given, reader, sets, groups, spaces, {}, None, DamageLog())
-        return side if scratch is None else _spooled(side, path, scratch)
+        return side if scratch is None else _spooled(side, path, scratch, contents=contents)
     except BaseException:
         reader.close()
         raise
 
 
-def _spooled(side: Side, path: Path, scratch: Path) -> Side:
-    from ospltool.stores.snapshot import SnapshotStore, write_snapshot  # they need pyarrow
+def _spooled(side: Side, path: Path, scratch: Path, *, contents: bool) -> Side:
+    from ospltool.stores import snapshot  # it needs pyarrow
 
-    if isinstance(side.reader, SnapshotStore):
+    if isinstance(side.reader, snapshot.SnapshotStore):
         directory, counted = path, side.reader.counts
         if side.reader.damage:
             count = side.reader.damage
             side.damage.add(side.given, f"{count} samples could not be read when the snapshot was made")
     else:
         directory = scratch / side.label
-        counted = write_snapshot(side.reader, directory, side.sets, side.damage, compact=False).groups
+        form = snapshot.COMPARED_BY_FIELDS if contents else snapshot.COMPARED
+        counted = snapshot.write_snapshot(side.reader, directory, side.sets, side.damage, form).groups
     side.counts.update((count.code, count) for count in counted if count.set_number in side.set_numbers)
     return dataclasses.replace(side, snapshot=directory)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # a part of pyspark without types
 from pyspark.errors import PySparkException
 
 from ospltool.analytics.case import CaseError
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 class SparkDiff:
     """See `ospltool.stores.diff.contract.DiffEngine`."""
 
-    def __init__(self, sides: Sequence[Side], master: str) -> None:
+    def __init__(self, sides: Sequence[Side], master: str, settings: Mapping[str, str]) -> None:
         """Start a session and open the snapshots of the sides.
 
         Raises:
@@ -30,9 +31,11 @@ class SparkDiff:
         """
         self._sides = len(sides)
         try:
-            self._session: Any = session(master)
+            self._session: Any = session(master, dict(settings))
         except (CaseError, AnalyticsMissingError) as error:
             raise DiffError(str(error)) from error
+        except Py4JJavaError as error:  # a master that Spark does not understand
+            raise DiffError(f"{master}: {error.java_exception.getMessage()}") from error
         try:
             for number, side in enumerate(sides):
                 assert side.snapshot is not None

@@ -1,0 +1,150 @@
+"""Comparing stores, held against the bare join of keys and digests in DuckDB."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Final
+
+import duckdb
+
+from benchmarks import store as plain
+from benchmarks.rows import Bar, Is, Row
+from benchmarks.store_snapshots import make
+from engine.dataset.sample import DATA, make_sample
+from engine.store.interface import DamageLog
+from engine.store.opening import open_store
+from ospltool.stores.diff.compare import Wishes, compare
+from ospltool.stores.diff.contract import Limits
+from ospltool.stores.names import SAMPLES_FILE
+from ospltool.stores.opening import open_reader
+from ospltool.stores.snapshot import COMPARED, write_snapshot
+
+LARGE: Final = "OSPLTOOL_BENCH_LARGE"
+"""With this variable, 40 million rows are compared, too, which takes some minutes and 3 GB of disk."""
+COUNT: Final = 10_000_000
+LARGE_COUNT: Final = 40_000_000
+STORED: Final = 1_000_000
+MAX_REPEAT: Final = 3
+MEMORY: Final = 4 << 30
+_JOIN: Final = """
+    SELECT count(*) FROM read_parquet('{}') AS a FULL OUTER JOIN read_parquet('{}') AS b
+      ON a.group_code = b.group_code AND a.key = b.key
+      AND a.digest_high = b.digest_high AND a.digest_low = b.digest_low
+    WHERE a.group_code IS NULL OR b.group_code IS NULL"""
+
+
+def run(area: str, repeat: int) -> list[Row]:
+    """The rows of the table."""
+    with tempfile.TemporaryDirectory(prefix="ospltool-bench-") as name:
+        directory = Path(name)
+        rows = _snapshots(area, directory, min(repeat, MAX_REPEAT))
+        rows.append(_from_sqlite(area, directory, min(repeat, MAX_REPEAT)))
+        if os.environ.get(LARGE):
+            rows += _large(area, directory)
+    return rows
+
+
+def _snapshots(area: str, directory: Path, repeat: int) -> list[Row]:
+    left, right = directory / "left", directory / "right"
+    make(left, COUNT, changed=False)
+    differing = make(right, COUNT, changed=True)
+    joins, compared = [], []
+    for _ in range(repeat):
+        began = time.monotonic()
+        found = _bare_join(left, right)
+        joins.append(time.monotonic() - began)
+        began = time.monotonic()
+        report = compare([str(left), str(right)], Wishes(limits=Limits(MEMORY)))
+        compared.append(time.monotonic() - began)
+        if (report.differing, found) != (differing, 2 * differing):
+            raise RuntimeError(f"{report.differing} instances and {found} rows, not {differing}")
+    bare = Row(area, "bare join of 2 x 10 million rows", "s", tuple(joins))
+    row = Row(area, "diff of 2 x 10 million rows", "s", tuple(compared))
+    return [bare, row.against(bare, Bar(Is.AT_MOST, 1.3, of_ratio=True))]
+
+
+def _bare_join(left: Path, right: Path) -> int:
+    with (
+        tempfile.TemporaryDirectory(prefix="ospltool-bench-") as scratch,
+        duckdb.connect(
+            config={
+                "memory_limit": f"{MEMORY >> 20}MiB",
+                "temp_directory": scratch,
+                "preserve_insertion_order": False,
+            }
+        ) as connection,
+    ):
+        found = connection.execute(_JOIN.format(left / SAMPLES_FILE, right / SAMPLES_FILE)).fetchone()
+    assert found is not None
+    return int(found[0])
+
+
+def _from_sqlite(area: str, directory: Path, repeat: int) -> Row:
+    """A store of ours, read, verified and brought to the form in which it is compared."""
+    path = directory / "store"
+    _fill(path)
+    seconds = []
+    for number in range(repeat):
+        began = time.monotonic()
+        reader = open_reader(path)
+        damage = DamageLog()
+        written = write_snapshot(reader, directory / f"spooled{number}", reader.facts.sets, damage, COMPARED)
+        reader.close()
+        seconds.append(time.monotonic() - began)
+        if written.samples != STORED or damage.count:
+            raise RuntimeError(f"{written.samples} samples, {damage.count} damaged")
+    name = "read and verify 1 million rows from SQLite"
+    return Row(area, name, "s", tuple(seconds), bar=Bar(Is.AT_MOST, 3.0))
+
+
+def _fill(path: Path) -> None:
+    store = open_store(path, "bench")
+    writer = store.begin_set(plain.NAME_SPACE)
+    for start in range(0, STORED, 10_000):
+        writer.add(
+            plain.DESCRIPTION,
+            [
+                make_sample(1_000 + number, b"w" * 16, DATA, number.to_bytes(4), bytes(plain.SIZE))
+                for number in range(start, start + 10_000)
+            ],
+        )
+    store.commit_complete(writer)
+    store.close()
+
+
+def _large(area: str, directory: Path) -> list[Row]:
+    """In a process of its own, whose memory nobody else used before."""
+    left, right = directory / "left-large", directory / "right-large"
+    make(left, LARGE_COUNT, changed=False)
+    differing = make(right, LARGE_COUNT, changed=True)
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.store_diff", str(left), str(right)],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    seconds = time.monotonic() - began
+    found, mib = map(int, done.stdout.split())
+    if found != differing:
+        raise RuntimeError(f"{found} instances, not {differing}")
+    limit = Bar(Is.AT_MOST, 1024)
+    return [
+        Row(area, "diff of 2 x 40 million rows, 1 GiB given", "s", (seconds,)),
+        Row(area, "memory of that process", "MiB", (float(mib),), bar=limit),
+    ]
+
+
+def _main(left: str, right: str) -> None:
+    report = compare([left, right], Wishes())
+    print(report.differing, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])

@@ -1,0 +1,194 @@
+"""What can be done to a node of this machine, in words and as commands; nothing here draws anything."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shlex
+import socket
+import subprocess
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from engine.supervisor.rundir import RunDirectory, RunDirectoryError, location, node_key
+from engine.supervisor.status import ALIVE, NodeStatus, status_of
+from ospltool.live.model import Node
+
+TIMEOUT_S: Final = 120.0
+"""A command that takes longer is given up; what it began goes on."""
+
+ENVIRONMENT: Final = (
+    "It gets the environment and the directory of this console; what it had before may have been another."
+)
+
+
+class OperationFault(Exception):
+    """Something that can not be done to this node from here; the text is for the reader."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Operation:
+    """Something that will be done: `commands` are what a person would type for it, in this order."""
+
+    title: str
+    consequences: tuple[str, ...]
+    commands: tuple[tuple[str, ...], ...]
+
+    @property
+    def shell_line(self) -> str:
+        """The commands as one line that can be typed."""
+        return " && ".join(map(shlex.join, self.commands))
+
+
+def known_here() -> list[NodeStatus]:
+    """The nodes that this user started on this machine, as `ospltool list` finds them.
+
+    Raises:
+        OperationFault: the run directory can not be read.
+    """
+    try:
+        directories = RunDirectory(location(os.environ)).nodes()
+    except RunDirectoryError as error:
+        raise OperationFault(str(error)) from error
+    return [status for directory in directories if (status := status_of(directory)) is not None]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Operator:
+    """How commands are carried out: `program` stands for the word `ospltool`."""
+
+    program: tuple[str, ...]
+    host: str = dataclasses.field(default_factory=socket.gethostname)
+    known: Callable[[], list[NodeStatus]] = known_here
+
+    def stop(self, node: Node) -> Operation:
+        """End a node in order.
+
+        Raises:
+            OperationFault: it was not started here, or several nodes answer to its names.
+        """
+        word = self._running(node)
+        return Operation(
+            title=f"Stop node {node.snapshot.name}?",
+            consequences=(
+                *_who(node),
+                "It finishes what it does, writes what it holds to its store, and ends.",
+            ),
+            commands=(("ospltool", "stop", word),),
+        )
+
+    def restart(self, node: Node) -> Operation:
+        """End a node in order and start it again.
+
+        Raises:
+            OperationFault: as `stop`.
+        """
+        word, configuration = self._running(node), node.snapshot.configuration
+        _require_own_file(self._newest(node))
+        return Operation(
+            title=f"Restart node {node.snapshot.name}?",
+            consequences=(
+                *_who(node),
+                "It ends in order, is started again, and aligns with its fellows.",
+                ENVIRONMENT,
+            ),
+            commands=(("ospltool", "stop", word), ("ospltool", "start", configuration)),
+        )
+
+    def start(self, node: Node) -> Operation:
+        """Start a node that is gone.
+
+        Raises:
+            OperationFault: it was not started here, or it is there.
+        """
+        self._require_here(node)
+        snapshot = node.snapshot
+        if not node.gone_ns:
+            raise OperationFault(f"{snapshot.name} is running")
+        last = self._newest(node)
+        if last.condition in ALIVE:
+            raise OperationFault(f"{snapshot.name} has a supervisor: {last.sentence}")
+        _require_own_file(last)
+        return Operation(
+            title=f"Start node {snapshot.name}?",
+            consequences=(f"It last ran as pid {snapshot.pid} on {snapshot.host}.", ENVIRONMENT),
+            commands=(("ospltool", "start", snapshot.configuration),),
+        )
+
+    def carry_out(self, operation: Operation) -> str:
+        """Run the commands and wait; how it ended, and what the last one said."""
+        said = ""
+        for words in operation.commands:
+            command = [*self.program, *words[1:]]
+            try:
+                ended = subprocess.run(
+                    command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False, errors="replace"
+                )
+            except (OSError, subprocess.TimeoutExpired) as error:
+                return f"failed: {shlex.join(words)}: {error}"
+            said = _last_line(ended.stderr or ended.stdout)
+            if ended.returncode:
+                return f"failed with exit code {ended.returncode}: {said}"
+        return f"done: {said}"
+
+    def _running(self, node: Node) -> str:
+        """The word by which `ospltool stop` means exactly this running node."""
+        self._require_here(node)
+        snapshot = node.snapshot
+        if node.gone_ns:
+            raise OperationFault(f"{snapshot.name} is not running")
+        alive = [one for one in self.known() if one.condition in ALIVE]
+        mine = [one.record for one in alive if one.record.node and one.record.node.pid == snapshot.pid]
+        if not mine:
+            raise OperationFault(f"{snapshot.name} was not started by this user with `ospltool start`")
+        record = mine[0]
+        if sum(one.record.domain_name == record.domain_name for one in alive) == 1:
+            return record.domain_name
+        if sum(one.record.configuration == record.configuration for one in alive) == 1:
+            return record.configuration
+        raise OperationFault(f"several nodes were started from {record.configuration}; use a shell")
+
+    def _newest(self, node: Node) -> NodeStatus:
+        """What was started last from the configuration of the node."""
+        of_file = [one for one in self.known() if one.record.configuration == node.snapshot.configuration]
+        if not of_file:
+            raise OperationFault(f"{node.snapshot.name} was not started by this user with `ospltool start`")
+        return max(of_file, key=lambda one: one.record.changed_ns)
+
+    def _require_here(self, node: Node) -> None:
+        if node.snapshot.host != self.host:
+            raise OperationFault(f"{node.snapshot.name} is on {node.snapshot.host}, not on this machine")
+
+
+def _who(node: Node) -> tuple[str, ...]:
+    """What the node is to the system."""
+    snapshot = node.snapshot
+    held = [space.name for space in snapshot.name_spaces if space.master == node.id]
+    running = sum(len(space.alignments) for space in snapshot.name_spaces)
+    said = [f"It is pid {snapshot.pid} on {snapshot.host}, in state {snapshot.state}."]
+    said.append(
+        f"It is master of {', '.join(held)}; the others elect another."
+        if held
+        else "It is master of nothing."
+    )
+    if running:
+        said.append(f"It is being aligned ({running} under way); that begins again from the start.")
+    return tuple(said)
+
+
+def _require_own_file(status: NodeStatus) -> None:
+    """A node of a fleet file has variables from there: its own file alone would start another node.
+
+    Raises:
+        OperationFault: the node is of a fleet file.
+    """
+    record = status.record
+    if status.directory.path.name != node_key(record.configuration, record.domain_name, f"{record.store}\0"):
+        raise OperationFault(
+            f"{record.domain_name} was started from a fleet file; use `ospltool start FLEET --node NAME`"
+        )
+
+
+def _last_line(text: str) -> str:
+    lines: Sequence[str] = text.strip().splitlines()
+    return lines[-1].removeprefix("ospltool: ") if lines else "nothing said"
