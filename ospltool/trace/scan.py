@@ -6,6 +6,8 @@ import concurrent.futures
 import io
 import multiprocessing
 import os
+import sys
+import threading
 from typing import TYPE_CHECKING, Final
 
 from ospltool.trace.headers import END, IS_LINE_HEADER, header_ending_at
@@ -30,7 +32,10 @@ def count_records(sources: Sequence[Source], needle: bytes, processes: int | Non
     workers = min(processes or os.cpu_count() or 1, len(parts))
     if workers <= 1 or sum(part.size for part in parts) < SMALL_BYTES:
         return sum(count_in_range(part, needle) for part in parts)
-    context = multiprocessing.get_context("spawn")
+    # A fork is there at once; but a process with threads (Arrow has some that Python does not know) must not.
+    alone = threading.active_count() == 1 and "pyarrow" not in sys.modules
+    can_fork = "fork" in multiprocessing.get_all_start_methods()
+    context = multiprocessing.get_context("fork" if alone and can_fork else "spawn")
     with concurrent.futures.ProcessPoolExecutor(workers, mp_context=context) as pool:
         return sum(pool.map(count_in_range, parts, [needle] * len(parts)))
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pathlib
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from ospltool.trace.catalogue import Origin
+from ospltool.trace.scan import count_records
 from ospltool.trace.sources import Format, SourceError, find_sources, sniff
 
 if TYPE_CHECKING:
@@ -104,3 +107,26 @@ def test_what_a_file_holds_is_seen_from_its_beginning(tmp_path: pathlib.Path, tr
     )
     assert sniff(write(tmp_path / "c.log", ours)).origin is Origin.ENGINE
     assert sniff(traces.node("n1").begin().write()).origin is Origin.OPENSPLICE
+
+
+A_THREAD = "import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()"
+
+
+@pytest.mark.parametrize("before", ["", "import pyarrow", A_THREAD])
+def test_counting_in_processes_counts_what_one_counts(before: str, samples: pathlib.Path) -> None:
+    """Processes are made in one way or the other, by what this one has loaded and runs."""
+    if "pyarrow" in before:
+        pytest.importorskip("pyarrow", reason="Parquet needs the extra `sql`")
+    sources = find_sources([str(samples / "late-joiner")]).sources
+    code = (
+        f"import sys, pathlib; from ospltool.trace import scan, sources; {before}\n"
+        "found = sources.find_sources(sys.argv[1:]).sources\n"
+        "if __name__ == '__main__':\n"
+        "    scan.SMALL_BYTES = 0\n"
+        "    print(scan.count_records(found, b'Waiting', 2))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(samples / "late-joiner")],
+        capture_output=True, text=True, check=False, cwd=samples.parents[1], timeout=120,
+    )  # fmt: skip
+    assert done.stdout.strip() == str(count_records(sources, b"Waiting", 1)), done.stderr
