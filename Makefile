@@ -4,6 +4,8 @@ PYTHON ?= $(shell for p in python3.12 python3.11 python3.13 python3; do \
 VENV := .venv
 BIN := $(VENV)/bin
 AREA ?= all
+RUNS ?= 2000
+SEED ?= 1
 
 ifneq ($(shell command -v uv 2>/dev/null),)
 INSTALL := uv pip install --python $(BIN)/python --quiet
@@ -11,7 +13,7 @@ else
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 endif
 
-.PHONY: demo test check bench screenshots clean
+.PHONY: demo test check sim bench screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -42,6 +44,9 @@ check: $(VENV)/.dev ## Style, types and the layers of the house
 
 test: check ## Everything that must be green, in under 15 minutes
 	$(BIN)/python -m pytest
+
+sim: $(VENV)/.dev ## Thousands of simulated systems with faults (RUNS=2000 SEED=1)
+	$(BIN)/ospltool simulate --runs $(RUNS) --seed $(SEED)
 
 bench: $(VENV)/.dev ## Figures, side by side in one run (AREA=start|capture|deliver|trace|store|align)
 	$(BIN)/python -m benchmarks --area $(AREA)

@@ -72,17 +72,33 @@ def _lineage(mark: str) -> Epoch:
 
 def core_settings(configuration: Configuration, name: str, host: str, found: Found) -> CoreSettings:
     """What the core is told, from configuration and store."""
-    network, alignment = configuration.network, configuration.alignment
     fellows = {fellow.id for known in found.report.fellows.values() for fellow in known}
+    configured = configured_settings(configuration, name, host)
+    # A store that lost something may have lost a whole set: an empty one must not win then.
+    lost = {
+        space.name: StoredSet(DAMAGED, NO_EPOCH)
+        for space in configured.name_spaces
+        if found.report.is_damaged
+    }
+    return dataclasses.replace(
+        configured,
+        node=found.report.node_id,
+        incarnation=found.report.incarnation,
+        remembered=frozenset(fellows),
+        stored={**lost, **found.stored},
+    )
+
+
+def configured_settings(configuration: Configuration, name: str, host: str) -> CoreSettings:
+    """What the configuration alone says; a store adds who the node is and what it has."""
+    network, alignment = configuration.network, configuration.alignment
     spaces = tuple(
         NameSpace(space.name, tuple(sorted(set(space.elements))))
         for space in configuration.name_spaces.name_spaces
     )
-    # A store that lost something may have lost a whole set: an empty one must not win then.
-    lost = {space.name: StoredSet(DAMAGED, NO_EPOCH) for space in spaces if found.report.is_damaged}
     return CoreSettings(
-        node=found.report.node_id,
-        incarnation=found.report.incarnation,
+        node="",
+        incarnation=0,
         name=name,
         role=configuration.domain.role,
         host=host,
@@ -94,6 +110,4 @@ def core_settings(configuration: Configuration, name: str, host: str, found: Fou
         combine_initial_s=alignment.combine_initial_s,
         combine_operational_s=alignment.combine_operational_s,
         waits_for_aligner=alignment.wait_for_aligner_s > 0,
-        remembered=frozenset(fellows),
-        stored={**lost, **found.stored},
     )

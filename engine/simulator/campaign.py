@@ -5,16 +5,20 @@ from __future__ import annotations
 import concurrent.futures
 import dataclasses
 import multiprocessing
+import shlex
 import time
 from typing import TYPE_CHECKING, Final
 
 from engine.simulator.cluster import Cluster
+from engine.simulator.deployment import deployed
 from engine.simulator.draw import draw
 from engine.simulator.options import Fault
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from engine.config import Configuration
+    from engine.simulator.options import Options
     from engine.simulator.result import Statistics
 
 ANY: Final = "any"
@@ -24,7 +28,14 @@ CHUNK: Final = 8
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outcome:
-    """One seed: `violation` is empty when no checker objected; `digest` is that of the short log."""
+    """One seed.
+
+    Attributes:
+        violation: empty when no checker objected.
+        digest: of the short log; two runs with the same digest were the same.
+        virtual_s, cpu_s: how much time was simulated, and what that cost.
+        replay: the command that runs it again.
+    """
 
     seed: int
     violation: str
@@ -32,6 +43,21 @@ class Outcome:
     virtual_s: float
     cpu_s: float
     statistics: Statistics
+    replay: str
+
+    @property
+    def about(self) -> str:
+        """What happened, in one line."""
+        stats = self.statistics
+        return (
+            f"{stats.written} samples written, {stats.crashes} crashes, {stats.cuts} cuts, {stats.masters} "
+            f"changes of master, {stats.streams} sets sent, settled {stats.settled_s:g} s after healing; "
+            f"{self.virtual_s:.0f} s in {self.cpu_s:.2f} s, log {self.digest}"
+        )
+
+    def to_plain(self) -> dict[str, object]:
+        """As plain values."""
+        return dataclasses.asdict(self)
 
 
 def parse_faults(text: str) -> tuple[Fault, ...] | None:
@@ -52,31 +78,75 @@ def parse_faults(text: str) -> tuple[Fault, ...] | None:
     return tuple(known[part] for part in wanted)
 
 
+@dataclasses.dataclass(frozen=True)
+class Campaign:
+    """What is run for each seed.
+
+    Attributes:
+        faults: as `parse_faults` reads them.
+        minutes: of the phase with faults; None leaves it to the seed.
+        configurations: of the nodes, by name; none lets the seed draw the whole system.
+        deployment: what the configurations are called in the command that replays a run.
+    """
+
+    faults: str = ANY
+    minutes: float | None = None
+    configurations: Mapping[str, Configuration] = dataclasses.field(default_factory=dict)
+    deployment: str = ""
+
+    def options(self, seed: int) -> Options:
+        """The options of a seed.
+
+        Raises:
+            ValueError: the configurations cannot be simulated.
+        """
+        faults = parse_faults(self.faults)
+        if self.configurations:
+            return deployed(self.configurations, seed, faults, minutes=self.minutes)
+        return draw(seed, faults, minutes=self.minutes)
+
+    def run(self, seed: int, show: Callable[[str], None] | None = None) -> Outcome:
+        """Run a seed; `show` is called with each line of the short log."""
+        started = time.process_time()
+        result = Cluster(self.options(seed), show).run()
+        return Outcome(
+            seed,
+            str(result.violation or ""),
+            result.digest,
+            result.virtual_s,
+            time.process_time() - started,
+            result.statistics,
+            self.replay_command(seed),
+        )
+
+    def run_all(self, seeds: Sequence[int], jobs: int = 1) -> Iterator[Outcome]:
+        """The outcomes of many seeds, in their order."""
+        if jobs <= 1:
+            yield from map(self.run, seeds)
+            return
+        context = multiprocessing.get_context("spawn")  # the same on all systems, and nothing is inherited
+        with concurrent.futures.ProcessPoolExecutor(jobs, mp_context=context) as pool:
+            yield from pool.map(self.run, seeds, chunksize=CHUNK)
+
+    def replay_command(self, seed: int) -> str:
+        """What replays a seed."""
+        deployment = f" {shlex.quote(self.deployment)}" if self.deployment else ""
+        minutes = f" --minutes {self.minutes:g}" if self.minutes else ""
+        return f"ospltool simulate{deployment} --seed {seed} --faults {self.faults}{minutes}"
+
+
 def run_seed(seed: int, faults: str = ANY) -> Outcome:
-    """Draw the options of a seed, and run them."""
-    started = time.process_time()
-    result = Cluster(draw(seed, parse_faults(faults))).run()
-    return Outcome(
-        seed,
-        str(result.violation or ""),
-        result.digest,
-        result.virtual_s,
-        time.process_time() - started,
-        result.statistics,
+    """Run the system that a seed draws."""
+    return Campaign(faults).run(seed)
+
+
+def summary(outcomes: Sequence[Outcome], jobs: int) -> str:
+    """A campaign in one line."""
+    bad = sum(bool(outcome.violation) for outcome in outcomes)
+    virtual_s = sum(outcome.virtual_s for outcome in outcomes)
+    cpu_s = sum(outcome.cpu_s for outcome in outcomes)
+    return (
+        f"{len(outcomes)} seeds, {len(outcomes) - bad} clean, {bad} not; "
+        f"{virtual_s / 3600:.1f} virtual hours in {cpu_s:.0f} s of processor time, "
+        f"{virtual_s / max(cpu_s, 1e-9):.0f} times as fast for each of {jobs} processes"
     )
-
-
-def run_seeds(seeds: Sequence[int], faults: str = ANY, jobs: int = 1) -> Iterator[Outcome]:
-    """The outcomes of many seeds, in their order."""
-    if jobs <= 1:
-        for seed in seeds:
-            yield run_seed(seed, faults)
-        return
-    context = multiprocessing.get_context("spawn")  # the same on all systems, and nothing is inherited
-    with concurrent.futures.ProcessPoolExecutor(jobs, mp_context=context) as pool:
-        yield from pool.map(run_seed, seeds, [faults] * len(seeds), chunksize=CHUNK)
-
-
-def replay_command(seed: int, faults: str) -> str:
-    """What replays a seed."""
-    return f"python -m engine.simulator --seeds {seed} --faults {faults} --log"

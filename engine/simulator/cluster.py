@@ -230,7 +230,9 @@ class Cluster:
         for name, data in node.runtime.spaces.items():
             state = data.state
             requests = tuple(state.outstanding)
-            now = Standing(state.phase, state.holder, state.following, state.lineage, requests)
+            now = Standing(
+                state.phase, state.holder, state.following, state.lineage, requests, bool(state.parents)
+            )
             before = self._standings.get((node, name))
             if now != before:
                 self._standings[node, name] = now

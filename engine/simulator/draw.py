@@ -32,7 +32,7 @@ def draw(
     """
     rng = random.Random(f"{seed} options")
     count = nodes or rng.choice((2, 3, 3, 4, 5))
-    chosen = tuple(faults) if faults is not None else _some(rng, list(Fault))
+    chosen = tuple(faults) if faults is not None else some_faults(rng, list(Fault))
     expiry_s = rng.choice((2.0, 4.0, 10.0))
     fault_s = 60.0 * minutes if minutes else rng.choice((30.0, 60.0, 120.0))
     names = ["ns1"] if rng.random() < 0.7 else ["ns1", "ns2"]
@@ -62,7 +62,7 @@ def draw(
     return Options(
         seed=seed,
         nodes=plans,
-        workload=_workload(rng, names),
+        workload=draw_workload(rng, names),
         network=NetworkPlan(delay_mean_s=rng.choice((0.0005, 0.005, 0.03))),
         faults=chosen,
         fault_s=fault_s,
@@ -80,11 +80,13 @@ def _disks(rng: random.Random, count: int) -> list[bool]:
     return [True, *(rng.random() < 0.5 for _ in range(count - 1))]
 
 
-def _some(rng: random.Random, among: list[Fault]) -> tuple[Fault, ...]:
+def some_faults(rng: random.Random, among: list[Fault]) -> tuple[Fault, ...]:
+    """Some of the kinds of faults."""
     return tuple(fault for fault in among if rng.random() < 0.4)
 
 
-def _workload(rng: random.Random, partitions: list[str]) -> Workload:
+def draw_workload(rng: random.Random, partitions: list[str]) -> Workload:
+    """What applications do in the systems of this module: topics of any kind in the given partitions."""
     topics = tuple(
         TopicPlan(
             rng.choice(partitions),

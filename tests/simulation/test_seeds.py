@@ -1,19 +1,37 @@
-"""A bounded set of simulated systems; thousands run with `python -m engine.simulator --seeds 1..2000`."""
+"""A bounded set of simulated systems; thousands run with `make sim`."""
 
 from __future__ import annotations
 
+import pathlib
+import tomllib
+
 import pytest
 
-from engine.simulator.campaign import replay_command, run_seed
+from engine.simulator.campaign import Campaign, Outcome, run_seed
+from engine.simulator.checkers import CHECKERS
 
-SEEDS = range(1, 13)
+SEEDS = range(1, 41)
+FOUND = tomllib.loads((pathlib.Path(__file__).parent / "regressions.toml").read_text(encoding="utf-8"))[
+    "found"
+]
+
+
+def check_clean(outcome: Outcome) -> None:
+    assert outcome.violation == "", outcome.replay
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_invariants_hold_under_the_faults_of_a_seed(seed: int) -> None:
-    outcome = run_seed(seed)
-    assert outcome.violation == "", replay_command(seed, "any")
+    check_clean(run_seed(seed))
+
+
+@pytest.mark.parametrize("found", FOUND, ids=[str(found["seed"]) for found in FOUND])
+def test_what_was_found_once_stays_mended(found: dict[str, str | int]) -> None:
+    assert found["rule"] in {"quiet", "fault", *(checker.invariant for checker in CHECKERS)}
+    check_clean(run_seed(int(found["seed"])))
 
 
 def test_a_seed_replays_to_the_same_log() -> None:
-    assert run_seed(3).digest == run_seed(3).digest
+    outcomes = [run_seed(3), run_seed(3), *Campaign().run_all(range(3, 5), jobs=2)]
+    assert len({outcome.digest for outcome in outcomes[:3]}) == 1
+    assert outcomes[3].digest != outcomes[0].digest

@@ -46,10 +46,14 @@ class Standing(NamedTuple):
     following: Epoch | None
     lineage: Epoch
     requests: tuple[int, ...]
+    has_parents: bool
 
     def is_aligned_after(self, before: Standing) -> bool:
-        """Whether the set that is complete here came from a fellow, and was not injected by this node."""
-        return before.phase is Phase.ALIGN and before.following == self.following
+        """Whether the set that is complete here came from a fellow, and was not injected by this node.
+
+        A master that takes over in the same moment has the lineage of its set among the parents of its own.
+        """
+        return before.phase is Phase.ALIGN and (before.following == self.following or self.has_parents)
 
 
 class Checker:

@@ -9,7 +9,6 @@ from engine.simulator.checkers.base import Checker
 
 if TYPE_CHECKING:
     from engine.core.namespace import NameSpaceState
-    from engine.runtime.startup import Found
     from engine.simulator.checkers.base import Standing
     from engine.simulator.node import SimulatedNode
 
@@ -22,21 +21,16 @@ class Sources(Checker):
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]  # passed on as they are
-        self._opened_s: dict[SimulatedNode, float] = {}
-        self._elected_s: dict[tuple[SimulatedNode, str], float] = {}
-
-    def opened(self, node: SimulatedNode, found: Found) -> None:
-        """A run begins."""
-        self._opened_s[node] = self.cluster.schedule.now
+        self._electors: dict[tuple[SimulatedNode, str], set[tuple[str, int]]] = {}
 
     def stepped(self, node: SimulatedNode, name_space: str, before: Standing | None, now: Standing) -> None:
         """A node has become complete without aligning: it injected.
 
         A fellow that may not align others has nothing to give, even if it holds the set; and a master is not
-        disturbed by a fellow that was started after its election.
+        disturbed by a fellow that did not take part in its election.
         """
         if before is None or before.following != now.following:
-            self._elected_s[node, name_space] = self.cluster.schedule.now
+            self._electors[node, name_space] = _known_electors(node, name_space)
         if before is None or before.holder or not now.holder or now.is_aligned_after(before):
             return
         own = _state(node, name_space)
@@ -46,7 +40,7 @@ class Sources(Checker):
                 continue
             if state.holder and state.policy.aligner and _says_so(node, other, name_space):
                 self.fail(f"{node.name} injects {name_space} although {other.name} holds the set")
-            if self._opened_s[other] > self._elected_s[node, name_space]:
+            if (other.id, other.incarnation) not in self._electors[node, name_space]:
                 continue
             if _is_elector(state) and other.plan.settings.role == node.plan.settings.role and own is not None:
                 self._compare(node, own, other, state)
@@ -66,6 +60,17 @@ def _state(node: SimulatedNode, name_space: str) -> NameSpaceState | None:
     assert node.runtime is not None
     data = node.runtime.spaces.get(name_space)
     return data.state if data else None
+
+
+def _known_electors(node: SimulatedNode, name_space: str) -> set[tuple[str, int]]:
+    """The fellows that a node knows to take part in an election, in which incarnation."""
+    assert node.runtime is not None
+    reports = [(fellow, fellow.report(name_space)) for fellow in node.runtime.core.fellows]
+    return {
+        (fellow.node, fellow.incarnation)
+        for fellow, report in reports
+        if fellow.approved and report is not None and report.phase is not Phase.DISCOVER
+    }
 
 
 def _says_so(node: SimulatedNode, other: SimulatedNode, name_space: str) -> bool:

@@ -1,0 +1,114 @@
+"""`ospltool simulate`: whole systems under virtual time, with faults, checked against the invariants."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ospltool.cli.exits import CommandError, Exit
+
+if TYPE_CHECKING:
+    from engine.config import Configuration
+    from engine.simulator.campaign import Campaign, Outcome
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("simulate", short_help="Simulate a system with faults, by seed.")(simulate)
+
+
+def simulate(
+    deployment: Annotated[
+        str | None,
+        typer.Argument(help="A fleet file or one configuration; without it the seed draws the system too."),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Which run; the first one with --runs.")] = 1,
+    runs: Annotated[int, typer.Option(min=1, max=1_000_000, help="How many seeds to run.")] = 1,
+    minutes: Annotated[
+        float | None,
+        typer.Option(min=0.1, max=1440, help="Simulated minutes with faults; else drawn from the seed."),
+    ] = None,
+    faults: Annotated[
+        str, typer.Option(help="any (drawn for each seed), all, none, or some, as in crash,partition.")
+    ] = "any",
+    jobs: Annotated[int | None, typer.Option(min=1, max=256, help="Processes; one for each core.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Leave the log of a single run out.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Show the outcomes as JSON.")] = False,
+) -> None:
+    """Simulate a whole system: nodes, applications, network, disks and faults, in virtual time.
+
+    The nodes are those that run on Cyclone DDS, with another clock, wire and disk. After the faults
+    everything heals; then the system must become quiet and equal. Rules are checked all the time: nothing
+    acknowledged is lost, no disposed instance comes back, an epoch has one master, no part of a set is called
+    complete... The same seed gives the same run. A run that breaks a rule is told with the command that
+    replays it.
+
+    Exit codes: 0 all runs are clean, 1 a rule was broken, 2 wrong usage or configuration.
+    """
+    from engine.simulator.campaign import Campaign, parse_faults
+
+    try:
+        parse_faults(faults)
+    except ValueError as error:
+        raise CommandError(str(error), Exit.USAGE) from error
+    configurations = configurations_of(deployment) if deployment else {}
+    campaign = Campaign(faults, minutes, configurations, deployment or "")
+    try:
+        if runs == 1:
+            outcome = campaign.run(seed, None if quiet or as_json else _put_line)
+            outcomes = [outcome]
+            _tell(outcome, as_json=as_json)
+        else:
+            outcomes = _many(campaign, range(seed, seed + runs), jobs or os.cpu_count() or 1, as_json=as_json)
+    except ValueError as error:
+        raise CommandError(f"{deployment}: {error}", Exit.USAGE) from error
+    if as_json:
+        from ospltool.output import envelope, streams
+
+        streams.put(envelope.document("simulation", {"runs": [outcome.to_plain() for outcome in outcomes]}))
+    if any(outcome.violation for outcome in outcomes):
+        raise typer.Exit(Exit.FINDINGS)
+
+
+def configurations_of(deployment: str) -> dict[str, Configuration]:
+    """The configuration of each node of a deployment, by name."""
+    from ospltool.cli.targets import targets
+
+    found = targets(deployment, os.environ)
+    return {target.name or target.configuration.domain.name: target.configuration for target in found}
+
+
+def _many(campaign: Campaign, seeds: range, jobs: int, *, as_json: bool) -> list[Outcome]:
+    from engine.simulator.campaign import summary
+    from ospltool.output import streams
+
+    outcomes: list[Outcome] = []
+    for outcome in campaign.run_all(seeds, jobs):
+        outcomes.append(outcome)
+        if outcome.violation:
+            _tell(outcome, as_json=as_json)
+        if len(outcomes) % 100 == 0 and sys.stderr.isatty():
+            streams.say(f"{len(outcomes)} of {len(seeds)} seeds")
+    (streams.say if as_json else _put_line)(summary(outcomes, jobs))
+    return outcomes
+
+
+def _tell(outcome: Outcome, *, as_json: bool) -> None:
+    from ospltool.output import streams
+
+    put = streams.say if as_json else _put_line
+    if outcome.violation:
+        put(f"seed {outcome.seed}: {outcome.violation}")
+        put(f"  replay: {outcome.replay}")
+    else:
+        put(f"seed {outcome.seed}: clean; {outcome.about}")
+
+
+def _put_line(line: str) -> None:
+    from ospltool.output import streams
+    from ospltool.output.text import visible
+
+    streams.put(visible(line) + "\n")
