@@ -1,4 +1,4 @@
-"""`python -m benchmarks --area all|start|capture|deliver|trace|store|align [--repeat N] [--json FILE]`.
+"""`python -m benchmarks --area AREA [--repeat N] [--json FILE]`: all, or one of `AREAS`.
 
 Exit codes: 0 every bar is reached, 1 one is missed, 2 wrong usage.
 """
@@ -16,7 +16,7 @@ from typing import Final
 from benchmarks import machine
 from benchmarks.rows import Row, table
 
-AREAS: Final = ("start", "capture", "deliver", "align", "store", "trace")
+AREAS: Final = ("start", "capture", "deliver", "align", "store", "trace", "console")
 FORMAT_VERSION: Final = 1
 
 

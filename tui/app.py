@@ -290,12 +290,13 @@ class ConsoleApp(App[int]):
             self.screen.action_command("mark ")
 
     def action_next_mark(self) -> None:
-        """Wind to the next mark, from the last to the first."""
+        """Stand still on the next mark; after the last comes the first."""
         if self.travel is not None:
             marks = [moment_ns for moment_ns, _ in self.travel.notes()]
             later = [moment_ns for moment_ns in marks if moment_ns > self.feed.now_ns()]
             if marks:
                 moment_ns = later[0] if later else marks[0]
+                self.travel.pause(paused=True)
                 self.wind_to(moment_ns)
                 self.say(f"mark: {dict(self.travel.notes())[moment_ns] or 'without a note'}")
             else:

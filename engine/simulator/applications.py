@@ -74,13 +74,12 @@ class Application:
 
 
 class Writer(Application):
-    """A process with one writer for each planned topic; it writes at random until it is told to end."""
+    """A process with one writer for each planned topic; it writes what it is told to write."""
 
     def __init__(self, cluster: Cluster, name: str, host: str, rng: random.Random) -> None:
         super().__init__(cluster, name, host)
         self._rng = rng
         self._plan = cluster.options.workload
-        self._is_writing = False
         self._count = 0
         prefix = rng.randbytes(12)
         self._endpoints = [
@@ -89,20 +88,18 @@ class Writer(Application):
         ]
         self._taps: dict[SimulatedNode, tuple[int, float]] = {}
 
-    def begin(self) -> None:
-        """Start, and write for the first time a little later."""
-        super().begin()
-        self._is_writing = True
-        self._write_later()
-
-    def finish(self) -> None:
-        """Write no more, but stay."""
-        self._is_writing = False
-
-    def end(self, *, in_order: bool) -> None:
-        """The process ends."""
-        self._is_writing = False
-        super().end(in_order=in_order)
+    def write(self, topic: int, status: int, number: int, size: int = 0) -> CapturedSample:
+        """Write, dispose or unregister the instance `number`, up to 255, of the planned topic `topic`."""
+        guid, description = self._endpoints[topic]
+        self._count += 1
+        key = payload = b"\0\1\0\0key" + bytes([number])
+        if status == DATA:
+            payload = b"\0\1\0\0" + guid[8:] + self._count.to_bytes(4) + bytes(size)
+        wall_ns = self.cluster.clocks[self.host].wall_ns()
+        record = CapturedSample(wall_ns, guid, status, key, payload)
+        self.cluster.written(self, description, record)
+        self._send(description, record)
+        return record
 
     def discovered_by(self, node: SimulatedNode) -> None:
         """The node learns of the writers; its taps match with them soon."""
@@ -121,6 +118,34 @@ class Writer(Application):
         for guid, _ in self._endpoints:
             node.runtime.housekeeping.writers(guid, ())
 
+    def _send(self, description: GroupDescription, record: CapturedSample) -> None:
+        now = self.cluster.schedule.now
+        key = (description.group.topic, description.type.type_id)
+        for node, (run, matched_at) in self._taps.items():
+            if node.run == run and node.is_up and now >= max(matched_at, node.wire.taps.get(key, now + 1)):
+                self.cluster.network.send(self.party, node.party, SAMPLE, record)
+
+
+class RandomWriter(Writer):
+    """A writer that writes at random until it is told to end."""
+
+    _is_writing = False
+
+    def begin(self) -> None:
+        """Start, and write for the first time a little later."""
+        super().begin()
+        self._is_writing = True
+        self._write_later()
+
+    def finish(self) -> None:
+        """Write no more, but stay."""
+        self._is_writing = False
+
+    def end(self, *, in_order: bool) -> None:
+        """The process ends."""
+        self._is_writing = False
+        super().end(in_order=in_order)
+
     def _write_later(self) -> None:
         pause = self._rng.expovariate(1.0) * self._plan.write_pause_s
         self.cluster.schedule.after(pause, self._write)
@@ -129,27 +154,15 @@ class Writer(Application):
         if not self._is_writing:
             return
         rng = self._rng
-        guid, description = rng.choice(self._endpoints)
-        self._count += 1
+        topic = rng.choice(range(len(self._plan.topics)))
         draw = rng.random()
         status = DATA if draw < 0.75 else DISPOSE if draw < 0.93 else UNREGISTER
-        key = b"\0\1\0\0key" + bytes([rng.randrange(self._plan.keys)])
-        payload = key
+        number = rng.randrange(self._plan.keys)
+        size = 0
         if status == DATA:
             size = self._plan.payload_bytes * (LARGE_SAMPLE if rng.random() < 0.01 else 1)
-            payload = b"\0\1\0\0" + guid[8:] + self._count.to_bytes(4) + bytes(size)
-        wall_ns = self.cluster.clocks[self.host].wall_ns()
-        record = CapturedSample(wall_ns, guid, status, key, payload)
-        self.cluster.written(self, description, record)
-        self._send(description, record)
+        self.write(topic, status, number, size)
         self._write_later()
-
-    def _send(self, description: GroupDescription, record: CapturedSample) -> None:
-        now = self.cluster.schedule.now
-        key = (description.group.topic, description.type.type_id)
-        for node, (run, matched_at) in self._taps.items():
-            if node.run == run and node.is_up and now >= max(matched_at, node.wire.taps.get(key, now + 1)):
-                self.cluster.network.send(self.party, node.party, SAMPLE, record)
 
 
 class Reader(Application):

@@ -7,7 +7,7 @@ import traceback
 from typing import TYPE_CHECKING, Final
 
 from engine.core.states import ServiceState
-from engine.simulator.applications import Reader, Writer
+from engine.simulator.applications import RandomWriter, Reader, Writer
 from engine.simulator.checkers import make_checkers
 from engine.simulator.checkers.base import Standing, Violation
 from engine.simulator.faults import Faults
@@ -67,7 +67,7 @@ class Cluster:
         self.network = Network(self.schedule, options.network, self.rng("network"))
         self.nodes: list[SimulatedNode] = []
         self.clocks: dict[str, SimulatedClock] = {}
-        self.writers: list[Writer] = []
+        self.writers: list[RandomWriter] = []
         self.readers: dict[str, Reader] = {}
         self.all_readers: list[Reader] = []
         self.log = ShortLog(self, show)
@@ -138,9 +138,17 @@ class Cluster:
         self.schedule.run_until(options.fault_s + LAST_WRITES_S)
         for writer in self.writers:
             writer.finish()
-        self._settle()
+        self.settle(options.fault_s)
 
-    def _settle(self) -> None:
+    def settle(self, healed_s: float) -> None:
+        """Go on until the system is quiet and equal, and see that it stays so and that all checkers agree.
+
+        Args:
+            healed_s: when the last fault was over.
+
+        Raises:
+            Violation: the system did not settle in time, or a checker objects.
+        """
         end = self.schedule.now + self.options.heal_within_s
         reason = difference(self)
         while reason:
@@ -148,7 +156,7 @@ class Cluster:
                 raise Violation("quiet", f"after {self.options.heal_within_s} s: {reason}")
             self.schedule.run_until(self.schedule.now + STEP_S)
             reason = difference(self)
-        self.statistics.settled_s = round(self.schedule.now - self.options.fault_s, 3)
+        self.statistics.settled_s = round(self.schedule.now - healed_s, 3)
         self.log.line("all", "-", f"settled {self.statistics.settled_s} s after healing")
         before = self._fingerprint()
         streams = self.statistics.streams
@@ -158,8 +166,7 @@ class Cluster:
         reason = difference(self)
         if reason:
             raise Violation("quiet", f"unsettled again: {reason}")
-        for checker in self.checkers:
-            checker.looked()
+        self.look()
         for checker in self.checkers:
             checker.settled()
         self.log.line("all", "#", "all checkers agree")
@@ -173,33 +180,57 @@ class Cluster:
             for state in node.runtime.core.name_spaces
         ]
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Let all checkers look at everything."""
         for checker in self.checkers:
             checker.looked()
+
+    def _look(self) -> None:
+        self.look()
         self.schedule.after(LOOK_S, self._look)
 
     # Applications.
 
     def start_writer(self) -> None:
-        """One more process that writes."""
-        rng = self.rng(f"writer {self._started_writers}")
-        self._started_writers += 1
-        host = rng.choice(self.nodes).name
-        writer = Writer(self, f"app{self._started_writers}", host, rng)
+        """One more process that writes at random."""
+        rng = self._next_writer()
+        writer = RandomWriter(self, f"app{self._started_writers}", rng.choice(self.nodes).name, rng)
         self.writers.append(writer)
         writer.begin()
 
+    def open_writer(self, host: str) -> Writer:
+        """One more process on a host; it writes what it is told to write."""
+        rng = self._next_writer()
+        writer = Writer(self, f"app{self._started_writers}", host, rng)
+        writer.begin()
+        return writer
+
+    def _next_writer(self) -> random.Random:
+        rng = self.rng(f"writer {self._started_writers}")
+        self._started_writers += 1
+        return rng
+
     def _start_reader(self) -> None:
-        number = len(self.all_readers) + 1
-        rng = self.rng(f"reader {number}")
+        rng = self._next_reader()
         topic = rng.choice(self.options.workload.topics)
         partitions = (topic.partition,) if rng.random() < 0.5 else ("*",)
         participant = rng.randbytes(16).hex()
-        host = rng.choice(self.nodes).name
-        reader = Reader(self, f"reader{number}", host, topic.topic, partitions, participant)
+        self._begin_reader(rng.choice(self.nodes).name, topic.topic, partitions, participant)
+
+    def open_reader(self, host: str, topic: str, *partitions: str) -> Reader:
+        """A process with a durable reader starts on a host."""
+        return self._begin_reader(host, topic, partitions, self._next_reader().randbytes(16).hex())
+
+    def _next_reader(self) -> random.Random:
+        return self.rng(f"reader {len(self.all_readers) + 1}")
+
+    def _begin_reader(self, host: str, topic: str, partitions: tuple[str, ...], participant: str) -> Reader:
+        number = len(self.all_readers) + 1
+        reader = Reader(self, f"reader{number}", host, topic, partitions, participant)
         self.readers[participant] = reader
         self.all_readers.append(reader)
         reader.begin()
+        return reader
 
     # What nodes tell.
 

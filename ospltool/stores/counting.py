@@ -56,9 +56,14 @@ class GroupCount:
 
 
 class Tally:
-    """Counts the samples of a group as they pass."""
+    """Counts the samples of a group as they pass.
 
-    def __init__(self) -> None:
+    Args:
+        max_keys: so many instances are counted one by one; with 0, none are.
+    """
+
+    def __init__(self, max_keys: int = MAX_COUNTED_KEYS) -> None:
+        self._max_keys = max_keys
         self.samples = self.payload_bytes = self.disposed = self.newest_ns = 0
         self.oldest_ns = _NEVER
         self._keys: set[int] = set()
@@ -71,7 +76,7 @@ class Tally:
             self.disposed += bool(sample.status & DISPOSE)
             self.newest_ns = max(self.newest_ns, sample.source_time_ns)
             self.oldest_ns = min(self.oldest_ns, sample.source_time_ns)
-            if len(self._keys) < MAX_COUNTED_KEYS:
+            if len(self._keys) < self._max_keys:
                 self._keys.add(hash(sample.key))
             yield sample
 

@@ -79,7 +79,7 @@ def test_the_header_says_what_is_watched_and_how(
         ),
         (80, " ospltool  domain 7  1 2 node n1 3 4 5 6 7 8 9 "),
         (60, " domain 7  1 2 node n1 3 4 5 6 7 8 9 "),
-        (44, " domain 7  node n1 "),
+        (44, " domain 7  2 node n1 "),
     ],
 )
 def test_a_header_names_the_screens_as_well_as_it_can(width: int, start: str) -> None:

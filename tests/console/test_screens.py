@@ -233,6 +233,24 @@ def test_the_trace_follows_until_the_reader_looks_elsewhere(play: Play) -> None:
     play(feed, scenario)
 
 
+def test_a_node_that_was_started_again_does_not_confuse_the_trace(play: Play) -> None:
+    """It counts its events from 1 again."""
+    first = tuple(fake.event(n, 1, START_NS - 9 * S + n, f"first run {n}") for n in range(1, 6))
+    second = tuple(fake.event(n, 1, START_NS - 5 * S + n, f"second run {n}") for n in range(1, 6))
+    feed = ScriptedFeed([(START_NS, Update((Heard(fake.snapshot(1), START_NS),), (*first, *second)))])
+
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        await pilot.press("7")
+        await pilot.pause()
+        screen = app.screen
+        assert isinstance(screen, TraceScreen)
+        assert screen.row.text == "second run 5"
+        await pilot.press("up")
+        assert screen.row.text == "second run 4"
+
+    play(feed, scenario)
+
+
 @pytest.mark.parametrize("name", SCREENS)
 @pytest.mark.parametrize("size", [(40, 8), (80, 24), (200, 60)], ids=lambda size: "x".join(map(str, size)))
 def test_every_screen_survives_any_size_and_an_empty_system(

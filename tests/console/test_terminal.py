@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -18,19 +18,23 @@ PROGRAM = (
     "print('ended with', code); time.sleep(60)"
 )
 
+INVENTED = ("-c", PROGRAM)
+RUN = ("--simulate", "none", "--seed", "7", "--faults", "crash", "--minutes", "2")
+COMMAND = "import time; from ospltool.cli.app import main; print('ended with', main({!r})); time.sleep(60)"
+SIMULATED = ("-c", COMMAND.format(["top", *RUN]))
+
 pytestmark = pytest.mark.skipif(TMUX is None, reason="tmux is not installed: no real terminal to type into")
 
 
 class Terminal:
     """The console in a real terminal of 80x24, in a tmux server of its own."""
 
-    def __init__(self, directory: Path, environment: dict[str, str]) -> None:
+    def __init__(self, directory: Path, environment: dict[str, str], program: Sequence[str]) -> None:
         self._socket = str(directory / "tmux.sock")
         settings = {**os.environ, "PYTHONPATH": str(ROOT), "LC_ALL": "C.UTF-8", **environment}
         self._settings = {k: v for k, v in settings.items() if k not in ("TMUX", "TMUX_PANE")}
-        self.tmux(
-            "-f", "/dev/null", "new-session", "-d", "-x", "80", "-y", "24", sys.executable, "-c", PROGRAM
-        )
+        size = ("-x", "80", "-y", "24")
+        self.tmux("-f", "/dev/null", "new-session", "-d", *size, sys.executable, *program)
 
     def tmux(self, *arguments: str) -> str:
         command = [str(TMUX), "-S", self._socket, *arguments]
@@ -59,7 +63,8 @@ class Terminal:
 
 @pytest.fixture
 def terminal(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Terminal]:
-    terminal = Terminal(tmp_path, getattr(request, "param", {}))
+    environment, program = getattr(request, "param", ({}, INVENTED))
+    terminal = Terminal(tmp_path, environment, program)
     yield terminal
     terminal.close()
 
@@ -87,12 +92,25 @@ def test_a_person_at_a_terminal_reads_filters_and_leaves(terminal: Terminal) -> 
 
 @pytest.mark.parametrize(
     "terminal",
-    [{"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "TERM": "vt100"}],
+    [({"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "TERM": "vt100"}, INVENTED)],
     indirect=True,
     ids=["C locale"],
 )
 def test_a_terminal_without_utf_8_gets_ascii(terminal: Terminal) -> None:
     text = terminal.wait_for("space-01", "M  ===")
     assert text.isascii()
+    terminal.press("q")
+    terminal.wait_for("ended with 0")
+
+
+@pytest.mark.parametrize("terminal", [({}, SIMULATED)], indirect=True, ids=["top --simulate"])
+def test_the_command_shows_a_simulated_run_that_can_be_wound(terminal: Terminal) -> None:
+    terminal.wait_for("simulation, seed 7", "● n1", "● n2", "● n3", "simulated")
+    terminal.press("]", "]", "]")
+    terminal.wait_for("end of simulation", "all checkers agree", timeout_s=60)
+    terminal.press("[")
+    terminal.wait_for("simulated  00:01:", without="end of simulation")
+    terminal.press("7")
+    terminal.wait_for("7 trace, following", "is killed")
     terminal.press("q")
     terminal.wait_for("ended with 0")

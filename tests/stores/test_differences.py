@@ -145,6 +145,8 @@ def test_every_planted_difference_is_found_and_nothing_else(
     for one in report.groups:
         here = {key for partition, key in expected if partition == one.partition}
         assert one.differing == len(here)
+        keys = {each.key for content in contents for each in content[described(one.partition)]}
+        assert one.equal == len(keys) - len(here)
         assert one.samples == tuple(len(content[described(one.partition)]) for content in contents), (
             "every sample is counted"
         )

@@ -357,6 +357,7 @@ def test_diff_tells_what_is_only_in_one(run: Run, one: Path, more: Path) -> None
     code, text, _ = run("diff", one, more, "--fields")
     assert code == 1
     assert "1 instances differ (1 never aligned)" in text
+    assert "name-space defaultNamespace: groups: 1 differ; instances: 3 equal, 1 differ" in text
     assert 'depot.Items  key 04000000 {"id": 4}  A:0 B:1' in text
     assert '{"flag": 1, "id": 4, "value": 1.5, "text": "four"}' in text
 
@@ -365,7 +366,7 @@ def test_a_bar_shows_how_much_is_where(run: Run, tmp_path: Path) -> None:
     left = write_kv(tmp_path / "l", Version((Held(tuple(map(Message, range(8)))),)))
     changed = (*(Message(number, text="z") for number in range(6)), *(Message(n) for n in range(20, 22)))
     right = write_kv(tmp_path / "r", Version((Held(changed),)))
-    line = run("diff", left, right, "--stat")[1].splitlines()[4]
+    line = run("diff", left, right, "--stat")[1].splitlines()[6]
     assert line.split() == ["depot.Items", "10", "A" * 8 + "B" * 8 + "~" * 24]
 
 

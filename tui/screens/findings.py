@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from textual import on, work
 
 from engine.runtime.monitor import NodeSnapshot
@@ -13,6 +15,9 @@ from tui.viewmodel import findings
 from tui.viewmodel.base import Subject, View
 from tui.viewmodel.tables import Rows
 from tui.widgets.sheet import Sheet
+
+PAUSE_NS: Final = 2_000_000_000
+"""The nodes are looked at again after this time at the earliest."""
 
 
 class FindingsScreen(TableScreen):
@@ -26,31 +31,38 @@ class FindingsScreen(TableScreen):
         super().__init__()
         self._found: tuple[Diagnostic, ...] = ()
         self._about: advertised.Advertised | None = None
+        self._seen = -1
+        self._looked_ns = 0
         self._working = False
 
     def table(self, view: View, width: int) -> Rows[Diagnostic]:
         """The findings so far; new ones are worked out when the nodes advertise something else."""
-        snapshots = [node.snapshot for node in view.model.ordered_nodes() if not node.gone_ns]
-        about = advertised.advertised(snapshots)
-        if about != self._about and not self._working:
-            self._about = about
+        seen = view.model.revision
+        is_due = self._about is None or abs(view.now_ns - self._looked_ns) >= PAUSE_NS
+        if is_due and not self._working and seen != self._seen:
+            self._seen = seen
+            self._looked_ns = view.now_ns
             self._working = True
-            self._work_out(snapshots)
+            self._work_out([node.snapshot for node in view.model.ordered_nodes() if not node.gone_ns])
         return findings.findings(view, self._found, width)
 
     @work(thread=True)
     def _work_out(self, snapshots: list[NodeSnapshot]) -> None:
-        found = advertised.findings(snapshots)
-        self.app.call_from_thread(self._worked_out, found)
+        """In a thread of its own: with hundreds of nodes even the comparison takes a while."""
+        about = advertised.advertised(snapshots)
+        found = self._found if about == self._about else advertised.findings(snapshots)
+        self.app.call_from_thread(self._worked_out, about, found)
 
-    def _worked_out(self, found: tuple[Diagnostic, ...]) -> None:
-        self._found = found
+    def _worked_out(self, about: advertised.Advertised, found: tuple[Diagnostic, ...]) -> None:
+        is_new = self._about is None or found != self._found
+        self._about, self._found = about, found
         self._working = False
-        self.refresh_now()
+        if is_new:
+            self.refresh_now()
 
     def table_title(self, view: View, rows: Rows[Diagnostic]) -> str:
         """How many findings of which severity."""
-        return findings.title(self._found, rows.hidden, running=self._working)
+        return findings.title(self._found, rows.hidden, running=self._about is None)
 
     def about(self, view: View, row: Diagnostic, width: int) -> list[Line]:
         """The finding and what to do about it."""

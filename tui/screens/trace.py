@@ -22,7 +22,7 @@ class TraceScreen(TableScreen):
     """Events as nodes send them, or with `v` the records of trace files; the newest are followed."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("v", "other_source", "source"),
+        Binding("v", "other_source", "files"),
         Binding("f", "follow", "follow"),
     ]
     NAME = "trace"

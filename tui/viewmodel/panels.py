@@ -46,12 +46,13 @@ def header(view: View, status: Status, screen: str, heading: str, width: int) ->
     room = max(0, width - sum(len(span.text) for span in right))
     source = Span(f" {status.source} ", Tone.DIM)
     titled = (Span(f" {status.title} ", Tone.STRONG), source)
+    number = 1 + status.screens.index(screen) if screen in status.screens else ""
     choices = (
         (*titled, *_tabs(status, screen, heading, {name: name for name in status.screens})),
         (source, *_tabs(status, screen, heading, SHORT_NAMES)),
         (*titled, *_tabs(status, screen, heading, {})),
         (source, *_tabs(status, screen, heading, {})),
-        (source, Span(f" {heading}", Tone.STRONG)),
+        (source, Span(f" {number} {heading}", Tone.STRONG)),
     )
     fitting = (line for line in choices if sum(cell_len(span.text) for span in line) <= room)
     return (*fit_line(next(fitting, choices[-1]), room, glyphs=view.glyphs), *right)

@@ -45,8 +45,8 @@ class TraceRow(NamedTuple):
 
 
 def row_of_event(event: NodeEvent) -> TraceRow:
-    """An event as a row."""
-    key = f"{event.node}/{event.number}"
+    """An event as a row. A node that was started again counts its events from 1 again."""
+    key = f"{event.node}/{event.number}/{event.time_ns}"
     where = f"event {event.number} of {event.node_name}"
     return TraceRow(
         key,

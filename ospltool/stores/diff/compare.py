@@ -28,6 +28,7 @@ from ospltool.stores.wording import status_text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from ospltool.stores.counting import GroupCount
     from ospltool.stores.diff.contract import DiffEngine
     from ospltool.stores.model import GroupFacts
     from ospltool.stores.types import Value
@@ -217,6 +218,7 @@ def _groups(sides: Sequence[Side], totals: Mapping[int, _Totals]) -> tuple[Group
                 samples,
                 damaged,
                 total.differing,
+                _equal(counts, total),
                 tuple(total.only),
                 tuple(total.absent),
                 dict(total.causes.most_common()),
@@ -224,6 +226,12 @@ def _groups(sides: Sequence[Side], totals: Mapping[int, _Totals]) -> tuple[Group
             )
         )
     return tuple(reports)
+
+
+def _equal(counts: Sequence[GroupCount | None], total: _Totals) -> int:
+    """Instances that are the same everywhere: what any store has, less those of it that differ."""
+    instances = counts[0].instances if counts[0] is not None else 0
+    return max(0, instances - (total.differing - total.absent[0]))
 
 
 def _verdict(sides: Sequence[Side], groups: Sequence[GroupReport], differing: int) -> Verdict:

@@ -5,6 +5,7 @@ Each store is read once, sorted in runs that go to disk, and all are merged, ins
 
 from __future__ import annotations
 
+import dataclasses
 import heapq
 import itertools
 import pickle
@@ -40,9 +41,20 @@ class MergeDiff:
         """The instances that differ."""
         try:
             streams = [self._sorted(number, side) for number, side in enumerate(self._sides)]
-            yield from _differing([_by_instance(stream) for stream in streams])
+            counted = [self._counted(*pair) for pair in zip(self._sides, streams, strict=True)]
+            yield from _differing(counted)
         except OSError as error:
             raise DiffError(f"{error.filename or self._scratch.name}: {error.strerror}") from error
+
+    @staticmethod
+    def _counted(side: Side, entries: Iterator[_Entry]) -> Iterator[tuple[_Place, tuple[Row, ...]]]:
+        """The instances of a side; how many a group has is known when the next group begins."""
+        for code, instances in itertools.groupby(_by_instance(entries), key=lambda one: one[0][0]):
+            count = 0
+            for one in instances:
+                count += 1
+                yield one
+            side.counts[code] = dataclasses.replace(side.counts[code], instances=count)
 
     def _sorted(self, number: int, side: Side) -> Iterator[_Entry]:
         runs: list[Path] = []
@@ -84,7 +96,7 @@ def _entries(side: Side) -> Iterator[_Entry]:
         for group, samples in side.reader.read(one.number, side.damage):
             code = group_code(group.name)
             before = side.damage.count
-            tally = Tally()
+            tally = Tally(max_keys=0)
             for time_ns, writer, sequence, digest, status, key, _ in tally.passing(samples):
                 yield code, key, Row(time_ns, writer, sequence, digest, status)
             side.counts[code] = tally.result(one.number, code, side.damage.count - before)

@@ -67,7 +67,7 @@ def _sides(report: ReportData) -> str:
 
 def _groups(report: ReportData) -> str:
     labels = [side.label for side in report.sides]
-    header = ["Name-space", "Group", "Type", "Verdict", *labels, "Differing", "Odd", "Causes"]
+    header = ["Name-space", "Group", "Type", "Verdict", *labels, "Equal", "Differing", "Odd", "Causes"]
     rows = []
     for group in report.groups:
         causes = ", ".join(f"{cause} {count}" for cause, count in group.causes.items())
@@ -78,6 +78,7 @@ def _groups(report: ReportData) -> str:
                 _cell(group.type_name),
                 _cell(group.verdict.value, group.verdict.value),
                 *(_cell("-" if count is None else count, "n") for count in group.samples),
+                _cell(group.equal, "n"),
                 _cell(group.differing, "n"),
                 _cell(group.odd),
                 _cell(causes),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import json
 from typing import TYPE_CHECKING, Final
 
@@ -29,6 +30,8 @@ def text(report: ReportData, *, instances: bool, stat: bool) -> Iterator[str]:
             yield f"   {side.damaged} records can not be read:"
             yield from (f"     {visible(damage)}" for damage in side.damage)
     yield ""
+    yield from _name_spaces(report)
+    yield ""
     yield from bars(report) if stat else _groups(report)
     if instances and report.instances:
         yield ""
@@ -54,7 +57,7 @@ def _summary(report: ReportData) -> str:
 
 def _groups(report: ReportData) -> Iterator[str]:
     labels = [side.label for side in report.sides]
-    header = ["NAME-SPACE", "GROUP", "VERDICT", *labels, "DIFFERING"]
+    header = ["NAME-SPACE", "GROUP", "VERDICT", *labels, "EQUAL", "DIFFERING"]
     header += [f"ONLY {label}" for label in labels]
     if any(any(group.damaged) for group in report.groups):
         header += [f"DAMAGED {label}" for label in labels]
@@ -63,12 +66,27 @@ def _groups(report: ReportData) -> Iterator[str]:
     for group in report.groups:
         row = [group.name_space or "?", f"{group.partition}.{group.topic}", group.verdict.value]
         row += ["-" if count is None else str(count) for count in group.samples]
-        row += [str(group.differing), *map(str, group.only)]
+        row += [str(group.equal), str(group.differing), *map(str, group.only)]
         if any(any(one.damaged) for one in report.groups):
             row += map(str, group.damaged)
         row += [group.odd, ", ".join(f"{cause} {count}" for cause, count in group.causes.items())]
         rows.append(row)
     yield from table(header, rows).splitlines()
+
+
+def _name_spaces(report: ReportData) -> Iterator[str]:
+    """One line for each name-space: what became of its groups, and of their instances."""
+    by_name: dict[str, list[GroupReport]] = {}
+    for group in report.groups:
+        by_name.setdefault(group.name_space, []).append(group)
+    for name, groups in by_name.items():
+        verdicts = collections.Counter(group.verdict.value for group in groups)
+        counted = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
+        equal, differing = sum(group.equal for group in groups), sum(group.differing for group in groups)
+        yield (
+            f"name-space {visible(name) or '(not known)'}: groups: {counted};"
+            f" instances: {equal} equal, {differing} differ"
+        )
 
 
 def bars(report: ReportData) -> Iterator[str]:

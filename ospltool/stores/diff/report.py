@@ -42,6 +42,7 @@ class GroupReport:
         samples: how many each store holds; None in a store that does not know the group.
         damaged: how many records of it each store can not read.
         differing: instances that are not the same everywhere.
+        equal: instances that are.
         only: of them, how many only one store has, for each store.
         absent: of them, how many each store has nothing of.
         causes: how often each cause was found.
@@ -56,6 +57,7 @@ class GroupReport:
     samples: tuple[int | None, ...]
     damaged: tuple[int, ...]
     differing: int
+    equal: int
     only: tuple[int, ...]
     absent: tuple[int, ...]
     causes: dict[str, int]

@@ -1,0 +1,226 @@
+"""The console over a large system: how long a key takes, what standing by costs, whether memory grows.
+
+Without a terminal: what is written to one is thrown away, everything before that is as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final
+
+from textual.events import Key
+from textual.pilot import Pilot
+
+from benchmarks.rows import Bar, Is, Row
+from engine.runtime import monitor
+from ospltool.live.fake import SECOND_NS, FakeFeed
+from ospltool.live.feed import Feed, ScriptedFeed
+from ospltool.live.model import SystemModel
+from ospltool.live.recorder import Recorder
+from ospltool.live.replay import ReplayFeed
+from tui.app import TICK_S, ConsoleApp
+
+AREA: Final = "console"
+NODES, SPACES, GROUPS_OF_A_NODE = 200, 50, 25
+SIZE: Final = (120, 40)
+KEYS: Final = ("down", "right", "pagedown", "left", "up", "end", "home", "pageup")
+SCREENS: Final = "123456789"
+IDLE_S: Final = 10.0
+HOUR_S: Final = 3600
+RECORDED_NODES, RECORDED_SPACES, RECORDED_GROUPS = 20, 10, 10
+RECORDED_EVERY_S: Final = 2
+FORWARD_S: Final = 10
+"""So much of the recording goes by in one tick."""
+
+Scenario = Callable[[ConsoleApp, Pilot[int]], Awaitable[None]]
+
+
+def run(repeat: int) -> list[Row]:
+    """All measurements."""
+    keys: list[float] = []
+    screens: list[float] = []
+    idle: list[float] = []
+    for _ in range(repeat):
+        keys.append(percentile_95(key_latencies_s(KEYS * 12)) * 1e3)
+        screens.append(percentile_95(key_latencies_s(tuple(SCREENS) * 6)) * 1e3)
+        idle.append(100 * idle_share())
+    decode_ms = [1e3 * decode_s() for _ in range(repeat)]
+    grown = [memory_growth() for _ in range(min(repeat, 1))]
+    system = f"{NODES} nodes, {SPACES} name-spaces, {NODES * GROUPS_OF_A_NODE:,} groups"
+    return [
+        Row(
+            AREA,
+            "key to paint, p95",
+            "ms",
+            tuple(keys),
+            bar=Bar(Is.AT_MOST, 100),
+            remark=f"{system}; overview",
+        ),
+        Row(
+            AREA,
+            "key to paint of another screen, p95",
+            "ms",
+            tuple(screens),
+            remark="1 to 9, each from another one",
+        ),
+        Row(
+            AREA,
+            "standing by",
+            "% of a core",
+            tuple(idle),
+            bar=Bar(Is.AT_MOST, 15),
+            remark="every node shows itself every two seconds, as with the default heartbeat",
+        ),
+        Row(
+            AREA,
+            "one node's message to its value",
+            "ms",
+            tuple(decode_ms),
+            remark="paid by the live feed besides",
+        ),
+        Row(
+            AREA,
+            "memory grown, minute 20 to 60",
+            "%",
+            tuple(grown),
+            bar=Bar(Is.AT_MOST, 5),
+            remark=f"an hour of {RECORDED_NODES} nodes, a picture of each every {RECORDED_EVERY_S} s, "
+            f"{FORWARD_S / TICK_S:.0f} times as fast",
+        ),
+    ]
+
+
+def percentile_95(values: list[float]) -> float:
+    """The value that one in twenty exceeds."""
+    return statistics.quantiles(values, n=20)[-1]
+
+
+def prepared(polls: int, period_ns: int = SECOND_NS) -> ScriptedFeed:
+    """What the invented system says, worked out before: its own cost is not the console's."""
+    source = FakeFeed(NODES, SPACES, GROUPS_OF_A_NODE, period_ns=period_ns)
+    return ScriptedFeed([(source.now_ns(), source.poll()) for _ in range(polls)])
+
+
+def play(feed: Feed, scenario: Scenario, *, timer: bool = False) -> None:
+    """Run a console without a terminal, and a scenario on it."""
+
+    async def session() -> None:
+        app = ConsoleApp(feed, title="ospltool", timer=timer)
+        async with app.run_test(size=SIZE) as pilot:
+            await pilot.pause()
+            for _ in range(8):
+                app.tick()
+            await pilot.pause()
+            await scenario(app, pilot)
+
+    asyncio.run(session())
+
+
+def key_latencies_s(keys: tuple[str, ...]) -> list[float]:
+    """From each key until what it changed has been drawn; every fourth arrives together with fifty nodes."""
+    latencies: list[float] = []
+
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        painted = asyncio.Event()
+        display = app._display
+
+        def paint(*arguments: Any) -> None:
+            display(*arguments)
+            painted.set()
+
+        app._display = paint  # type: ignore[method-assign, assignment]  # the moment at which a terminal would get it
+        for index, key in enumerate(keys):
+            if index % 4 == 0:
+                app.call_later(app.tick)
+            painted.clear()
+            started = time.perf_counter()
+            app.post_message(Key(key, None))
+            await asyncio.wait_for(painted.wait(), 20)
+            latencies.append(time.perf_counter() - started)
+            await pilot.pause()
+
+    play(prepared(len(keys) // 4 + 16), scenario)
+    return latencies
+
+
+def idle_share() -> float:
+    """The share of a core that the console takes while nobody touches it."""
+    shares: list[float] = []
+
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        started, worked = time.perf_counter(), time.process_time()
+        await asyncio.sleep(IDLE_S)
+        shares.append((time.process_time() - worked) / (time.perf_counter() - started))
+
+    play(prepared(round(IDLE_S / TICK_S) + 16, 2 * SECOND_NS), scenario, timer=True)
+    return shares[0]
+
+
+def decode_s() -> float:
+    """The time from the bytes of one node's message to its value."""
+    source = FakeFeed(NODES, SPACES, GROUPS_OF_A_NODE)
+    heard = [one for _ in range(4) for one in source.poll().snapshots][:100]
+    payloads = [monitor.encode(one.snapshot) for one in heard]
+    started = time.process_time()
+    for payload in payloads:
+        monitor.decode(payload)
+    return (time.process_time() - started) / len(payloads)
+
+
+def memory_growth() -> float:
+    """By how much, in percent, the process grows from minute 20 to the end of an hour that is played fast."""
+    with tempfile.TemporaryDirectory(prefix="ospltool-console-") as directory:
+        path = Path(directory) / "hour.jsonl"
+        record_hour(path)
+        resident: dict[int, int] = {}
+
+        async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+            model: SystemModel = app.model
+            while not model.ended_ns:
+                clock.now_ns += FORWARD_S * SECOND_NS
+                app.tick()
+                await pilot.pause()
+                minute = (feed.now_ns() - feed.begin_ns) // (60 * SECOND_NS)
+                resident[minute] = resident_bytes()
+
+        clock = _Clock()
+        feed = ReplayFeed(path, clock=clock)
+        play(feed, scenario)
+        feed.close()
+        early = max(value for minute, value in resident.items() if minute <= 20)
+        return max(0.0, 100 * (max(resident.values()) / early - 1))
+
+
+def record_hour(path: Path) -> None:
+    """An hour of an invented system, as the recorder writes it."""
+    source = FakeFeed(
+        RECORDED_NODES, RECORDED_SPACES, RECORDED_GROUPS, period_ns=RECORDED_EVERY_S * SECOND_NS
+    )
+    recorder = Recorder(path, source="invented", made_by="benchmark")
+    begin_ns = source.now_ns()
+    while source.now_ns() - begin_ns < HOUR_S * SECOND_NS:
+        recorder.write(source.poll(), source.now_ns())
+    recorder.close()
+
+
+def resident_bytes() -> int:
+    """What this process holds in memory."""
+    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    raise OSError("the kernel does not tell how much memory is used")
+
+
+class _Clock:
+    """A clock that stands until it is moved."""
+
+    def __init__(self) -> None:
+        self.now_ns = 0
+
+    def __call__(self) -> int:
+        return self.now_ns

@@ -1,0 +1,78 @@
+"""The page about the console says what the console does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from textual.pilot import Pilot
+
+from engine.simulator.draw import draw
+from ospltool.live.fake import FakeFeed
+from ospltool.live.feed import Feed
+from ospltool.live.simulated import SimulatedFeed
+from tui import themes
+from tui.app import ConsoleApp
+from tui.operate import commands as operations
+from tui.screens.names import SCREENS
+from tui.viewmodel.base import Subject
+
+PAGE = (Path(__file__).parents[2] / "docs" / "console.md").read_text(encoding="utf-8")
+Play = Callable[..., None]
+Keys = dict[tuple[str, str], set[str]]
+TRAVEL = "recordings, simulations"
+
+
+def keys_of(play: Play, feed: Feed) -> Keys:
+    """(keys, meaning) and the screens on which they work."""
+    found: Keys = {}
+
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        for name in SCREENS:
+            app.go(name, Subject())
+            await pilot.pause()
+            for row in app._keys():
+                found.setdefault(row, set()).add(name)
+
+    play(feed, scenario)
+    return found
+
+
+def test_the_page_has_every_key_of_every_screen_and_no_other(play: Play) -> None:
+    told = {
+        (keys, meaning): where.strip()
+        for keys, meaning, where in re.findall(r"^\| `([^`]+)` \| ([^|]+) \|([^|]*)\|$", PAGE, re.MULTILINE)
+    }
+    live = keys_of(play, FakeFeed())
+    feed = SimulatedFeed(draw(1, (), minutes=0.1), title="simulation")
+    simulated = keys_of(play, feed)
+    feed.close()
+    expected = {}
+    for row, screens in simulated.items():
+        everywhere = "" if screens == set(SCREENS) else ", ".join(sorted(screens))
+        expected[row] = everywhere if row in live else TRAVEL
+    assert told == expected
+
+
+def test_the_page_names_every_screen_theme_and_operation() -> None:
+    for number, name in enumerate(SCREENS, 1):
+        assert f"| `{number}` | {name} | " in PAGE
+    for theme in themes.ALL:
+        assert f"`{theme}`" in PAGE
+    for operation in operations():
+        assert f"`:{operation.name}`" in PAGE
+
+
+def test_the_page_names_every_option_that_an_operator_needs() -> None:
+    for option in (
+        "--replay",
+        "--simulate",
+        "--seed",
+        "--faults",
+        "--minutes",
+        "--operate",
+        "--serve",
+        "--json",
+    ):
+        assert option in PAGE
