@@ -135,6 +135,14 @@ class FellowsKnown:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class FellowAway:
+    """A fellow is away since a wall clock time; it may come back with data that others have forgotten."""
+
+    node: str
+    since_ns: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Note:
     """Something worth a trace line: an event of the catalogue with its fields."""
 
@@ -156,6 +164,7 @@ Event = (
     | InstancesPurged
     | Deliver
     | FellowsKnown
+    | FellowAway
     | NoAligner
     | Note
 )

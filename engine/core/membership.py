@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.core import alignment, merging
-from engine.core.events import FellowsKnown, NameSpaceLearned
+from engine.core.events import FellowAway, FellowsKnown, NameSpaceLearned
 from engine.core.messages import Deliveries, NameSpaces, Status, Vote
 from engine.core.namespace import NameSpaceState
 from engine.core.namespaces import Conflict, NameSpace, compare, find_policy
@@ -121,6 +121,7 @@ def _give_up(context: Context, fellow: Fellow, now: float, reason: str) -> None:
     context.readers.lost(fellow.node)
     context.status_due = True
     if fellow.approved:
+        context.emit(FellowAway(fellow.node, context.wall_ns(now)))
         context.note("fellow.disconnected", fellow=fellow.name, reason=reason)
     for state in context.states.values():
         for item in [item for item in state.outstanding.values() if item.aligner == fellow.node]:

@@ -321,9 +321,13 @@ class DurabilityNode:
         state = context.states[name_space]
         if not state.complete or not state.is_master(settings.node):
             return False
-        if context.fellows.absent(now, settings.absence_bound_s, settings.remembered):
+        since_ns = context.wall_ns(now) - int(settings.absence_bound_s * 1e9)
+        away = {node for node, when_ns in settings.away.items() if when_ns >= since_ns}
+        if context.fellows.absent(now, settings.absence_bound_s, settings.remembered | away):
             return False
         for fellow in context.fellows.all():
+            if fellow.name_spaces is None:
+                return False  # it has not said yet whether it takes part
             report, roll_up = fellow.report(name_space), fellow.roll_up(name_space)
             if report is None or report.phase is Phase.PASSIVE:
                 continue

@@ -34,6 +34,7 @@ class CoreSettings:
         absence_bound_s: a fellow away for longer is not waited for with tombstones, and takes the master's
             set when it comes back instead of merging its own.
         remembered: ids of the fellows of the last run; discovery ends early when all have answered.
+        away: fellows that were away when the last run ended, and since when (nanoseconds since 1970).
         stored: what the store holds, by name-space.
     """
 
@@ -53,4 +54,5 @@ class CoreSettings:
     waits_for_aligner: bool = True
     absence_bound_s: float = 86_400.0
     remembered: frozenset[str] = frozenset()
+    away: dict[str, int] = dataclasses.field(default_factory=dict)
     stored: dict[str, StoredSet] = dataclasses.field(default_factory=dict)

@@ -18,6 +18,7 @@ from engine.runtime.holdings import LINEAGE, Holdings, lineage_text
 from engine.runtime.housekeeping import Housekeeping
 from engine.runtime.persistence import Degraded, Recovered, SetStored, Stored
 from engine.runtime.serving import Serving
+from engine.runtime.startup import away_mark
 from engine.runtime.transfers import Transfers
 from engine.store.interface import Fellow
 
@@ -61,6 +62,7 @@ class Runtime:
         self._core_due_s = float("-inf")
         self._unsupported: set[tuple[str, str]] = set()
         self._attached: dict[str, set[str]] = {}
+        self._away = set(settings.away)
         self.serving = Serving(holdings)
         self._capture = Capture(holdings, self.serving)
         self.housekeeping = Housekeeping(holdings)
@@ -222,8 +224,19 @@ class Runtime:
             fellows = tuple(Fellow(*fellow) for fellow in event.fellows)
             for name in self.spaces:
                 self.persistence.remember_fellows(name, fellows)
+            for fellow in fellows:
+                self._remember_away(fellow.id, None)
+        elif isinstance(event, events.FellowAway):
+            self._remember_away(event.node, event.since_ns)
 
     # The parts.
+
+    def _remember_away(self, node: str, since_ns: int | None) -> None:
+        """Let the store remember since when a fellow is away, or with None that it is back."""
+        if since_ns is not None or node in self._away:
+            (self._away.discard if since_ns is None else self._away.add)(node)
+            for name in self.spaces:
+                self.persistence.mark(name, away_mark(node), "" if since_ns is None else str(since_ns))
 
     def _group_announced(self, event: events.GroupAnnounced) -> None:
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from engine.core.messages import DAMAGED, NO_EPOCH, Epoch
 from engine.core.namespaces import NameSpace
@@ -14,9 +14,13 @@ from engine.runtime.housekeeping import floor_mark
 from engine.store.interface import DamageLog
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from engine.config.settings import Configuration
     from engine.dataset.groups import GroupDescription
     from engine.store.interface import OpenReport, Store
+
+_AWAY: Final = "away "
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -28,12 +32,14 @@ class Found:
         sets: verified complete sets with their groups, by name-space.
         stored: the same for the core: quality and lineage.
         damage: what is not as it was written, by name-space, in words.
+        away: fellows that were away at the end, and since when (nanoseconds since 1970).
     """
 
     report: OpenReport
     sets: dict[str, tuple[DataSet, list[GroupDescription]]]
     stored: dict[str, StoredSet]
     damage: dict[str, str]
+    away: dict[str, int]
 
 
 def read_store(store: Store) -> Found:
@@ -41,7 +47,9 @@ def read_store(store: Store) -> Found:
     sets: dict[str, tuple[DataSet, list[GroupDescription]]] = {}
     stored: dict[str, StoredSet] = {}
     damage: dict[str, str] = {}
+    away: dict[str, int] = {}
     for name in store.name_spaces():
+        away.update(_away(store.marks(name)))
         if store.complete_set(name) is None:
             continue
         log = DamageLog()
@@ -62,7 +70,17 @@ def read_store(store: Store) -> Found:
             damage[name] = f"{log.count} damaged, first: {log.first[0]}"
         elif store.report.is_damaged:
             stored[name] = dataclasses.replace(stored[name], quality_ns=DAMAGED)
-    return Found(store.report, sets, stored, damage)
+    return Found(store.report, sets, stored, damage, away)
+
+
+def away_mark(node: str) -> str:
+    """Under what name a store remembers that a fellow is away."""
+    return f"{_AWAY}{node}"
+
+
+def _away(marks: Mapping[str, str]) -> dict[str, int]:
+    away = {key.removeprefix(_AWAY): value for key, value in marks.items() if key.startswith(_AWAY)}
+    return {node: int(value) for node, value in away.items() if value.isdigit()}
 
 
 def _lineage(mark: str) -> Epoch:
@@ -85,6 +103,7 @@ def core_settings(configuration: Configuration, name: str, host: str, found: Fou
         node=found.report.node_id,
         incarnation=found.report.incarnation,
         remembered=frozenset(fellows),
+        away=found.away,
         stored={**lost, **found.stored},
     )
 

@@ -118,6 +118,7 @@ class SimulatedNode:
             host=self.name,
             remembered=fellows,
             stored=found.stored,
+            away=found.away,
         )
         self.tracer = Tracer(self.clock.wall_ns, self.cluster.outputs_for(self), recent_level=Level.NONE)
         self.cluster.opened(self, found)

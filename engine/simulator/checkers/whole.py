@@ -3,7 +3,7 @@
 - Who aligned has all of a set that a complete node gave to it, and besides that only what it captured itself:
   its own stored set was set aside (single source of injection).
 - Who injected has all of its stored set, as far as it could be read.
-- Neither holds for a master that in the same moment met a set that evolved apart, if its policy is Delete.
+- Neither holds where in the same moment a set turns out to have evolved apart, and the policy is Delete.
 - Who gives a set to somebody that aligns has a complete set itself.
 """
 
@@ -69,12 +69,20 @@ class Whole(Checker):
         """Look at a set when its node becomes complete for the first time in a run."""
         if before is None or before.holder or not now.holder:
             return
-        if deletes(node, name_space) and now.lineage.node == node.id and now.lineage != now.following:
+        if deletes(node, name_space) and self._is_deleted(node, name_space):
             return
         if now.is_aligned_after(before):
             self._check_aligned(node, name_space)
         else:
             self._check_injected(node, name_space)
+
+    def _is_deleted(self, node: SimulatedNode, name_space: str) -> bool:
+        """Whether a set has nothing but what applications wrote lately."""
+        assert node.runtime is not None
+        captured = self._captured[node]
+        return all(
+            _key(sample) in captured for _, sample in samples_of(node.runtime.spaces[name_space].working)
+        )
 
     def _check_aligned(self, node: SimulatedNode, name_space: str) -> None:
         assert node.runtime is not None
