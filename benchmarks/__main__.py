@@ -16,7 +16,7 @@ from typing import Final
 from benchmarks import machine
 from benchmarks.rows import Row, table
 
-AREAS: Final = ("start", "capture", "deliver", "align", "store", "trace", "console")
+AREAS: Final = ("start", "capture", "deliver", "align", "reconcile", "store", "trace", "console")
 FORMAT_VERSION: Final = 1
 
 

@@ -30,11 +30,12 @@ class AbandonSet:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Target:
-    """An alignee and its request."""
+    """An alignee and its request; with `compares` it says what it holds, and needs the difference only."""
 
     node: str
     request: int
     purpose: str
+    compares: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

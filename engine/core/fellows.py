@@ -65,6 +65,15 @@ class Fellow:
         """Whether all three state messages are here."""
         return None not in (self.status, self.name_spaces, self.deliveries)
 
+    @property
+    def is_current(self) -> bool:
+        """Whether its roll-ups are of the sets that it reports, and not of what it had before.
+
+        A heartbeat follows each report at once, but one topic may overtake another.
+        """
+        status, reported = self.status, self.name_spaces
+        return status is not None and reported is not None and status.serial > reported.serial
+
     def hears(self, node: str) -> bool:
         """Whether its heartbeats say that it hears `node`."""
         return self.status is not None and node in self.status.heard
@@ -103,6 +112,11 @@ class FellowTable:
     def get(self, node: str) -> Fellow | None:
         """The fellow with this id, if present."""
         return self._fellows.get(node)
+
+    def is_current(self, node: str) -> bool:
+        """Whether what is known of a fellow's sets belongs together."""
+        fellow = self._fellows.get(node)
+        return fellow is not None and fellow.is_current
 
     def recently_lost(self, now: float, within_s: float) -> frozenset[str]:
         """Ids lost within the last `within_s` seconds and not back."""

@@ -49,7 +49,9 @@ def _as_master(context: Context, state: NameSpaceState, now: float) -> None:
     foreign = [
         (fellow, report)
         for fellow, report in context.role_fellows(state)
-        if report.complete and (_is_foreign(state, report) or fellow.node in state.rejoined)
+        if report.complete
+        and fellow.is_current
+        and (_is_foreign(state, report) or fellow.node in state.rejoined)
     ]
     if not foreign:
         return
@@ -125,10 +127,10 @@ def _decide(
 
 def _as_slave(context: Context, state: NameSpaceState, now: float) -> None:
     report = context.aligner_report(state)
-    if report is None or not report.complete:
+    if report is None or not report.complete or state.lineage == report.lineage:
         return
-    if state.lineage == report.lineage:
-        return
+    if not context.fellows.is_current(state.aligner):
+        return  # its heartbeat, which says what the new lineage consists of, is under way
     if state.lineage in report.parents:
         _adopt(context, state, report.lineage)
     elif state.lineage in report.merged:

@@ -179,6 +179,9 @@ class Deliveries:
 class SampleRequest:
     """Asks for the set of a name-space (d_sampleRequest).
 
+    With `compares` the requester holds a set already and says, beside this message, what is in it; only the
+    difference need be sent.
+
     `purpose` is "initial" (give me the complete set), "collect" (give me what you have), "repair" (likewise,
     after a sample was missed), "delayed" (give me your stored set), or "merge", "replace", "catchup" (give me
     the set for that policy). `request` is unique for the sender's incarnation.
@@ -187,6 +190,7 @@ class SampleRequest:
     request: int
     name_space: str
     purpose: str
+    compares: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -389,7 +389,7 @@ class DurabilityNode:
             fellow=self.name_of(sender),
             source=message.request,
         )
-        target = Target(sender, message.request, message.purpose)
+        target = Target(sender, message.request, message.purpose, message.compares)
         if message.purpose in ("collect", "repair", "delayed"):
             self._context.emit(SendSet(state.name, state.lineage, (target,)))
             return

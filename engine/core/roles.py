@@ -125,6 +125,8 @@ def meet(context: Context, state: NameSpaceState, now: float) -> None:
     for fellow, report in context.foreign_fellows(state):
         if not _is_master((fellow, report)) or not report.complete or fellow.conflict:
             continue
+        if not fellow.is_current:
+            continue  # a set must not be taken for equal because it was so before
         came_back = fellow.node in state.rejoined  # then even a lineage that we know may have gone on
         parts = (*report.parents, *report.merged)
         if not came_back and state.has_decided_about(report.lineage):

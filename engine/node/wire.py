@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import queue
 import threading
 import time
@@ -114,6 +115,12 @@ class DdsWire:
         targets = [participant for participant in participants if participant is not None]
         self._submit(self._stream, name_space, fellows, targets, batches, samples)
 
+    def send_note(self, fellow: str, note: bytes) -> None:
+        """Send on a worker thread."""
+        target = self._neighbourhood.participant_of(fellow)
+        if target is not None:
+            self._submit(self._note, fellow, target, note)
+
     def open_group(self, description: GroupDescription) -> None:
         """Make the tap of the group's topic and type, if there is none yet."""
         key = (description.group.topic, description.type.type_id)
@@ -219,6 +226,16 @@ class DdsWire:
         except DdsError:
             samples = sent = 0  # the alignee hears nothing more and asks again
         self._post(lambda: self.on_stream_sent(name_space, fellows, samples, sent))
+
+    def _note(self, fellow: str, target: bytes, note: bytes) -> None:
+        with contextlib.suppress(DdsError):  # who waits for it asks for the whole set in the end
+            sender = BulkSender(self._participant, [receiver_partition(self._partition, fellow)], [target])
+            try:
+                sender.wait_targets(MATCH_TIMEOUT_S)
+                sender.send(note, BATCH_TIMEOUT_S)
+                sender.finish(BATCH_TIMEOUT_S)
+            finally:
+                sender.close()
 
     def _deliver(
         self,

@@ -38,6 +38,10 @@ COUNTERS: Final = (
     "repeated",
     "not_given",
     "refused",
+    "stream_bytes_sent",
+    "stream_bytes_received",
+    "comparison_bytes_sent",
+    "comparisons_failed",
 )
 
 

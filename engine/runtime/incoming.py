@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from engine.core.events import Target
 from engine.dataset.dataset import DataSet
 from engine.dataset.groups import GroupDescription
 from engine.dataset.sample import Sample
 from engine.runtime.stream import Begin, End, StreamFault, Unpacker, stream_of
+
+if TYPE_CHECKING:
+    from engine.dataset.reconciliation import Words
 
 MAX_STREAMS: Final = 64
 """Streams that may be under way to one node; one more is refused and asked for again later."""
@@ -32,9 +35,18 @@ class Incoming:
     data: DataSet = dataclasses.field(default_factory=DataSet)
     descriptions: list[GroupDescription] = dataclasses.field(default_factory=list)
     fresh: list[tuple[GroupDescription, list[Sample]]] = dataclasses.field(default_factory=list)
+    identities: list[bytes] = dataclasses.field(default_factory=list)
+    end: End | None = None
     samples: int = 0
     bytes: int = 0
     is_whole: bool = False
+
+    def removed(self) -> Words:
+        """The identities of what we have too much, when a difference came."""
+        from engine.dataset import reconciliation  # needs numpy, which takes a moment to load
+
+        octets = b"".join(self.identities)
+        return reconciliation.from_list(octets, len(octets) // 8)
 
 
 class IncomingStreams:
@@ -98,7 +110,15 @@ class IncomingStreams:
                 group_set.extend(samples)
                 stream.fresh.append((description, samples))
                 stream.samples += len(samples)
+        elif isinstance(item, bytes):
+            if not stream.begin.is_difference or len(item) % 8:
+                raise StreamFault("identities come where none are expected")
+            stream.identities.append(item)
         elif isinstance(item, End):
+            stream.end = item
+            if stream.begin.is_difference:  # held against the root when it is put to the set that is here
+                stream.is_whole = True
+                return
             summary = stream.data.summary()
             if (item.count, item.digest) != (summary.count, summary.digest):
                 raise StreamFault(

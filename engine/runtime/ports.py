@@ -72,6 +72,10 @@ class Wire(Protocol):
         """Stream a set of so many samples to fellows; answer with `Runtime.stream_sent`."""
         ...
 
+    def send_note(self, fellow: str, note: bytes) -> None:
+        """Send one batch that is no stream to one fellow; if it cannot be sent, nothing happens."""
+        ...
+
     def open_group(self, description: GroupDescription) -> None:
         """Capture whatever is written to a group from now on; a second call changes nothing."""
         ...

@@ -6,6 +6,7 @@ outside enters by a method of this class; everything that goes out leaves by the
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from engine.core import events, plain
@@ -47,8 +48,12 @@ class Runtime:
         tracer: Tracer,
         loaded: Mapping[str, tuple[DataSet, Sequence[GroupDescription]]],
         message_codec: Codec = codec,
+        secret: bytes = b"",
     ) -> None:
-        """Begin a run. `loaded` are the verified complete sets of the store, by name-space."""
+        """Begin a run. `loaded` are the verified complete sets of the store, by name-space.
+
+        `secret` is something nobody else can know; by default it is drawn.
+        """
         stored = {name: data for name, (data, _) in loaded.items()}
         self.holdings = holdings = Holdings(settings, persistence, wire, clock, tracer, stored)
         self.settings, self.core, self.persistence = settings, holdings.core, persistence
@@ -66,7 +71,7 @@ class Runtime:
         self.serving = Serving(holdings)
         self._capture = Capture(holdings, self.serving)
         self.housekeeping = Housekeeping(holdings)
-        self.transfers = Transfers(holdings, self.serving, self.housekeeping)
+        self.transfers = Transfers(holdings, self.serving, self.housekeeping, secret or os.urandom(16))
         self.turn()  # the name-spaces come with the first events of the core
         for _, descriptions in loaded.values():
             for description in descriptions:
@@ -153,12 +158,13 @@ class Runtime:
         self.housekeeping.work(now)
         self.serving.work(now)
         self._tell_changes()
-        for outgoing in self.core.messages_to_send(now):
+        self.transfers.work(now)
+        for outgoing in map(self.transfers.announced, self.core.messages_to_send(now)):
             self._wire.send(codec.topic_of(outgoing), self._codec.encode(outgoing))
         self.transfers.keep_wanted()
         self._tracer.enter(self.core.state)
         self._core_due_s = self.core.next_timer()
-        dues = (self._core_due_s, self.housekeeping.next_s, self.serving.next_s)
+        dues = (self._core_due_s, self.housekeeping.next_s, self.serving.next_s, self.transfers.next_s)
         return min(due for due in dues if due is not None)
 
     def _tell_changes(self) -> None:

@@ -42,12 +42,16 @@ _VERSION: Final = 2
 _BATCH: Final = struct.Struct("<4sBB16sII")
 """Magic, version, whether compressed, stream, index, checksum of what follows."""
 _RECORD: Final = struct.Struct("<BI")
-_BEGIN, _GROUP, _SAMPLES, _END = range(1, 5)
+_BEGIN, _GROUP, _SAMPLES, _END, _REMOVED = range(1, 6)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Begin:
-    """What a stream is: whose set, for which requests of whom, and what to expect."""
+    """What a stream is: whose set, for which requests of whom, and what to expect.
+
+    With `is_difference` it carries only what the one target lacks, and the identities of what it has too
+    much; count and digest in the end are those of the whole set all the same.
+    """
 
     name_space: str
     aligner: str
@@ -55,6 +59,7 @@ class Begin:
     targets: tuple[Target, ...]
     count: int
     bytes: int
+    is_difference: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -73,11 +78,23 @@ class End:
     digest: int
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Removed:
+    """For a difference: what the alignee has too much, 8 octets each, and the root of the whole set."""
+
+    identities: bytes
+    end: End
+
+
 GroupSamples = tuple[GroupBegin, list["Sample"]]
 
 
 def batches(
-    stream: bytes, begin: Begin, groups: Iterable[GroupSamples], clock: Callable[[], float] | None = None
+    stream: bytes,
+    begin: Begin,
+    groups: Iterable[GroupSamples],
+    clock: Callable[[], float] | None = None,
+    removed: Removed | None = None,
 ) -> Iterator[bytes]:
     """The batches of a stream; `stream` is its number, 16 bytes, new for every stream.
 
@@ -87,6 +104,10 @@ def batches(
     packer = _Packer(stream)
     count = digest = 0
     packer.add_value(_BEGIN, begin)
+    if removed is not None:
+        for start in range(0, len(removed.identities), BATCH_BYTES & ~7):
+            packer.add(_REMOVED, removed.identities[start : start + (BATCH_BYTES & ~7)])
+            yield from packer.close(clock)
     for group, samples in groups:
         packer.add_value(_GROUP, group)
         weight = weight_of(group.description.group)
@@ -96,7 +117,7 @@ def batches(
             if packer.size >= BATCH_BYTES:
                 yield from packer.close(clock)
         count += len(samples)
-    packer.add_value(_END, End(count, digest & ((1 << 128) - 1)))
+    packer.add_value(_END, removed.end if removed else End(count, digest & ((1 << 128) - 1)))
     yield from packer.close(clock)
 
 
@@ -133,8 +154,8 @@ class _Packer:
             self._is_slow = len(header) + len(body) < (clock() - began) * SLOW_BYTES_PER_S
 
 
-Item = Begin | End | tuple[GroupBegin, "list[Sample] | None"]
-"""A group comes once with None, then with its samples, block by block."""
+Item = Begin | End | bytes | tuple[GroupBegin, "list[Sample] | None"]
+"""A group comes once with None, then with its samples, block by block; octets are identities."""
 
 
 class Unpacker:
@@ -179,6 +200,8 @@ class Unpacker:
             elif kind == _GROUP:
                 self._group = plain.from_json(GroupBegin, record)
                 yield self._group, None
+            elif kind == _REMOVED:
+                yield record
             elif kind in (_BEGIN, _END):
                 yield plain.from_json(Begin if kind == _BEGIN else End, record)
             else:

@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING
 
 from engine.core.namespaces import MergeType
 from engine.dataset.dataset import NO_FLOOR, DataSet
-from engine.runtime import stream
+from engine.runtime import notes, stream
+from engine.runtime.answering import Answer, Answering, sent_part
+from engine.runtime.comparing import Comparing
 from engine.runtime.incoming import Incoming, IncomingStreams
 from engine.runtime.persistence import Turn
 
 if TYPE_CHECKING:
-    from engine.core.events import ExpectSet, SendSet
+    from engine.core.events import ExpectSet, SendSet, Target
+    from engine.core.messages import Epoch, Outgoing
     from engine.core.namespaces import Group
     from engine.runtime.holdings import Holdings
     from engine.runtime.housekeeping import Housekeeping
@@ -24,11 +27,15 @@ _REPLACING = (MergeType.REPLACE.value.lower(), MergeType.CATCHUP.value.lower())
 class Transfers:
     """The streams of a runtime, in both directions."""
 
-    def __init__(self, holdings: Holdings, serving: Serving, housekeeping: Housekeeping) -> None:
+    def __init__(
+        self, holdings: Holdings, serving: Serving, housekeeping: Housekeeping, secret: bytes
+    ) -> None:
         self._holdings = holdings
         self._serving = serving
         self._housekeeping = housekeeping
         self._incoming = IncomingStreams(holdings.settings.node)
+        self._comparing = Comparing(holdings, secret)
+        self._answering = Answering(holdings, self._send_to)
         self._began_ns: dict[tuple[str, int], int] = {}
         self._sent = 0
 
@@ -36,8 +43,22 @@ class Transfers:
         """The streams that are bringing a set of the name-space."""
         return self._incoming.running(name_space)
 
+    @property
+    def next_s(self) -> float | None:
+        """When `work` has something to do."""
+        return self._answering.next_s
+
+    def work(self, now: float) -> None:
+        """Do what is due."""
+        self._answering.work(now)
+
+    def announced(self, outgoing: Outgoing) -> Outgoing:
+        """A message on its way out, with what only we know added to it."""
+        return self._comparing.announced(outgoing)
+
     def keep_wanted(self) -> None:
         """Forget what belongs to requests that are not wanted any more."""
+        self._comparing.keep_wanted()
         expects = self._holdings.core.expects
         self._incoming.keep(expects)
         for name, request in [key for key in self._began_ns if not expects(*key)]:
@@ -46,29 +67,51 @@ class Transfers:
     # Out.
 
     def send(self, event: SendSet) -> None:
-        """Send the set of a name-space as it is now."""
+        """Send the set of a name-space as it is now; to those who say what they hold, what they lack."""
+        everything = tuple(target for target in event.targets if not target.compares)
+        if everything:
+            self._send_set(event.name_space, event.lineage, everything, None)
+        for target in event.targets:
+            if target.compares:
+                self._answering.asked(event.name_space, target)
+
+    def _send_to(self, name_space: str, target: Target, answer: Answer | None) -> None:
+        self._send_set(name_space, self._holdings.spaces[name_space].state.lineage, (target,), answer)
+
+    def _send_set(
+        self, name_space: str, lineage: Epoch, targets: tuple[Target, ...], answer: Answer | None
+    ) -> None:
         holdings = self._holdings
-        data = holdings.spaces[event.name_space]
-        is_delayed = all(target.purpose == "delayed" for target in event.targets)
-        held = (data.loaded or DataSet()) if is_delayed else data.working
-        groups = [
-            (stream.GroupBegin(holdings.descriptions[group], group_set.floor_ns), list(group_set.samples()))
-            for group, group_set in held.groups.items()
-            if group in holdings.descriptions
-        ]
-        size = sum(group_set.payload_bytes for group_set in held.groups.values())
+        data = holdings.spaces[name_space]
+        is_delayed = all(target.purpose == "delayed" for target in targets)
+        held = sent_part(holdings, (data.loaded or DataSet()) if is_delayed else data.working)
+        groups = []
+        for group, group_set in held.groups.items():
+            samples = list(group_set.samples()) if answer is None else answer.new.get(group, [])
+            groups.append((stream.GroupBegin(holdings.descriptions[group], group_set.floor_ns), samples))
         count = sum(len(samples) for _, samples in groups)
-        node = holdings.settings.node
-        begin = stream.Begin(event.name_space, node, event.lineage, event.targets, count, size)
-        fellows = tuple(target.node for target in event.targets)
+        begin = stream.Begin(
+            name_space,
+            holdings.settings.node,
+            lineage,
+            targets,
+            count,
+            sum(len(sample.payload) for _, samples in groups for sample in samples),
+            is_difference=answer is not None,
+        )
+        removed = None
+        if answer is not None:
+            root = held.summary()
+            removed = stream.Removed(answer.removed, stream.End(root.count, root.digest))
+        fellows = tuple(target.node for target in targets)
         holdings.tracer.event(
             "align.sending",
-            group=event.name_space,
+            group=name_space,
             count=len(fellows),
             fellows=",".join(holdings.core.name_of(fellow) for fellow in fellows),
         )
-        batches = stream.batches(self._next_number(), begin, groups, holdings.clock.monotonic)
-        holdings.wire.send_stream(event.name_space, fellows, batches, count)
+        batches = stream.batches(self._next_number(), begin, groups, holdings.clock.monotonic, removed)
+        holdings.wire.send_stream(name_space, fellows, batches, count)
 
     def _next_number(self) -> bytes:
         """A stream number that no other stream ever had: node, incarnation, count."""
@@ -80,6 +123,7 @@ class Transfers:
     def sent(self, name_space: str, fellows: tuple[str, ...], samples: int, bytes_sent: int) -> None:
         """The answer to `Wire.send_stream`."""
         self._holdings.counters["streams_sent"] += 1
+        self._holdings.counters["stream_bytes_sent"] += bytes_sent
         self._holdings.tracer.event(
             "align.sent",
             samples=samples,
@@ -95,11 +139,16 @@ class Transfers:
     def expect(self, event: ExpectSet) -> None:
         """A request went out; what is written from now on is newer than what will come."""
         self._began_ns[event.name_space, event.request] = self._holdings.clock.wall_ns()
+        self._comparing.begin(event)
 
     def batch(self, payload: bytes) -> None:
         """A batch of a stream arrived."""
         holdings = self._holdings
+        holdings.counters["stream_bytes_received"] += len(payload)
         try:
+            if payload.startswith(notes.MAGIC):
+                self._note(payload)
+                return
             incoming = self._incoming.take(payload, holdings.clock.wall_ns())
         except stream.StreamFault as error:
             holdings.malformed("d_sampleChain", "a fellow", str(error))
@@ -115,12 +164,19 @@ class Transfers:
         else:
             holdings.core.set_progress(name, request, holdings.clock.monotonic())
 
+    def _note(self, payload: bytes) -> None:
+        note, body = notes.decode(payload)
+        if isinstance(note, notes.More):
+            self._comparing.more(note)
+        else:
+            self._answering.sketched(note, body, len(payload))
+
     def _store_early(self, incoming: Incoming) -> None:
         """Give the store what has arrived of a set that it will need: it need not wait for the whole."""
         fresh, incoming.fresh = incoming.fresh, []
         holdings, name = self._holdings, incoming.begin.name_space
         data = holdings.spaces[name]
-        if incoming.target.purpose != "initial" or data.state.holder:
+        if incoming.target.purpose != "initial" or data.state.holder or incoming.begin.is_difference:
             return
         for description, samples in fresh:
             state = holdings.core.name_space_of(description.group)
@@ -138,7 +194,9 @@ class Transfers:
             holdings.open_group(description, announce=False)
         for group in [group for group in incoming.data.groups if group not in holdings.descriptions]:
             del incoming.data.groups[group]  # not kept here, by policy
-        self._put_in_place(data, incoming)
+        if not self._put_in_place(data, incoming):
+            holdings.core.set_failed(name, request, holdings.clock.monotonic())
+            return
         for group, group_set in incoming.data.groups.items():
             if group_set.floor_ns > NO_FLOOR:
                 self._housekeeping.remember_floor(data, group)
@@ -152,14 +210,21 @@ class Transfers:
         )
         holdings.core.set_received(name, request, incoming.begin.lineage, holdings.clock.monotonic())
 
-    def _put_in_place(self, data: NameSpaceData, incoming: Incoming) -> None:
+    def _put_in_place(self, data: NameSpaceData, incoming: Incoming) -> bool:
+        """False when a difference did not make the set that it should."""
         holdings, purpose = self._holdings, incoming.target.purpose
+        turn = Turn([], incoming.number)
+        if incoming.begin.is_difference:
+            finished = self._comparing.finish(incoming, whole=purpose in _REPLACING or not data.state.holder)
+            if finished is None:
+                return False
+            incoming.data, turn = finished
         began_ns = self._began_ns.get((data.state.name, incoming.target.request), 0)
         if purpose in _REPLACING:
             self._replace(data, incoming.data, began_ns, passes_disposed=purpose == _REPLACING[0])
         elif not data.state.holder:
             if data.staging is None:
-                data.stage(incoming.data, Turn([], incoming.number))
+                data.stage(incoming.data, turn)
             else:
                 data.stage_too(incoming.data, holdings.descriptions)
         else:
@@ -175,6 +240,7 @@ class Transfers:
             )
             if purpose != "repair":  # readers have their own way to the writers and missed nothing
                 self._serving.show(data.state.name, new)
+        return True
 
     def delete_set(self, name_space: str) -> None:
         """Merge policy Delete: everything that is here now goes, and readers see it disposed."""

@@ -130,6 +130,7 @@ class SimulatedNode:
             self.tracer,
             found.sets,
             self.cluster.codec,
+            secret=f"{self.id} {self.run}".encode(),
         )
         self.cluster.network.join(self.party)
         self._turn()

@@ -69,6 +69,16 @@ class SimulatedWire:
         stream = _Stream(self._node, name_space, fellows, batches, samples)
         self._cluster.schedule.after(self._node.rng.uniform(0.001, 0.02), stream.begin)
 
+    def send_note(self, fellow: str, note: bytes) -> None:
+        """Send a note to a fellow that is matched when it goes out."""
+        self.bytes_sent += len(note)
+        self._node.run_later(self._node.rng.uniform(0.001, 0.02), self._send_note, fellow, note)
+
+    def _send_note(self, fellow: str, note: bytes) -> None:
+        for peer in list(self._node.party.matched):
+            if peer.node == fellow:
+                self._cluster.network.send(self._node.party, peer, BATCH, note)
+
     def deliver(
         self, reader: ReaderKey, groups: list[tuple[GroupDescription, list[Sample]]], *, whole: bool
     ) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from engine.dataset.dataset import DataSet
 from engine.dataset.groups import GroupDescription
+from engine.runtime.comparing import Base
 from engine.runtime.persistence import Persistence
 from engine.simulator.checkers.base import Checker
 from engine.tracing.tracer import Tracer
@@ -21,7 +22,7 @@ BASE: Final = 100
 FOR_EACH: Final = 6
 """Entries for each fellow, reader process, writer and topic, times the name-spaces."""
 _CONTAINERS: Final = (dict, list, tuple, set, frozenset, collections.deque)
-_DATA: Final = (DataSet, GroupDescription, Persistence, Tracer)
+_DATA: Final = (DataSet, Base, GroupDescription, Persistence, Tracer)
 """Not looked into: data, and what waits for a slow disk, which has its own bound."""
 _OURS: Final = ("engine.core.", "engine.runtime.", "engine.dataset.")
 

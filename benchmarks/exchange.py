@@ -1,0 +1,106 @@
+"""Two nodes that compare their sets, with nothing between them but the octets of what they send."""
+
+from __future__ import annotations
+
+import collections
+import types
+from typing import TYPE_CHECKING, Any, cast
+
+from engine.core.events import ExpectSet, SendSet, Target
+from engine.core.messages import NO_EPOCH
+from engine.dataset.dataset import DataSet
+from engine.runtime.transfers import Transfers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from engine.core.namespaces import Group
+    from engine.dataset.groups import GroupDescription
+
+NAME_SPACE = "all"
+
+
+class _Anything:
+    """Takes every call."""
+
+    def __getattr__(self, _: str) -> Callable[..., None]:
+        return lambda *_, **__: None
+
+
+class Side:
+    """The alignment of one node: what it sends waits in `sent`."""
+
+    def __init__(self, node: str, held: DataSet, describe: dict[Group, GroupDescription]) -> None:
+        self.node = node
+        self.sent: collections.deque[bytes] = collections.deque()
+        self.result: DataSet | None = None
+        self.failed = False
+        self.now = 0.0
+        state = types.SimpleNamespace(name=NAME_SPACE, holder=True, complete=True, lineage=NO_EPOCH)
+        self.space: Any = types.SimpleNamespace(
+            state=state, working=held, loaded=None, is_on_disk=lambda _: True, stored_part=lambda _: None
+        )
+        self.space.replace = self._replace
+        anything: Any = _Anything()
+        core: Any = types.SimpleNamespace(
+            fellows=[],
+            name_of=str,
+            expects=lambda *_: True,
+            set_progress=lambda *_: None,
+            set_received=lambda *_: None,
+            set_failed=self._fail,
+            name_space_of=lambda _: state,
+        )
+        holdings = types.SimpleNamespace(
+            settings=types.SimpleNamespace(node=node, incarnation=1, role="r"),
+            spaces={NAME_SPACE: self.space},
+            descriptions=describe,
+            counters=collections.Counter(),
+            clock=types.SimpleNamespace(monotonic=lambda: self.now, wall_ns=lambda: 0),
+            tracer=anything,
+            persistence=anything,
+            core=core,
+            wire=types.SimpleNamespace(send_note=self._note, send_stream=self._stream),
+            open_group=lambda *_, **__: True,
+            write_set=lambda *_: None,
+            malformed=self._malformed,
+        )
+        self.holdings = cast("Any", holdings)
+        self.transfers = Transfers(self.holdings, anything, anything, b"secret of " + node.encode())
+
+    def _note(self, _: str, note: bytes) -> None:
+        self.sent.append(note)
+
+    def _stream(self, _: str, __: tuple[str, ...], batches: Iterator[bytes], ___: int) -> None:
+        self.sent.extend(batches)
+
+    def _replace(self, other: DataSet, *_: object) -> tuple[dict[Any, Any], list[Any]]:
+        self.result = other
+        return {}, []
+
+    def _fail(self, *_: object) -> None:
+        self.failed = True
+
+    def _malformed(self, *_: object) -> None:
+        self.holdings.counters["malformed"] += 1
+
+
+def align(
+    aligner: Side, alignee: Side, request: int = 1, change: Callable[[bytes], bytes] = bytes
+) -> tuple[int, int]:
+    """Let the alignee ask for the aligner's set and take its place; returns octets and messages on the wire.
+
+    `change` is done to everything that is sent.
+    """
+    alignee.transfers.expect(ExpectSet(NAME_SPACE, request, aligner.node, "replace"))
+    target = Target(alignee.node, request, "replace", compares=bool(alignee.sent))
+    aligner.transfers.send(SendSet(NAME_SPACE, NO_EPOCH, (target,)))
+    octets = messages = 0
+    while aligner.sent or alignee.sent:
+        for source, sink in ((alignee, aligner), (aligner, alignee)):
+            while source.sent:
+                item = change(source.sent.popleft())
+                octets += len(item)
+                messages += 1
+                sink.transfers.batch(item)
+    return octets, messages

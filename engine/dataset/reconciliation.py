@@ -1,0 +1,277 @@
+"""Which samples two sets do not share, found at the cost of the difference and not of the sets.
+
+Each sample of a set has a 64-bit *identity*: its digest and its group, hashed with a salt that is new for
+every comparison, so that nobody can prepare samples whose identities meet. A set is described by *symbols*,
+a stream without an end: symbol `i` holds count, sum and checksum of the identities that fall into it, and
+each identity falls into symbol `i` with a probability of 1 / (1 + i / 2), decided by the identity alone
+(rateless invertible Bloom look-up tables, Yang, Gilad and Alizadeh, SIGCOMM 2024). The symbols of two sets,
+subtracted, are those of their difference; about 1.35 symbols for each sample of it are enough to read it
+off. So one side sends symbols, as many as it takes, and the other side knows the difference, with no
+parameter to guess and nothing to be agreed on.
+
+A result is a claim until the roots (count and digest) of the sets agree with it: identities may collide, and
+symbols may come from a peer that is damaged. Whoever uses this compares them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.dataset.dataset import weight_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from engine.core.namespaces import Group
+    from engine.dataset.sample import Sample
+
+Words = npt.NDArray[np.uint64]
+"""Identities, or sums of them modulo 2**64."""
+
+SALT_BYTES: Final = 16
+SYMBOL_BYTES: Final = 14
+"""Of one symbol on the wire: sum 8, checksum 4, count 2 (or 4, where 2 are not enough)."""
+
+_ALPHA: Final = 0.5
+_STEP: Final = np.uint64(0x9E3779B97F4A7C15)
+_CHECK: Final = np.uint64(0xD6E8FEB86659FD93)
+_LOW: Final = np.uint64(0xFFFFFFFF)
+_SMALL: Final = 1 << 15
+_MAX_INDEX: Final = 1 << 40
+"""Beyond every symbol that is ever made; positions stay exact in floating point."""
+
+
+def mix(words: Words) -> Words:
+    """A bijection of 64-bit words whose every output bit depends on every input bit."""
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))
+
+
+def identities(groups: Iterable[tuple[Group, Sequence[Sample]]], salt: bytes) -> Words:
+    """The identities of samples, in the order in which they are given."""
+    parts = []
+    for group, samples in groups:
+        keyed = hashlib.blake2b(weight_of(group).to_bytes(16), key=salt, digest_size=24).digest()
+        first, second, third = np.frombuffer(keyed, dtype="<u8")
+        digests = b"".join([sample.digest for sample in samples])
+        halves = np.frombuffer(digests, dtype="<u8").reshape(-1, 2)
+        parts.append(mix(mix(halves[:, 0] ^ first) + mix(halves[:, 1] ^ second) * (third | np.uint64(1))))
+    return np.concatenate(parts) if parts else np.empty(0, dtype=np.uint64)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Symbols:
+    """Symbols `first`, `first` + 1, ... of a set or of a difference."""
+
+    first: int
+    counts: npt.NDArray[np.int64]
+    sums: Words
+    checks: Words
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    def __sub__(self, other: Symbols) -> Symbols:
+        """The symbols of the difference: what only the left set has counts up, what only the right has, down.
+
+        Raises:
+            ValueError: they are not the same symbols.
+        """
+        if (self.first, len(self)) != (other.first, len(other)):
+            raise ValueError(
+                f"symbols {other.first}+{len(other)} cannot be held against {self.first}+{len(self)}"
+            )
+        checks = (self.checks - other.checks) & _LOW
+        return Symbols(self.first, self.counts - other.counts, self.sums - other.sums, checks)
+
+    def __add__(self, other: Symbols) -> Symbols:
+        """These symbols and those that follow them.
+
+        Raises:
+            ValueError: there is a gap between them.
+        """
+        if other.first != self.first + len(self):
+            raise ValueError(f"symbols {other.first} do not follow {self.first}+{len(self)}")
+        counts = np.concatenate((self.counts, other.counts))
+        sums = np.concatenate((self.sums, other.sums))
+        return Symbols(self.first, counts, sums, np.concatenate((self.checks, other.checks)))
+
+    def to_bytes(self, count: int) -> bytes:
+        """For the wire; `count` is the number of samples in the set, which the other side knows."""
+        excess = self.counts - _expected(self.first, len(self), count)
+        small = not len(self) or int(np.abs(excess).max()) < _SMALL
+        counts = excess.astype("<i2" if small else "<i4")
+        return self.sums.astype("<u8").tobytes() + self.checks.astype("<u4").tobytes() + counts.tobytes()
+
+    @staticmethod
+    def from_bytes(data: bytes, first: int, length: int, count: int) -> Symbols:
+        """The symbols that `to_bytes` wrote.
+
+        Raises:
+            ValueError: the octets are not so many symbols.
+        """
+        if length < 0 or first < 0 or len(data) not in (14 * length, 16 * length):
+            raise ValueError(f"{len(data)} octets are not {length} symbols")
+        sums = np.frombuffer(data, "<u8", length).astype(np.uint64)
+        checks = np.frombuffer(data, "<u4", length, 8 * length).astype(np.uint64)
+        wide = len(data) == 16 * length
+        counts = np.frombuffer(data, "<i4" if wide else "<i2", length, 12 * length).astype(np.int64)
+        return Symbols(first, counts + _expected(first, length, count), sums, checks)
+
+
+def _density(first: int, length: int) -> npt.NDArray[np.float64]:
+    """With which probability an identity falls into each symbol."""
+    return 1.0 / (1.0 + _ALPHA * np.arange(first, first + length, dtype=np.float64))
+
+
+def _expected(first: int, length: int, count: int) -> npt.NDArray[np.int64]:
+    return np.rint(_density(first, length) * count).astype(np.int64)
+
+
+def symbols(identities: Words, first: int, end: int) -> Symbols:
+    """Symbols `first` to `end` (without it) of a set."""
+    counts = np.zeros(end - first, dtype=np.int64)
+    sums = np.zeros(end - first, dtype=np.uint64)
+    checks = np.zeros(end - first, dtype=np.uint64)
+    _accumulate(identities, np.int64(1), first, counts, sums, checks)
+    return Symbols(first, counts, sums, checks & _LOW)
+
+
+def _accumulate(identities: Words, signs: Any, first: int, counts: Any, sums: Words, checks: Words) -> None:
+    """Put identities into the symbols that they fall into."""
+    end = first + len(counts)
+    signs = np.broadcast_to(np.asarray(signs, dtype=np.int64), identities.shape)
+    signed = identities * signs.astype(np.uint64)
+    check = _checksums(identities) * signs.astype(np.uint64)
+    at = np.zeros(len(identities), dtype=np.int64)
+    state = identities
+    while len(at) and end > first:
+        here = at >= first
+        if here.all():
+            where, one, word, proof = at - first, signs, signed, check
+        else:
+            where, one, word, proof = at[here] - first, signs[here], signed[here], check[here]
+        np.add.at(counts, where, one)
+        np.add.at(sums, where, word)
+        np.add.at(checks, where, proof)
+        state, at = _following(state, at)
+        going = at < end
+        if not going.all():
+            state, at, signs = state[going], at[going], signs[going]
+            signed, check = signed[going], check[going]
+
+
+def _following(state: Words, at: npt.NDArray[np.int64]) -> tuple[Words, npt.NDArray[np.int64]]:
+    """The next symbol of each identity, so that density falls as 1 / (1 + i / 2)."""
+    state = mix(state + _STEP)
+    uniform = ((state >> np.uint64(32)).astype(np.float64) + 1.0) / 4294967296.0
+    skip = np.ceil((at + 1.5) * (1.0 / np.sqrt(uniform) - 1.0))
+    return state, np.minimum(at + np.maximum(skip, 1.0), _MAX_INDEX).astype(np.int64)
+
+
+def _checksums(identities: Words) -> Words:
+    return mix(identities ^ _CHECK) >> np.uint64(32)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Difference:
+    """The identities that only one of two sets has."""
+
+    only_ours: Words
+    only_theirs: Words
+
+
+def solve(difference: Symbols) -> Difference | None:
+    """Read a difference off its symbols, which begin at 0; None when they are too few, or nonsense."""
+    counts, sums, checks = difference.counts.copy(), difference.sums.copy(), difference.checks.copy()
+    found: list[tuple[Words, npt.NDArray[np.int64]]] = []
+    total = 0
+    while True:
+        single = np.nonzero(np.abs(counts) == 1)[0]
+        signs = counts[single]
+        words = sums[single] * signs.astype(np.uint64)
+        right = (_checksums(words) * signs.astype(np.uint64)) & _LOW == checks[single] & _LOW
+        words, index = np.unique(words[right], return_index=True)
+        signs = signs[right][index]
+        if not len(words):
+            break
+        total += len(words)
+        if total > len(counts):  # more than symbols can tell: somebody made them up
+            return None
+        found.append((words, signs))
+        _accumulate(words, -signs, 0, counts, sums, checks)
+    if counts.any() or sums.any() or (checks & _LOW).any():
+        return None
+    words = np.concatenate([word for word, _ in found]) if found else np.empty(0, dtype=np.uint64)
+    signs = np.concatenate([sign for _, sign in found]) if found else np.empty(0, dtype=np.int64)
+    if len(np.unique(words)) < len(words):
+        return None
+    return Difference(words[signs > 0], words[signs < 0])
+
+
+def estimate(difference: Symbols) -> int:
+    """About how many identities differ, from symbols that begin at 0; they may be far too few to solve.
+
+    The counts of what only one side has go up and down around the net difference, which symbol 0 tells; how
+    far, tells how many there are. With n symbols the error is about 1.4 / sqrt(n) of the result.
+    """
+    if len(difference) < 2:
+        return int(abs(difference.counts).max(initial=0))
+    density = _density(0, len(difference))[1:]
+    net = float(difference.counts[0])
+    spread = (difference.counts[1:] - net * density) ** 2
+    return max(int(abs(net)), int(spread.sum() / (density * (1.0 - density)).sum()))
+
+
+def enough(expected: int, tried: int) -> int:
+    """How many symbols to try for a difference of about `expected`, after `tried` were too few."""
+    wanted = int(1.45 * expected) + 16
+    return wanted if wanted > 1.05 * tried else tried + tried // 10 + 16
+
+
+def from_list(data: bytes, count: int) -> Words:
+    """The identities of a set that are listed in full.
+
+    Raises:
+        ValueError: the octets are not so many identities.
+    """
+    if len(data) != 8 * count:
+        raise ValueError(f"{len(data)} octets are not {count} identities")
+    return np.frombuffer(data, "<u8").astype(np.uint64)
+
+
+def samples_at(
+    groups: Sequence[tuple[Group, Sequence[Sample]]], places: npt.NDArray[np.int64]
+) -> dict[Group, list[Sample]]:
+    """The samples at these places, counted through all groups as `identities` does."""
+    found: dict[Group, list[Sample]] = {}
+    begin = 0
+    ordered = np.sort(places)
+    for group, samples in groups:
+        end = begin + len(samples)
+        here = ordered[np.searchsorted(ordered, begin) : np.searchsorted(ordered, end)]
+        if len(here):
+            found[group] = [samples[at - begin] for at in here.tolist()]
+        begin = end
+    return found
+
+
+def compare(ours: Words, theirs: Words) -> Difference:
+    """The difference of two sets whose identities are known in full."""
+    return Difference(np.setdiff1d(ours, theirs), np.setdiff1d(theirs, ours))
+
+
+def positions(identities: Words, wanted: Words) -> npt.NDArray[np.int64] | None:
+    """Where the wanted identities stand; None when one is not there, or there more than once."""
+    order = np.argsort(identities, kind="stable")
+    ranked = identities[order]
+    left, right = np.searchsorted(ranked, wanted, "left"), np.searchsorted(ranked, wanted, "right")
+    if not (right - left == 1).all():
+        return None
+    return order[left].astype(np.int64)

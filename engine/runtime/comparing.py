@@ -1,0 +1,233 @@
+"""Sending only what differs: the alignee's side, which says what it holds, and puts the difference to it.
+
+A comparison belongs to one request. Its base is the set of the alignee as it was when the request went out;
+what is captured meanwhile is newer than what will come. The result counts only if count and digest of what
+was made are those that the aligner named; else the set is asked for once more, whole.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+from typing import TYPE_CHECKING, Final
+
+from engine.core.messages import SampleRequest
+from engine.dataset.dataset import DataSet, weight_of
+from engine.dataset.sample import digest_sum
+from engine.runtime import notes
+from engine.runtime.blocks import StreamFault
+from engine.runtime.persistence import Turn
+from engine.store.interface import Change
+
+if TYPE_CHECKING:
+    from engine.core.events import ExpectSet
+    from engine.core.messages import Outgoing
+    from engine.core.namespaces import Group
+    from engine.dataset import reconciliation
+    from engine.dataset.dataset import Summary
+    from engine.dataset.sample import Sample
+    from engine.runtime.holdings import Holdings
+    from engine.runtime.incoming import Incoming
+    from engine.runtime.sets import NameSpaceData
+
+MIN_SAMPLES: Final = 16
+"""A smaller set is not worth the question; everything is sent."""
+FIRST_SYMBOLS: Final = 256
+"""What is sent with the request: enough for a hundred differences, or to tell how many there are."""
+MAX_SYMBOLS: Final = 1 << 20
+MAX_LIST: Final = 8 << 20
+"""Identities in a list: 64 MiB of them."""
+_MASK: Final = (1 << 128) - 1
+_OF_LOADED: Final = ("initial",)
+_OF_WORKING: Final = ("collect", "repair", "merge", "replace", "catchup")
+
+
+@dataclasses.dataclass(eq=False)
+class Base:
+    """The set to which a difference will be put."""
+
+    aligner: str
+    salt: bytes
+    groups: list[tuple[Group, list[Sample]]]
+    root: Summary
+    told: int = 0
+
+    @functools.cached_property
+    def identities(self) -> reconciliation.Words:
+        """The identities of the samples, group after group."""
+        from engine.dataset import reconciliation  # needs numpy, which takes a moment to load
+
+        return reconciliation.identities(self.groups, self.salt)
+
+
+class Comparing:
+    """The comparisons of an alignee. `secret` makes its salts; nobody else can know it."""
+
+    def __init__(self, holdings: Holdings, secret: bytes) -> None:
+        self._holdings = holdings
+        self._secret = secret
+        self._bases: dict[tuple[str, int], Base] = {}
+        self._distrusted: set[str] = set()
+
+    def begin(self, event: ExpectSet) -> None:
+        """A request is about to go out: tell the aligner what is here, if it is anything much."""
+        name = event.name_space
+        if name in self._distrusted:
+            self._distrusted.discard(name)
+            return
+        held = _held(self._holdings.spaces[name], event.purpose)
+        root = held.summary() if held is not None else None
+        if held is None or root is None or not MIN_SAMPLES <= root.count <= MAX_LIST:
+            return
+        groups = [(group, list(group_set.samples())) for group, group_set in held.groups.items()]
+        salt = hashlib.blake2b(f"{name} {event.request}".encode(), key=self._secret, digest_size=16).digest()
+        base = self._bases[name, event.request] = Base(event.aligner, salt, groups, root)
+        known = next((each for each in self._holdings.core.fellows if each.node == event.aligner), None)
+        roll_up = known.roll_up(name) if known else None
+        is_equal = roll_up is not None and (roll_up.count, roll_up.digest) == (root.count, root.digest)
+        length = 0 if is_equal else min(FIRST_SYMBOLS, root.count)
+        self._send(name, event.request, base, length)
+
+    def announced(self, outgoing: Outgoing) -> Outgoing:
+        """A message on its way out: a request says whether a sketch goes beside it."""
+        message = outgoing.message
+        if isinstance(message, SampleRequest) and (message.name_space, message.request) in self._bases:
+            return dataclasses.replace(outgoing, message=dataclasses.replace(message, compares=True))
+        return outgoing
+
+    def more(self, note: notes.More) -> None:
+        """The aligner needs to know more."""
+        base = self._bases.get((note.name_space, note.request))
+        if base is None:
+            return
+        self._holdings.core.set_progress(note.name_space, note.request, self._holdings.clock.monotonic())
+        if note.symbols:
+            self._send(note.name_space, note.request, base, min(note.symbols, MAX_SYMBOLS))
+        else:
+            body = base.identities.astype("<u8").tobytes()
+            self._tell(note.name_space, note.request, base, body, 0, len(base.identities), is_list=True)
+
+    def _send(self, name: str, request: int, base: Base, end: int) -> None:
+        """The symbols from where the last ones ended."""
+        first, body = base.told, b""
+        if end > first:
+            from engine.dataset import reconciliation
+
+            body = reconciliation.symbols(base.identities, first, end).to_bytes(base.root.count)
+            base.told = end
+        self._tell(name, request, base, body, first, base.told - first)
+
+    def _tell(
+        self,
+        name: str,
+        request: int,
+        base: Base,
+        body: bytes,
+        first: int,
+        length: int,
+        *,
+        is_list: bool = False,
+    ) -> None:
+        holdings = self._holdings
+        node, root = holdings.settings.node, base.root
+        sketch = notes.Sketch(
+            name, node, request, base.salt, root.count, root.digest, first, length, is_list=is_list
+        )
+        note = notes.encode(sketch, body)
+        holdings.counters["comparison_bytes_sent"] += len(note)
+        holdings.tracer.event(
+            "align.comparing",
+            group=name,
+            fellow=holdings.core.name_of(base.aligner),
+            samples=root.count,
+            symbols=length,
+            bytes=len(note),
+        )
+        holdings.wire.send_note(base.aligner, note)
+
+    def keep_wanted(self) -> None:
+        """Forget what belongs to requests that are not wanted any more."""
+        expects = self._holdings.core.expects
+        for key in [key for key in self._bases if not expects(*key)]:
+            del self._bases[key]
+
+    def finish(self, incoming: Incoming, *, whole: bool) -> tuple[DataSet, Turn] | None:
+        """The difference is here: what it makes of the base, or with `whole` False only what is new in it.
+
+        Returns None when that is not the set that the aligner has; then the next request asks for all of it.
+        """
+        name, request = incoming.begin.name_space, incoming.target.request
+        base = self._bases.pop((name, request), None)
+        made = self._make(base, incoming, whole=whole) if base is not None else None
+        if made is None:
+            self._distrusted.add(name)
+            self._holdings.counters["comparisons_failed"] += 1
+            self._holdings.tracer.event(
+                "align.mismatch",
+                group=name,
+                fellow=self._holdings.core.name_of(incoming.begin.aligner),
+                source=request,
+            )
+        return made
+
+    def _make(self, base: Base, incoming: Incoming, *, whole: bool) -> tuple[DataSet, Turn] | None:
+        from engine.dataset import reconciliation
+
+        end = incoming.end
+        assert end is not None
+        gone = reconciliation.positions(base.identities, incoming.removed())
+        if gone is None:
+            return None
+        removed = reconciliation.samples_at(base.groups, gone)
+        digest = base.root.digest
+        for group, samples in removed.items():
+            digest -= digest_sum(samples) * weight_of(group)
+        for group, group_set in incoming.data.groups.items():
+            digest += group_set.summary().digest * weight_of(group)
+        count = base.root.count - len(gone) + incoming.samples
+        if (count, digest & _MASK) != (end.count, end.digest):
+            return None
+        describe = self._holdings.descriptions
+        if not whole:
+            return incoming.data, Turn([])
+        made = _put(base, removed, incoming.data)
+        if not made.summary().same_content(
+            dataclasses.replace(base.root, count=end.count, digest=end.digest)
+        ):
+            return None
+        data = self._holdings.spaces[incoming.begin.name_space]
+        changes: list[Change] = []
+        for group, samples in removed.items():
+            if group in describe and data.is_on_disk(describe[group]):
+                changes.append(Change(describe[group], None, samples))
+        for group, group_set in incoming.data.groups.items():
+            if group in describe and data.is_on_disk(describe[group]):
+                changes += [Change(describe[group], sample) for sample in group_set.samples()]
+        return made, Turn(changes, before=base.root)
+
+
+def _held(data: NameSpaceData, purpose: str) -> DataSet | None:
+    """What a request for this purpose is compared with."""
+    if purpose in _OF_LOADED and not data.state.holder:
+        return data.loaded
+    if purpose in _OF_WORKING and data.state.holder:
+        return data.working
+    return None
+
+
+def _put(base: Base, removed: dict[Group, list[Sample]], new: DataSet) -> DataSet:
+    """The base without what is removed and with what is new."""
+    made = DataSet()
+    for group, group_set in new.groups.items():
+        made.open_group(group, group_set.depth).raise_floor(group_set.floor_ns)
+    for group, samples in base.groups:
+        gone = {sample.digest for sample in removed.get(group, ())}
+        kept = [sample for sample in samples if sample.digest not in gone] if gone else samples
+        if group not in made.groups and kept:
+            raise StreamFault(f"group {group} has samples on both sides but is not described")
+        if kept:
+            made.groups[group].extend(kept)
+    for group, group_set in new.groups.items():
+        made.groups[group].extend(list(group_set.samples()))
+    return made

@@ -1,0 +1,84 @@
+"""What two nodes tell each other to find the difference of their sets: short notes beside the streams.
+
+The alignee describes its set in a `Sketch`, which is some symbols of it or the list of all its identities
+(`engine.dataset.reconciliation`); the aligner asks for `More`, or answers with a stream that carries the
+difference. A note has a checksum; one that is damaged or says nonsense is a fault, and is not answered.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import struct
+import zlib
+from typing import Final
+
+from engine.core import plain
+from engine.runtime.blocks import StreamFault
+
+MAGIC: Final = b"OSPC"
+_VERSION: Final = 1
+_HEAD: Final = struct.Struct("<4sBBII")
+"""Magic, version, kind, checksum of what follows, octets of JSON; then the JSON, then the body."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sketch:
+    """What the set of an alignee holds.
+
+    Attributes:
+        node: who says it.
+        request: its request that this belongs to.
+        salt: of the identities.
+        count, digest: the root of the set, over all groups.
+        first, length: the symbols that the body carries.
+        is_list: the body is the list of all identities instead.
+    """
+
+    name_space: str
+    node: str
+    request: int
+    salt: bytes
+    count: int
+    digest: int
+    first: int
+    length: int
+    is_list: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class More:
+    """The aligner needs the symbols up to `symbols`; 0 asks for the list of all identities."""
+
+    name_space: str
+    request: int
+    symbols: int
+
+
+def encode(note: Sketch | More, body: bytes = b"") -> bytes:
+    """A note as bytes."""
+    text = json.dumps(plain.to_plain(note)).encode()
+    content = text + body
+    head = _HEAD.pack(MAGIC, _VERSION, isinstance(note, Sketch), zlib.crc32(content), len(text))
+    return head + content
+
+
+def decode(data: bytes) -> tuple[Sketch | More, bytes]:
+    """The note in `data` and its body.
+
+    Raises:
+        StreamFault: not a note, or damaged.
+    """
+    if len(data) < _HEAD.size:
+        raise StreamFault("a note is cut off")
+    magic, version, kind, checksum, size = _HEAD.unpack_from(data)
+    content = memoryview(data)[_HEAD.size :]
+    if magic != MAGIC or version != _VERSION or kind > 1:
+        raise StreamFault(f"a note of version {version}.{kind} is not known")
+    if zlib.crc32(content) != checksum or size > len(content):
+        raise StreamFault("a note does not have its checksum")
+    try:
+        note: Sketch | More = plain.from_json(Sketch if kind else More, bytes(content[:size]))
+    except ValueError as error:
+        raise StreamFault(f"a note says nonsense: {error}") from error
+    return note, bytes(content[size:])

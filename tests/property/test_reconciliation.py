@@ -1,0 +1,270 @@
+"""Differences of sets: found exactly, whatever the sets; nonsense is never taken for a difference."""
+
+from __future__ import annotations
+
+import random
+import struct
+import zlib
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks.exchange import Side, align
+from engine.core.namespaces import Group
+from engine.dataset import reconciliation
+from engine.dataset.dataset import DataSet
+from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
+from engine.dataset.reconciliation import Symbols
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
+from engine.runtime import notes
+from tests.property.samples import GROUPS, contents
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SALT = b"s" * 16
+WORDS = st.sets(st.integers(0, 2**64 - 1) | st.integers(0, 40), max_size=60)
+KINDS = (DATA, DATA, DATA, DISPOSE, UNREGISTER, DATA | DISPOSE)
+
+
+def words(values: set[int]) -> reconciliation.Words:
+    return np.array(sorted(values), dtype=np.uint64)
+
+
+def symbols(values: set[int], end: int) -> Symbols:
+    return reconciliation.symbols(words(values), 0, end)
+
+
+def check_same(one: Symbols, other: Symbols) -> None:
+    assert one.first == other.first
+    for left, right in ((one.counts, other.counts), (one.sums, other.sums), (one.checks, other.checks)):
+        assert left.tolist() == right.tolist()
+
+
+@given(WORDS, WORDS)
+def test_enough_symbols_tell_the_difference_exactly(ours: set[int], theirs: set[int]) -> None:
+    found, end = None, 4
+    while found is None and end < 2000:
+        found = reconciliation.solve(symbols(ours, end) - symbols(theirs, end))
+        end += end // 4
+    assert found is not None
+    assert set(found.only_ours.tolist()) == ours - theirs
+    assert set(found.only_theirs.tolist()) == theirs - ours
+
+
+@given(WORDS, WORDS, st.integers(1, 30))
+def test_too_few_symbols_tell_nothing_wrong(ours: set[int], theirs: set[int], end: int) -> None:
+    found = reconciliation.solve(symbols(ours, end) - symbols(theirs, end))
+    if found is not None:
+        assert set(found.only_ours.tolist()) == ours - theirs
+        assert set(found.only_theirs.tolist()) == theirs - ours
+
+
+@given(WORDS, WORDS, st.integers(0, 50), st.integers(0, 50))
+def test_symbols_are_linear_and_may_be_made_piece_by_piece(
+    ours: set[int], theirs: set[int], middle: int, more: int
+) -> None:
+    end = middle + more
+    both = symbols(ours - theirs, end) - symbols(theirs - ours, end)
+    check_same(symbols(ours, end) - symbols(theirs, end), both)
+    pieces = symbols(ours, middle) + reconciliation.symbols(words(ours), middle, end)
+    check_same(pieces, symbols(ours, end))
+
+
+@given(WORDS, st.integers(0, 50), st.integers(0, 100_000))
+def test_symbols_cross_the_wire_unchanged(ours: set[int], end: int, count: int) -> None:
+    made = symbols(ours, end)
+    check_same(Symbols.from_bytes(made.to_bytes(count), 0, end, count), made)
+
+
+@given(st.binary(max_size=200), st.integers(-1, 20))
+def test_octets_that_are_no_symbols_are_refused_or_solved_without_harm(data: bytes, length: int) -> None:
+    try:
+        made = Symbols.from_bytes(data, 0, length, 3)
+    except ValueError:
+        return
+    reconciliation.solve(made)
+    reconciliation.estimate(made)
+
+
+@given(WORDS, st.integers(0, 29), st.integers(0, 63))
+def test_a_flipped_bit_is_no_difference(ours: set[int], at: int, bit: int) -> None:
+    made = symbols(ours, 30)
+    sums = made.sums.copy()
+    sums[at] ^= np.uint64(1 << bit)
+    changed = Symbols(0, made.counts, sums, made.checks)
+    assert reconciliation.solve(changed - made) is None
+
+
+@pytest.mark.parametrize(("more_here", "more_there"), [(700, 700), (1400, 0), (0, 900), (5000, 100)])
+def test_few_symbols_tell_how_many_differ(more_here: int, more_there: int) -> None:
+    draw = random.Random(more_here + more_there)
+    common, here, there = (
+        {draw.getrandbits(64) for _ in range(count)} for count in (1000, more_here, more_there)
+    )
+    left = symbols(common | here, 256) - symbols(common | there, 256)
+    differing = more_here + more_there
+    assert reconciliation.solve(left) is None
+    assert 0.6 * differing < reconciliation.estimate(left) < 1.6 * differing
+
+
+def test_identities_depend_on_salt_and_group_and_content() -> None:
+    samples = [make_sample(1, b"w" * 16, DATA, b"k", b"x"), make_sample(1, b"w" * 16, DATA, b"k", b"y")]
+    made = [
+        reconciliation.identities([(group, samples)], salt).tolist()
+        for group in (Group("p", "T"), Group("q", "T"))
+        for salt in (b"1" * 16, b"2" * 16)
+    ]
+    assert len({identity for identities in made for identity in identities}) == 8
+
+
+@given(st.lists(st.integers(0, 9), max_size=12), st.sets(st.integers(0, 12)))
+def test_places_are_told_only_where_there_is_one(here: list[int], wanted: set[int]) -> None:
+    places = reconciliation.positions(np.array(here, dtype=np.uint64), words(wanted))
+    if all(here.count(each) == 1 for each in wanted):
+        assert places is not None
+        assert [here[at] for at in places.tolist()] == sorted(wanted)
+    else:
+        assert places is None
+
+
+# Two nodes.
+
+DESCRIBE = {
+    group: GroupDescription(
+        group,
+        TypeDescription("T", b"i", b"m", keyed=True),
+        GroupQos(DurabilityKind.PERSISTENT, history_depth=2),
+    )
+    for group in GROUPS
+}
+
+
+def data_set(arrived: list[tuple[Group, Sample]]) -> DataSet:
+    made = DataSet()
+    for group in GROUPS:
+        made.open_group(group, 2)
+    for group, sample in arrived:
+        made.groups[group].apply(sample)
+    return made
+
+
+def many(count: int, seed: int) -> list[tuple[Group, Sample]]:
+    """Samples of all kinds in all groups."""
+    draw = random.Random(seed)
+    return [
+        (
+            draw.choice(GROUPS),
+            make_sample(
+                draw.randrange(1, 10**6),
+                b"w" * 16,
+                draw.choice(KINDS),
+                bytes(draw.choices(range(9), k=3)),
+                b"x",
+            ),
+        )
+        for _ in range(count)
+    ]
+
+
+def content(data: DataSet | None) -> dict[Group, set[Sample]]:
+    assert data is not None
+    return {group: set(part.samples()) for group, part in data.groups.items() if part.count}
+
+
+def check_aligned(
+    ours: DataSet, theirs: DataSet, change: Callable[[bytes], bytes] = bytes
+) -> tuple[int, int]:
+    """The alignee ends with the aligner's set, at once or when it asks again."""
+    aligner, alignee = Side("a" * 32, ours, DESCRIBE), Side("b" * 32, theirs, DESCRIBE)
+    cost = align(aligner, alignee, 1, change)
+    if alignee.result is None:
+        align(aligner, alignee, 2)
+    assert content(alignee.result) == content(ours)
+    return cost
+
+
+@settings(max_examples=60)
+@given(contents(30), contents(30), st.integers(0, 60))
+def test_an_alignee_gets_the_set_of_its_aligner(
+    ours: list[tuple[Group, Sample]], theirs: list[tuple[Group, Sample]], common: int
+) -> None:
+    shared = many(common, common)
+    check_aligned(data_set([*shared, *ours]), data_set([*shared, *theirs]))
+
+
+@pytest.mark.parametrize("here", [0, 1, 40, 400, 4000])
+@pytest.mark.parametrize("there", [0, 1, 40, 400, 4000])
+def test_any_difference_is_made_good(here: int, there: int) -> None:
+    shared = many(3000, 1)
+    check_aligned(data_set([*shared, *many(here, 2)]), data_set([*shared, *many(there, 3)]))
+
+
+def test_equal_sets_move_no_data() -> None:
+    both = many(3000, 1)
+    octets, _ = check_aligned(data_set(both), data_set(both))
+    assert octets < 8_000
+
+
+def test_a_small_difference_costs_little() -> None:
+    shared = many(20_000, 1)
+    whole, _ = check_aligned(data_set(shared), data_set([]))
+    octets, _ = check_aligned(data_set([*shared, *many(20, 2)]), data_set(shared))
+    assert octets < whole / 8
+
+
+def lie_about_what_is_too_much(data: bytes) -> bytes:
+    """Batches of a difference that name other samples than those that go, checksum and all."""
+    head = struct.Struct("<4sBB16sII")
+    if not data.startswith(b"OSPL"):
+        return data
+    magic, version, compressed, stream, index, _ = head.unpack_from(data)
+    body = bytearray(data[head.size :])
+    at = 0
+    while at < len(body):
+        kind, size = struct.unpack_from("<BI", body, at)
+        if kind == 5 and size:
+            body[at + 5] ^= 1
+        at += 5 + size
+    return head.pack(magic, version, compressed, stream, index, zlib.crc32(body)) + bytes(body)
+
+
+def test_a_difference_that_does_not_fit_is_never_used_and_all_is_asked_for() -> None:
+    shared = many(2000, 1)
+    ours, theirs = data_set([*shared, *many(30, 2)]), data_set([*shared, *many(30, 3)])
+    aligner, alignee = Side("a" * 32, ours, DESCRIBE), Side("b" * 32, theirs, DESCRIBE)
+    before = content(theirs)
+    align(aligner, alignee, 1, lie_about_what_is_too_much)
+    assert alignee.failed
+    assert alignee.result is None
+    assert content(theirs) == before
+    assert alignee.holdings.counters["comparisons_failed"] == 1
+    align(aligner, alignee, 2)
+    assert content(alignee.result) == content(ours)
+
+
+def test_who_says_nothing_more_gets_everything_in_the_end() -> None:
+    ours, theirs = data_set(many(100, 1)), data_set(many(100, 2))
+    aligner, alignee = Side("a" * 32, ours, DESCRIBE), Side("b" * 32, theirs, DESCRIBE)
+
+    def lose(data: bytes) -> bytes:
+        return b"" if data.startswith(notes.MAGIC) else data
+
+    align(aligner, alignee, 1, lose)
+    assert alignee.result is None
+    assert aligner.transfers.next_s is not None
+    aligner.now = 10.0
+    aligner.transfers.work(aligner.now)
+    while aligner.sent:
+        alignee.transfers.batch(aligner.sent.popleft())
+    assert content(alignee.result) == content(ours)
+
+
+@given(st.binary(max_size=80), st.booleans())
+def test_nonsense_for_a_note_is_counted_and_survived(data: bytes, is_magic: bool) -> None:
+    side = Side("a" * 32, data_set([]), DESCRIBE)
+    side.transfers.batch((notes.MAGIC if is_magic else b"") + data)
+    assert side.holdings.counters["malformed"] == 1
