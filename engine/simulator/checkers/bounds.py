@@ -21,6 +21,7 @@ BASE: Final = 100
 """Entries of a node that is alone: counters, history of masters, fellows that it remembers."""
 FOR_EACH: Final = 6
 """Entries for each fellow, reader process, writer and topic, times the name-spaces."""
+LOOKS: Final = 6
 _CONTAINERS: Final = (dict, list, tuple, set, frozenset, collections.deque)
 _DATA: Final = (DataSet, Base, GroupDescription, Persistence, Tracer)
 """Not looked into: data, and what waits for a slow disk, which has its own bound."""
@@ -33,8 +34,21 @@ class Bounds(Checker):
     invariant = "I7"
     meaning = "memory and queues are bounded by what there is, not by what there was"
 
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]  # passed on as they are
+        self._looks = 0
+
     def looked(self) -> None:
-        """Compare each node with what is there now."""
+        """Compare each node with what is there now; growth takes time, so this need not be done often."""
+        self._looks += 1
+        if self._looks % LOOKS == 1:
+            self._count()
+
+    def settled(self) -> None:
+        """In the end, too."""
+        self._count()
+
+    def _count(self) -> None:
         cluster = self.cluster
         spaces = max((len(node.runtime.spaces) for node in cluster.up() if node.runtime), default=1)
         topics = len(cluster.options.workload.topics)
