@@ -71,6 +71,8 @@ class Holder:
 
     def data_only(self) -> Holder:
         """The same without the notes that writers left."""
+        if all(row.status != UNREGISTER for row in self.rows):
+            return self
         return dataclasses.replace(self, rows=tuple(row for row in self.rows if row.status != UNREGISTER))
 
 

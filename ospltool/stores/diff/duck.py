@@ -31,6 +31,7 @@ class DuckDiff:
             DiffError: DuckDB can not read them.
         """
         self._sides = len(sides)
+        self._is_single = all(side.has_single_rows for side in sides)
         self._scratch = tempfile.TemporaryDirectory(prefix="ospltool-diff-")
         config: dict[str, str | bool | int | float | list[str]] = {
             "temp_directory": self._scratch.name,
@@ -58,12 +59,18 @@ class DuckDiff:
     def instances(self) -> Iterator[Instance]:
         """The instances that differ."""
         try:
-            for table, query in (("odd_rows", sql.odd_rows), ("odd_keys", sql.odd_keys)):
-                self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {table} AS {query(self._sides)}")
-            cursor = self._connection.execute(sql.all_rows(self._sides))
+            self._keep("odd_rows", sql.odd_rows(self._sides))
+            if self._is_single:
+                cursor = self._connection.execute(sql.only_rows(self._sides))
+            else:
+                self._keep("odd_keys", sql.odd_keys(self._sides))
+                cursor = self._connection.execute(sql.all_rows(self._sides))
             yield from sql.to_instances(_rows(cursor), self._sides)
         except duckdb.Error as error:
             raise DiffError(str(error)) from error
+
+    def _keep(self, table: str, query: str) -> None:
+        self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {table} AS {query}")
 
     def contents(self, wanted: Sequence[Wanted]) -> Mapping[Wanted, bytes]:
         """The payloads of samples."""

@@ -43,6 +43,11 @@ class Side:
     damage: DamageLog
 
     @property
+    def has_single_rows(self) -> bool:
+        """Whether no instance has more than one sample, as far as was counted."""
+        return all(count.samples == count.instances for count in self.counts.values())
+
+    @property
     def set_numbers(self) -> tuple[int, ...]:
         """The numbers of the sets."""
         return tuple(one.number for one in self.sets)

@@ -30,6 +30,7 @@ class SparkDiff:
             DiffError: there is no Spark, or it can not read them.
         """
         self._sides = len(sides)
+        self._is_single = all(side.has_single_rows for side in sides)
         try:
             self._session: Any = session(master, dict(settings))
         except (CaseError, AnalyticsMissingError) as error:
@@ -52,8 +53,12 @@ class SparkDiff:
         """The instances that differ."""
         try:
             self._session.sql(sql.odd_rows(self._sides)).cache().createOrReplaceTempView("odd_rows")
-            self._session.sql(sql.odd_keys(self._sides)).cache().createOrReplaceTempView("odd_keys")
-            rows = self._session.sql(sql.all_rows(self._sides)).toLocalIterator(prefetchPartitions=True)
+            if self._is_single:
+                query = sql.only_rows(self._sides)
+            else:
+                self._session.sql(sql.odd_keys(self._sides)).cache().createOrReplaceTempView("odd_keys")
+                query = sql.all_rows(self._sides)
+            rows = self._session.sql(query).toLocalIterator(prefetchPartitions=True)
             yield from sql.to_instances(map(tuple, rows), self._sides)
         except PySparkException as error:
             raise DiffError(_first_line(error)) from error
