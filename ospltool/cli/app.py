@@ -25,6 +25,7 @@ VERBS: Final = (
     "demo",
     "record",
     "check",
+    "doctor",
     "explain",
     "simulate",
     "trace",

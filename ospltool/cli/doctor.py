@@ -1,0 +1,89 @@
+"""`ospltool doctor`: which writers and readers of a running system can not be eventually consistent."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ospltool.cli import feeds
+from ospltool.cli.exits import CommandError, Exit
+from ospltool.cli.units import duration_s
+from ospltool.output import envelope, streams
+
+if TYPE_CHECKING:
+    from ospltool.doctor.picture import Picture
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("doctor", short_help="Tell what of a running system can not be consistent.")(doctor)
+
+
+def doctor(
+    uri: Annotated[
+        str | None,
+        typer.Argument(envvar="OSPL_URI", help="Look at the domain of this configuration."),
+    ] = None,
+    domain: Annotated[int | None, typer.Option(min=0, max=230, help="Look at this domain instead.")] = None,
+    partition: Annotated[
+        str | None, typer.Option(help="Durability partition of the nodes, if not the usual one.")
+    ] = None,
+    topic: Annotated[str, typer.Option(help="Only topics that match, with * and ?.")] = "*",
+    length: Annotated[
+        float,
+        typer.Option("--for", parser=duration_s, metavar="DURATION", help="Listen for this time."),
+    ] = "5s",  # type: ignore[assignment]  # the parser makes seconds of it
+    clock_bound: Annotated[
+        float,
+        typer.Option(parser=duration_s, metavar="DURATION", help="Clocks may differ by so much."),
+    ] = "100ms",  # type: ignore[assignment]  # the parser makes seconds of it
+    as_json: Annotated[bool, typer.Option("--json", help="Show the diagnosis as JSON.")] = False,
+) -> None:
+    """Tell which writers and readers of a running system can not be eventually consistent, and why.
+
+    It listens, and looks at the QoS of all writers and readers of applications (reliability, durability,
+    destination order, offers that do not satisfy requests), at the name-spaces and merge policies of the
+    nodes, and at their clocks. It changes nothing.
+
+    Exit codes: 0 nothing found but information, 1 findings, 2 wrong usage or configuration, 3 nobody heard
+    or domain not reachable.
+    """
+    picture = _listen(uri, domain, partition, length)
+    if not picture.participants:
+        streams.say(f"ospltool: nobody heard within {length:g} s")
+        raise typer.Exit(Exit.UNREACHABLE)
+    from ospltool.doctor.diagnosis import diagnose
+    from ospltool.doctor.report import as_data, as_text
+
+    diagnosis = diagnose(picture.only(topic), round(clock_bound * 1e9))
+    if as_json:
+        streams.put(envelope.document("doctor", as_data(diagnosis)))
+    else:
+        streams.put(as_text(diagnosis))
+    raise typer.Exit(Exit.GOOD if diagnosis.is_good else Exit.FINDINGS)
+
+
+def _listen(uri: str | None, domain: int | None, partition: str | None, seconds: float) -> Picture:
+    try:
+        from engine.dds.errors import DdsError
+        from ospltool.doctor.listening import listen
+    except ImportError as error:
+        raise feeds.not_installed("dds", error) from error
+    from engine.dds.channel import PARTITION
+    from engine.dds.uri import cyclone_uri
+    from engine.node.process import uri_of
+
+    domain_id, usual, settings = domain or 0, PARTITION, cyclone_uri()
+    if domain is None and uri:
+        from ospltool.cli.targets import targets
+
+        target = targets(uri, os.environ)[0]
+        domain_id = target.configuration.domain.id
+        usual = target.configuration.entity_names.partition
+        settings = uri_of(target.configuration, target.environ)
+    try:
+        return listen(domain_id, settings, seconds, partition or usual)
+    except DdsError as error:
+        raise CommandError(f"domain {domain_id} can not be opened: {error}", Exit.UNREACHABLE) from error

@@ -1,0 +1,1 @@
+"""Which writers and readers of a running system can not be eventually consistent, and why."""

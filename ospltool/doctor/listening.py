@@ -1,0 +1,151 @@
+"""Listening to a domain: discovery and the monitor topics. Nothing is written and nothing is taken away."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from typing import Final
+
+from engine.dds.channel import CONSOLE_TOPICS, PARTITION, Channel, Received
+from engine.dds.discovery import Discovery, EndpointGone, EndpointSeen, ParticipantGone, ParticipantSeen
+from engine.dds.participant import NODE_ID_BYTES, NodeParticipant, TagRole
+from engine.dds.waiting import Signal
+from engine.runtime import monitor
+from engine.runtime.monitor import NodeSnapshot
+from ospltool.doctor.picture import Endpoint, Picture
+
+MAX_ENDPOINTS: Final = 100_000
+MAX_NODES: Final = 1_000
+_PROTOCOL: Final = "d_"
+_ANNOUNCEMENT: Final = "d_nameSpaces"
+
+
+def listen(domain_id: int, uri: str, seconds: float, partition: str = PARTITION) -> Picture:
+    """What is in a domain, after listening for some time.
+
+    Args:
+        domain_id: DDS domain, 0 to 230.
+        uri: Cyclone DDS settings.
+        seconds: how long to listen.
+        partition: the durability partition of the nodes.
+
+    Raises:
+        DdsError: the domain can not be opened with these settings.
+    """
+    tag = os.urandom(NODE_ID_BYTES)
+    with NodeParticipant(domain_id, uri, "ospltool doctor", tag, TagRole.CLIENT) as participant:
+        signal = Signal(participant)
+        channel = Channel(participant, partition, topics=CONSOLE_TOPICS, signal=signal)
+        discovery = Discovery(participant, signal)
+        notes = Notes(partition)
+        deadline_s = time.monotonic() + seconds
+        while (left_s := deadline_s - time.monotonic()) > 0:
+            signal.wait(left_s)
+            notes.take(discovery.take())
+            notes.hear(channel.take())
+        channel.close()
+    return notes.picture()
+
+
+class Notes:
+    """What was seen so far.
+
+    Args:
+        partition: the durability partition.
+    """
+
+    def __init__(self, partition: str = PARTITION) -> None:
+        self._partition = partition
+        self._participants: dict[bytes, ParticipantSeen] = {}
+        self._endpoints: dict[bytes, EndpointSeen] = {}
+        self._heard: dict[str, tuple[bytes, NodeSnapshot]] = {}
+        self._left_out: set[bytes] = set()
+        self._faults = 0
+
+    def take(
+        self, changes: Iterable[ParticipantSeen | ParticipantGone | EndpointSeen | EndpointGone]
+    ) -> None:
+        """Participants and endpoints that came and went."""
+        for change in changes:
+            if isinstance(change, ParticipantSeen):
+                self._participants[change.guid] = change
+            elif isinstance(change, ParticipantGone):
+                self._participants.pop(change.guid, None)
+            elif isinstance(change, EndpointGone):
+                self._endpoints.pop(change.guid, None)
+                self._left_out.discard(change.guid)
+            elif change.guid in self._endpoints or len(self._endpoints) < MAX_ENDPOINTS:
+                self._endpoints[change.guid] = change
+            else:
+                self._left_out.add(change.guid)
+
+    def hear(self, messages: Iterable[Received]) -> None:
+        """What nodes said of themselves; what is no message of a node is counted."""
+        for received in messages:
+            try:
+                message = monitor.decode(received.payload)
+            except monitor.MonitorFault:
+                self._faults += 1
+                continue
+            if not isinstance(message, NodeSnapshot):
+                continue
+            if message.id != received.sender_id or (
+                message.id not in self._heard and len(self._heard) >= MAX_NODES
+            ):
+                self._faults += 1
+                continue
+            self._heard[message.id] = (received.participant, message)
+
+    def picture(self) -> Picture:
+        """The domain as it is now, without us."""
+        present = {guid: seen for guid, seen in self._participants.items() if not seen.is_own}
+        endpoints, protocol, foreign = [], 0, set()
+        for endpoint in self._endpoints.values():
+            owner = present.get(endpoint.participant)
+            if owner is None:
+                continue
+            if owner.is_ours or self._is_protocol(endpoint, owner):
+                protocol += 1
+                if not owner.is_ours and endpoint.topic == _ANNOUNCEMENT and endpoint.is_writer:
+                    foreign.add(owner.guid)
+                continue
+            endpoints.append(_endpoint(endpoint, owner))
+        nodes = [snapshot for participant, snapshot in self._heard.values() if participant in present]
+        return Picture(
+            endpoints=tuple(sorted(endpoints, key=lambda each: each.guid)),
+            nodes=tuple(sorted(nodes, key=lambda each: (each.name, each.id))),
+            participants=len(present),
+            foreign_services=len(foreign),
+            protocol_endpoints=protocol,
+            left_out=len(self._left_out),
+            faults=self._faults,
+        )
+
+    def _is_protocol(self, endpoint: EndpointSeen, owner: ParticipantSeen) -> bool:
+        """Whether it serves the durability protocol: in its partition, or of a client or a console."""
+        if not endpoint.topic.startswith(_PROTOCOL):
+            return False
+        return self._partition in endpoint.partitions or owner.tag is not None
+
+
+def _endpoint(endpoint: EndpointSeen, owner: ParticipantSeen) -> Endpoint:
+    return Endpoint(
+        guid=endpoint.guid.hex(),
+        is_writer=endpoint.is_writer,
+        topic=endpoint.topic,
+        type_name=endpoint.type_name,
+        partitions=endpoint.partitions,
+        qos=endpoint.endpoint_qos,
+        process=_process(owner),
+        host=owner.hostname,
+        is_library=owner.tag is not None and not endpoint.is_writer,
+    )
+
+
+def _process(owner: ParticipantSeen) -> str:
+    """A participant in words: name, process and host as far as they are announced."""
+    parts = [owner.name] if owner.name else []
+    parts += [f"pid {owner.pid}"] if owner.pid else []
+    parts += [f"host {owner.hostname}"] if owner.hostname else []
+    return " ".join(parts) or f"participant {owner.guid.hex()}"

@@ -1,0 +1,156 @@
+"""What the nodes of a domain say of themselves, and what that means for eventual consistency."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+from engine.core import expressions
+from engine.core.namespaces import Element, Group
+from engine.dataset.groups import DurabilityKind
+from engine.runtime.monitor import NameSpaceView, NodeSnapshot
+from ospltool.doctor.picture import Cause, Endpoint, Finding, Picture, Weight
+
+_KEEPING = ("Durable", "Persistent", "Transient")
+_TAKING = ("Merge", "Replace", "Catchup")
+
+
+def findings(picture: Picture, clock_bound_ns: int) -> Iterator[Finding]:
+    """Everything that nodes and their clocks say.
+
+    Args:
+        picture: the domain.
+        clock_bound_ns: clocks may differ by so much.
+    """
+    yield from _nobody_keeps(picture)
+    yield from _incompatible(picture.nodes)
+    yield from _not_merged(picture.nodes)
+    yield from _clocks(picture, clock_bound_ns)
+
+
+def _nobody_keeps(picture: Picture) -> Iterator[Finding]:
+    """Durable data without a service is as volatile as any other. Services that are not ours do not tell."""
+    if picture.foreign_services:
+        return
+    for topic in picture.topics():
+        missed: dict[str, list[Endpoint]] = {}
+        for writer in topic.writers:
+            if writer.qos.durability < DurabilityKind.TRANSIENT:
+                continue
+            for partition in writer.partitions or ("",):
+                if not _is_kept(picture.nodes, Group(partition, topic.name)):
+                    missed.setdefault(partition, []).append(writer)
+        for partition, writers in missed.items():
+            where = f"partition '{partition}'" if partition else "the default partition"
+            message = f"offers durable data in {where}, but no durability service keeps it"
+            message += ": none was heard" if not picture.nodes else " in a name-space"
+            advice = "a name-space that contains it, with a policy that keeps it, on at least one node"
+            yield Finding(Cause.NOBODY_KEEPS, Weight.WARNING, topic.name, message, advice, tuple(writers))
+
+
+def _is_kept(nodes: Sequence[NodeSnapshot], group: Group) -> bool:
+    return any(
+        space.durability in _KEEPING
+        and any(Element.parse(element).contains(group) for element in space.elements)
+        for node in nodes
+        for space in node.name_spaces
+    )
+
+
+def _incompatible(nodes: Sequence[NodeSnapshot]) -> Iterator[Finding]:
+    said = set()
+    for node in nodes:
+        for fellow in node.fellows:
+            pair = frozenset((node.id, fellow.id))
+            if fellow.communication == "incompatible" and pair not in said:
+                said.add(pair)
+                yield Finding(
+                    Cause.NODES_INCOMPATIBLE,
+                    Weight.ERROR,
+                    "",
+                    f"{node.name} and {fellow.name} do not communicate: {fellow.problem}",
+                    "the same name-spaces on both, or disjoint ones",
+                    nodes=(node.name, fellow.name),
+                )
+
+
+def _not_merged(nodes: Sequence[NodeSnapshot]) -> Iterator[Finding]:
+    """Sets that evolved apart in a split stay apart where neither side takes the other's."""
+    having: dict[str, list[tuple[NodeSnapshot, NameSpaceView]]] = {}
+    for node in nodes:
+        for space in node.name_spaces:
+            if space.durability in _KEEPING:
+                having.setdefault(space.name, []).append((node, space))
+    for name, holders in sorted(having.items()):
+        pairs = []
+        for (left, one), (right, other) in itertools.combinations(holders, 2):
+            types = (_merge_type(one, right.role), _merge_type(other, left.role))
+            if not any(each in _TAKING for each in types):
+                pairs.append((left.name, right.name, types))
+        if pairs:
+            left_name, right_name, (here, there) = pairs[0]
+            more = f" (and {len(pairs) - 1} more pairs)" if len(pairs) > 1 else ""
+            yield Finding(
+                Cause.NOT_MERGED,
+                Weight.WARNING,
+                "",
+                f"name-space '{name}': after a disconnection {left_name} does {here} and {right_name} "
+                f"does {there}{more}: what evolved apart stays apart",
+                '<Merge type="Merge" scope="*"/> in the policy of the name-space',
+                nodes=tuple(sorted({each for pair in pairs for each in pair[:2]})),
+            )
+
+
+def _merge_type(space: NameSpaceView, role: str) -> str:
+    """What a node does with the set of a role: the first Merge whose scope matches, else Ignore."""
+    for text in space.merges:
+        kind, _, scope = text.partition(" ")
+        if expressions.matches(scope, role):
+            return kind
+    return "Ignore"
+
+
+def _clocks(picture: Picture, bound_ns: int) -> Iterator[Finding]:
+    """Clocks that differ for certain by more than the bound.
+
+    A message takes time, so that a clock looks slower than it is, from both sides: the other clock is ahead
+    by what we see of it at least, and by the negative of what it sees of us at most.
+    """
+    seen = {
+        (node.id, fellow.id): fellow.skew_ns
+        for node in picture.nodes
+        for fellow in node.fellows
+        if fellow.communication != "lost" and fellow.last_heartbeat_ns
+    }
+    names = {node.id: node for node in picture.nodes}
+    topics = _written_on_several_hosts(picture)
+    for (here, there), least_ns in sorted(seen.items()):
+        if least_ns <= bound_ns or here not in names or there not in names:
+            continue
+        behind, ahead = names[here], names[there]
+        back_ns = seen.get((there, here))
+        most = "" if back_ns is None or -back_ns < least_ns else f" and {-back_ns / 1e9:.3f} s at most"
+        message = (
+            f"the clock of {ahead.name} (host {ahead.host}) is ahead of that of {behind.name} "
+            f"(host {behind.host}) by {least_ns / 1e9:.3f} s at least{most}"
+        )
+        if topics:
+            message += f"; written on several hosts: {', '.join(topics[:5])}"
+            message += f" and {len(topics) - 5} more topics" if len(topics) > 5 else ""
+        yield Finding(
+            Cause.CLOCKS,
+            Weight.WARNING if topics else Weight.INFO,
+            "",
+            message,
+            "synchronize the clocks (NTP, PTP): of two updates the one with the later stamp wins",
+            nodes=(behind.name, ahead.name),
+        )
+
+
+def _written_on_several_hosts(picture: Picture) -> list[str]:
+    """Topics of which one instance may be written on several hosts."""
+    return [
+        topic.name
+        for topic in picture.topics()
+        if len({each.host for each in topic.writers if each.host}) > 1
+    ]

@@ -1,0 +1,127 @@
+"""A diagnosis as text and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from ospltool.doctor.diagnosis import Diagnosis
+from ospltool.doctor.picture import Endpoint, Finding
+from ospltool.output.text import visible
+
+MAX_SHOWN: Final = 5
+"""Most endpoints shown of one kind in one finding; the number of the others is said."""
+
+
+def as_text(diagnosis: Diagnosis) -> str:
+    """The report for people, terminal-safe."""
+    return "".join(f"{visible(line)}\n" for line in _lines(diagnosis))
+
+
+def _lines(diagnosis: Diagnosis) -> Iterator[str]:
+    topic = None
+    for finding in diagnosis.findings:
+        if finding.topic != topic:
+            topic = finding.topic
+            yield f"topic {topic}" if topic else "nodes"
+        yield from _finding(finding)
+    yield from _sum(diagnosis)
+
+
+def _finding(finding: Finding) -> Iterator[str]:
+    yield f"  {finding.weight} {finding.cause}: {_subject(finding)}{finding.message}"
+    for is_writer in (True, False):
+        members = [each for each in finding.endpoints if each.is_writer is is_writer]
+        for each in members[:MAX_SHOWN]:
+            yield f"      {_endpoint(each)}"
+        if len(members) > MAX_SHOWN:
+            yield f"      and {len(members) - MAX_SHOWN} more {members[0].kind}s"
+    yield f"    advice: {finding.advice}"
+
+
+def _subject(finding: Finding) -> str:
+    writers = sum(each.is_writer for each in finding.endpoints)
+    readers = len(finding.endpoints) - writers
+    parts = [_count(number, kind) for number, kind in ((writers, "writer"), (readers, "reader")) if number]
+    return f"{' and '.join(parts)}: " if parts else ""
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _endpoint(each: Endpoint) -> str:
+    partitions = ",".join(each.partitions) or "default partition"
+    return f"{each.kind} {each.guid} of {each.process}, {partitions}"
+
+
+def _sum(diagnosis: Diagnosis) -> Iterator[str]:
+    picture = diagnosis.picture
+    writers = sum(each.is_writer for each in picture.endpoints)
+    readers = len(picture.endpoints) - writers
+    topics = len({each.topic for each in picture.endpoints})
+    yield (
+        f"{_count(topics, 'topic')}, {_count(picture.participants, 'participant')}, "
+        f"{_count(len(picture.nodes), 'node')}: not eventually consistent are "
+        f"{diagnosis.inconsistent(writers=True)} of {_count(writers, 'writer')} and "
+        f"{diagnosis.inconsistent(writers=False)} of {_count(readers, 'reader')}"
+    )
+    if picture.foreign_services:
+        others = _count(picture.foreign_services, "durability service")
+        yield f"{others} of another make: what is kept there is not known"
+    if diagnosis.left_out:
+        yield f"{_count(diagnosis.left_out, 'finding')} more, not shown"
+    if picture.left_out:
+        yield f"{_count(picture.left_out, 'endpoint')} not looked at: there are too many"
+    if picture.faults:
+        yield f"{_count(picture.faults, 'message')} of nodes not understood"
+
+
+def as_data(diagnosis: Diagnosis) -> dict[str, object]:
+    """The data of the JSON document of kind "doctor"."""
+    picture = diagnosis.picture
+    return {
+        "eventually_consistent": diagnosis.is_good,
+        "findings": [_finding_data(each) for each in diagnosis.findings],
+        "findings_left_out": diagnosis.left_out,
+        "participants": picture.participants,
+        "nodes": [node.name for node in picture.nodes],
+        "foreign_services": picture.foreign_services,
+        "protocol_endpoints": picture.protocol_endpoints,
+        "endpoints_left_out": picture.left_out,
+        "messages_not_understood": picture.faults,
+        "writers": _endpoint_sum(diagnosis, writers=True),
+        "readers": _endpoint_sum(diagnosis, writers=False),
+    }
+
+
+def _endpoint_sum(diagnosis: Diagnosis, *, writers: bool) -> dict[str, int]:
+    count = sum(each.is_writer is writers for each in diagnosis.picture.endpoints)
+    return {"seen": count, "not_eventually_consistent": diagnosis.inconsistent(writers=writers)}
+
+
+def _finding_data(finding: Finding) -> dict[str, object]:
+    return {
+        "cause": finding.cause,
+        "weight": finding.weight,
+        "topic": finding.topic or None,
+        "message": finding.message,
+        "advice": finding.advice,
+        "nodes": finding.nodes,
+        "writers": _endpoints_data(finding.endpoints, writers=True),
+        "readers": _endpoints_data(finding.endpoints, writers=False),
+    }
+
+
+def _endpoints_data(endpoints: Sequence[Endpoint], *, writers: bool) -> list[dict[str, object]]:
+    return [
+        {
+            "guid": each.guid,
+            "process": each.process,
+            "host": each.host,
+            "type": each.type_name,
+            "partitions": each.partitions,
+        }
+        for each in endpoints
+        if each.is_writer is writers
+    ]

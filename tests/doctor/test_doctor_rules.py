@@ -1,0 +1,248 @@
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+from typing import Any
+
+import pytest
+
+from engine.dataset.groups import DurabilityKind
+from engine.dds.qos import EndpointQos
+from engine.runtime.monitor import FellowView, NameSpaceView, NodeSnapshot, StoreView
+from ospltool.doctor import diagnosis as diagnosis_module
+from ospltool.doctor.diagnosis import Diagnosis, diagnose
+from ospltool.doctor.picture import Endpoint, Picture
+from ospltool.doctor.report import as_data, as_text
+from ospltool.output import envelope
+
+GOOD = EndpointQos(
+    reliable=True,
+    durability=DurabilityKind.TRANSIENT,
+    by_source_timestamp=True,
+    autodispose=False,
+    representations=(0,),
+)
+VOLATILE, LOCAL, PERSISTENT = (
+    DurabilityKind.VOLATILE,
+    DurabilityKind.TRANSIENT_LOCAL,
+    DurabilityKind.PERSISTENT,
+)
+_numbers = itertools.count(1)
+
+
+def end(
+    kind: str, *, type_name: str = "T", partition: str = "ships", host: str = "a", **qos: Any
+) -> Endpoint:
+    return Endpoint(
+        guid=f"{next(_numbers):032x}",
+        is_writer=kind == "writer",
+        topic="Ship",
+        type_name=type_name,
+        partitions=(partition,) if partition else (),
+        qos=dataclasses.replace(GOOD, **qos),
+        process=f"pid 1 host {host}",
+        host=host,
+        is_library=kind == "library",
+    )
+
+
+def space(**changes: Any) -> NameSpaceView:
+    view = NameSpaceView(
+        name="ships",
+        elements=("ships.*",),
+        aligner=True,
+        alignee="Initial",
+        durability="Durable",
+        master_priority=1,
+        merges=("Merge *",),
+        phase="complete",
+        complete=True,
+        master="",
+        confirmed=True,
+        epoch="",
+        why="",
+        merge_id="",
+        quality_ns=0,
+        count=0,
+        digest="",
+        groups=0,
+    )
+    return dataclasses.replace(view, **changes)
+
+
+def node(
+    name: str, *fellows: tuple[str, int], spaces: tuple[NameSpaceView, ...] = (space(),), problem: str = ""
+) -> NodeSnapshot:
+    return NodeSnapshot(
+        id=name,
+        name=name,
+        role="R" + name[-1],
+        host="host-" + name,
+        pid=1,
+        domain_id=0,
+        incarnation=1,
+        configuration="",
+        version="",
+        time_ns=1,
+        started_ns=1,
+        state="COMPLETE",
+        update_period_ns=1,
+        store=StoreView("memory", ""),
+        fellows=tuple(
+            FellowView(
+                other, other, "R" + other[-1], "", "incompatible" if problem else "approved", 1, skew, problem
+            )
+            for other, skew in fellows
+        ),
+        name_spaces=spaces,
+    )
+
+
+def check_finds(picture: Picture, *expected: str) -> Diagnosis:
+    """Exactly these, as `weight cause`; every one with its reason, its advice and whom it concerns."""
+    found = diagnose(picture)
+    assert sorted(f"{each.weight} {each.cause}" for each in found.findings) == sorted(expected)
+    assert all(each.message and each.advice and (each.endpoints or each.nodes) for each in found.findings)
+    assert found.is_good == all(text.startswith("info") for text in expected)
+    assert as_text(found).isascii()
+    envelope.document("doctor", as_data(found))
+    return found
+
+
+PERIODIC: dict[str, Any] = {"deadline_ns": 10_000_000}
+CASES = [
+    ([], [end("writer"), end("reader")]),
+    (["warning reliability"] * 2, [end("writer", reliable=False), end("reader", reliable=False)]),
+    (["warning reliability"], [end("writer"), end("reader", reliable=False)]),
+    (["warning reliability", "error incompatible-qos"], [end("writer", reliable=False), end("reader")]),
+    (["info reliability"], [end("writer", **PERIODIC), end("reader", reliable=False)]),
+    (["warning reliability"], [end("writer", **PERIODIC), end("writer"), end("reader", reliable=False)]),
+    (["warning durability"] * 2, [end("writer", durability=VOLATILE), end("reader", durability=VOLATILE)]),
+    (["info durability"], [end("writer", **PERIODIC), end("reader", durability=VOLATILE)]),
+    (
+        ["warning durability", "error incompatible-durability"],
+        [end("writer", durability=LOCAL), end("reader")],
+    ),
+    (["error incompatible-durability"], [end("writer"), end("reader", durability=PERSISTENT)]),
+    (["warning destination-order"], [end("writer"), end("reader", by_source_timestamp=False)]),
+    (
+        ["warning destination-order", "error incompatible-qos"],
+        [end("writer", by_source_timestamp=False), end("reader")],
+    ),
+    ([], [end("writer"), end("library", by_source_timestamp=False, durability=VOLATILE)]),
+    (["error different-types"], [end("writer"), end("reader", type_name="U")]),
+    ([], [end("writer"), end("reader", partition="s*")]),
+    (["error incompatible-qos"], [end("writer"), end("reader", partition="s*", deadline_ns=5)]),
+    ([], [end("writer"), end("reader", partition="boats", durability=PERSISTENT)]),
+    (["warning writers-disagree"], [end("writer"), end("writer", durability=PERSISTENT)]),
+    (["warning writers-disagree"], [end("writer"), end("writer", service_history_depth=9)]),
+    (["info dies-with-writer"], [end("writer", autodispose=True)]),
+    (["warning nobody-keeps"], [end("writer", partition="boats")]),
+]
+
+
+@pytest.mark.parametrize(("expected", "endpoints"), CASES)
+def test_each_policy_that_breaks_consistency_is_found(expected: list[str], endpoints: list[Endpoint]) -> None:
+    check_finds(Picture(tuple(endpoints), nodes=(node("n1"),), participants=2), *expected)
+
+
+def test_both_sides_of_an_incompatible_offer_are_named() -> None:
+    writer, reader = end("writer"), end("reader", durability=PERSISTENT)
+    found = check_finds(
+        Picture((reader, writer), nodes=(node("n1"),), participants=2), "error incompatible-durability"
+    )
+    assert found.findings[0].endpoints == (writer, reader)
+    assert "offered TRANSIENT, requested PERSISTENT" in found.findings[0].message
+    assert f"writer {writer.guid}" in as_text(found)
+    assert f"reader {reader.guid}" in as_text(found)
+    assert (found.inconsistent(writers=True), found.inconsistent(writers=False)) == (1, 1)
+
+
+def test_without_any_service_durable_data_is_not_kept_and_others_are_not_judged() -> None:
+    alone = Picture((end("writer"),), participants=1)
+    found = check_finds(alone, "warning nobody-keeps")
+    assert "none was heard" in found.findings[0].message
+    check_finds(dataclasses.replace(alone, foreign_services=1))
+    kept_nowhere = node("n1", spaces=(space(durability="Volatile"),))
+    check_finds(dataclasses.replace(alone, nodes=(kept_nowhere,)), "warning nobody-keeps")
+
+
+SECOND = 1_000_000_000
+CLOCKS = [
+    ((0, -2_000_000), (0, -2_000_000), []),
+    ((0, -SECOND), (0, -SECOND), []),  # slow messages both ways are no difference of clocks
+    ((0, 90_000_000), (0, -95_000_000), []),
+    ((0, SECOND), (0, -SECOND - 5_000_000), ["info clocks"]),
+    ((0, -SECOND - 5_000_000), (0, SECOND), ["info clocks"]),
+]
+
+
+@pytest.mark.parametrize(("of_n1", "of_n2", "expected"), CLOCKS)
+def test_clocks_are_judged_by_what_is_certain(
+    of_n1: tuple[int, int], of_n2: tuple[int, int], expected: list[str]
+) -> None:
+    nodes = (node("n1", ("n2", of_n1[1])), node("n2", ("n1", of_n2[1])))
+    check_finds(Picture(nodes=nodes, participants=2), *expected)
+
+
+def test_clocks_weigh_more_where_a_topic_is_written_on_two_hosts() -> None:
+    nodes = (node("n1", ("n2", SECOND)), node("n2", ("n1", -SECOND - 5_000_000)))
+    written = (end("writer"), end("writer", host="b"))
+    found = check_finds(Picture(written, nodes=nodes, participants=4), "warning clocks")
+    message = found.findings[0].message
+    assert "clock of n2" in message.partition("ahead of")[0]
+    assert "1.000 s at least and 1.005 s at most" in message
+    assert "Ship" in message
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "expected"),
+    [
+        ("Merge *", "Merge *", []),
+        ("Ignore *", "Replace *", []),
+        ("Ignore *", "Delete *", ["warning not-merged"]),
+        ("Merge X", "Merge X", ["warning not-merged"]),
+        ("Ignore R?", "Merge X", ["warning not-merged"]),
+    ],
+)
+def test_sets_that_stay_apart_after_a_disconnection_are_found(
+    here: str, there: str, expected: list[str]
+) -> None:
+    nodes = (node("n1", spaces=(space(merges=(here,)),)), node("n2", spaces=(space(merges=(there,)),)))
+    check_finds(Picture(nodes=nodes, participants=2), *expected)
+
+
+def test_nodes_that_do_not_communicate_are_found_once() -> None:
+    nodes = (node("n1", ("n2", 0), problem="they overlap"), node("n2", ("n1", 0), problem="they overlap"))
+    check_finds(Picture(nodes=nodes, participants=2), "error nodes-incompatible")
+
+
+def test_what_is_beyond_the_bounds_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(diagnosis_module, "MAX_FINDINGS", 1)
+    ends = (
+        end("writer"),
+        *(end("reader", durability=PERSISTENT) for _ in range(9)),
+        end("reader", reliable=False),
+    )
+    found = diagnose(Picture(ends, nodes=(node("n1"),), participants=2, left_out=3, faults=1))
+    text = as_text(found)
+    assert "1 finding more, not shown" in text
+    assert "and 4 more readers" in text
+    assert "3 endpoints not looked at" in text
+    assert "1 message of nodes not understood" in text
+    document = json.loads(envelope.document("doctor", as_data(found)))
+    assert len(document["data"]["findings"][0]["readers"]) == 9
+
+
+def test_text_of_others_reaches_the_terminal_harmless() -> None:
+    evil = dataclasses.replace(end("writer", reliable=False), topic="\x1b[31m", process="\x07")
+    text = as_text(diagnose(Picture((evil,), nodes=(node("n1"),), participants=1)))
+    assert "\x1b" not in text
+    assert "\x07" not in text
+
+
+def test_only_the_topics_that_are_wanted_are_looked_at() -> None:
+    picture = Picture((end("writer", reliable=False),), nodes=(node("n1"),), participants=1)
+    check_finds(picture.only("Boat*"))
+    check_finds(picture.only("Sh?p"), "warning reliability")

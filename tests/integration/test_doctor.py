@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.integration.configurations import Settings, Space
+from tests.integration.lab import Lab
+from tests.integration.programs import ROOT
+
+pytestmark = pytest.mark.dds
+
+
+@contextlib.contextmanager
+def application(lab: Lab, *ends: dict[str, Any]) -> Iterator[None]:
+    """A process with these writers and readers."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.doctor.ends", json.dumps({"domain": lab.domain, "ends": ends})],
+        cwd=ROOT,
+        env=lab.environ,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdin is not None
+    try:
+        assert process.stdout.readline() == "ready\n"
+        yield
+    finally:
+        process.stdin.close()
+        process.wait(20)
+        process.stdout.close()
+
+
+def doctor(lab: Lab, *arguments: str) -> tuple[int, str, str]:
+    """Exit code, data, narration."""
+    done = subprocess.run(
+        [sys.executable, "-m", "ospltool.cli.app", "doctor", "--domain", str(lab.domain), *arguments],
+        cwd=ROOT,
+        env=lab.environ,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def writer(topic: str, **traits: Any) -> dict[str, Any]:
+    return {"topic": topic, "is_writer": True, **traits}
+
+
+def reader(topic: str, **traits: Any) -> dict[str, Any]:
+    return {"topic": topic, "is_writer": False, **traits}
+
+
+@pytest.fixture
+def bare(tmp_path: Any, lab: Lab) -> Lab:
+    """A domain in which nobody is but those that the test starts."""
+    assert lab.watch is not None
+    lab.watch.close()
+    lab.watch = None
+    return lab
+
+
+def test_real_endpoints_are_judged_and_both_sides_named(bare: Lab) -> None:
+    ends = [
+        writer("Refused"),
+        reader("Refused", durability="Persistent"),
+        writer("Lossy", reliable=False, durability="Volatile"),
+        reader("Lossy", reliable=False, durability="Volatile", by_source=False),
+    ]
+    with application(bare, *ends):
+        code, data, _ = doctor(bare, "--json", "--for", "2s")
+        text_code, text, _ = doctor(bare, "--for", "2s", "--topic", "Refused")
+    document = json.loads(data)
+    assert (code, document["kind"], document["format_version"]) == (1, "doctor", 1)
+    findings = document["data"]["findings"]
+    found = {(each["topic"], each["weight"], each["cause"]) for each in findings}
+    assert found == {
+        ("Refused", "error", "incompatible-durability"),
+        ("Refused", "warning", "nobody-keeps"),
+        ("Lossy", "warning", "reliability"),
+        ("Lossy", "warning", "durability"),
+        ("Lossy", "warning", "destination-order"),
+    }
+    (refusal,) = (each for each in findings if each["cause"] == "incompatible-durability")
+    assert "offered TRANSIENT, requested PERSISTENT" in refusal["message"]
+    assert len(refusal["writers"]) == len(refusal["readers"]) == 1
+    assert document["data"]["writers"] == {"seen": 2, "not_eventually_consistent": 2}
+    assert text_code == 1
+    assert "topic Refused" in text
+    assert "Lossy" not in text
+
+
+def test_a_sound_system_with_a_node_has_no_finding_and_only_what_it_keeps_is_kept(lab: Lab) -> None:
+    lab.configure("n1", Settings(spaces=(Space(),)))
+    lab.start("n1")
+    lab.seen.wait_for("it is complete", lambda: lab.seen.are_complete("n1"))
+    with application(lab, writer("Kept"), reader("Kept")):
+        code, data, _ = doctor(lab, "--json", "--for", "2s")
+    sound = json.loads(data)["data"]
+    assert (code, sound["findings"], sound["nodes"]) == (0, [], ["n1"])
+    assert (sound["writers"]["seen"], sound["readers"]["seen"]) == (1, 1)
+    assert sound["protocol_endpoints"] > 0
+    with application(lab, writer("Kept", partition="elsewhere")):
+        code, data, _ = doctor(lab, "--json", "--for", "2s")
+    assert code == 1
+    assert [each["cause"] for each in json.loads(data)["data"]["findings"]] == ["nobody-keeps"]
+
+
+def test_nobody_is_heard_in_an_empty_domain(bare: Lab) -> None:
+    code, data, narration = doctor(bare, "--for", "1s")
+    assert (code, data) == (3, "")
+    assert "nobody heard" in narration
