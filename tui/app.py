@@ -268,8 +268,9 @@ class ConsoleApp(App[int]):
             self.refresh_all()
 
     def action_wind(self, seconds: int) -> None:
-        """Wind on or back."""
-        self.wind_to(self.feed.now_ns() + seconds * SECOND_NS)
+        """Wind on or back, from where an earlier key is still winding to."""
+        if self.travel is not None:
+            self.wind_to(self.travel.timeline.now_ns + seconds * SECOND_NS)
 
     def action_step(self, direction: int) -> None:
         """Stand still on the next event, or the one before."""

@@ -89,11 +89,11 @@ class SimulatedFeed:
 
     @property
     def timeline(self) -> Timeline:
-        """Where the run stands. Its end is known when it was reached once, and a guess before."""
+        """Where the run stands, or is being wound to. Its end is a guess until it was reached once."""
         planned_s = self._options.fault_s + self._options.quiet_s
-        end_ns = self._end_ns or max(START_NS + int(planned_s * 1e9), self.now_ns())
+        end_ns = self._end_ns or max(START_NS + int(planned_s * 1e9), self._wanted_ns, self.now_ns())
         marks = tuple(moment_ns for moment_ns, _ in self._marks)
-        return Timeline(START_NS, end_ns, self.now_ns(), self._paused, self._speed, marks)
+        return Timeline(START_NS, end_ns, self._wanted_ns or self.now_ns(), self._paused, self._speed, marks)
 
     def pause(self, *, paused: bool) -> None:
         """Stand still, or go on from where we stand."""

@@ -414,6 +414,29 @@ def test_stores_with_what_is_not_on_disk_yet() -> None:
     assert text_of(store.store_lines(view, first, 80))[1:] == [" Orders.Quote: 4 of 7 not on disk yet"]
 
 
+def test_requests_are_counted_and_those_that_were_combined() -> None:
+    def told(number: int, name: str, **fields: object) -> NodeEvent:
+        text = catalogue()[name].text.format(**fields)
+        return fake.event(number, 1, START_NS + number, text, event=name)
+
+    request = {"group": "Orders", "fellow": "n2", "source": "1"}
+    sent = {"samples": 7, "group": "Orders", "fellow": "n2,n3", "total": 9, "bytes": 90}
+    fields = catalogue()["align.sent"].fields
+    events = (
+        told(1, "align.request-received", **request),
+        told(2, "align.request-received", **{**request, "fellow": "n3"}),
+        told(3, "align.sent", **{name: sent.get(name, 2) for name in fields}),
+        told(4, "compatibility.approved", fellow="n2"),
+    )
+    view = view_of()
+    assert text_of(alignment.told_lines(view, 5)) == [" no request since we watch"]
+    view.model.apply(Update(events=events), START_NS)
+    assert alignment.counts(view) == "2 requests received since we watch, 1 combined with another"
+    lines = text_of(alignment.told_lines(view, 5))
+    assert len(lines) == 3
+    assert text_of(alignment.told_lines(view, 2)) == lines[-2:]
+
+
 # Trace.
 
 

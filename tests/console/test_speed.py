@@ -54,7 +54,7 @@ def test_two_hundred_nodes_and_fifty_name_spaces_stay_responsive(
             painted.set()
 
         monkeypatch.setattr(app, "_display", paint)
-        for index in range(100):
+        for index in range(60):
             if index % 4 == 0:
                 app.call_later(app.tick)
             latencies_s.append(await seconds_to_paint(app, KEYS[index % len(KEYS)], painted))
@@ -62,7 +62,7 @@ def test_two_hundred_nodes_and_fifty_name_spaces_stay_responsive(
         assert app.screen.query_one(Sheet).size.height > 10
         assert len(app.model.nodes) == NODES
 
-    play(prepared(40), scenario, size=(120, 40), ticks=8)
+    play(prepared(24), scenario, size=(120, 40), ticks=8)
     p95_s = statistics.quantiles(latencies_s, n=20)[-1]
     print(f"input to paint: median {statistics.median(latencies_s) * 1e3:.0f} ms, p95 {p95_s * 1e3:.0f} ms")
     assert p95_s < 0.1
@@ -79,6 +79,6 @@ def test_a_tick_over_a_large_system_leaves_room_for_everything_else(play: Callab
             costs_s.append(time.process_time() - started)
             await pilot.pause()
 
-    play(prepared(24), scenario, size=(120, 40), ticks=8)
+    play(prepared(20), scenario, size=(120, 40), ticks=8)
     print(f"tick: median {statistics.median(costs_s) * 1e3:.0f} ms, worst {max(costs_s) * 1e3:.0f} ms")
     assert statistics.median(costs_s) < 0.0625

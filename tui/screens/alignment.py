@@ -16,13 +16,19 @@ from tui.widgets.curve import LEAST_HEIGHT, Curve
 from tui.widgets.lines import Lines
 from tui.widgets.sheet import Sheet
 
+MOST_CURVE = 16
+"""A plot does not get better above this height."""
+
+LEAST_TOLD = 4
+"""Lines for requests and answers, their title included."""
+
 
 class AlignmentScreen(OpsScreen):
-    """Who aligns whom with progress, rate and time left; below, who serves which late joiner."""
+    """Who aligns whom with progress, rate and time left, who serves which late joiner, and what was asked."""
 
     NAME = "alignment"
     TITLE_OF_SCREEN = "alignment"
-    FILTER_FIELDS = ("ns", "aligner", "alignee", "node", "topic", "state")
+    FILTER_FIELDS = alignment.FIELDS
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,13 +36,14 @@ class AlignmentScreen(OpsScreen):
         self._joiners: Rows[Any] | None = None
 
     def body(self) -> ComposeResult:
-        """Two tables under their titles."""
+        """Two tables under their titles, a curve, and requests and answers."""
         yield Lines(id="title")
         yield Sheet(id="alignments")
         yield Lines(id="idle")
         yield Lines(id="joiners-title")
         yield Sheet(id="joiners")
         yield Curve(id="received")
+        yield Lines(id="told")
 
     def show(self, view: View) -> None:
         """Fill both tables and share the height."""
@@ -55,21 +62,31 @@ class AlignmentScreen(OpsScreen):
         title = plural(len(joiners.keys), "late joiner") + " served"
         self.fill("#joiners-title", [panels.rule_line(view, title, width)])
         grid = self.query_one("#joiners", Sheet)
-        set_height(grid, max(0, room - for_alignments - len(idle)) if joiners.keys else 0)
         grid.show(joiners)
-        used = for_alignments + len(idle) + min(len(joiners.keys) + 1, room)
-        self._show_curve(view, room - used)
+        for_joiners = len(joiners.keys) + 1 if joiners.keys else 0
+        left = room - for_alignments - len(idle)
+        for_told = (
+            0 if left < LEAST_TOLD else max(LEAST_TOLD, left - for_joiners - MOST_CURVE * bool(rows.keys))
+        )
+        for_joiners = min(for_joiners, left - for_told)
+        set_height(grid, max(0, for_joiners))
+        for_curve = self._show_curve(view, left - for_joiners - for_told)
+        if not for_curve:
+            for_told = max(0, left - for_joiners)
+        lines = alignment.told_lines(view, for_told - 1)
+        title = alignment.counts(view)
+        self.fill("#told", panels.titled(title, lines, for_told, view, width, note=False), for_told)
 
-    def _show_curve(self, view: View, room: int) -> None:
+    def _show_curve(self, view: View, room: int) -> int:
+        """The curve of the alignment under the cursor where there is room; how high it is."""
         curve = self.query_one(Curve)
         row = self.query_one("#alignments", Sheet).row
         one = self._alignments.item(row) if self._alignments else None
         curve.display = room >= LEAST_HEIGHT and one is not None
         if one is not None and curve.display:
-            curve.styles.height = min(room, 16)
-            served = len(self._joiners.keys) if self._joiners else 0
-            set_height(self.query_one("#joiners", Sheet), served + 1 if served else 0)
+            curve.styles.height = min(room, MOST_CURVE)
             curve.show(*alignment.curve(view, one), view.now_ns)
+        return min(room, MOST_CURVE) if curve.display else 0
 
     def here(self) -> Subject:
         """The alignee and the name-space, or the node that serves the late joiner."""

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import re
+from typing import Final, NamedTuple
 
-from engine.runtime.monitor import NameSpaceView
+from rich.cells import cell_len
+
+from engine.runtime.monitor import NameSpaceView, NodeEvent
 from ospltool.live.model import Node
 from ospltool.live.progress import Progress
 from tui import text
 from tui.cells import Cell, Column, Line, Span, Tone, single
-from tui.viewmodel.base import View
+from tui.viewmodel.base import View, plural
+from tui.viewmodel.panels import MOST_NAME, event_line
 from tui.viewmodel.tables import Rows
+
+FIELDS: Final = ("ns", "aligner", "alignee", "node", "topic", "state")
+EVENTS: Final = ("align.", "merge.")
+_ALIGNEES: Final = re.compile(r"\((\d{1,6}) fellows total\)")
 
 
 class Running(NamedTuple):
@@ -108,6 +116,45 @@ def curve(view: View, one: Running) -> tuple[str, list[tuple[int, float]]]:
         f"{one.space.name}, {aligner} {view.glyphs.arrow} {alignee}: {alignment.samples:,} samples received"
     )
     return title, [(time_ns, float(samples)) for time_ns, samples in points]
+
+
+def told(view: View, number: int) -> list[NodeEvent]:
+    """The newest events about requests, their combination and their answers, oldest first."""
+    found: list[NodeEvent] = []
+    for event in reversed(view.model.events):
+        if event.event.startswith(EVENTS) and _keeps_event(view, event):
+            found.append(event)
+            if len(found) >= number:
+                break
+    return found[::-1]
+
+
+def _keeps_event(view: View, event: NodeEvent) -> bool:
+    """Words of the filter are looked for in the message; its fields are those of the tables."""
+    return view.filter.matches({"node": event.node_name, "text": event.text}, skip=FIELDS)
+
+
+def told_lines(view: View, number: int) -> list[Line]:
+    """Requests and answers since we watch, as their nodes told them."""
+    if number <= 0:
+        return []
+    events = told(view, number)
+    if not events:
+        return [(Span(" no request since we watch", Tone.DIM),)]
+    room = min(MOST_NAME, max(cell_len(event.node_name) for event in events))
+    return [event_line(view, event, room) for event in events]
+
+
+def counts(view: View) -> str:
+    """How many requests were received, and how many of them were answered together with another."""
+    received = combined = 0
+    for event in view.model.events:
+        if event.event == "align.request-received":
+            received += 1
+        elif event.event == "align.sent":
+            alignees = _ALIGNEES.search(event.text)
+            combined += int(alignees[1]) - 1 if alignees else 0
+    return f"{plural(received, 'request')} received since we watch, {combined} combined with another"
 
 
 def idle_lines(view: View) -> list[Line]:
