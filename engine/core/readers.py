@@ -79,28 +79,33 @@ class ReaderTable:
         self._pauses.pop(reader, None)
         claim = self._claims.pop(reader, None)
         if claim is not None and claim.done:
-            self._former[reader] = claim
+            # It has been served, but if it comes back, somebody who never lost it is in charge of it.
+            self._former[reader] = Delivery(reader, NOBODY, done=True)
             while len(self._former) > MAX_FORMER:
                 del self._former[next(iter(self._former))]
 
     def take_claims(self, deliveries: Deliveries, sender: str) -> bool:
         """Learn what a fellow knows of claims; True when that changed what we know.
 
-        Done beats running, and of two running claims the higher node id stands, on every node alike. A
-        running claim counts only from the node that serves: it alone knows when it gives up.
+        Done beats running, and of two equal claims the higher node id stands, on every node alike. A claim
+        counts only from the node that makes it: it alone knows when it gives up. From others we only learn
+        that a reader has been served; who is in charge of it we hear from that node, or from nobody.
         """
         told = {claim.reader for claim in deliveries.deliveries}
-        given_up = [
-            reader
-            for reader, claim in self._claims.items()
-            if claim.node == sender and not claim.done and reader not in told
-        ]
-        for reader in given_up:
-            del self._claims[reader]
-        changed = bool(given_up)
+        claimed = {claim.reader for claim in deliveries.deliveries if claim.node == sender}
+        changed = False
+        for reader, claim in list(self._claims.items()):
+            if claim.node == sender and claim.done and reader not in claimed:
+                self._claims[reader] = Delivery(reader, NOBODY, done=True)
+                changed = True
+            elif claim.node == sender and not claim.done and reader not in told:
+                del self._claims[reader]
+                changed = True
         for claim in deliveries.deliveries:
-            if not claim.done and claim.node != sender:
-                continue
+            if claim.node != sender:
+                if not claim.done:
+                    continue
+                claim = Delivery(claim.reader, NOBODY, done=True)
             known = self._claims.get(claim.reader)
             if known is None or (claim.done, claim.node) > (known.done, known.node):
                 self._claims[claim.reader] = claim
@@ -132,12 +137,16 @@ class ReaderTable:
         return ours
 
     def take_over(self, server_for: Callable[[ReaderKey, str], str | None]) -> bool:
-        """Take charge of served readers whose server is gone; True when there were such."""
+        """Take charge of served readers whose server is gone; True when there were such.
+
+        One that came back together with fellows who are not heard yet waits: one of them may be in charge.
+        """
         ours = [
             reader
             for reader, claim in self._claims.items()
             if claim.node == NOBODY
             and reader in self._hosts
+            and self._pauses.get(reader, _NO_PAUSE)[0] is None
             and server_for(reader, self._hosts[reader]) == self._node
         ]
         for reader in ours:
