@@ -138,7 +138,10 @@ class Answering:
             if question.target is None and now >= question.since_s + FORGET_S:
                 del self._questions[key]
             elif question.target is not None and now >= question.since_s + WAIT_S:
-                self._end(question, None)
+                if self._holdings.core.awaits_set(question.target.node, question.name_space):
+                    self._end(question, None)
+                else:
+                    del self._questions[key]  # it has given up, and takes nothing
 
     def _end(self, question: _Question, answer: Answer | None) -> None:
         target = question.target

@@ -53,7 +53,8 @@ class Standing(NamedTuple):
 
         A master that takes over in the same moment has the lineage of its set among the parents of its own.
         """
-        return before.phase is Phase.ALIGN and (before.following == self.following or self.has_parents)
+        took_over = self.has_parents and self.lineage == self.following
+        return before.phase is Phase.ALIGN and (before.following == self.following or took_over)
 
 
 class Checker:
