@@ -1,47 +1,100 @@
-"""A node joins one that holds much: what each phase takes, and how fast samples come over."""
+"""A node joins one that holds much: what each phase takes, how fast samples come over, what memory it takes.
+
+First with an empty store, then once more with the set that it stored, of which nothing has changed.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from benchmarks import stage as stages
-from benchmarks.rows import Row
+from benchmarks.rows import Bar, Is, Row
+
+if TYPE_CHECKING:
+    from engine.tracing.formats import Line
+    from ospltool.demo.stage import Stage
 
 AREA: Final = "align"
-COUNTS: Final = (10_000, 100_000)
 SIZE: Final = 100
 HOLDER: Final = "n1"
 JOINER: Final = "n2"
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Load:
+    """So many samples; of the large loads, fewer repetitions."""
+
+    count: int
+    repeat: int
+    bars: dict[str, Bar] = dataclasses.field(default_factory=dict)
+
+
+ON_DISK: Final = "empty store, until on disk"
+RATE: Final = "aligned and on disk"
+WRITTEN: Final = "unchanged, samples written to the store"
+LOADS: Final = (
+    Load(10_000, 5),
+    Load(100_000, 5, {ON_DISK: Bar(Is.AT_MOST, 1.8), WRITTEN: Bar(Is.AT_MOST, 0)}),
+    Load(1_000_000, 1, {RATE: Bar(Is.AT_LEAST, 200_000), WRITTEN: Bar(Is.AT_MOST, 0)}),
+)
+
+
 def run(repeat: int) -> list[Row]:
     """For each number of samples: phases, totals and rates."""
     rows: list[Row] = []
-    for count in COUNTS:
-        runs = [_measure(count) for _ in range(repeat)]
-        label = f"{count:,} samples"
-        for phase in runs[0]:
-            values = tuple(run[phase] for run in runs)
-            rows.append(Row(AREA, f"{label}, {phase}", "s", values))
-        rates = tuple(count / run["alignment itself"] for run in runs)
-        rows.append(Row(AREA, f"{label}, rate of the alignment itself", "samples/s", rates))
+    for load in LOADS:
+        runs = [_measure(load.count) for _ in range(min(repeat, load.repeat))]
+        for what, (unit, _) in runs[0].items():
+            values = tuple(run[what][1] for run in runs)
+            label = f"{load.count:,} samples, {what}"
+            rows.append(Row(AREA, label, unit, values, bar=load.bars.get(what)))
     return rows
 
 
-def _measure(count: int) -> dict[str, float]:
+def _measure(count: int) -> dict[str, tuple[str, float]]:
     with stages.stage() as stage:
         stages.start_and_wait(stage, HOLDER)
         stages.fill(stage, HOLDER, count, SIZE)
-        began_ns = stages.start_and_wait(stage, JOINER)
-        stages.wait_complete(stage, HOLDER, JOINER)
-        stage.wait_for("it is on disk", lambda: stage.stored(JOINER) == count, stages.PATIENCE_S)
-        stored_ns = stage.snapshots()[JOINER].time_ns
-        lines = stages.trace(stage, JOINER)
-        requested = stages.first_time_ns(lines, "Write samplerequest")
-        complete = stages.first_time_ns(lines, "Durability service up")
-        return {
-            "until the set is asked for": (requested - began_ns) / 1e9,
-            "alignment itself": (complete - requested) / 1e9,
-            "until complete": (complete - began_ns) / 1e9,
-            "until on disk": (stored_ns - began_ns) / 1e9,
+        first = _join(stage, count)
+        asked, complete, stored = first
+        result = {
+            "empty store, until the set is asked for": ("s", asked),
+            "empty store, alignment itself": ("s", complete - asked),
+            "empty store, until complete": ("s", complete),
+            ON_DISK: ("s", stored),
+            RATE: ("samples/s", count / (stored - asked)),
+            "peak memory of the joining node": ("MB", _peak_mb(stage, JOINER)),
+            "peak memory of the other node": ("MB", _peak_mb(stage, HOLDER)),
         }
+        stage.end(JOINER)
+        asked, complete, _ = _join(stage, count)
+        written = [_written(line) for line in stages.trace(stage, JOINER) if "store actions" in line.text]
+        return result | {
+            "unchanged, until the set is asked for": ("s", asked),
+            "unchanged, until complete": ("s", complete),
+            WRITTEN: ("samples", float(sum(written))),
+        }
+
+
+def _join(stage: Stage, count: int) -> tuple[float, float, float]:
+    """Seconds from the start of the process until the set was asked for, complete, and on the disk."""
+    began_ns = stages.start_and_wait(stage, JOINER)
+    stages.wait_complete(stage, HOLDER, JOINER)
+    stage.wait_for("it is on disk", lambda: stage.stored(JOINER) == count, stages.PATIENCE_S)
+    lines = stages.trace(stage, JOINER)
+    words = ("Write samplerequest", "Durability service up", "persistent store actions")
+    asked, complete, stored = ((stages.first_time_ns(lines, each) - began_ns) / 1e9 for each in words)
+    return asked, complete, stored
+
+
+def _written(line: Line) -> int:
+    """From "Current: performed N persistent store actions in ..."."""
+    return int(line.text.split("performed ")[1].split()[0])
+
+
+def _peak_mb(stage: Stage, name: str) -> float:
+    text = Path(f"/proc/{stage.pid(name)}/status").read_text(encoding="utf-8")
+    (line,) = (line for line in text.splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) / 1000

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from engine.runtime.holdings import Holdings
     from engine.runtime.incoming import Incoming
     from engine.runtime.sets import NameSpaceData
+    from engine.runtime.stream import End
 
 MIN_SAMPLES: Final = 16
 """A smaller set is not worth the question; everything is sent."""
@@ -171,11 +172,31 @@ class Comparing:
             )
         return made
 
+    def _unchanged(self, base: Base, incoming: Incoming, end: End) -> tuple[DataSet, Turn] | None:
+        """Nothing differs: the base, as it is."""
+        if (base.root.count, base.root.digest) != (end.count, end.digest):
+            return None
+        loaded = self._holdings.spaces[incoming.begin.name_space].loaded
+        data = incoming.data
+        if loaded is None or any(group not in data.groups for group, samples in base.groups if samples):
+            made = _put(base, {}, data)
+        else:
+            made = loaded
+            for group, group_set in data.groups.items():
+                known = made.open_group(group, group_set.depth)
+                known.depth = group_set.depth
+                known.raise_floor(group_set.floor_ns)
+        if not made.summary().same_content(base.root):
+            return None
+        return made, Turn([], before=base.root)
+
     def _make(self, base: Base, incoming: Incoming, *, whole: bool) -> tuple[DataSet, Turn] | None:
         from engine.dataset import reconciliation
 
         end = incoming.end
         assert end is not None
+        if whole and not incoming.samples and not incoming.identities:
+            return self._unchanged(base, incoming, end)
         gone = reconciliation.positions(base.identities, incoming.removed())
         if gone is None:
             return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from typing import TYPE_CHECKING, Final
 
 from engine.core.messages import DAMAGED, NO_EPOCH, Epoch
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from engine.store.interface import OpenReport, Store
 
 _AWAY: Final = "away "
+
+
+PIECE: Final = 8192
+"""Stored samples that are taken in at once."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -57,8 +62,8 @@ def read_store(store: Store) -> Found:
         for description, samples in store.load(name, log):
             descriptions.append(description)
             group_set = data.open_group(description.group, description.qos.history_depth)
-            for sample in samples:
-                group_set.apply(sample)
+            while piece := list(itertools.islice(samples, PIECE)):
+                group_set.extend(piece)
         marks = store.marks(name)
         for group, group_set in data.groups.items():
             group_set.raise_floor(int(marks.get(floor_mark(group), NO_FLOOR)))

@@ -17,6 +17,7 @@ FAMILIES = {
     "DUR5": ("timing.md", "Timing"),
     "DUR6": ("persistence.md", "Persistence"),
     "DUR7": ("domain.md", "Services, tracing and the domain"),
+    "DUR8": ("consistency.md", "Eventual consistency"),
     "DUR9": ("suppressions.md", "Suppressions"),
 }
 """The files of the manual by the beginning of their codes."""

@@ -36,6 +36,7 @@ FAMILIES = (
     "fleet_masters",
     "fleet_merging",
     "fleet_domain",
+    "consistency",
 )
 """The modules of `ospltool.check.rules`."""
 

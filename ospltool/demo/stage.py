@@ -96,6 +96,16 @@ class Stage:
         for name in names:
             self._processes.pop(name).wait(_END_TIMEOUT_S)
 
+    def end(self, name: str) -> None:
+        """End one node in order."""
+        process = self._processes.pop(name)
+        process.terminate()
+        process.wait(_END_TIMEOUT_S)
+
+    def pid(self, name: str) -> int:
+        """The process of a node that runs."""
+        return self._processes[name].pid
+
     def close(self) -> None:
         """End what still runs, in order if it can."""
         for process in self._processes.values():

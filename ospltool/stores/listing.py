@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ospltool.output.text import table, visible
 from ospltool.stores.describe import hex_dump
+from ospltool.stores.model import UNKNOWN_DEPTH
 from ospltool.stores.wording import shown, status_text
 
 if TYPE_CHECKING:
@@ -48,12 +49,12 @@ def _group_row(group: GroupFacts, count: GroupCount) -> tuple[object, ...]:
     return (
         group.name,
         group.name.type_name,
-        group.history_depth or "all",
+        "?" if group.history_depth == UNKNOWN_DEPTH else group.history_depth or "all",
         count.samples,
         count.instances,
         count.payload_bytes,
         count.damaged,
-        shown(count.oldest_ns) if count.samples else "-",
+        shown(count.oldest_ns) if count.oldest_ns else "-",
         shown(count.newest_ns) if count.samples else "-",
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from engine.dataset.sample import Sample
     from engine.store.interface import DamageLog
     from ospltool.stores.types import Value
+
+
+UNKNOWN_DEPTH: Final = -1
 
 
 class StoreUnreadable(Exception):
@@ -27,6 +30,7 @@ class Format(enum.StrEnum):
     KVMT = "opensplice-kvmt"
     XML = "opensplice-xml"
     SNAPSHOT = "snapshot"
+    RECORDING = "recording"
 
 
 class SetKind(enum.StrEnum):
@@ -57,7 +61,7 @@ class GroupFacts:
 
     Attributes:
         key_list: names of the key fields, with commas, where known.
-        history_depth: of the durability service; 0 keeps all.
+        history_depth: of the durability service; 0 keeps all; `UNKNOWN_DEPTH` where it is not told.
         cleanup_delay_ns: service_cleanup_delay; -1 for infinite.
         durability: TRANSIENT or PERSISTENT.
         type_format: what `type_text` is: `metadata` (OpenSplice's XML) or `xtypes` (see `description`).

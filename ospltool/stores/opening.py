@@ -39,7 +39,9 @@ def _open(path: Path) -> StoreReader:
     if path.is_file():
         if path.name in (KV_FILE, KVMT_FILE):
             return _open_kv(path)
-        raise StoreUnreadable(f"{path}: not a store; {_KNOWN} is expected")
+        raise StoreUnreadable(
+            f"{path}: not a store; {_KNOWN} is expected (of a recording, `store info` shows what it tells)"
+        )
     for name in (KV_FILE, KVMT_FILE):
         if (path / name).is_file():
             return _open_kv(path / name)

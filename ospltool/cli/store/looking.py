@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import time
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -25,28 +25,47 @@ from ospltool.cli.store.shared import (
 from ospltool.output import envelope, streams
 from ospltool.output.text import visible
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ospltool.stores.describe import Counted
+    from ospltool.stores.model import StoreFacts
+
 
 def info(stores: Stores, sets: Sets = None, as_json: AsJson = False) -> None:
     """Show what is in stores: sets, completeness, quality, groups, counts, sizes, oldest and newest.
 
     Exit codes: 0 good, 1 something can not be read, 2 wrong usage or no readable store.
     """
-    from ospltool.stores.describe import count_sets
     from ospltool.stores.listing import info_text, info_value
 
     values, damaged = [], False
     for name in stores:
-        with opened(name) as reader:
-            counted = list(count_sets(reader, sets or ()))
-            damaged = damaged or bool(reader.facts.findings) or any(one.damage.count for one in counted)
-            if as_json:
-                values.append(info_value(reader.facts, counted))
-            else:
-                put_lines(info_text(reader.facts, counted))
+        facts, counted = _counted(name, sets or ())
+        damaged = damaged or bool(facts.findings) or any(one.damage.count for one in counted)
+        if as_json:
+            values.append(info_value(facts, counted))
+        else:
+            put_lines(info_text(facts, counted))
     if as_json:
         streams.put(envelope.document("store-info", {"stores": values}))
     if damaged:
         raise typer.Exit(Exit.FINDINGS)
+
+
+def _counted(name: str, numbers: Sequence[int]) -> tuple[StoreFacts, list[Counted]]:
+    from ospltool.stores.describe import count_sets
+    from ospltool.stores.names import STORE_FILES
+
+    if pathlib.Path(name).name not in STORE_FILES:
+        from ospltool.cli.store.recorded import recorded
+
+        found = recorded(name)
+        if found is not None:
+            facts, counted = found
+            return facts, [one for one in counted if not numbers or one.facts.number in numbers]
+    with opened(name) as reader:
+        return reader.facts, list(count_sets(reader, numbers))
 
 
 def ls(

@@ -1,0 +1,82 @@
+"""A recording of the console as far as it tells of stores: what each node held last, without samples."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import TYPE_CHECKING
+
+from engine.store.interface import DamageLog
+from ospltool.stores.counting import GroupCount, group_code
+from ospltool.stores.describe import Counted
+from ospltool.stores.model import UNKNOWN_DEPTH, Format, GroupFacts, GroupName, SetFacts, SetKind, StoreFacts
+from ospltool.stores.wording import shown
+
+if TYPE_CHECKING:
+    from engine.runtime.monitor import GroupView, NodeSnapshot
+
+
+def recorded(name: str) -> tuple[StoreFacts, list[Counted]] | None:
+    """What the nodes of a recording showed last; None when the file is no recording."""
+    from ospltool.live.model import SystemModel
+    from ospltool.live.recording import RecordingFault
+    from ospltool.live.replay import ReplayFeed
+
+    path = pathlib.Path(name)
+    if not path.is_file():
+        return None
+    try:
+        feed = ReplayFeed(path, paused=True)
+    except RecordingFault:
+        return None
+    try:
+        feed.seek(feed.end_ns)
+        model = SystemModel()
+        model.apply(feed.poll(), feed.end_ns)
+    finally:
+        feed.close()
+    nodes = [node.snapshot for node in model.ordered_nodes()]
+    sets: list[Counted] = []
+    for node in nodes:
+        sets += _sets(node, len(sets) + 1)
+    findings = [
+        f"node {node.name} showed {node.groups_left_out} groups less than it has"
+        for node in nodes
+        if node.groups_left_out
+    ]
+    detail = (("nodes", str(len(nodes))), ("moment", shown(feed.end_ns)), ("samples", "none, only counts"))
+    facts = StoreFacts(
+        name,
+        Format.RECORDING,
+        tuple(one.facts for one in sets),
+        tuple(findings),
+        detail,
+        path.stat().st_size,
+    )
+    return facts, sets
+
+
+def _sets(node: NodeSnapshot, number: int) -> list[Counted]:
+    """The name-spaces of a node as sets, numbered from `number` on."""
+    found = []
+    for space in node.name_spaces:
+        groups = tuple(_group(number, view) for view in node.groups if view.name_space == space.name)
+        kind = SetKind.CURRENT if space.complete else SetKind.FILLING
+        described = tuple(facts for facts, _ in groups)
+        mark = f"node {node.name}, digest {space.digest}"
+        facts = SetFacts(number, space.name, kind, space.complete, space.quality_ns or None, described, mark)
+        found.append(Counted(facts, groups, DamageLog()))
+        number += 1
+    return found
+
+
+def _group(number: int, view: GroupView) -> tuple[GroupFacts, GroupCount]:
+    name = GroupName(view.partition, view.topic, view.type_name)
+    count = GroupCount(
+        number,
+        group_code(name),
+        view.samples,
+        view.instances,
+        newest_ns=view.newest_ns,
+        payload_bytes=view.bytes,
+    )
+    return GroupFacts(name, history_depth=UNKNOWN_DEPTH, durability=view.durability), count
