@@ -11,7 +11,7 @@ from engine.dataset.sample import DATA, DISPOSE
 from engine.simulator.options import NetworkPlan, TopicPlan
 from tests.simulation.scenarios import LOST_S, NS, SLOW, TOPIC, Scenario, node, policy
 
-FLAPS = 25
+FLAPS = 12
 
 
 def started(scenario: Scenario) -> Scenario:
@@ -27,7 +27,7 @@ def sets_of(scenario: Scenario) -> list[set[int]]:
     return [scenario.alive(name) for name in scenario.names]
 
 
-@pytest.mark.parametrize("seed", range(1, 5))
+@pytest.mark.parametrize("seed", [1, 2])
 def test_a_storm_of_alike_conflicts_comes_to_rest_and_is_combined(seed: int) -> None:
     scenario = started(Scenario(*(node(name) for name in "abcd"), seed=seed))
     began = scenario.now
@@ -133,8 +133,7 @@ def test_what_was_disposed_during_a_disconnect_does_not_come_again(
     scenario.heal()
     scenario.settle()
     assert sets_of(scenario) == [expected] * 3
-    scenario.run(120.0)
-    scenario.settle()
+    scenario.run(30.0)
     assert sets_of(scenario) == [expected] * 3
 
 
@@ -144,12 +143,12 @@ def test_a_tombstone_waits_for_who_is_away_and_is_purged_when_he_has_it() -> Non
     scenario.split("a b", "c")
     scenario.dispose("a", 1)
     scenario.end_writer("a")
-    scenario.run(120.0)
+    scenario.run(60.0)
     assert scenario.instances("a")[1] & DISPOSE
     scenario.heal()
     scenario.settle()
     assert sets_of(scenario) == [{2}] * 3
-    scenario.run(120.0)
+    scenario.run(60.0)
     assert [1 in scenario.instances(name) for name in "abc"] == [False] * 3
 
 
