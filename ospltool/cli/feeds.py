@@ -9,9 +9,6 @@ from typing import TYPE_CHECKING, Final
 from ospltool.cli.exits import CommandError, Exit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from engine.simulator.options import Fault, Options
     from ospltool.live.feed import Feed
 
 DRAWN: Final = "none"
@@ -44,35 +41,27 @@ def simulated(deployment: str, seed: int, faults: str, minutes: float | None, sp
     Raises:
         CommandError: the faults are not known, or the deployment can not be simulated.
     """
-    from engine.simulator.campaign import parse_faults
+    from engine.simulator.campaign import Campaign, parse_faults
+    from ospltool.cli.simulate import configurations_of
     from ospltool.live.simulated import SimulatedFeed
 
+    drawn = deployment == DRAWN
     try:
-        options = simulation_options(deployment, seed, parse_faults(faults), minutes)
+        parse_faults(faults)
     except ValueError as error:
         raise CommandError(str(error), Exit.USAGE) from error
+    configurations = {} if drawn else configurations_of(deployment)
+    try:
+        options = Campaign(faults, minutes, configurations, deployment).options(seed)
+    except ValueError as error:
+        raise CommandError(f"{deployment}: {error}", Exit.USAGE) from error
     kinds = ", ".join(options.faults) or "none"
     about = (
         f"Simulated, seed {seed}: {len(options.nodes)} nodes; faults for {options.fault_s:g} s: {kinds}; "
         "then everything heals."
     )
-    name = "" if deployment == DRAWN else f" of {pathlib.Path(deployment).name}"
+    name = "" if drawn else f" of {pathlib.Path(deployment).name}"
     return SimulatedFeed(options, title=f"simulation{name}, seed {seed}", about=about, speed=speed)
-
-
-def simulation_options(
-    deployment: str, seed: int, faults: Sequence[Fault] | None, minutes: float | None
-) -> Options:
-    """What is simulated.
-
-    Raises:
-        CommandError: the deployment can not be simulated.
-    """
-    from engine.simulator.draw import draw
-
-    if deployment != DRAWN:
-        raise CommandError(f"{deployment}: only systems drawn from a seed are simulated here", Exit.USAGE)
-    return draw(seed, faults, minutes=minutes)
 
 
 def live(uri: str | None, domain: int | None, partition: str | None) -> Feed:

@@ -4,6 +4,7 @@ import itertools
 import json
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from textual.pilot import Pilot
@@ -26,6 +27,12 @@ FAR_NS = START_NS + 3600 * S
 SEED = 7
 Play = Callable[..., None]
 Read = Callable[[ConsoleApp], list[str]]
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A poll goes as far as it should, however slow the machine is."""
+    monkeypatch.setattr("ospltool.live.simulated.WORK_S", 60.0)
 
 
 def options(*faults: Fault, seconds: float = 20) -> Options:
@@ -157,6 +164,19 @@ def test_winding_back_shows_the_same_moment_again() -> None:
     feed.close()
 
 
+def test_a_machine_that_is_too_slow_shows_where_the_run_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ospltool.live.simulated.WORK_S", 0.0)
+    feed, clock = feed_of(options())
+    model = SystemModel()
+    clock.now_ns += 20 * S
+    for _ in range(5):
+        update = feed.poll()
+        assert all(heard.heard_ns <= feed.now_ns() for heard in update.snapshots)
+        model.apply(update, feed.now_ns())
+    assert START_NS <= feed.now_ns() < START_NS + 20 * S
+    feed.close()
+
+
 def test_steps_go_from_event_to_event_and_back() -> None:
     feed, _ = feed_of(options(seconds=10))
     model = SystemModel()
@@ -248,6 +268,17 @@ def test_top_says_each_screen_as_json(capsys: Capture, screen: str) -> None:
     assert len(data) <= 7
 
 
+def test_top_simulates_a_deployment(capsys: Capture) -> None:
+    fleet = Path(__file__).parents[2] / "samples" / "three-nodes" / "fleet.toml"
+    run = ("--simulate", str(fleet), "--seed", "3", "--faults", "none", "--minutes", "0.3", "--json")
+    data = data_of(capsys, *run)
+    assert "all checkers agree" in str(data["caption"])
+    nodes = data["nodes"]
+    assert isinstance(nodes, list)
+    assert [node["name"] for node in nodes] == ["n1", "n2", "n3"]
+    assert {space["name"] for node in nodes for space in node["name_spaces"]} == {"harbour"}
+
+
 def test_top_says_a_moment_of_a_simulation_as_json(capsys: Capture) -> None:
     assert data_of(capsys, *RUN, "--at=+5")["time_ns"] == START_NS + 5 * S
 
@@ -256,6 +287,7 @@ def test_top_says_a_moment_of_a_simulation_as_json(capsys: Capture) -> None:
     ("arguments", "said"),
     [
         (("--simulate", "none", "--faults", "storm", "--json"), "no such fault: storm"),
+        (("--simulate", "nothing.toml", "--json"), "nothing.toml"),
         (("--simulate", "none", "--json", "--at", "soon"), "no moment"),
         (("--simulate", "none", "--json", "--screen", "none"), "no screen"),
         (("--simulate", "none", "--replay", "x"), "either --replay or --simulate"),
