@@ -52,7 +52,7 @@ class Side:
             name_space_of=lambda _: state,
         )
         holdings = types.SimpleNamespace(
-            settings=types.SimpleNamespace(node=node, incarnation=1, role="r"),
+            settings=types.SimpleNamespace(node=node, incarnation=1, role="r", request_patience_s=10.0),
             spaces={NAME_SPACE: self.space},
             descriptions=describe,
             counters=collections.Counter(),

@@ -23,10 +23,8 @@ if TYPE_CHECKING:
     from engine.dataset.sample import Sample
     from engine.runtime.holdings import Holdings
 
-WAIT_S: Final = 3.0
-"""A request whose sketch has not come by then is answered with the whole set."""
 FORGET_S: Final = 30.0
-"""A sketch whose request has not come by then is forgotten."""
+"""A request whose sketch has not come by then is forgotten, and the other way round; who asked asks again."""
 MAX_QUESTIONS: Final = 64
 """Comparisons under way; one more is answered with the whole set."""
 FIRST_SYMBOLS: Final = 256
@@ -77,9 +75,7 @@ class Answering:
     @property
     def next_s(self) -> float | None:
         """When `work` has something to do."""
-        return min(
-            (q.since_s + (WAIT_S if q.target else FORGET_S) for q in self._questions.values()), default=None
-        )
+        return min((q.since_s + FORGET_S for q in self._questions.values()), default=None)
 
     def _question(self, node: str, request: int, name_space: str) -> _Question | None:
         known = self._questions.get((node, request))
@@ -135,13 +131,8 @@ class Answering:
     def work(self, now: float) -> None:
         """Do not wait for ever."""
         for key, question in list(self._questions.items()):
-            if question.target is None and now >= question.since_s + FORGET_S:
+            if now >= question.since_s + FORGET_S:
                 del self._questions[key]
-            elif question.target is not None and now >= question.since_s + WAIT_S:
-                if self._holdings.core.awaits_set(question.target.node, question.name_space):
-                    self._end(question, None)
-                else:
-                    del self._questions[key]  # it has given up, and takes nothing
 
     def _end(self, question: _Question, answer: Answer | None) -> None:
         target = question.target

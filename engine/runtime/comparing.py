@@ -52,6 +52,7 @@ class Base:
     salt: bytes
     groups: list[tuple[Group, list[Sample]]]
     root: Summary
+    began_s: float
     told: int = 0
 
     @functools.cached_property
@@ -73,6 +74,7 @@ class Comparing:
 
     def begin(self, event: ExpectSet) -> None:
         """A request is about to go out: tell the aligner what is here, if it is anything much."""
+        self.keep_wanted()
         name = event.name_space
         if name in self._distrusted:
             self._distrusted.discard(name)
@@ -83,7 +85,9 @@ class Comparing:
             return
         groups = [(group, list(group_set.samples())) for group, group_set in held.groups.items()]
         salt = hashlib.blake2b(f"{name} {event.request}".encode(), key=self._secret, digest_size=16).digest()
-        base = self._bases[name, event.request] = Base(event.aligner, salt, groups, root)
+        base = self._bases[name, event.request] = Base(
+            event.aligner, salt, groups, root, self._holdings.clock.monotonic()
+        )
         known = next((each for each in self._holdings.core.fellows if each.node == event.aligner), None)
         roll_up = known.roll_up(name) if known else None
         is_equal = roll_up is not None and (roll_up.count, roll_up.digest) == (root.count, root.digest)
@@ -149,9 +153,13 @@ class Comparing:
 
     def keep_wanted(self) -> None:
         """Forget what belongs to requests that are not wanted any more."""
-        expects = self._holdings.core.expects
+        expects, patience_s = self._holdings.core.expects, self._holdings.settings.request_patience_s
         for key in [key for key in self._bases if not expects(*key)]:
-            del self._bases[key]
+            base = self._bases.pop(key)
+            if (
+                self._holdings.clock.monotonic() - base.began_s >= patience_s
+            ):  # perhaps notes do not get there
+                self._distrusted.add(key[0])
 
     def finish(self, incoming: Incoming, *, whole: bool) -> tuple[DataSet, Turn] | None:
         """The difference is here: what it makes of the base, or with `whole` False only what is new in it.

@@ -246,7 +246,7 @@ def test_a_difference_that_does_not_fit_is_never_used_and_all_is_asked_for() -> 
     assert content(alignee.result) == content(ours)
 
 
-def test_who_says_nothing_more_gets_everything_in_the_end() -> None:
+def test_where_notes_are_lost_the_next_request_is_for_everything() -> None:
     ours, theirs = data_set(many(100, 1)), data_set(many(100, 2))
     aligner, alignee = Side("a" * 32, ours, DESCRIBE), Side("b" * 32, theirs, DESCRIBE)
 
@@ -255,11 +255,15 @@ def test_who_says_nothing_more_gets_everything_in_the_end() -> None:
 
     align(aligner, alignee, 1, lose)
     assert alignee.result is None
-    assert aligner.transfers.next_s is not None
-    aligner.now = 10.0
+    alignee.now = aligner.now = 40.0
+    alignee.holdings.core.expects = lambda *_: False
+    alignee.transfers.keep_wanted()
     aligner.transfers.work(aligner.now)
-    while aligner.sent:
-        alignee.transfers.batch(aligner.sent.popleft())
+    assert aligner.transfers.next_s is None
+    assert not aligner.sent
+    alignee.holdings.core.expects = lambda *_: True
+    _, messages = align(aligner, alignee, 2)
+    assert messages == 1
     assert content(alignee.result) == content(ours)
 
 
