@@ -22,12 +22,13 @@ __all__ = ["master"]  # the cluster of the other tests
 pytestmark = pytest.mark.timeout(400)  # virtual machines for Java start slowly where others work too
 
 
-def check_equal(stores: list[str], where: str, settings: dict[str, str] | None = None) -> ReportData:
-    """Spark says what DuckDB and the merge say, to the last sample and field."""
-    wanted = compare(stores, Wishes(None, contents=True))
-    assert compare(stores, Wishes(None, contents=True, engine="merge")) == wanted
-    wishes = Wishes(None, contents=True, engine="spark", master=where, settings=settings or {})
-    assert compare(stores, wishes) == wanted
+def check_equal(
+    stores: list[str], where: str, settings: dict[str, str] | None = None, *, contents: bool
+) -> ReportData:
+    """Spark says what DuckDB and the merge say, to the last sample, and field where contents are wanted."""
+    wanted = compare(stores, Wishes(None, contents))
+    assert compare(stores, Wishes(None, contents, "merge")) == wanted
+    assert compare(stores, Wishes(None, contents, "spark", where, settings=settings or {})) == wanted
     return wanted
 
 
@@ -38,7 +39,7 @@ def test_spark_on_this_machine_finds_all_kinds_of_difference_also_such_as_cancel
         plant(contents[2], (number + 1) % 3, number + 7)
     swap(contents[2], 0, 1)
     stores = [str(write_ours(tmp_path / str(number), content)) for number, content in enumerate(contents)]
-    assert check_equal(stores, "local[2]").differing == len(truth(contents)) > 6
+    assert check_equal(stores, "local[2]", contents=False).differing == len(truth(contents)) > 6
 
 
 def test_a_cluster_gives_the_same_report_with_the_fields(master: str, tmp_path: Path) -> None:
@@ -47,7 +48,7 @@ def test_a_cluster_gives_the_same_report_with_the_fields(master: str, tmp_path: 
         str(write_kv(tmp_path / "a", Version((Held(writes[:-1]), Held(writes, topic="Equal"))))),
         str(write_xml(tmp_path / "b", Version((Held(writes[1:]), Held(writes, topic="Equal"))))),
     ]
-    report = check_equal(stores, master, SETTINGS)
+    report = check_equal(stores, master, SETTINGS, contents=True)
     assert report.differing == 2
     assert {group.topic: group.verdict for group in report.groups} == {
         "Items": Verdict.DIFFER,
