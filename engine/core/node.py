@@ -253,12 +253,6 @@ class DurabilityNode:
         state = self._context.states.get(name_space)
         return state is not None and request in state.outstanding
 
-    def awaits_set(self, node: str, name_space: str) -> bool:
-        """Whether a fellow may still be waiting for a set, by what it says of itself."""
-        fellow = self._context.fellows.get(node)
-        report = fellow.report(name_space) if fellow else None
-        return report is not None and report.phase in (Phase.COLLECT, Phase.ALIGN, Phase.MERGE)
-
     def set_failed(self, name_space: str, request: int, now: float) -> None:
         """The stream for `request` broke off or was damaged."""
         alignment.give_up(self._context, self._context.states[name_space], request, now)

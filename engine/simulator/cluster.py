@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from engine.simulator.options import Options
     from engine.tracing.tracer import Output
 
-LOOK_S: Final = 5.0
+LOOK_S: Final = 10.0
 """Checkers look at everything this often."""
 STEP_S: Final = 0.25
 LAST_WRITES_S: Final = 3.0
