@@ -370,3 +370,23 @@ def test_no_merge_policy_for_the_role_moves_nothing_and_is_said() -> None:
     assert sets_of(scenario) == [{1}, {2}]
     assert scenario.streams(healed) == []
     assert scenario.traced("merge.no-scope", since_s=healed)
+
+
+def test_a_fellow_that_is_lost_after_a_part_of_its_set_holds_up_no_merge() -> None:
+    scenario = started(Scenario(*(node(name, priority=ord(name)) for name in "abcd"), network=SLOW))
+    scenario.split("a b", "c d")
+    scenario.write("a", 1, 2, size=1000)
+    scenario.write("d", 3, 4, size=1000)
+    healed = scenario.now
+    scenario.heal()
+    scenario.until(lambda: scenario.phase("d") is Phase.MERGE and bool(scenario.streams(healed)))
+    scenario.run(1.0)
+    lost = next(stream.sender for stream in scenario.streams(healed) if "d" in stream.receivers)
+    assert lost in "ab"
+    scenario.kill(lost)
+    rest = [name for name in "abcd" if name != lost]
+    scenario.until(lambda: scenario.complete(*rest) and scenario.masters() == {"d"}, within_s=20.0)
+    scenario.until(lambda: all(scenario.alive(name) == {1, 2, 3, 4} for name in rest))
+    scenario.start(lost)
+    scenario.settle()
+    assert sets_of(scenario) == [{1, 2, 3, 4}] * 4
