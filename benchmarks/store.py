@@ -40,6 +40,7 @@ def run(repeat: int) -> list[Row]:
         with tempfile.TemporaryDirectory(prefix="ospltool-bench-") as directory:
             for name, rate in {**_plain(Path(directory), samples), **_ours(Path(directory), samples)}.items():
                 measured.setdefault(name, []).append(rate)
+    samples.clear()  # what follows is not to search them for garbage
     rows = {name: Row(AREA, name, "samples/s", tuple(values)) for name, values in measured.items()}
     return [
         rows["SQLite alone, insert"],
