@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -324,6 +325,16 @@ class ConsoleApp(App[int]):
         return [(" ".join(keys), meaning) for meaning, keys in meanings.items()]
 
 
+def look_for_garbage_less_often() -> None:
+    """Have Python look for cyclic garbage everywhere seldom: with 200 nodes that takes a third of a second.
+
+    What the console keeps has no cycles and goes when it is replaced; what Textual leaves behind is found by
+    the cheap looks at young objects.
+    """
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
+
+
 def run_console(
     feed: Feed,
     *,
@@ -352,6 +363,7 @@ def run_console(
     app = ConsoleApp(
         feed, title=title, signs=signs, theme=look, on_idle=on_idle, trace_files=files, operator=operator
     )
+    look_for_garbage_less_often()
     try:
         result = app.run()
     finally:

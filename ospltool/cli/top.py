@@ -58,7 +58,9 @@ def top(
     ascii_only: Annotated[bool, typer.Option("--ascii", help="Use only ASCII characters.")] = False,
     operate: Annotated[
         bool,
-        typer.Option("--operate", help="Allow to stop and start nodes of this machine, after a question."),
+        typer.Option(
+            "--operate", help="Allow to stop, restart and start nodes of this machine, after a question."
+        ),
     ] = False,
     serve: Annotated[
         bool, typer.Option("--serve", help="Serve the console to browsers on this machine; it only watches.")

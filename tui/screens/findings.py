@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Final
 
 from textual import on, work
@@ -48,9 +49,17 @@ class FindingsScreen(TableScreen):
 
     @work(thread=True)
     def _work_out(self, snapshots: list[NodeSnapshot]) -> None:
-        """In a thread of its own: with hundreds of nodes even the comparison takes a while."""
-        about = advertised.advertised(snapshots)
-        found = self._found if about == self._about else advertised.findings(snapshots)
+        """In a thread of its own: with hundreds of nodes even the comparison takes a while.
+
+        Meanwhile threads take turns ten times as often, or every key would wait for many long turns of ours.
+        """
+        usual_s = sys.getswitchinterval()
+        sys.setswitchinterval(usual_s / 10)
+        try:
+            about = advertised.advertised(snapshots)
+            found = self._found if about == self._about else advertised.findings(snapshots)
+        finally:
+            sys.setswitchinterval(usual_s)
         self.app.call_from_thread(self._worked_out, about, found)
 
     def _worked_out(self, about: advertised.Advertised, found: tuple[Diagnostic, ...]) -> None:
