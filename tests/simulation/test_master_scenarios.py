@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 
 from engine.core.namespaces import MAX_PRIORITY, Alignee
@@ -15,6 +17,11 @@ ALL = ("a", "b", "c", "d", "e")
 def in_order_of_ids(scenario: Scenario) -> list[str]:
     """The names of the nodes, the lowest id first."""
     return sorted(scenario.names, key=lambda name: scenario.node(name).id)
+
+
+def leads(scenario: Scenario, name: str) -> bool:
+    """Whether a node is complete, and master of all that are up."""
+    return scenario.complete(name) and scenario.masters() == {name}
 
 
 @pytest.mark.parametrize("priority", [MAX_PRIORITY, 100])
@@ -89,7 +96,7 @@ def test_many_isolated_masters_that_meet_at_once_become_one_and_sets_move_once()
         scenario.cut(name, " ".join(ALL))
     scenario.start()
     for number, name in enumerate(ALL):
-        scenario.until(lambda name=name: scenario.complete(name))  # type: ignore[misc]  # bound at once
+        scenario.until(functools.partial(scenario.complete, name))
         scenario.write(name, number)
     assert scenario.masters() == set(ALL)
     healed = scenario.now
@@ -196,7 +203,7 @@ def test_a_better_master_that_joins_takes_over_and_injects_nothing() -> None:
     scenario = Scenario(node("a", priority=10), node("b", priority=20), node("c", priority=30))
     for name in "abc":
         scenario.start(name)
-        scenario.until(lambda name=name: scenario.complete(name) and scenario.masters() == {name})  # type: ignore[misc]
+        scenario.until(functools.partial(leads, scenario, name))
         scenario.write(name, ord(name))
     scenario.settle()
     assert len(scenario.traced("injection.started")) <= 1
