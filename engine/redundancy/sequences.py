@@ -1,0 +1,95 @@
+"""Sets of sequence numbers as intervals: which samples of one writer an instance has accounted for."""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+MAX_INTERVALS: Final = 1024
+"""Intervals kept of one writer. At the bound the shortest is forgotten, not a gap closed.
+
+What is forgotten is asked for again, and found to be no newer than what is kept. What lies in a gap that is
+closed would be lost.
+"""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sequences:
+    """A set of positive sequence numbers: disjoint, not adjacent intervals with both ends, in order."""
+
+    intervals: tuple[tuple[int, int], ...] = ()
+
+    @classmethod
+    def of(cls, numbers: Iterable[int]) -> Sequences:
+        """The set of these numbers."""
+        return cls._joined((number, number) for number in numbers)
+
+    @classmethod
+    def _joined(cls, intervals: Iterable[tuple[int, int]]) -> Sequences:
+        joined: list[tuple[int, int]] = []
+        for first, last in sorted(intervals):
+            if joined and first <= joined[-1][1] + 1:
+                joined[-1] = (joined[-1][0], max(joined[-1][1], last))
+            else:
+                joined.append((first, last))
+        while len(joined) > MAX_INTERVALS:
+            joined.remove(min(joined, key=lambda each: each[1] - each[0]))
+        return cls(tuple(joined))
+
+    @property
+    def highest(self) -> int:
+        """The highest number, 0 for the empty set."""
+        return self.intervals[-1][1] if self.intervals else 0
+
+    def __contains__(self, number: int) -> bool:
+        at = bisect.bisect_right(self.intervals, (number, number)) - 1
+        return any(first <= number <= last for first, last in self.intervals[max(0, at) : at + 2])
+
+    def __bool__(self) -> bool:
+        return bool(self.intervals)
+
+    def __len__(self) -> int:
+        return sum(last - first + 1 for first, last in self.intervals)
+
+    def __iter__(self) -> Iterator[int]:
+        for first, last in self.intervals:
+            yield from range(first, last + 1)
+
+    def with_number(self, number: int) -> Sequences:
+        """The set and one more number."""
+        if self.intervals and number == self.intervals[-1][1] + 1:  # what nearly always happens
+            first = self.intervals[-1][0]
+            return Sequences((*self.intervals[:-1], (first, number)))
+        return self if number in self else self | Sequences(((number, number),))
+
+    def __or__(self, other: Sequences) -> Sequences:
+        if not other.intervals or other is self:
+            return self
+        return Sequences._joined((*self.intervals, *other.intervals)) if self.intervals else other
+
+    def __sub__(self, other: Sequences) -> Sequences:
+        left: list[tuple[int, int]] = []
+        at = 0
+        for start, last in self.intervals:
+            first = start
+            while at < len(other.intervals) and other.intervals[at][1] < first:
+                at += 1
+            index = at
+            while index < len(other.intervals) and other.intervals[index][0] <= last:
+                taken_first, taken_last = other.intervals[index]
+                if first < taken_first:
+                    left.append((first, taken_first - 1))
+                first = taken_last + 1
+                index += 1
+            if first <= last:
+                left.append((first, last))
+        return Sequences(tuple(left))
+
+    def __and__(self, other: Sequences) -> Sequences:
+        return self - (self - other)
+
+    def below(self, number: int) -> Sequences:
+        """The part below a number."""
+        return self & Sequences(((1, number - 1),)) if number > 1 else Sequences()

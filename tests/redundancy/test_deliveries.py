@@ -1,0 +1,102 @@
+"""What one instance sends to another, message by message."""
+
+from __future__ import annotations
+
+from engine.redundancy.instance import Instance
+from engine.redundancy.messages import Announcement, Delivery, Sample, Subscription, Want, WriterState
+from engine.redundancy.sequences import Sequences
+from engine.redundancy.settings import SynchronizationSettings
+
+KEY = b"k"
+OLD = Sample("w1", 1, KEY, 1_000)
+NEW = Sample("w2", 1, KEY, 2_000)
+ONE = Sequences.of([1])
+NONE = Sequences()
+
+
+def instance(name: str, *samples: Sample) -> Instance:
+    made = Instance(name, SynchronizationSettings(enable=True))
+    for sample in samples:
+        made.sample_arrived(sample)
+    return made
+
+
+def ask(source: Instance, sink: Instance, *wants: Want, has: tuple[str, ...] = ()) -> list[Delivery]:
+    """What `source` sends to `sink`, which asks for this; `sink` takes it."""
+    source.connected(sink.name)
+    sink.connected(source.name)
+    states = tuple(WriterState(writer, ONE, None) for writer in has)
+    source.receive(sink.name, Announcement(states))
+    source.receive(sink.name, Subscription(1, wants))
+    sent = [message for to, message in source.messages() if to == sink.name and isinstance(message, Delivery)]
+    for message in sent:
+        sink.receive(source.name, message)
+    return sent
+
+
+def payloads(sent: list[Delivery]) -> list[Sample]:
+    return [kept.sample for delivery in sent for kept in delivery.samples]
+
+
+def test_what_supersedes_a_sample_comes_with_it_whoever_wrote_it() -> None:
+    source, sink = instance("a", OLD, NEW), instance("b")
+    assert payloads(ask(source, sink, Want("w1", NONE))) == [NEW]
+    assert sink.values() == {KEY: NEW}
+
+
+def test_what_the_other_has_is_not_sent_and_still_supersedes() -> None:
+    source, middle, last = instance("a", OLD, NEW), instance("b", NEW), instance("c")
+    assert payloads(ask(source, middle, Want("w1", NONE), has=("w2",))) == []
+    middle.period()
+    *_, announced = (each for _, each in middle.messages() if isinstance(each, Announcement))
+    assert {state.writer: state.had for state in announced.states} == {"w1": ONE, "w2": ONE}
+    # The middle never had the sample that is superseded, and hands on what supersedes it all the same.
+    assert payloads(ask(middle, last, Want("w1", NONE))) == [NEW]
+    assert last.values() == {KEY: NEW}
+
+
+def test_a_sample_is_not_sent_back_to_where_it_came_from() -> None:
+    source, sink = instance("a"), instance("b", OLD)
+    ask(source, sink, Want("w1", NONE))
+    assert payloads(ask(sink, source, Want("w1", NONE))) == [OLD]
+    assert [message for _, message in source.messages() if isinstance(message, Delivery)] == []
+    again = instance("a")
+    again.connected("b")
+    again.receive("b", Subscription(1, (Want("w1", NONE),)))
+    again.receive("b", Delivery((ask(sink, instance("c"), Want("w1", NONE))[0].samples[0],)))
+    assert again.values() == {KEY: OLD}
+    assert [message for _, message in again.messages() if isinstance(message, Delivery)] == []
+
+
+def test_only_the_part_that_is_asked_for_is_given() -> None:
+    samples = [Sample("w", number, b"%d" % number, number) for number in range(1, 7)]
+    source, sink = instance("a", *samples), instance("b")
+    assert payloads(ask(source, sink, Want("w", ONE, Sequences.of([2, 3])))) == samples[1:3]
+    source.sample_arrived(Sample("w", 7, b"7", 7))
+    assert [message for _, message in source.messages() if isinstance(message, Delivery)] == []
+
+
+def test_a_sample_that_comes_again_is_counted_and_changes_nothing() -> None:
+    one = instance("a", OLD, OLD, NEW, OLD)
+    assert one.values() == {KEY: NEW}
+    assert (one.counters["applied"], one.counters["repeated"]) == (2, 2)
+
+
+def test_equal_timestamps_are_decided_by_the_writer_then_by_the_number() -> None:
+    left, right = Sample("w1", 9, KEY, 5), Sample("w2", 1, KEY, 5)
+    for order in ((left, right), (right, left)):
+        assert instance("a", *order).values() == {KEY: right}
+
+
+def test_messages_of_one_that_is_not_connected_are_not_listened_to() -> None:
+    one = instance("a")
+    one.receive("x", Subscription(1, (Want("w1", NONE),)))
+    one.sample_arrived(OLD)
+    assert one.messages() == []
+
+
+def test_without_enable_nothing_is_chosen_and_nothing_asked_for() -> None:
+    one = Instance("a", SynchronizationSettings())
+    one.writer_matched("w")
+    one.period()
+    assert one.messages() == []

@@ -1,0 +1,237 @@
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.redundancy import sequences as sequences_module
+from engine.redundancy.selection import ORIGINAL, Candidate, Providers, Stability, choose
+from engine.redundancy.sequences import Sequences
+from engine.redundancy.settings import SynchronizationSettings
+from tests.redundancy.cluster import PERIOD_MS, Cluster, names
+
+NUMBERS = st.sets(st.integers(1, 40))
+ON = SynchronizationSettings(enable=True)
+PATIENT = SynchronizationSettings(enable=True, stable_periods=2, max_change_periods=3)
+
+
+@given(NUMBERS, NUMBERS, st.integers(1, 41))
+def test_sequences_are_sets_of_numbers(one: set[int], other: set[int], number: int) -> None:
+    a, b = Sequences.of(one), Sequences.of(other)
+    assert (set(a | b), set(a - b), set(a & b)) == (one | other, one - other, one & other)
+    assert (number in a, len(a), a.highest, bool(a)) == (
+        number in one,
+        len(one),
+        max(one, default=0),
+        bool(one),
+    )
+    assert set(a.with_number(number)) == one | {number}
+    assert set(a.below(number)) == {each for each in one if each < number}
+    for made in (a | b, a - b, a & b, a.with_number(number)):
+        assert all(left[1] + 1 < right[0] for left, right in itertools.pairwise(made.intervals))
+
+
+def test_too_many_gaps_forget_what_is_had_and_never_close_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sequences_module, "MAX_INTERVALS", 3)
+    had = Sequences.of([1, 2, 3, 5, 7, 8, 10, 11])
+    assert set(had | Sequences.of([13, 14])) == {1, 2, 3, 10, 11, 13, 14}
+
+
+def candidate(highest: int, *path: str, advanced: bool = False) -> Candidate:
+    return Candidate(Sequences(((1, highest),)), path or None, advanced)
+
+
+CHOICES = [
+    ("the original writer, where it is connected", True, 9, {"b": candidate(9, "b")}, Providers(ORIGINAL)),
+    ("the shorter path", False, 9, {"b": candidate(9, "c", "b"), "c": candidate(9, "c")}, Providers("c")),
+    ("not one that lags", False, 5, {"b": candidate(5, "b"), "c": candidate(9, "d", "c")}, Providers("c")),
+    ("one that lags but goes on", False, 9, {"b": candidate(7, "b", advanced=True)}, Providers("b")),
+    ("not through ourselves", False, 9, {"b": candidate(9, "a", "b")}, Providers()),
+    (
+        "who has what we lack",
+        False,
+        5,
+        {"b": candidate(9), "c": candidate(7)},
+        Providers(None, frozenset("b")),
+    ),
+    (
+        "what a late writer's reader missed",
+        True,
+        0,
+        {"b": candidate(9, "b")},
+        Providers(ORIGINAL, frozenset("b")),
+    ),
+    ("nothing from one without anything new", False, 9, {"b": candidate(9)}, Providers()),
+]
+
+
+@pytest.mark.parametrize(
+    ("why", "direct", "highest", "candidates", "expected"), CHOICES, ids=lambda x: str(x)[:30]
+)
+def test_the_best_providers_are_chosen(
+    why: str, direct: bool, highest: int, candidates: dict[str, Candidate], expected: Providers
+) -> None:
+    had = Sequences(((1, highest),)) if highest else Sequences()
+    chosen = choose("a", had, candidates, is_direct=direct, advanced=False, current=Providers())
+    assert chosen == expected, why
+
+
+def test_the_provider_in_use_stays_among_equals() -> None:
+    equals = {"b": candidate(9, "b"), "c": candidate(9, "c")}
+    for current in ("b", "c"):
+        chosen = choose(
+            "a", Sequences(((1, 9),)), equals, is_direct=False, advanced=True, current=Providers(current)
+        )
+        assert chosen.live == current
+
+
+@given(st.lists(st.sampled_from("xyz"), max_size=40), st.integers(1, 4), st.integers(0, 4))
+def test_a_change_is_made_when_it_is_stable_or_at_the_bound(
+    choices: list[str], stable: int, more: int
+) -> None:
+    bound = stable + more
+    state = Stability(stable, bound)
+    history: list[Providers] = [Providers()]
+    since_settled = 0
+    for choice in choices:
+        before, selected = state.applied, Providers(choice)
+        history.append(selected)
+        changed = state.period(selected)
+        is_stable = len(set(history[-stable:])) == 1 and len(history) > stable
+        since_settled = 0 if is_stable else since_settled + 1
+        may_change = is_stable or since_settled == bound
+        assert changed == (may_change and selected != before)
+        assert state.applied == (selected if may_change else before)
+        if since_settled == bound:
+            since_settled = 0
+        if stable == 1:
+            assert state.applied == selected
+
+
+def test_settings_refuse_what_makes_no_sense() -> None:
+    cases: list[dict[str, Any]] = [{"period_ms": 0}, {"stable_periods": 0}, {"stable_periods": 2}]
+    for wrong in cases:
+        with pytest.raises(ValueError, match=r"at least 1|is less than"):
+            SynchronizationSettings(**wrong)
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+@pytest.mark.parametrize("attached", ["one", "all"])
+def test_a_sample_comes_to_each_instance_once(count: int, attached: str) -> None:
+    cluster = Cluster(count, 7, ON)
+    cluster.run(100)
+    cluster.attach("w", *(names(cluster) if attached == "all" else ["i0"]))
+    for number in range(200):
+        cluster.write("w", b"%d" % (number % 10))
+        cluster.run(500)
+    cluster.run(4 * PERIOD_MS)
+    cluster.check_converged()
+    assert cluster.repeated() == 0
+    assert len(cluster.last_values()) == 10
+    others = 0 if attached == "all" else count - 1
+    assert cluster.payloads_between <= others * 200
+    assert cluster.payloads_between >= others * 150, (
+        "superseded before they were asked for: only at the start"
+    )
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+@pytest.mark.parametrize("settings", [ON, PATIENT], ids=["at once", "patient"])
+def test_a_lost_provider_is_replaced_and_nothing_is_lost(
+    count: int, settings: SynchronizationSettings
+) -> None:
+    cluster = Cluster(count, 3, settings)
+    cluster.attach("w", *list(names(cluster))[:2])
+    for number in range(30):
+        cluster.write("w", b"%d" % (number % 7))
+        cluster.run(700)
+    cluster.lose("i0")
+    for number in range(30):
+        cluster.write("w", b"%d" % (number % 7))
+        cluster.run(700)
+    cluster.run(8 * PERIOD_MS)
+    cluster.check_converged()
+    assert {s.sequence for s in cluster.last_values().values()} == set(range(54, 61))
+    assert all("i0" not in each.providers("w") for each in cluster.instances.values())
+
+
+def test_what_one_missed_while_it_was_cut_off_comes_from_another() -> None:
+    cluster = Cluster(3, 5, ON)
+    cluster.attach("w", *names(cluster))
+    for number in range(40):
+        if number == 10:
+            cluster.detach("w", "i1")
+            cluster.cut("i0", "i1")
+            cluster.cut("i1", "i2")
+        if number == 30:
+            cluster.attach("w", "i1")
+            cluster.heal()
+        cluster.write("w", b"%d" % number)
+        cluster.run(900)
+    cluster.run(6 * PERIOD_MS)
+    cluster.check_converged()
+    assert len(cluster.last_values()) == 40
+    assert cluster.instances["i1"].counters["applied"] == 40
+
+
+def test_oscillating_links_change_providers_no_more_often_than_the_bound_allows() -> None:
+    changes, cycles = {}, 120
+    for stable, bound in ((1, 1), (4, 8)):
+        settings = SynchronizationSettings(enable=True, stable_periods=stable, max_change_periods=bound)
+        cluster = Cluster(3, 11, settings)
+        cluster.attach("w", "i0")
+        for number in range(cycles):  # i2 has the short path, and then only the one through i1
+            (cluster.cut if number % 2 else cluster.join)("i0", "i2")
+            cluster.write("w", b"%d" % (number % 5))
+            cluster.run(PERIOD_MS)
+        changes[bound] = cluster.instances["i2"].counters["changes"]
+        cluster.heal()
+        cluster.run(12 * PERIOD_MS)
+        cluster.check_converged()
+        assert cluster.instances["i2"].providers("w").live == "i0"
+    assert changes[1] > cycles / 2
+    assert changes[8] <= cycles / 8 + 2
+
+
+@st.composite
+def faults(draw: st.DrawFn) -> list[tuple[str, int, int]]:
+    kinds = st.sampled_from(
+        ["write", "write", "write", "old", "cut", "join", "attach", "detach", "lose", "wait"]
+    )
+    return draw(st.lists(st.tuples(kinds, st.integers(0, 9), st.integers(0, 9)), max_size=60))
+
+
+@given(st.sampled_from([2, 3, 5]), st.integers(0, 1000), st.sampled_from([ON, PATIENT]), faults())
+def test_all_end_with_the_same_last_values_whatever_happened(
+    count: int, seed: int, settings: SynchronizationSettings, steps: list[tuple[str, int, int]]
+) -> None:
+    cluster = Cluster(count, seed, settings)
+    cluster.attach("w0", "i0")
+    cluster.attach("w1", "i1")
+    for kind, one, other in steps:
+        alive = list(names(cluster))
+        here, there = alive[one % len(alive)], alive[other % len(alive)]
+        writer = f"w{one % 3}"
+        if kind == "write":
+            cluster.write(writer, b"%d" % (other % 4))
+        elif kind == "old":
+            cluster.write(writer, b"%d" % (other % 4), time_ns=other)
+        elif kind in ("cut", "join") and here != there:
+            (cluster.cut if kind == "cut" else cluster.join)(here, there)
+        elif kind == "attach":
+            cluster.attach(writer, there)
+        elif kind == "detach":
+            cluster.detach(writer, there)
+        elif kind == "lose" and len(alive) > 1 and one == other:
+            cluster.lose(here)
+        cluster.run(one * 700)
+    cluster.heal()
+    cluster.run(20 * PERIOD_MS)
+    cluster.check_converged()
+    cluster.check_applied_once()
+    settled = cluster.payloads_between
+    cluster.run(10 * PERIOD_MS)
+    assert cluster.payloads_between == settled, "nothing moves between equals"
