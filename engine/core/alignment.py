@@ -60,8 +60,6 @@ def _may_be_delayed(context: Context, state: NameSpaceState) -> bool:
 
 def start_collecting(context: Context, state: NameSpaceState, now: float) -> None:
     """The stored set is loaded: ask those who captured something before there was a master (5.2.3.7)."""
-    state.move(Trigger.INJECTED)
-    context.changed = True
     sources = [
         fellow
         for fellow, report in context.role_fellows(state)

@@ -218,6 +218,10 @@ class DurabilityNode:
         """The stored set is loaded (answer to `LoadStored`)."""
         state = self._context.states[name_space]
         if state.phase is Phase.INJECT:
+            state.move(Trigger.INJECTED)
+            self._context.changed = True
+            roles.yield_to_holder(self._context, state)  # it may have been heard of while the store was read
+        if state.phase is Phase.COLLECT and not state.outstanding:
             alignment.start_collecting(self._context, state, now)
         self._evaluate(now)
 

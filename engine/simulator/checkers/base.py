@@ -54,7 +54,7 @@ class Standing(NamedTuple):
         A master that takes over in the same moment has the lineage of its set among the parents of its own.
         """
         took_over = self.has_parents and self.lineage == self.following
-        return before.phase is Phase.ALIGN and (before.following == self.following or took_over)
+        return took_over or (before.phase is Phase.ALIGN and before.following == self.following)
 
 
 class Checker:
