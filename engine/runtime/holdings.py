@@ -116,6 +116,14 @@ class Holdings:
             )
         return True
 
+    def tell_changes(self) -> None:
+        """Tell the core what the sets that have changed are now."""
+        for name, data in self.spaces.items():
+            if data.has_changed:
+                data.has_changed = False
+                summary = data.working.summary()
+                self.core.roll_up(name, summary.count, summary.digest)
+
     def write_set(self, data: NameSpaceData, turn: Turn | None = None) -> None:
         """Let the working set become the store's complete set."""
         groups = data.persistent_groups(self.descriptions.values())

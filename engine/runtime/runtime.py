@@ -151,13 +151,13 @@ class Runtime:
         now = self._clock.monotonic()
         self._take_results()
         if now >= self._core_due_s:
-            self._tell_changes()
+            self.holdings.tell_changes()
             self.core.handle_timer(now)
         while (event := self.core.next_event()) is not None:
             self._carry_out(event)
         self.housekeeping.work(now)
         self.serving.work(now)
-        self._tell_changes()
+        self.holdings.tell_changes()
         self.transfers.work(now)
         for outgoing in map(self.transfers.announced, self.core.messages_to_send(now)):
             self._wire.send(codec.topic_of(outgoing), self._codec.encode(outgoing))
@@ -166,13 +166,6 @@ class Runtime:
         self._core_due_s = self.core.next_timer()
         dues = (self._core_due_s, self.housekeeping.next_s, self.serving.next_s, self.transfers.next_s)
         return min(due for due in dues if due is not None)
-
-    def _tell_changes(self) -> None:
-        for name, data in self.spaces.items():
-            if data.has_changed:
-                data.has_changed = False
-                summary = data.working.summary()
-                self.core.roll_up(name, summary.count, summary.digest)
 
     def _take_results(self) -> None:
         for result in self.persistence.results():

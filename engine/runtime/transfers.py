@@ -208,6 +208,7 @@ class Transfers:
             samples=incoming.samples,
             elapsed_ns=holdings.clock.wall_ns() - incoming.started_ns,
         )
+        holdings.tell_changes()  # before the core decides about anything on the ground of it
         holdings.core.set_received(name, request, incoming.begin.lineage, holdings.clock.monotonic())
 
     def _put_in_place(self, data: NameSpaceData, incoming: Incoming) -> bool:

@@ -9,9 +9,7 @@ import typer.main
 
 from ospltool.cli import app
 
-WITHOUT_JSON = {
-    "top": "the console is for people; `record` writes what it shows as JSON lines",
-}
+WITHOUT_JSON: dict[str, str] = {}
 """Commands without --json, and why."""
 
 
