@@ -37,6 +37,7 @@ FAMILIES = (
     "fleet_merging",
     "fleet_domain",
     "consistency",
+    "redundancy",
 )
 """The modules of `ospltool.check.rules`."""
 
@@ -50,9 +51,13 @@ SECTIONS = ("Why", "Example", "Use instead", "OpenSplice", "Reference")
 
 
 class Scope(enum.Enum):
-    """What a rule looks at: a file that may be unreadable, one node, or all nodes of a deployment."""
+    """What a rule looks at.
+
+    A file that may be unreadable, the file of a persistence service, one node, or all nodes of a deployment.
+    """
 
     FILE = "file"
+    PERSISTENCE = "persistence"
     NODE = "node"
     FLEET = "fleet"
     META = "meta"

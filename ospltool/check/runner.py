@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from engine.config import ConfigError, Kind, Source, interpret, parse
 from engine.config.reader import MAX_BYTES, MAX_LINES, path_of_uri, read_bytes
+from engine.redundancy import configuration as persistence
 from ospltool.check.findings import Finding
 from ospltool.check.inputs import DeploymentInput, NodeInput
 from ospltool.check.registry import Rule, Scope, all_rules
@@ -61,7 +62,7 @@ def examine(deployment: DeploymentInput, contents: Mapping[str, bytes] | None = 
         if isinstance(outcome, NodeView):
             nodes.append(outcome)
             paths.append(outcome.path)
-        elif each.is_found and not _is_meant(outcome, each.uri):
+        elif each.is_found and outcome.persistence is None and not _is_meant(outcome, each.uri):
             skipped.append(outcome.path)
         else:
             unreadable.append(outcome)
@@ -77,6 +78,8 @@ def _read(given: NodeInput, contents: Mapping[str, bytes]) -> NodeView | FileVie
         path = path_of_uri(given.uri)
         data = contents[path] if path in contents else read_bytes(path)
         document = parse(data, path, given.environ)
+        if persistence.is_persistence_service(document):
+            return FileView(path, document.source, (), given.name, persistence.interpret(document))
         return NodeView(given.name, document, interpret(document, role=given.role), given.environ)
     except ConfigError as error:
         return FileView(error.path, source_of(given.uri), error.problems, given.name)
@@ -165,7 +168,7 @@ def _findings(deployment: Examined, rules: Iterable[Rule]) -> Iterator[tuple[Rul
             for node in deployment.fleet.nodes:
                 for finding in each.check(node):
                     yield each, finding
-        elif each.scope is Scope.FILE:
+        elif each.scope in (Scope.FILE, Scope.PERSISTENCE):
             for file in deployment.unreadable:
                 for finding in each.check(file):
                     yield each, finding

@@ -12,6 +12,7 @@ from engine.config.loader import Interpreted
 from engine.config.schema import documented
 from engine.core import expressions
 from engine.core.namespaces import NameSpace, Policy
+from engine.redundancy.configuration import Interpreted as Persistence
 from ospltool.check.findings import Finding
 from ospltool.output.diagnostics_model import Fix, Place, Severity, Target
 
@@ -20,12 +21,16 @@ Thing: TypeAlias = Node | Attribute | Value | Span
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FileView:
-    """A file as far as it could be read: `problems` are what the reader said of it."""
+    """A file as far as it could be read: `problems` are what the reader said of it.
+
+    `persistence` is what a file of persistence services means, which is no configuration of a node.
+    """
 
     path: str
     source: Source | None
     problems: tuple[Problem, ...]
     node_name: str = ""
+    persistence: Persistence | None = None
 
     def place(self, problem: Problem) -> Place:
         """Where a problem is; without the file's content when that could not be had."""

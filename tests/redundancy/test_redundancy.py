@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.redundancy import sequences as sequences_module
+from engine.redundancy.instance import Instance
+from engine.redundancy.messages import Announcement, WriterState
 from engine.redundancy.selection import ORIGINAL, Candidate, Providers, Stability, choose
 from engine.redundancy.sequences import Sequences
 from engine.redundancy.settings import SynchronizationSettings
@@ -86,6 +88,35 @@ def test_the_provider_in_use_stays_among_equals() -> None:
             "a", Sequences(((1, 9),)), equals, is_direct=False, advanced=True, current=Providers(current)
         )
         assert chosen.live == current
+
+
+def test_what_may_be_on_its_way_is_not_asked_for_from_another() -> None:
+    others = {"b": candidate(9, "b")}
+    had = Sequences(((1, 3), (5, 6)))
+    hasty = choose("a", had, others, is_direct=True, advanced=True, current=Providers(ORIGINAL))
+    assert hasty == Providers(ORIGINAL, frozenset("b")), "4 will not come by itself"
+    whole = Sequences(((1, 6),))
+    assert choose("a", whole, others, is_direct=True, advanced=True, current=hasty) == Providers(ORIGINAL)
+    assert choose("a", whole, others, is_direct=True, advanced=False, current=hasty) == hasty
+
+
+def test_a_reader_that_has_just_met_its_writer_has_patience() -> None:
+    one = Instance("a", ON)
+    one.connected("b")
+    one.writer_matched("w")
+    one.receive("b", Announcement((WriterState("w", Sequences(((1, 9),)), ("b",)),)))
+    one.period()
+    assert one.providers("w") == Providers(ORIGINAL)
+    one.period()
+    assert one.providers("w") == Providers(ORIGINAL, frozenset("b"))
+
+
+def test_who_fills_already_goes_on_among_equals() -> None:
+    equals = {"b": candidate(9), "c": candidate(9)}
+    for current in ("b", "c"):
+        using = Providers(None, frozenset(current))
+        chosen = choose("a", Sequences(), equals, is_direct=False, advanced=True, current=using)
+        assert chosen == using
 
 
 @given(st.lists(st.sampled_from("xyz"), max_size=40), st.integers(1, 4), st.integers(0, 4))

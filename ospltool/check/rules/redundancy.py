@@ -1,0 +1,155 @@
+"""DUR81x: redundant persistence services, and whether their instances end with the same values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from engine.config import Kind, Problem, Span
+from engine.redundancy.configuration import GroupSettings, PersistenceService
+from ospltool.check.findings import Finding
+from ospltool.check.registry import OSPLTOOL, Scope, rule
+from ospltool.check.views import FileView
+from ospltool.output.diagnostics_model import Place, Severity
+
+_BOUND = "max_remote_provider_change_period_count"
+_COUNT = "stable_provider_period_count"
+_SECTION = "persistence_service/synchronization"
+_GROUP = "persistence_service/persistence_group"
+_HASTY_MS = 1_000
+
+
+def _problems(file: FileView) -> Iterator[Problem]:
+    if file.persistence is not None:
+        yield from file.persistence.problems
+
+
+def _of(file: FileView, problem: Problem) -> Finding:
+    return Finding(problem.message, file.place(problem), advice=problem.hint, subject=problem.subject)
+
+
+def _is_order(problem: Problem) -> bool:
+    return problem.kind is Kind.OUT_OF_RANGE and problem.message.startswith(_BOUND)
+
+
+def _is_deprecated(problem: Problem) -> bool:
+    return problem.kind is Kind.BAD_VALUE and problem.message.startswith("synchronize_data")
+
+
+@rule("DUR810", "bad-persistence-service", Severity.ERROR, scope=Scope.PERSISTENCE, targets=OSPLTOOL)
+def bad_persistence_service(file: FileView) -> Iterator[Finding]:
+    """A setting of a persistence service is unknown, repeated, empty, or outside its range.
+
+    Why: Periods are milliseconds from 1 on, counts of periods are 1 or more, switches are true or false.
+        What is misspelt has no effect, and its default is used silently.
+
+    Example:
+        <remote_provider_selection_period>0</remote_provider_selection_period>
+    Use instead:
+        <remote_provider_selection_period>5000</remote_provider_selection_period>
+    OpenSplice: Has no persistence service of this kind.
+    Reference: persistence service, Synchronization Configuration
+    """
+    for problem in _problems(file):
+        if not _is_order(problem) and not _is_deprecated(problem):
+            yield _of(file, problem)
+
+
+@rule("DUR811", "provider-bound-below-count", Severity.ERROR, scope=Scope.PERSISTENCE, targets=OSPLTOOL)
+def provider_bound_below_count(file: FileView) -> Iterator[Finding]:
+    """The bound on waiting for stable providers is less than the periods that stability takes.
+
+    Why: Every change would be forced at the bound, before it can be stable: the count has no effect, and an
+        oscillating link makes readers anew all the time.
+
+    Example:
+        <stable_provider_period_count>3</stable_provider_period_count>
+    Use instead:
+        <stable_provider_period_count>3</stable_provider_period_count>
+        <max_remote_provider_change_period_count>6</max_remote_provider_change_period_count>
+    OpenSplice: Has no persistence service of this kind.
+    Reference: persistence service, Data Synchronization Tags
+    """
+    yield from (_of(file, problem) for problem in _problems(file) if _is_order(problem))
+
+
+@rule("DUR812", "deprecated-synchronize-data", Severity.ERROR, scope=Scope.PERSISTENCE, targets=OSPLTOOL)
+def deprecated_synchronize_data(file: FileView) -> Iterator[Finding]:
+    """The old synchronization protocol is switched on, which is refused.
+
+    Why: Every instance would send what it receives to all other instances, whether they have it or not.
+
+    Example:
+        <synchronize_data>true</synchronize_data>
+    Use instead:
+        <data_synchronization><enable>true</enable></data_synchronization>
+    OpenSplice: Has no persistence service of this kind.
+    Reference: persistence service, synchronize_data (DEPRECATED)
+    """
+    yield from (_of(file, problem) for problem in _problems(file) if _is_deprecated(problem))
+
+
+def _services(file: FileView) -> Iterator[PersistenceService]:
+    """The services that synchronize data."""
+    if file.persistence is not None:
+        yield from (each for each in file.persistence.services if each.synchronization.enable)
+
+
+def _place(file: FileView, span: Span) -> Place:
+    assert file.source is not None, "a file that was interpreted has a source"
+    return Place.of(file.source, span)
+
+
+@rule("DUR813", "instances-cannot-converge", Severity.WARNING, scope=Scope.PERSISTENCE, targets=OSPLTOOL)
+def instances_cannot_converge(file: FileView) -> Iterator[Finding]:
+    """Data is synchronized, but the QoS of a group does not let instances end with the same last value.
+
+    Why: Eventual consistency is guaranteed for KEEP_LAST 1 and DESTINATION_ORDER by source timestamp on
+        writer and reader. With a deeper history, or in the order of arrival, instances may keep different
+        samples for ever.
+
+    Example:
+        <persistence_group name="all" filter="*"> without destination_order
+    Use instead:
+        <destination_order><kind>BY_SOURCE_TIMESTAMP_DESTINATIONORDER_QOS</kind></destination_order> in
+        datawriter_qos and datareader_qos, and KEEP_LAST_HISTORY_QOS with depth 1
+    OpenSplice: Has no persistence service of this kind.
+    Reference: persistence service, Data Synchronization Protocol Overview
+    """
+    for service in _services(file):
+        for group in service.groups:
+            if not group.converges:
+                reasons = "; ".join(_reasons(group))
+                message = f"instances may end with different values of group '{group.name}': {reasons}"
+                yield Finding(message, _place(file, group.node.tag_span), subject=_GROUP)
+
+
+def _reasons(group: GroupSettings) -> Iterator[str]:
+    if group.history_depth != 1:
+        kept = "KEEP_ALL" if group.history_depth is None else f"KEEP_LAST {group.history_depth}"
+        yield f"its history is {kept}, not KEEP_LAST 1"
+    for which, is_good in (("writer", group.writer_by_source), ("reader", group.reader_by_source)):
+        if not is_good:
+            yield f"its {which} is not ordered by source timestamp"
+
+
+@rule("DUR814", "hasty-providers", Severity.INFO, scope=Scope.PERSISTENCE, targets=OSPLTOOL)
+def hasty_providers(file: FileView) -> Iterator[Finding]:
+    """A change of providers is made within less than a second.
+
+    Why: Each change makes a reader anew with another filter, which costs bandwidth. A link that is lost for
+        a moment is not worth it.
+
+    Example:
+        <remote_provider_selection_period>100</remote_provider_selection_period>
+    Use instead:
+        The default, 5000, or a stable_provider_period_count that makes a second of it
+    OpenSplice: Has no persistence service of this kind.
+    Reference: persistence service, remote_provider_selection_period
+    """
+    for service in _services(file):
+        settings = service.synchronization
+        wait_ms = settings.period_ms * settings.stable_periods
+        node = service.node.find("synchronization/data_synchronization/remote_provider_selection_period")
+        if wait_ms < _HASTY_MS and node is not None and node.value is not None:
+            message = f"providers change after {wait_ms} ms, with {_COUNT} {settings.stable_periods}"
+            yield Finding(message, _place(file, node.value.span), subject=f"{_SECTION}/{node.name}")

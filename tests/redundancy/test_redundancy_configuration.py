@@ -1,0 +1,113 @@
+"""The configuration of persistence services, and the rules about it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine.config.problems import ConfigError
+from engine.redundancy.configuration import load
+from engine.redundancy.settings import SynchronizationSettings
+from ospltool.check.inputs import gather
+from ospltool.check.registry import Scope, all_rules
+from ospltool.check.runner import Choice, examine, run
+
+SAMPLE = Path(__file__).parents[2] / "samples" / "redundant-persistence" / "service.xml"
+PERIOD = "${SELECTION_PERIOD:-5000}"
+STABLE = "<stable_provider_period_count>2"
+BOUND = "<max_remote_provider_change_period_count>6"
+OLD = "<synchronize_durable_subscription>"
+DEPTH = "<depth>1</depth>"
+READER = """<datareader_qos>
+        <destination_order><kind>BY_SOURCE_TIMESTAMP_DESTINATIONORDER_QOS</kind></destination_order>"""
+GROUP = '<persistence_group name="all" filter="*">'
+TWO = '<dds><persistence_service name="b"/><persistence_service name="c"/></dds>'
+
+
+def check_case(path: Path, old: str, new: str) -> list[tuple[str, str]]:
+    """(code, what is underlined) of every finding in the sample with a piece replaced."""
+    text = SAMPLE.read_text("utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new))
+    report = run((examine(each) for each in gather([str(path)], {})), Choice())
+    found = []
+    for each in report.diagnostics:
+        assert each.place.source is not None
+        assert each.place.span is not None
+        assert each.message.isprintable()
+        found.append((each.code, each.place.source.text(each.place.span)))
+    return found
+
+
+CASES = [
+    (PERIOD, "1000", []),
+    (PERIOD, "0", [("DUR810", "0")]),
+    (PERIOD, "5 s", [("DUR810", "5 s")]),
+    (PERIOD, "4294967296", [("DUR810", "4294967296")]),
+    (PERIOD, "${X:?period}", [("DUR810", "${X:?period}")]),
+    (PERIOD, "", [("DUR810", "remote_provider_selection_period")]),
+    (PERIOD, "200", [("DUR814", "200")]),
+    (STABLE, "<stable_provider_period_count>6", []),
+    (STABLE, "<stable_provider_period_count>7", [("DUR811", "6")]),
+    (BOUND, "<max_remote_provider_change_period_count>-1", [("DUR810", "-1")]),
+    ("<enable>true</enable>", "<enable>maybe</enable>", [("DUR810", "maybe")]),
+    ("<enable>true</enable>", "<enable>true</enable><enable>true</enable>", [("DUR810", "true")]),
+    (OLD, "<synchronize_data>true</synchronize_data>" + OLD, [("DUR812", "true")]),
+    (OLD, "<synchronize_data>false</synchronize_data>" + OLD, []),
+    (OLD, "<sync/>" + OLD, [("DUR810", "sync")]),
+    (' name="redundant"', "", [("DUR810", "persistence_service")]),
+    (DEPTH, "<depth>5</depth>", [("DUR813", GROUP)]),
+    (
+        "KEEP_LAST_HISTORY_QOS",
+        "KEEP_ALL_HISTORY_QOS",
+        [("DUR813", GROUP)],
+    ),
+    (READER, "<datareader_qos>", [("DUR813", GROUP)]),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "expected"), CASES)
+def test_what_is_wrong_is_found_at_its_place(
+    tmp_path: Path, old: str, new: str, expected: list[tuple[str, str]]
+) -> None:
+    assert check_case(tmp_path / "f.xml", old, new) == expected
+
+
+def test_every_rule_about_persistence_services_has_its_case() -> None:
+    codes = {code for code, each in all_rules().items() if each.scope is Scope.PERSISTENCE}
+    assert codes == {code for _, _, expected in CASES for code, _ in expected}
+
+
+def test_the_sample_means_what_it_says() -> None:
+    service = load(str(SAMPLE), {"SELECTION_PERIOD": "2000"})
+    assert service.synchronization == SynchronizationSettings(
+        enable=True, period_ms=2_000, stable_periods=2, max_change_periods=6
+    )
+    assert [group.converges for group in service.groups] == [True]
+
+
+def test_without_tags_nothing_is_synchronized(tmp_path: Path) -> None:
+    path = tmp_path / "f.xml"
+    path.write_text('<persistence_service name="a"/>')
+    assert load(str(path), {}).synchronization == SynchronizationSettings()
+
+
+def test_a_wrong_file_is_refused_with_every_place(tmp_path: Path) -> None:
+    path = tmp_path / "f.xml"
+    path.write_text(SAMPLE.read_text("utf-8").replace(PERIOD, "x").replace(STABLE, STABLE.replace("2", "9")))
+    with pytest.raises(ConfigError) as refused:
+        load(str(path), {})
+    lines = path.read_text().splitlines()
+    places = [(each.line, lines[each.line - 1][each.column - 1]) for each in refused.value.problems]
+    assert [char for _, char in places] == ["x", "6"]
+
+
+@pytest.mark.parametrize("text", ["<dds/>", TWO])
+def test_there_must_be_one_service_of_the_name(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "f.xml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=r"no persistence_service|several"):
+        load(str(path), {}, name="")
+    with pytest.raises(ConfigError, match="no "):
+        load(str(path), {}, name="z")
