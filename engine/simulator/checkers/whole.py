@@ -69,7 +69,8 @@ class Whole(Checker):
         """Look at a set when its node becomes complete for the first time in a run."""
         if before is None or before.holder or not now.holder:
             return
-        if deletes(node, name_space) and self._is_deleted(node, name_space):
+        has_decided = now.lineage.node == node.id and now.lineage != now.following
+        if deletes(node, name_space) and (has_decided or self._is_deleted(node, name_space)):
             return
         if now.is_aligned_after(before):
             self._check_aligned(node, name_space)
