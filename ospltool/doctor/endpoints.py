@@ -13,6 +13,7 @@ from typing import TypeVar
 from engine.dataset.groups import KEEP_ALL, DurabilityKind
 from engine.dds.abi import INFINITE_NS
 from engine.dds.qos import incompatibilities
+from ospltool.doctor.meeting import meeting
 from ospltool.doctor.picture import Cause, Endpoint, Finding, TopicView, Weight
 
 _TRANSIENT = DurabilityKind.TRANSIENT
@@ -45,12 +46,13 @@ def _periodic(topic: TopicView) -> Callable[[Endpoint], bool]:
 
     A writer promises them itself; a reader needs the promise of every writer that it meets.
     """
+    _, promised = meeting([each for each in topic.writers if each.is_periodic], topic.readers)
+    _, others = meeting([each for each in topic.writers if not each.is_periodic], topic.readers)
 
     def is_periodic(endpoint: Endpoint) -> bool:
         if endpoint.is_writer:
             return endpoint.is_periodic
-        met = [writer for writer in topic.writers if writer.meets(endpoint)]
-        return bool(met) and all(writer.is_periodic for writer in met)
+        return endpoint.guid in promised and endpoint.guid not in others
 
     return is_periodic
 
@@ -114,17 +116,16 @@ def _pairs(topic: TopicView) -> Iterator[Finding]:
     """Writers and readers that would match but for their QoS or type; alike ones are compared once."""
 
     def traits(endpoint: Endpoint) -> Hashable:
-        return endpoint.qos, endpoint.partitions, endpoint.type_name
+        return endpoint.qos, endpoint.type_name
 
     found: dict[tuple[Cause, str], dict[str, Endpoint]] = {}
     for writers in _grouped(topic.writers, traits).values():
         for readers in _grouped(topic.readers, traits).values():
-            writer, reader = writers[0], readers[0]
-            if not writer.meets(reader):
-                continue
-            for cause, text in _refusals(writer, reader):
-                sides = found.setdefault((cause, text), {})
-                sides.update((each.guid, each) for each in writers + readers)
+            refusals = tuple(_refusals(writers[0], readers[0]))
+            if refusals:
+                met_writers, met_readers = meeting(writers, readers)
+                for refusal in refusals if met_writers else ():
+                    found.setdefault(refusal, {}).update(met_writers | met_readers)
     for (cause, text), sides in found.items():
         both = sorted(sides.values(), key=lambda each: (not each.is_writer, each.guid))
         yield Finding(cause, Weight.ERROR, topic.name, text, _PAIR_ADVICE[cause], tuple(both))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from engine.core import expressions
 from engine.core.namespaces import Element, Group
@@ -12,6 +12,7 @@ from engine.runtime.monitor import NameSpaceView, NodeSnapshot
 from ospltool.doctor.picture import Cause, Endpoint, Finding, Picture, Weight
 
 _KEEPING = ("Durable", "Persistent", "Transient")
+_MAX_SHOWN = 5
 _TAKING = ("Merge", "Replace", "Catchup")
 
 
@@ -33,19 +34,28 @@ def _nobody_keeps(picture: Picture) -> Iterator[Finding]:
     if picture.foreign_services:
         return
     for topic in picture.topics():
-        missed: dict[str, list[Endpoint]] = {}
+        missed: dict[str, dict[str, Endpoint]] = {}
         for writer in topic.writers:
             if writer.qos.durability < DurabilityKind.TRANSIENT:
                 continue
             for partition in writer.partitions or ("",):
-                if not _is_kept(picture.nodes, Group(partition, topic.name)):
-                    missed.setdefault(partition, []).append(writer)
-        for partition, writers in missed.items():
-            where = f"partition '{partition}'" if partition else "the default partition"
-            message = f"offers durable data in {where}, but no durability service keeps it"
-            message += ": none was heard" if not picture.nodes else " in a name-space"
+                if partition in missed or not _is_kept(picture.nodes, Group(partition, topic.name)):
+                    missed.setdefault(partition, {})[writer.guid] = writer
+        if missed:
+            reason = " in a name-space" if picture.nodes else ": none was heard"
+            message = f"offers durable data in {_shown(missed)}, but no durability service keeps it{reason}"
             advice = "a name-space that contains it, with a policy that keeps it, on at least one node"
-            yield Finding(Cause.NOBODY_KEEPS, Weight.WARNING, topic.name, message, advice, tuple(writers))
+            writers = {guid: each for those in missed.values() for guid, each in those.items()}
+            yield Finding(
+                Cause.NOBODY_KEEPS, Weight.WARNING, topic.name, message, advice, tuple(writers.values())
+            )
+
+
+def _shown(partitions: Iterable[str]) -> str:
+    """Partitions for a message: all of a few, some of many."""
+    names = [f"partition '{name}'" if name else "the default partition" for name in partitions]
+    more = f" and {len(names) - _MAX_SHOWN} more" if len(names) > _MAX_SHOWN else ""
+    return ", ".join(names[:_MAX_SHOWN]) + more
 
 
 def _is_kept(nodes: Sequence[NodeSnapshot], group: Group) -> bool:
@@ -135,8 +145,8 @@ def _clocks(picture: Picture, bound_ns: int) -> Iterator[Finding]:
             f"(host {behind.host}) by {least_ns / 1e9:.3f} s at least{most}"
         )
         if topics:
-            message += f"; written on several hosts: {', '.join(topics[:5])}"
-            message += f" and {len(topics) - 5} more topics" if len(topics) > 5 else ""
+            message += f"; written on several hosts: {', '.join(topics[:_MAX_SHOWN])}"
+            message += f" and {len(topics) - _MAX_SHOWN} more topics" if len(topics) > _MAX_SHOWN else ""
         yield Finding(
             Cause.CLOCKS,
             Weight.WARNING if topics else Weight.INFO,

@@ -47,15 +47,6 @@ class Endpoint:
         """Whether it promises, or asks for, updates of every instance within a time (DEADLINE)."""
         return self.qos.deadline_ns != INFINITE_NS
 
-    def meets(self, other: Endpoint) -> bool:
-        """Whether a partition is common to both; two expressions do not match (DDS 1.4, 2.2.3.13)."""
-        return any(
-            expressions.matches(one, another) or expressions.matches(another, one)
-            for one in self.partitions or ("",)
-            for another in other.partitions or ("",)
-            if expressions.is_literal(one) or expressions.is_literal(another)
-        )
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TopicView:

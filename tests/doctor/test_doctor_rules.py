@@ -246,3 +246,20 @@ def test_only_the_topics_that_are_wanted_are_looked_at() -> None:
     picture = Picture((end("writer", reliable=False),), nodes=(node("n1"),), participants=1)
     check_finds(picture.only("Boat*"))
     check_finds(picture.only("Sh?p"), "warning reliability")
+
+
+def test_many_endpoints_in_partitions_of_their_own_are_no_pairs() -> None:
+    count = 4_000
+    ends = [end("writer", partition=f"p{number}") for number in range(count)]
+    ends += [end("reader", partition=f"p{number}", durability=PERSISTENT) for number in range(count)]
+    picture = Picture(
+        (*ends, end("reader", partition="q*")), nodes=(node("n1", spaces=(space(elements=("*.*",)),)),)
+    )
+    found = check_finds(picture, "error incompatible-durability")
+    assert len(found.findings[0].endpoints) == 2 * count
+    assert len(as_text(found).splitlines()) < 20
+    check_finds(dataclasses.replace(picture, endpoints=picture.endpoints[:count]))
+    (nowhere,) = diagnose(
+        dataclasses.replace(picture, endpoints=picture.endpoints[:count], nodes=())
+    ).findings
+    assert "partition 'p4' and 3995 more" in nowhere.message

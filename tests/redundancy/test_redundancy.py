@@ -10,13 +10,15 @@ from hypothesis import strategies as st
 from engine.redundancy import sequences as sequences_module
 from engine.redundancy.instance import Instance
 from engine.redundancy.messages import Announcement, WriterState
+from engine.redundancy.rehearsal import Cluster
 from engine.redundancy.selection import ORIGINAL, Candidate, Providers, Stability, choose
 from engine.redundancy.sequences import Sequences
 from engine.redundancy.settings import SynchronizationSettings
-from tests.redundancy.cluster import PERIOD_MS, Cluster, names
+from tests.redundancy.laws import check_applied_once, check_converged
 
 NUMBERS = st.sets(st.integers(1, 40))
 ON = SynchronizationSettings(enable=True)
+PERIOD_MS = ON.period_ms
 PATIENT = SynchronizationSettings(enable=True, stable_periods=2, max_change_periods=3)
 
 
@@ -154,12 +156,12 @@ def test_settings_refuse_what_makes_no_sense() -> None:
 def test_a_sample_comes_to_each_instance_once(count: int, attached: str) -> None:
     cluster = Cluster(count, 7, ON)
     cluster.run(100)
-    cluster.attach("w", *(names(cluster) if attached == "all" else ["i0"]))
+    cluster.attach("w", *(cluster.names if attached == "all" else ["i0"]))
     for number in range(200):
         cluster.write("w", b"%d" % (number % 10))
         cluster.run(500)
     cluster.run(4 * PERIOD_MS)
-    cluster.check_converged()
+    check_converged(cluster)
     assert cluster.repeated() == 0
     assert len(cluster.last_values()) == 10
     others = 0 if attached == "all" else count - 1
@@ -175,7 +177,7 @@ def test_a_lost_provider_is_replaced_and_nothing_is_lost(
     count: int, settings: SynchronizationSettings
 ) -> None:
     cluster = Cluster(count, 3, settings)
-    cluster.attach("w", *list(names(cluster))[:2])
+    cluster.attach("w", *list(cluster.names)[:2])
     for number in range(30):
         cluster.write("w", b"%d" % (number % 7))
         cluster.run(700)
@@ -184,14 +186,14 @@ def test_a_lost_provider_is_replaced_and_nothing_is_lost(
         cluster.write("w", b"%d" % (number % 7))
         cluster.run(700)
     cluster.run(8 * PERIOD_MS)
-    cluster.check_converged()
+    check_converged(cluster)
     assert {s.sequence for s in cluster.last_values().values()} == set(range(54, 61))
     assert all("i0" not in each.providers("w") for each in cluster.instances.values())
 
 
 def test_what_one_missed_while_it_was_cut_off_comes_from_another() -> None:
     cluster = Cluster(3, 5, ON)
-    cluster.attach("w", *names(cluster))
+    cluster.attach("w", *cluster.names)
     for number in range(40):
         if number == 10:
             cluster.detach("w", "i1")
@@ -203,7 +205,7 @@ def test_what_one_missed_while_it_was_cut_off_comes_from_another() -> None:
         cluster.write("w", b"%d" % number)
         cluster.run(900)
     cluster.run(6 * PERIOD_MS)
-    cluster.check_converged()
+    check_converged(cluster)
     assert len(cluster.last_values()) == 40
     assert cluster.instances["i1"].counters["applied"] == 40
 
@@ -221,7 +223,7 @@ def test_oscillating_links_change_providers_no_more_often_than_the_bound_allows(
         changes[bound] = cluster.instances["i2"].counters["changes"]
         cluster.heal()
         cluster.run(12 * PERIOD_MS)
-        cluster.check_converged()
+        check_converged(cluster)
         assert cluster.instances["i2"].providers("w").live == "i0"
     assert changes[1] > cycles / 2
     assert changes[8] <= cycles / 8 + 2
@@ -243,7 +245,7 @@ def test_all_end_with_the_same_last_values_whatever_happened(
     cluster.attach("w0", "i0")
     cluster.attach("w1", "i1")
     for kind, one, other in steps:
-        alive = list(names(cluster))
+        alive = list(cluster.names)
         here, there = alive[one % len(alive)], alive[other % len(alive)]
         writer = f"w{one % 3}"
         if kind == "write":
@@ -261,8 +263,8 @@ def test_all_end_with_the_same_last_values_whatever_happened(
         cluster.run(one * 700)
     cluster.heal()
     cluster.run(20 * PERIOD_MS)
-    cluster.check_converged()
-    cluster.check_applied_once()
+    check_converged(cluster)
+    check_applied_once(cluster)
     settled = cluster.payloads_between
     cluster.run(10 * PERIOD_MS)
     assert cluster.payloads_between == settled, "nothing moves between equals"

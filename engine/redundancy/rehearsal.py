@@ -1,4 +1,4 @@
-"""Instances, original writers and links in virtual time, all drawn from one seed."""
+"""Instances, original writers and links in one thread and in virtual time: the same seed, the same run."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import dataclasses
 import heapq
 import itertools
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from engine.redundancy.instance import Instance
 from engine.redundancy.messages import Delivery, Message, Sample
 from engine.redundancy.settings import SynchronizationSettings
 
-PERIOD_MS = 5_000
+_LINK_DELAY_MS = 200
+_WRITER_DELAY_MS = 50
 
 
 @dataclasses.dataclass(eq=False)
@@ -25,19 +26,23 @@ class Link:
 
 
 class Cluster:
-    """A cluster; the laws are checked while it runs.
+    """Instances named i0, i1 and so on, all connected; an instance that lets a value become older is a fault.
 
     Args:
-        count: instances, named i0, i1 and so on.
+        count: how many instances.
         seed: of delays and phases.
         settings: of every instance.
-        connect: whether all links are up at the beginning.
+
+    Attributes:
+        now_ms: virtual time since the beginning.
+        direct: (writer, instance) pairs that are connected.
+        written: samples written, by writer.
+        arrivals: how often (instance, writer, number) arrived.
+        payloads_between: samples that arrived from other instances.
     """
 
-    def __init__(
-        self, count: int, seed: int, settings: SynchronizationSettings, *, connect: bool = True
-    ) -> None:
-        self.random = random.Random(seed)
+    def __init__(self, count: int, seed: int, settings: SynchronizationSettings) -> None:
+        self._random = random.Random(seed)
         self.settings = settings
         self.now_ms = 0
         self.instances: dict[str, Instance] = {}
@@ -53,25 +58,26 @@ class Cluster:
             self.start(f"i{number}")
         for pair in itertools.combinations(sorted(self.instances), 2):
             self.links[frozenset(pair)] = Link(up=False)
-            if connect:
-                self.join(*pair)
+            self.join(*pair)
 
     def start(self, name: str) -> None:
+        """A new, empty instance."""
         instance = Instance(name, self.settings)
         self.instances[name] = instance
-        self._at(self.random.randrange(PERIOD_MS), lambda: self._period(name, instance))
+        self._at(self._random.randrange(self.settings.period_ms), lambda: self._period(name, instance))
 
     def _period(self, name: str, instance: Instance) -> None:
         if self.instances.get(name) is not instance:
             return
         instance.period()
         self._flush(name)
-        self._at(PERIOD_MS, lambda: self._period(name, instance))
+        self._at(self.settings.period_ms, lambda: self._period(name, instance))
 
     def _at(self, delay_ms: int, action: Callable[[], None]) -> None:
         heapq.heappush(self._events, (self.now_ms + delay_ms, next(self._numbers), action))
 
     def run(self, milliseconds: int) -> None:
+        """Let so much time go by."""
         end = self.now_ms + milliseconds
         while self._events and self._events[0][0] <= end:
             self.now_ms, _, action = heapq.heappop(self._events)
@@ -81,6 +87,7 @@ class Cluster:
     # Links between instances.
 
     def join(self, one: str, other: str) -> None:
+        """Connect two instances; nothing is left over from before."""
         link = self.links[frozenset((one, other))]
         if not link.up and {one, other} <= self.instances.keys():
             link.up = True
@@ -90,6 +97,7 @@ class Cluster:
                 self._flush(here)
 
     def cut(self, one: str, other: str) -> None:
+        """Disconnect two instances; what is on its way is lost."""
         link = self.links[frozenset((one, other))]
         if link.up:
             link.up = False
@@ -106,7 +114,9 @@ class Cluster:
 
     def _send(self, sender: str, receiver: str, link: Link, message: Message) -> None:
         generation = link.generation
-        due = max(self.now_ms + self.random.randrange(1, 200), self._order.get((sender, receiver), 0))
+        due = max(
+            self.now_ms + self._random.randrange(1, _LINK_DELAY_MS), self._order.get((sender, receiver), 0)
+        )
         self._order[sender, receiver] = due  # first in, first out
 
         def arrive() -> None:
@@ -130,18 +140,21 @@ class Cluster:
     # Original writers.
 
     def attach(self, writer: str, *names: str) -> None:
+        """Connect an original writer with instances."""
         for name in names:
             self.direct.add((writer, name))
             self.instances[name].writer_matched(writer)
             self._flush(name)
 
     def detach(self, writer: str, *names: str) -> None:
+        """End that."""
         for name in names:
             self.direct.discard((writer, name))
             if name in self.instances:
                 self.instances[name].writer_lost(writer)
 
     def write(self, writer: str, key: bytes, time_ns: int | None = None) -> Sample:
+        """An original writer writes; its stamp is the virtual time, or another one."""
         self.written[writer] += 1
         sequence = self.written[writer]
         stamp = self.now_ms * 1_000_000 if time_ns is None else time_ns
@@ -153,7 +166,10 @@ class Cluster:
 
     def _deliver(self, name: str, sample: Sample) -> None:
         instance = self.instances[name]
-        due = max(self.now_ms + self.random.randrange(1, 50), self._order.get((sample.writer, name), 0))
+        due = max(
+            self.now_ms + self._random.randrange(1, _WRITER_DELAY_MS),
+            self._order.get((sample.writer, name), 0),
+        )
         self._order[sample.writer, name] = due
 
         def arrive() -> None:
@@ -173,6 +189,7 @@ class Cluster:
         del self.instances[name]
 
     def heal(self) -> None:
+        """Connect all instances."""
         for one, other in itertools.combinations(sorted(self.instances), 2):
             self.join(one, other)
 
@@ -189,18 +206,13 @@ class Cluster:
         """Samples that came again, at all instances together."""
         return sum(each.counters["repeated"] for each in self.instances.values())
 
-    def check_converged(self) -> None:
+    @property
+    def has_converged(self) -> bool:
+        """Whether all instances keep the same, the latest of everything."""
         wanted = self.last_values()
-        for name, instance in self.instances.items():
-            assert instance.values() == wanted, name
+        return all(each.values() == wanted for each in self.instances.values())
 
-    def check_applied_once(self) -> None:
-        for name, instance in self.instances.items():
-            heard = sum(1 for who, _, _ in self.arrivals if who == name)
-            assert instance.counters["applied"] <= heard
-            copies = sum(count for (who, _, _), count in self.arrivals.items() if who == name)
-            assert instance.counters["repeated"] >= copies - heard
-
-
-def names(cluster: Cluster) -> Iterable[str]:
-    return sorted(cluster.instances)
+    @property
+    def names(self) -> list[str]:
+        """The instances that are there."""
+        return sorted(self.instances)
