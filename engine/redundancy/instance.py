@@ -18,6 +18,7 @@ from engine.redundancy.messages import (
     Kept,
     Message,
     Sample,
+    Saved,
     Subscription,
     Want,
     WriterState,
@@ -87,6 +88,7 @@ class Instance:
     Args:
         name: its name, different from those of the others.
         settings: how it synchronizes.
+        saved: what it had when it last saved; it may be long ago, but all of it is from one moment.
 
     Attributes:
         counters: `applied` (became the last value), `superseded` (older than the last value), `repeated`
@@ -94,7 +96,7 @@ class Instance:
             bound), `subscriptions` (readers made), `sent` (samples), `refused` (beyond a bound).
     """
 
-    def __init__(self, name: str, settings: SynchronizationSettings) -> None:
+    def __init__(self, name: str, settings: SynchronizationSettings, saved: Saved | None = None) -> None:
         self.name = name
         self.settings = settings
         self.counters: collections.Counter[str] = collections.Counter()
@@ -102,6 +104,22 @@ class Instance:
         self._writers: dict[str, _Writer] = {}
         self._peers: dict[str, _Peer] = {}
         self._outbox: list[tuple[str, Message]] = []
+        self._restore(saved or Saved())
+
+    def _restore(self, saved: Saved) -> None:
+        for kept in saved.kept:
+            self._kept[kept.sample.key] = _Entry(kept.sample, frozenset())
+            self._wrote(kept.sample.key, kept.writers)
+        for writer, had in saved.had:
+            known = self._writer(writer)
+            if known is not None:
+                known.had = had
+                known.highest_before = had.highest
+
+    def saved(self) -> Saved:
+        """What it has now, to start again with."""
+        kept = (Kept(entry.sample, entry.writers) for _, entry in sorted(self._kept.items()))
+        return Saved(tuple(kept), tuple((name, known.had) for name, known in sorted(self._writers.items())))
 
     # What it shows.
 

@@ -99,4 +99,12 @@ class Delivery:
     superseded: tuple[tuple[str, Sequences], ...] = ()
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Saved:
+    """What an instance must find on its disk when it starts again: all of it from one moment."""
+
+    kept: tuple[Kept, ...] = ()
+    had: tuple[tuple[str, Sequences], ...] = ()
+
+
 Message = Announcement | Subscription | Delivery

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable
 
 from engine.redundancy.instance import Instance
-from engine.redundancy.messages import Delivery, Message, Sample
+from engine.redundancy.messages import Delivery, Message, Sample, Saved
 from engine.redundancy.settings import SynchronizationSettings
 
 _LINK_DELAY_MS = 200
@@ -37,7 +37,7 @@ class Cluster:
         now_ms: virtual time since the beginning.
         direct: (writer, instance) pairs that are connected.
         written: samples written, by writer.
-        arrivals: how often (instance, writer, number) arrived.
+        arrivals: how often (instance, writer, number) arrived, since the instance started.
         payloads_between: samples that arrived from other instances.
     """
 
@@ -60,9 +60,9 @@ class Cluster:
             self.links[frozenset(pair)] = Link(up=False)
             self.join(*pair)
 
-    def start(self, name: str) -> None:
-        """A new, empty instance."""
-        instance = Instance(name, self.settings)
+    def start(self, name: str, saved: Saved | None = None) -> None:
+        """A new instance, empty or with what one of its name has saved; connected with nobody."""
+        instance = Instance(name, self.settings, saved)
         self.instances[name] = instance
         self._at(self._random.randrange(self.settings.period_ms), lambda: self._period(name, instance))
 
@@ -186,6 +186,9 @@ class Cluster:
         for other in list(self.instances):
             if other != name:
                 self.cut(name, other)
+        self.direct = {each for each in self.direct if each[1] != name}
+        for arrival in [each for each in self.arrivals if each[0] == name]:
+            del self.arrivals[arrival]
         del self.instances[name]
 
     def heal(self) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from engine.redundancy import sequences as sequences_module
 from engine.redundancy.instance import Instance
-from engine.redundancy.messages import Announcement, WriterState
+from engine.redundancy.messages import Announcement, Saved, WriterState
 from engine.redundancy.rehearsal import Cluster
 from engine.redundancy.selection import ORIGINAL, Candidate, Providers, Stability, choose
 from engine.redundancy.sequences import Sequences
@@ -210,6 +210,25 @@ def test_what_one_missed_while_it_was_cut_off_comes_from_another() -> None:
     assert cluster.instances["i1"].counters["applied"] == 40
 
 
+def test_an_instance_that_starts_again_gets_only_what_it_missed() -> None:
+    cluster = Cluster(2, 5, ON)
+    cluster.attach("w", "i0")
+    for number in range(40):
+        if number == 20:
+            saved = cluster.instances["i1"].saved()
+            cluster.lose("i1")
+        cluster.write("w", b"%d" % number)
+        cluster.run(3_000)
+    before = cluster.payloads_between
+    cluster.start("i1", saved)
+    cluster.heal()
+    cluster.run(6 * PERIOD_MS)
+    check_converged(cluster)
+    assert len(cluster.last_values()) == 40
+    assert cluster.payloads_between - before == 40 - sum(len(had) for _, had in saved.had)
+    assert cluster.repeated() == 0
+
+
 def test_oscillating_links_change_providers_no_more_often_than_the_bound_allows() -> None:
     changes, cycles = {}, 120
     for stable, bound in ((1, 1), (4, 8)):
@@ -232,7 +251,7 @@ def test_oscillating_links_change_providers_no_more_often_than_the_bound_allows(
 @st.composite
 def faults(draw: st.DrawFn) -> list[tuple[str, int, int]]:
     kinds = st.sampled_from(
-        ["write", "write", "write", "old", "cut", "join", "attach", "detach", "lose", "wait"]
+        ["write", "write", "write", "old", "cut", "join", "attach", "detach", "lose", "save", "restart"]
     )
     return draw(st.lists(st.tuples(kinds, st.integers(0, 9), st.integers(0, 9)), max_size=60))
 
@@ -244,6 +263,7 @@ def test_all_end_with_the_same_last_values_whatever_happened(
     cluster = Cluster(count, seed, settings)
     cluster.attach("w0", "i0")
     cluster.attach("w1", "i1")
+    disks: dict[str, Saved] = {}
     for kind, one, other in steps:
         alive = list(cluster.names)
         here, there = alive[one % len(alive)], alive[other % len(alive)]
@@ -258,6 +278,14 @@ def test_all_end_with_the_same_last_values_whatever_happened(
             cluster.attach(writer, there)
         elif kind == "detach":
             cluster.detach(writer, there)
+        elif kind == "save":
+            disks[here] = cluster.instances[here].saved()
+        elif kind == "restart":
+            cluster.lose(here)
+            cluster.start(here, disks.get(here))
+            for each in alive:
+                if each != here:
+                    cluster.join(here, each)
         elif kind == "lose" and len(alive) > 1 and one == other:
             cluster.lose(here)
         cluster.run(one * 700)
