@@ -63,6 +63,7 @@ class Side:
             wire=types.SimpleNamespace(send_note=self._note, send_stream=self._stream),
             open_group=lambda *_, **__: True,
             write_set=lambda *_: None,
+            tell_changes=lambda: None,
             malformed=self._malformed,
         )
         self.holdings = cast("Any", holdings)

@@ -184,7 +184,9 @@ class ClientService:
         self._lines.close_idle(kept)
         dues = [held.deadline_s for held in self._held]
         dues += [follower.tail_s for follower in tails if follower.given]
-        if self._questions:
+        if any(self._storage.must_drain(one.storage) for one in self._questions):
+            dues.append(now)  # each round is soon over, and the client does not wait for ever
+        elif self._questions:
             dues.append(now + RECHECK_S)
         return min(dues, default=now + 1.0)
 

@@ -81,6 +81,10 @@ class Storage:
         """The node looked at all its taps."""
         self.drains += 1
 
+    def must_drain(self, question: StorageQuestion) -> bool:
+        """Whether something may still be in the taps that was there when the question came."""
+        return self.drains < question.drains
+
     def required(self, states: list[NameSpaceState]) -> bool:
         """Whether this node must store something of these name-spaces."""
         return any(
@@ -90,7 +94,7 @@ class Storage:
 
     def missing(self, question: StorageQuestion, states: list[NameSpaceState], interest: Interest) -> str:
         """Why the answer is not yes yet; empty when it is. Asked again and again, with the same question."""
-        if self.drains < question.drains:
+        if self.must_drain(question):
             return "what has arrived is being taken in"
         for state in states:
             data = self._runtime.spaces[state.name]
