@@ -106,7 +106,7 @@ def test_states_tell_of_every_node_and_deleted_data_is_gone_from_all_of_them(
     names = lab.start_two()
     lab.fill(*names, count=10)
     client = connect()
-    lab.write({"count": 1, "time": 7_000}, topic="Other")
+    lab.write({"count": 1, "time": 7_000}, topic="Other", readers=2)
     client.wait_for_durable(Written("Other", STOCK), 20)
 
     def states_now() -> tuple[GroupCompleteness, ...]:

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from engine.simulator.checkers.base import Standing
     from engine.simulator.node import SimulatedNode
 
+ALONE = "the only candidate"
+"""The reason of an election in which nobody else was known to take part."""
+
 
 class Sources(Checker):
     """Looks at the whole system whenever a node injects."""
@@ -48,6 +51,8 @@ class Sources(Checker):
     def _compare(
         self, node: SimulatedNode, own: NameSpaceState, other: SimulatedNode, state: NameSpaceState
     ) -> None:
+        if own.why == ALONE:
+            return  # it woke up, and elected before it took in what had been said meanwhile
         ranks = [
             (each.quality_ns >= 0, each.policy.master_priority, each.quality_ns, node_id)
             for each, node_id in ((own, node.id), (state, other.id))

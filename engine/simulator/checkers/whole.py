@@ -62,7 +62,10 @@ class Whole(Checker):
             self._given.setdefault(key, collections.deque(maxlen=MAX_SETS)).append(given)
             receiver = next((each for each in self.cluster.up() if each.id == fellow), None)
             state = receiver.runtime.spaces.get(name_space) if receiver and receiver.runtime else None
-            if state and state.state.phase is Phase.ALIGN and not data.state.complete and size:
+            is_asked = (
+                state is not None and state.state.aligner == node.id
+            )  # else it is not expected any more
+            if state and is_asked and state.state.phase is Phase.ALIGN and not data.state.complete and size:
                 self.fail(f"{node.name} gives {name_space} to {receiver} without being complete")
 
     def stepped(self, node: SimulatedNode, name_space: str, before: Standing | None, now: Standing) -> None:
