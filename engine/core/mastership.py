@@ -91,6 +91,7 @@ def _move(
     master = state.following.node if state.following else ""
     if master == previous_master and state.via == previous_via:
         return
+    context.changed = True  # even with the same master, what was under way through a fellow is given up
     state.source, state.source_until_s = "", 0.0
     if state.outstanding or state.phase in _BEFORE_COMPLETE:
         state.outstanding.clear()

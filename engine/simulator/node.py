@@ -42,6 +42,7 @@ class SimulatedNode:
         incarnation: of the present or last run.
         run: counts the runs, also of a node without a disk.
         is_stalled: the main thread stands still, the process does not.
+        is_catching_up: the turn is for many inputs that had waited; several steps may look like one.
         cost_s: time that each input takes.
         routes: the groups of each writer that was discovered in this run.
     """
@@ -69,6 +70,7 @@ class SimulatedNode:
         self.incarnation = 0
         self.run = 0
         self.is_stalled = False
+        self.is_catching_up = False
         self.cost_s = 0.0
         self.routes: dict[bytes, tuple[Group, ...]] = {}
         self._inputs: collections.deque[tuple[Callable[..., None], tuple[object, ...]]] = collections.deque()
@@ -204,7 +206,9 @@ class SimulatedNode:
             if self.cost_s:
                 self._be_busy()
         if self.is_up and not (self.is_stalled or self.party.is_frozen):
+            self.is_catching_up = True
             self._turn()
+            self.is_catching_up = False
 
     def run_later(self, delay_s: float, task: Callable[..., None], *arguments: object) -> None:
         """Something comes in after a while, if this run still lasts then."""

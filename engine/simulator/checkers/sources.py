@@ -36,6 +36,8 @@ class Sources(Checker):
             self._electors[node, name_space] = _known_electors(node, name_space)
         if before is None or before.holder or not now.holder or now.is_aligned_after(before):
             return
+        if node.is_catching_up:
+            return  # what it knew when it injected cannot be told
         own = _state(node, name_space)
         for other in self.cluster.up():
             state = _state(other, name_space)

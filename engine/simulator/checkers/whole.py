@@ -70,8 +70,8 @@ class Whole(Checker):
 
     def stepped(self, node: SimulatedNode, name_space: str, before: Standing | None, now: Standing) -> None:
         """Look at a set when its node becomes complete for the first time in a run."""
-        if before is None or before.holder or not now.holder:
-            return
+        if before is None or before.holder or not now.holder or node.is_catching_up:
+            return  # of several steps at once it cannot be told whether it aligned or injected
         has_decided = now.lineage.node == node.id and now.lineage != now.following
         if deletes(node, name_space) and (has_decided or self._is_deleted(node, name_space)):
             return
