@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.core.states import Phase
 from engine.simulator.checkers.base import Checker
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ class Masters(Checker):
                 self.fail(
                     f"{_text(run)} is master of {name_space} in epoch {now.following} as was {_text(other)}"
                 )
-        if before and now.lineage != before.lineage and now.lineage.node == node.id:
+        came_with_a_set = before is not None and before.phase is Phase.ALIGN
+        if before and now.lineage != before.lineage and now.lineage.node == node.id and not came_with_a_set:
             lineage = (name_space, now.lineage)
             known = self._lineages.setdefault(lineage, run)
             if known != run and not self._is_adopted(node, name_space, now.lineage):
