@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import ctypes
 import itertools
 import threading
@@ -38,17 +39,17 @@ _MAX_STATES: Final = 1_000
 _MAX_DELIVERERS: Final = 10_000
 
 
-class Member:
+class Member(abc.ABC):
     """A part of the session that is given its turn on the session's thread, under the session's lock."""
 
+    @abc.abstractmethod
     def turn(self, now: float) -> None:
         """Take what has arrived and do what is due."""
-        raise NotImplementedError
 
     @property
+    @abc.abstractmethod
     def due_s(self) -> float | None:
         """When a turn is due even if nothing arrives."""
-        raise NotImplementedError
 
 
 class Session:

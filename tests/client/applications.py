@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import queue
-import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
 from typing import Any
 
 from tests.integration.applications import commands, say
-from tests.integration.programs import ROOT, Program
+from tests.integration.programs import Program
 
 
 def client_reader(options: dict[str, Any]) -> None:
@@ -77,20 +74,7 @@ def stream(options: dict[str, Any]) -> None:
 class ClientProgram(Program):
     """A child process in a role of this module."""
 
-    def __init__(self, role: str, options: dict[str, Any], environ: Any, prefix: Sequence[str] = ()) -> None:
-
-        self.role = role
-        self._lines: queue.Queue[dict[str, Any] | None] = queue.Queue()
-        self._process = subprocess.Popen(
-            [*prefix, sys.executable, "-m", "tests.client.applications", role, json.dumps(options)],
-            cwd=ROOT,
-            env=environ,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        self._thread = threading.Thread(target=self._read, daemon=True)
-        self._thread.start()
+    module = "tests.client.applications"
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from engine.tracing.formats import read_line
 from ospltool.live.dds import LiveFeed
 from tests.integration.configurations import Settings, node_xml
 from tests.integration.programs import ROOT, Program
-from tests.integration.watching import FeedSource, Watch
+from tests.integration.watching import FeedSource, ProgramSource, Watch
 
 END_S: Final = 15.0
 LEASE_S: Final = 1.5
@@ -205,6 +205,14 @@ class Lab:
         program = Program(role, {"domain": self.domain, **options}, self.environ, prefix)
         self._programs.append(program)
         return program
+
+    def watch_from(self, node: str) -> Watch:
+        """What is seen from the host of a node, in a process there."""
+        program = self.program("watch", prefix=self.prefixes[node])
+        program.answer("ready")
+        watch = Watch(ProgramSource(program))
+        watch.check = self.check
+        return watch
 
     def write(self, *steps: dict[str, Any], prefix: Sequence[str] = (), **options: Any) -> None:
         """A writer that carries out the steps and is gone when this returns."""

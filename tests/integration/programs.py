@@ -19,10 +19,12 @@ PATIENCE_S = 30.0
 
 
 class Program:
-    """A child process in a role of `tests.integration.applications`.
+    """A child process in a role of `module`.
 
     Its standard input takes commands, one JSON object a line; its end is the command to end.
     """
+
+    module = "tests.integration.applications"
 
     def __init__(
         self, role: str, options: dict[str, Any], environ: Mapping[str, str], prefix: Sequence[str] = ()
@@ -30,7 +32,7 @@ class Program:
         self.role = role
         self._lines: queue.Queue[dict[str, Any] | None] = queue.Queue()
         self._process = subprocess.Popen(
-            [*prefix, sys.executable, "-m", "tests.integration.applications", role, json.dumps(options)],
+            [*prefix, sys.executable, "-m", self.module, role, json.dumps(options)],
             cwd=ROOT,
             env=environ,
             stdin=subprocess.PIPE,

@@ -10,7 +10,6 @@ from tests.integration.conftest import own_domain
 from tests.integration.lab import LEASE_S, Lab, Reader
 from tests.integration.network import Network, NotPermitted
 from tests.integration.programs import Program
-from tests.integration.watching import ProgramSource, Watch
 
 pytestmark = [pytest.mark.dds, pytest.mark.netns]
 
@@ -37,14 +36,7 @@ class SplitLab:
         self.lab = Lab(directory, domain, tag, uri, watched=False)
         self.lab.prefixes = {name: network.on(host) for name, host in HOSTS.items()}
         self.lab.configure_three()
-        self.views = {name: self._watch(name) for name in ("n1", "n3")}
-
-    def _watch(self, name: str) -> Watch:
-        program = self.lab.program("watch", prefix=self.lab.prefixes[name])
-        program.answer("ready")
-        watch = Watch(ProgramSource(program))
-        watch.check = self.lab.check
-        return watch
+        self.views = {name: self.lab.watch_from(name) for name in ("n1", "n3")}
 
     def writer(self, name: str) -> Program:
         """A writer on the host of a node that stays to write on both sides of a cut."""

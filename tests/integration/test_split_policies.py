@@ -15,7 +15,7 @@ from tests.integration.conftest import own_domain
 from tests.integration.lab import LEASE_S, Lab, Reader
 from tests.integration.network import Network, NotPermitted
 from tests.integration.programs import Program
-from tests.integration.watching import ProgramSource, Watch
+from tests.integration.watching import Watch
 
 pytestmark = [pytest.mark.dds, pytest.mark.netns]
 
@@ -50,19 +50,12 @@ class Halves:
             merge = tuple((policies[scope], scope) for scope in policies)
             space = Space(priority=priority, merge=merge)
             lab.configure(name, dataclasses.replace(Settings(spaces=(space,)), role=role))
-        self.near, self.far = self._watch("n1"), self._watch("n4")
+        self.near, self.far = self.lab.watch_from("n1"), self.lab.watch_from("n4")
         lab.start(*HOSTS)
         for view in (self.near, self.far):
             view.wait_for("all are complete", functools.partial(are_complete, view))
         self.near_reader, self.far_reader = (lab.reader(prefix=lab.prefixes[name]) for name in ("n2", "n4"))
         self.near_writer, self.far_writer = self._writer("n1"), self._writer("n3")
-
-    def _watch(self, name: str) -> Watch:
-        program = self.lab.program("watch", prefix=self.lab.prefixes[name])
-        program.answer("ready")
-        watch = Watch(ProgramSource(program))
-        watch.check = self.lab.check
-        return watch
 
     def _writer(self, name: str) -> Program:
         program = self.lab.program("writer", prefix=self.lab.prefixes[name], readers=6)

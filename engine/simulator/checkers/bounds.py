@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from engine.runtime.runtime import Runtime
+    from engine.simulator.cluster import Cluster
 
 BASE: Final = 100
 """Entries of a node that is alone: counters, history of masters, fellows that it remembers."""
@@ -34,8 +35,8 @@ class Bounds(Checker):
     invariant = "I7"
     meaning = "memory and queues are bounded by what there is, not by what there was"
 
-    def __init__(self, *arguments: object) -> None:
-        super().__init__(*arguments)  # type: ignore[arg-type]  # passed on as they are
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
         self._looks = 0
 
     def looked(self) -> None:

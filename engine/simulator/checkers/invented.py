@@ -9,6 +9,7 @@ from engine.simulator.checkers.base import Checker, samples_of
 if TYPE_CHECKING:
     from engine.dataset.groups import GroupDescription
     from engine.runtime.runtime import CapturedSample
+    from engine.simulator.cluster import Cluster
 
 
 class Invented(Checker):
@@ -17,8 +18,8 @@ class Invented(Checker):
     invariant = "I0"
     meaning = "every sample is one that an application wrote, unchanged"
 
-    def __init__(self, *arguments: object) -> None:
-        super().__init__(*arguments)  # type: ignore[arg-type]  # passed on as they are
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
         self._written: set[tuple[object, ...]] = set()
 
     def written(self, description: GroupDescription, record: CapturedSample) -> None:

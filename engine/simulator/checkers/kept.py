@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from engine.runtime.runtime import CapturedSample
     from engine.runtime.startup import Found
     from engine.simulator.checkers.base import Standing
+    from engine.simulator.cluster import Cluster
     from engine.simulator.disk import Committed
     from engine.simulator.node import SimulatedNode
 
@@ -49,8 +50,8 @@ class Kept(Checker):
     invariant = "I1"
     meaning = "no acknowledged sample is lost, and complete sets lose nothing"
 
-    def __init__(self, *arguments: object) -> None:
-        super().__init__(*arguments)  # type: ignore[arg-type]  # passed on as they are
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
         self._stored: dict[Place, Held] = {}
         self._held: dict[Place, Held] = {}
         self._excused: dict[Place, int] = {}

@@ -14,6 +14,7 @@ from engine.simulator.checkers.base import Checker
 if TYPE_CHECKING:
     from engine.core.messages import Epoch
     from engine.simulator.checkers.base import Standing
+    from engine.simulator.cluster import Cluster
     from engine.simulator.node import SimulatedNode
 
 
@@ -23,8 +24,8 @@ class Masters(Checker):
     invariant = "I4"
     meaning = "at most one confirmed master for each role, name-space and epoch, and no epoch comes again"
 
-    def __init__(self, *arguments: object) -> None:
-        super().__init__(*arguments)  # type: ignore[arg-type]  # passed on as they are
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
         self._claims: dict[tuple[str, str, Epoch], tuple[SimulatedNode, int]] = {}
         self._lineages: dict[tuple[str, Epoch], tuple[SimulatedNode, int]] = {}
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from engine.core.namespaces import Group
     from engine.dataset.sample import Sample
     from engine.simulator.checkers.base import Standing
+    from engine.simulator.cluster import Cluster
     from engine.simulator.node import SimulatedNode
 
 Tombstones = dict[tuple["Group", bytes], "Sample"]
@@ -28,8 +29,8 @@ class Resurrection(Checker):
     invariant = "I2"
     meaning = "no disposed instance is alive again"
 
-    def __init__(self, *arguments: object) -> None:
-        super().__init__(*arguments)  # type: ignore[arg-type]  # passed on as they are
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
         self._tombstones: dict[Place, Tombstones] = {}
 
     def _is_newer(self, group: Group, last: Sample, tombstone: Sample) -> bool:

@@ -10,6 +10,7 @@ from engine.simulator.checkers.base import Checker
 if TYPE_CHECKING:
     from engine.core.namespace import NameSpaceState
     from engine.simulator.checkers.base import Standing
+    from engine.simulator.cluster import Cluster
     from engine.simulator.node import SimulatedNode
 
 ALONE = "the only candidate"
@@ -22,8 +23,8 @@ class Sources(Checker):
     invariant = "I9"
     meaning = "persistent data is injected by exactly one source, the best that is present"
 
-    def __init__(self, *arguments: object) -> None:
-        super().__init__(*arguments)  # type: ignore[arg-type]  # passed on as they are
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
         self._electors: dict[tuple[SimulatedNode, str], set[tuple[str, int]]] = {}
 
     def stepped(self, node: SimulatedNode, name_space: str, before: Standing | None, now: Standing) -> None:

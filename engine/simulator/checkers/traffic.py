@@ -14,6 +14,7 @@ from engine.simulator.checkers.base import Checker
 if TYPE_CHECKING:
     from engine.runtime.startup import Found
     from engine.simulator.checkers.base import Standing
+    from engine.simulator.cluster import Cluster
     from engine.simulator.node import SimulatedNode
 
 SETS_FOR_A_REASON: Final = 1.5
@@ -27,8 +28,8 @@ class Traffic(Checker):
     invariant = "I6"
     meaning = "alignment traffic is bounded by the reasons for it"
 
-    def __init__(self, *arguments: object) -> None:
-        super().__init__(*arguments)  # type: ignore[arg-type]  # passed on as they are
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
         self._reasons: dict[str, int] = {}
         self._sets: dict[str, int] = {}
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from engine.runtime.runtime import CapturedSample
     from engine.runtime.startup import Found
     from engine.simulator.checkers.base import Standing
+    from engine.simulator.cluster import Cluster
     from engine.simulator.node import SimulatedNode
 
 Captured = tuple[int, bytes, int, bytes]
@@ -35,8 +36,8 @@ class Whole(Checker):
     invariant = "I5"
     meaning = "COMPLETE is never announced on a partial set"
 
-    def __init__(self, *arguments: object) -> None:
-        super().__init__(*arguments)  # type: ignore[arg-type]  # passed on as they are
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
         self._given: dict[tuple[str, str], collections.deque[Held]] = {}
         self._captured: dict[SimulatedNode, set[Captured]] = {}
         self._found: dict[SimulatedNode, Found] = {}
