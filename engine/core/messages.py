@@ -184,7 +184,7 @@ class SampleRequest:
 
     `purpose` is "initial" (give me the complete set), "collect" (give me what you have), "repair" (likewise,
     after a sample was missed), "delayed" (give me your stored set), or "merge", "replace", "catchup" (give me
-    the set for that policy). `request` is unique for the sender's incarnation.
+    the set for that policy). `request` is unique for the sender, in all its incarnations.
     """
 
     request: int

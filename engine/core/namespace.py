@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from engine.core.namespaces import NameSpace, Policy
 
 MAX_MERGED: Final = 64
-MAX_FOREIGN: Final = 8 * MAX_MERGED
 """Lineages remembered as decided about; a holder of an older one is merged once more."""
+MAX_FOREIGN: Final = 8 * MAX_MERGED
+"""Lineages of other roles remembered; each comes with all that it consists of, so there are more."""
 MAX_HISTORY: Final = 32
 """Masters remembered for the console."""
 

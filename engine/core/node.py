@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.core import alignment, mastership, membership, merging, roles
+from engine.core import alignment, mastership, membership, merging, purging, roles
 from engine.core.context import Context
 from engine.core.events import (
     DataDeleted,
@@ -316,29 +316,8 @@ class DurabilityNode:
         self._context.emit(DataDeleted(partition, topic, until_ns))
 
     def may_purge(self, name_space: str, now: float) -> bool:
-        """Whether tombstones may go: this node is master, and every fellow known has acknowledged all.
-
-        A fellow that is away may still hold what a tombstone denies; it is waited for up to the absence
-        bound, and after that it takes the master's set when it comes back.
-        """
-        context, settings = self._context, self._context.settings
-        state = context.states[name_space]
-        if not state.complete or not state.is_master(settings.node):
-            return False
-        since_ns = context.wall_ns(now) - int(settings.absence_bound_s * 1e9)
-        away = {node for node, when_ns in settings.away.items() if when_ns >= since_ns}
-        if context.fellows.absent(now, settings.absence_bound_s, settings.remembered | away):
-            return False
-        for fellow in context.fellows.all():
-            if fellow.name_spaces is None:
-                return False  # it has not said yet whether it takes part
-            report, roll_up = fellow.report(name_space), fellow.roll_up(name_space)
-            if report is None or report.phase is Phase.PASSIVE:
-                continue
-            in_step = fellow.approved and report.complete and report.lineage == state.lineage
-            if not in_step or roll_up is None or not roll_up.same_content(state.roll_up):
-                return False
-        return True
+        """Whether disposed instances of a name-space may be forgotten; see `engine.core.purging`."""
+        return purging.may_purge(self._context, self._context.states[name_space], now)
 
     def purge(self, group: Group, instances: tuple[PurgedInstance, ...]) -> None:
         """Tell the fellows which disposed instances are forgotten."""

@@ -1,0 +1,38 @@
+"""When a disposed instance may be forgotten (service_cleanup_delay; semantics of tombstones)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.core.states import Phase
+
+if TYPE_CHECKING:
+    from engine.core.context import Context
+    from engine.core.namespace import NameSpaceState
+
+
+def may_purge(context: Context, state: NameSpaceState, now: float) -> bool:
+    """Whether tombstones may go: this node is master, and every fellow known has acknowledged all.
+
+    A fellow that is away may still hold what a tombstone denies; it is waited for up to the absence
+    bound, and after that it takes the master's set when it comes back.
+    """
+    if not state.complete or not state.is_master(context.node) or _somebody_is_away(context, now):
+        return False
+    for fellow in context.fellows.all():
+        if fellow.name_spaces is None:
+            return False  # it has not said yet whether it takes part
+        report, roll_up = fellow.report(state.name), fellow.roll_up(state.name)
+        if report is None or report.phase is Phase.PASSIVE:
+            continue
+        in_step = fellow.approved and report.complete and report.lineage == state.lineage
+        if not in_step or roll_up is None or not roll_up.same_content(state.roll_up):
+            return False
+    return True
+
+
+def _somebody_is_away(context: Context, now: float) -> bool:
+    settings = context.settings
+    since_ns = context.wall_ns(now) - int(settings.absence_bound_s * 1e9)
+    away = {node for node, when_ns in settings.away.items() if when_ns >= since_ns}
+    return bool(context.fellows.absent(now, settings.absence_bound_s, settings.remembered | away))
