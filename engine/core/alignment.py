@@ -34,7 +34,8 @@ def advance(context: Context, state: NameSpaceState, now: float) -> None:
             request(context, state, state.aligner, "initial", now)
             context.changed = True
     elif state.phase is Phase.COLLECT and not state.outstanding:
-        complete(context, state, _first_lineage(state))
+        assert state.following is not None
+        complete(context, state, state.following, context.node)
 
 
 def _may_be_delayed(context: Context, state: NameSpaceState) -> bool:
@@ -75,15 +76,11 @@ def start_collecting(context: Context, state: NameSpaceState, now: float) -> Non
     advance(context, state, now)
 
 
-def _first_lineage(state: NameSpaceState) -> Epoch:
-    assert state.following is not None
-    return state.following
-
-
-def complete(context: Context, state: NameSpaceState, lineage: Epoch) -> None:
-    """The set is whole from here on."""
+def complete(context: Context, state: NameSpaceState, lineage: Epoch, giver: str) -> None:
+    """The set is whole from here on; `giver` is the fellow that gave it, or this node if it injected it."""
     state.move(Trigger.COLLECTED if state.phase is Phase.COLLECT else Trigger.ALIGNED)
     state.holder = True
+    state.given_by = giver
     state.lineage = lineage
     context.changed = True
     context.emit(Completed(state.name, lineage))
@@ -96,7 +93,7 @@ def received(context: Context, state: NameSpaceState, number: int, lineage: Epoc
     if outstanding is None:
         return ""
     if state.phase is Phase.ALIGN:
-        complete(context, state, lineage)
+        complete(context, state, lineage, outstanding.aligner)
     elif state.phase is Phase.COLLECT:
         advance(context, state, now)
     return outstanding.purpose

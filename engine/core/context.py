@@ -26,6 +26,8 @@ class Context:
 
     Attributes:
         changed: name-spaces must be reported anew; likewise `status_due` and `readers_changed`.
+        greeting_due: a fellow must learn that it is heard. Fellows come in crowds, so it waits a
+            little for more of them.
         wall_offset_ns: wall clock minus monotonic clock at the start.
     """
 
@@ -40,9 +42,15 @@ class Context:
         self.readers = ReaderTable(settings.node)
         self.changed = True
         self.status_due = True
+        self.greeting_due = False
         self.readers_changed = True
         self.wall_offset_ns = wall_offset_ns
         self._requests_made = 0
+
+    @property
+    def has_output(self) -> bool:
+        """Whether something waits for the runtime."""
+        return bool(self.changed or self.status_due or self.readers_changed or self.outbox or self.events)
 
     def send(self, message: Message, *to: str) -> None:
         """Queue a message for the named fellows, or for all."""

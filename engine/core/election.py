@@ -3,7 +3,7 @@
 The order of candidates is total: a node that holds the set goes before one that does not (so that data which
 has been injected is never replaced by another injection), then, while nobody holds the set, one whose store
 is as it was written before a damaged one, then the highest masterPriority, then the best quality while
-nobody holds the set, then the highest id. 255 is the legacy value: where all have it, quality
+no candidate holds the set, then the highest id. 255 is the legacy value: where all have it, quality
 and id decide, which is what the same order says.
 
 A master exists by its own word only: a node becomes master when every elector it can talk to has voted for
@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 from engine.core.messages import DAMAGED, Epoch, Vote
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Stand:
     discovering: bool
     vote: Vote | None
     following: Epoch | None
-    heard: frozenset[str] = frozenset()
+    heard: Collection[str] = ()
     newest: int = 0
     run: int = 0
     aligner: bool = True
@@ -169,9 +169,9 @@ def _master_out_of_hearing(
         (peer.following, peer.aligner, peer.holder, peer.node)
         for peer in peers
         if peer.following
-        and peer.following.node in peer.heard
         and peer.following.node not in heard
         and peer.following.node not in gone
+        and peer.following.node in peer.heard
     ]
     if not known:
         return None
@@ -186,7 +186,7 @@ def _election(own: Stand, stands: dict[str, Stand], *, expects_more: bool) -> De
     candidates = [stand for stand in electors if stand.may_be_master]
     if not candidates:  # holders that may not be master do not keep others from it
         candidates = [stand for stand in everybody if stand.may_be_master]
-    use_quality = not holders
+    use_quality = not any(stand.holder for stand in candidates)  # then the master may have to inject
     ranked = tuple(sorted(candidates, key=lambda stand: rank(stand, use_quality=use_quality), reverse=True))
     if not ranked:
         rule = "nobody may be master: all are non-aligners or have masterPriority 0"

@@ -29,7 +29,7 @@ class Fellow:
     """What is known of one fellow in its present incarnation.
 
     `gap_s` is how long it was away when it came back without having been restarted, None otherwise;
-    `deaf_since_s` is when it stopped hearing us, None while it does.
+    `deaf_since_s` is when it stopped hearing us, None while it does; `since_s` is when it was first heard.
     """
 
     node: str
@@ -38,6 +38,7 @@ class Fellow:
     status: Status | None = None
     name_spaces: NameSpaces | None = None
     deliveries: Deliveries | None = None
+    since_s: float = 0.0
     last_heard_s: float = 0.0
     skew_ns: int = 0
     conflict: Conflict | None = None
@@ -97,17 +98,23 @@ class FellowTable:
     def __init__(self, node: str) -> None:
         self._node = node
         self._fellows: dict[str, Fellow] = {}
+        self._sorted: list[Fellow] | None = None
         self._attached: dict[str, int | None] = {}
         self._lost: dict[str, tuple[int, float]] = {}
         self._silenced: dict[str, Fellow] = {}
 
     def all(self) -> list[Fellow]:
         """Every fellow present, by id."""
-        return list(self._fellows.values())
+        return list(self._in_order())
 
     def approved(self) -> list[Fellow]:
         """The fellows we talk to, by id."""
-        return [fellow for fellow in self._fellows.values() if fellow.approved]
+        return [fellow for fellow in self._in_order() if fellow.approved]
+
+    def _in_order(self) -> list[Fellow]:
+        if self._sorted is None:
+            self._sorted = sorted(self._fellows.values(), key=lambda fellow: fellow.node)
+        return self._sorted
 
     def get(self, node: str) -> Fellow | None:
         """The fellow with this id, if present."""
@@ -157,12 +164,12 @@ class FellowTable:
         return fellow, new
 
     def _admit(self, node: str, incarnation: int, now: float) -> Fellow:
-        fellow = Fellow(node, incarnation)
+        fellow = Fellow(node, incarnation, since_s=now)
         fellow.attached = self.is_attached(fellow)
         if fellow.attached:
             self._attached[node] = incarnation
         self._fellows[node] = fellow
-        self._fellows = dict(sorted(self._fellows.items()))
+        self._sorted = None
         lost = self._lost.get(node)
         if lost is not None and lost[0] == incarnation:
             fellow.gap_s = now - lost[1]
@@ -190,6 +197,18 @@ class FellowTable:
             return False
         return self._attached[fellow.node] in (None, fellow.incarnation)
 
+    def claim_attachments(self, now: float) -> None:
+        """Endpoints that outlive a former incarnation by twice its lease are those of the present one.
+
+        Which incarnation a process has is not told when its endpoints are matched; a late word of the former
+        one may have made them look like its own.
+        """
+        for fellow in self._fellows.values():
+            lease_s = self.expires_at(fellow) - fellow.last_heard_s
+            if not fellow.attached and fellow.node in self._attached and now >= fellow.since_s + 2 * lease_s:
+                self._attached[fellow.node] = fellow.incarnation
+                fellow.attached = True
+
     def detach(self, node: str, now: float) -> Fellow | None:
         """The fellow's endpoints went away; returns the fellow when it was present, and they were its own."""
         fellow = self._fellows.get(node)
@@ -203,6 +222,7 @@ class FellowTable:
     def remove(self, node: str, now: float) -> Fellow | None:
         """Forget a fellow that left or was lost, but remember its incarnation."""
         fellow = self._fellows.pop(node, None)
+        self._sorted = None
         if fellow:
             self._lost.pop(node, None)
             self._lost[node] = (fellow.incarnation, now)

@@ -44,13 +44,13 @@ def elect(context: Context, state: NameSpaceState, now: float) -> None:
 
 
 def _decide(context: Context, state: NameSpaceState, now: float) -> Decision:
-    own = stand_of(state.report(), context.node, context.settings.name, frozenset(), state.newest, state.run)
+    own = stand_of(state.report(), context.node, context.settings.name, (), state.newest, state.run)
     peers = [
         stand_of(
             report,
             fellow.node,
             fellow.name,
-            frozenset(fellow.status.heard if fellow.status else ()),
+            fellow.status.heard if fellow.status else (),
             report.lineage.counter,
         )
         for fellow, report in context.role_fellows(state)

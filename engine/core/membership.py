@@ -41,7 +41,7 @@ def receive(context: Context, message: Status | NameSpaces | Deliveries, sender:
         return
     fellow, new = taken
     if new:
-        context.status_due = True  # it must learn soon that it is heard
+        context.greeting_due = True
         context.note("fellow.discovered", fellow=fellow.node, state=str(fellow.status and "known"))
     if isinstance(message, Status):
         _receive_status(context, fellow, message, now)
@@ -131,6 +131,7 @@ def _give_up(context: Context, fellow: Fellow, now: float, reason: str) -> None:
 
 def approve(context: Context, now: float) -> None:
     """Begin to talk to the fellows that are attached, known, compatible, and that hear us."""
+    is_news = False
     for fellow in context.fellows.all():
         if fellow.approved or fellow.conflict or not (fellow.attached and fellow.answered):
             continue
@@ -146,6 +147,8 @@ def approve(context: Context, now: float) -> None:
             fellow.gap_s, fellow.deaf_since_s = now - fellow.deaf_since_s, None
         if fellow.gap_s is not None:
             _reconnected(context, fellow, fellow.gap_s)
+        is_news = True
+    if is_news:
         known = tuple((f.node, f.name, f.role) for f in context.fellows.approved())
         context.emit(FellowsKnown(known))
 

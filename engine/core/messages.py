@@ -14,12 +14,15 @@ and `Purge` to all.
 from __future__ import annotations
 
 import dataclasses
+import operator
 from typing import NamedTuple
 
 from engine.core.namespaces import Durability, Element, Group, MergeRule
 from engine.core.states import Phase, ServiceState
 
-CAPABILITIES = ("batched-alignment", "digest-roll-up", "delivery-announcement")
+RANGES = "range-fingerprints"
+"""The sender answers `engine.runtime.notes.Narrow`."""
+CAPABILITIES = ("batched-alignment", "digest-roll-up", "delivery-announcement", RANGES)
 """What this version can do; sent in every status, unknown names are ignored (5.5.20)."""
 
 
@@ -70,8 +73,8 @@ class Status:
     """The heartbeat (d_status).
 
     `expiry_s` is how long a receiver may wait for the next one before the sender counts as lost;
-    `heard` are the fellows whose heartbeats arrive here, which shows one-sided links; `host` is the
-    address under which this node is reached.
+    `heard` are the fellows whose heartbeats arrive here, which shows one-sided links; `away` are those that
+    are waited for with tombstones; `host` is the address under which this node is reached.
     """
 
     incarnation: int
@@ -84,18 +87,19 @@ class Status:
     expiry_s: float
     wall_ns: int
     heard: tuple[str, ...] = ()
+    away: tuple[str, ...] = ()
     roll_ups: tuple[RollUp, ...] = ()
     capabilities: tuple[str, ...] = CAPABILITIES
 
     def repeats(self, other: Status) -> bool:
-        """Whether it says what `other`, an earlier one of the same node, says; only the time is another."""
-        return (
-            self.incarnation == other.incarnation
-            and self.state is other.state
-            and self.roll_ups == other.roll_ups
-            and self.heard == other.heard
-            and dataclasses.replace(other, serial=self.serial, wall_ns=self.wall_ns) == self
-        )
+        """Whether it says what `other`, an earlier one of the same node, says, but for time and content."""
+        return _stated(self) == _stated(other) and [
+            (roll.name_space, roll.complete) for roll in self.roll_ups
+        ] == [(roll.name_space, roll.complete) for roll in other.roll_ups]
+
+
+_CHANGING = ("serial", "wall_ns", "roll_ups")
+_stated = operator.attrgetter(*(f.name for f in dataclasses.fields(Status) if f.name not in _CHANGING))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

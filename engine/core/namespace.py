@@ -17,6 +17,8 @@ from engine.core.messages import NO_EPOCH, Epoch, NameSpaceReport, RollUp
 from engine.core.states import Phase, Trigger, is_complete, next_phase
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from engine.core.election import Decision
     from engine.core.messages import Vote
     from engine.core.namespaces import NameSpace, Policy
@@ -50,6 +52,7 @@ class NameSpaceState:
     quality_ns: int = 0
     phase: Phase = Phase.DISCOVER
     holder: bool = False
+    given_by: str = ""
     vote: Vote | None = None
     following: Epoch | None = None
     via: str = ""
@@ -206,7 +209,7 @@ class NameSpaceState:
 
 
 def stand_of(
-    report: NameSpaceReport, node: str, name: str, heard: frozenset[str], newest: int, run: int = 0
+    report: NameSpaceReport, node: str, name: str, heard: Collection[str], newest: int, run: int = 0
 ) -> Stand:
     """A report as the election sees it."""
     return Stand(

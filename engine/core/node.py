@@ -7,7 +7,7 @@ what `messages_to_send` returns, carries out what `next_event` returns until the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from engine.core import alignment, mastership, membership, merging, purging, roles
 from engine.core.context import Context
@@ -45,6 +45,11 @@ if TYPE_CHECKING:
     from engine.core.namespaces import Group
     from engine.core.settings import CoreSettings
 
+GREETING_S: Final = 0.005
+"""Pause between two heartbeats for newcomers, for each fellow that is present."""
+GREETING_PART: Final = 0.25
+"""The longest such pause, in heartbeat periods."""
+
 
 class DurabilityNode:
     """The durability protocol of one node."""
@@ -59,9 +64,11 @@ class DurabilityNode:
         self._discovery = membership.Discovery(context, now)
         self._discovery_check = self._discovery.next_check(now)
         self._stopping: ServiceState | None = None
-        self._next_status = now
+        self._next_status = self._greets_from = now
         self._serial = 0
         self._state = ServiceState.INIT
+        self._timer_s: float | None = None
+        self._heard_s: float | None = None
         for name_space in settings.name_spaces:
             if not membership.add_name_space(context, name_space):
                 raise LocalFault(f"name-space '{name_space.name}' has no policy")
@@ -99,6 +106,7 @@ class DurabilityNode:
 
     def messages_to_send(self, now: float) -> list[Outgoing]:
         """The messages that are due, state messages first."""
+        self._follow_up()
         if self._context.changed:
             self._context.changed = False
             self._context.status_due = True
@@ -107,9 +115,11 @@ class DurabilityNode:
         if self._context.readers_changed:
             self._context.readers_changed = False
             self._context.send(self._context.readers.message(self._context.settings.incarnation))
-        if self._context.status_due:
-            self._context.status_due = False
+        if self._context.status_due or (self._context.greeting_due and now >= self._greets_from):
+            self._context.status_due = self._context.greeting_due = False
             self._next_status = now + self._context.settings.heartbeat_period_s
+            self._greets_from = now + self._greeting_pause()
+            self._timer_s = None
             self._context.outbox.appendleft(Outgoing(self._status(now)))
         messages = list(self._context.outbox)
         self._context.outbox.clear()
@@ -117,11 +127,22 @@ class DurabilityNode:
 
     def next_event(self) -> Event | None:
         """The next thing for the runtime to do or to know, None when there is nothing."""
+        self._follow_up()
         return self._context.events.popleft() if self._context.events else None
 
     def next_timer(self) -> float:
-        """When `handle_timer` must be called at the latest."""
-        times = [self._next_status]
+        """When `handle_timer` must be called at the latest.
+
+        Heartbeats that only repeat put the loss of a fellow off; the time stays as it was until something
+        else happens, which is early enough.
+        """
+        self._follow_up()
+        if self._timer_s is None:
+            self._timer_s = self._earliest()
+        return self._timer_s
+
+    def _earliest(self) -> float:
+        times = [self._greets_from if self._context.greeting_due else self._next_status]
         times += [state.source_until_s for state in self._context.states.values() if state.source_until_s]
         retry = self._context.readers.next_retry()
         if retry is not None:
@@ -143,19 +164,23 @@ class DurabilityNode:
             self._context.status_due = True
         for fellow in self._context.fellows.silent(now):
             membership.lose(self._context, fellow, now, "its heartbeat is overdue")
+        self._context.fellows.claim_attachments(now)
         for state in self._context.states.values():
             alignment.check_deadlines(self._context, state, now)
         self._evaluate(now)
 
-    def receive(self, message: Message, sender: str, now: float) -> None:
-        """A message of a fellow has arrived."""
+    def receive(self, message: Message, sender: str, now: float) -> bool:
+        """A message of a fellow has arrived; False when it only repeats what was known.
+
+        What follows from it is found out when the runtime asks for it, once for all that has arrived by then.
+        """
         if sender == self._context.node or self._stopping is ServiceState.TERMINATED:
-            return
+            return False
         if isinstance(message, Status | NameSpaces | Deliveries):
             is_repetition = isinstance(message, Status) and self._is_repetition(message, sender)
             membership.receive(self._context, message, sender, now)
-            if is_repetition and not self._context.changed:
-                return
+            if is_repetition and not self._context.has_output:
+                return False
         elif isinstance(message, SampleRequest):
             self._receive_request(message, sender, now)
         elif isinstance(message, Refusal):
@@ -178,7 +203,8 @@ class DurabilityNode:
             fellow = self._context.fellows.get(sender)
             if fellow is None or fellow.conflict is None:
                 self._context.emit(GroupAnnounced(message.group, message.description, sender))
-        self._evaluate(now)
+        self._heard_s = now
+        return True
 
     def _is_repetition(self, status: Status, sender: str) -> bool:
         """Whether a heartbeat says what the one before said, and nothing is under way that waits for it.
@@ -197,8 +223,8 @@ class DurabilityNode:
     def fellow_attached(self, node: str, now: float) -> None:
         """A fellow's endpoints are matched with ours, both ways (wait-for-attachment)."""
         self._context.fellows.attach(node)
-        self._context.status_due = True
-        self._evaluate(now)
+        self._context.greeting_due = True
+        self._heard_s = now
 
     def fellow_detached(self, node: str, now: float) -> None:
         """A fellow's endpoints went away."""
@@ -262,6 +288,10 @@ class DurabilityNode:
         alignment.give_up(self._context, self._context.states[name_space], request, now)
         self._evaluate(now)
 
+    def refuse(self, name_space: str, target: Target, reason: str) -> None:
+        """Its request will not be answered: the fellow asks again, with what it has got of it."""
+        self._context.send(Refusal(target.request, name_space, reason), target.node)
+
     def set_progress(self, name_space: str, request: int, now: float) -> None:
         """Data for `request` is arriving: the aligner is not silent."""
         item = self._context.states[name_space].outstanding.get(request)
@@ -308,6 +338,7 @@ class DurabilityNode:
     def serve_again(self, reader: ReaderKey, now: float) -> None:
         """A served reader did not get what a merge brought: it gets everything once more, later."""
         self._context.readers.serve_again(reader, now)
+        self._timer_s = None
         self._context.readers_changed = True
 
     def delete_data(self, partition: str, topic: str, until_ns: int) -> None:
@@ -334,6 +365,11 @@ class DurabilityNode:
         self._serial += 1
         return self._serial
 
+    def _greeting_pause(self) -> float:
+        """Seconds to wait for more newcomers, so that heartbeats of a start do not grow with its fellows."""
+        longest_s = GREETING_PART * self._context.settings.heartbeat_period_s
+        return min(longest_s, GREETING_S * len(self._context.fellows.all()))
+
     def _status(self, now: float) -> Status:
         settings = self._context.settings
         return Status(
@@ -347,6 +383,7 @@ class DurabilityNode:
             expiry_s=settings.heartbeat_expiry_s,
             wall_ns=self._context.wall_ns(now),
             heard=tuple(fellow.node for fellow in self._context.fellows.all()),
+            away=tuple(sorted(purging.away(self._context, now))),
             roll_ups=tuple(
                 RollUp(state.name, state.complete, state.roll_up.count, state.roll_up.digest)
                 for state in self._context.states.values()
@@ -385,8 +422,13 @@ class DurabilityNode:
     def _is_ready(self, name_space: str) -> bool:
         return self._context.states[name_space].complete
 
+    def _follow_up(self) -> None:
+        if self._heard_s is not None:
+            self._evaluate(self._heard_s)
+
     def _evaluate(self, now: float) -> None:
         """Bring everything that follows from what is known up to date."""
+        self._timer_s = self._heard_s = None
         if self._stopping:
             return
         membership.approve(self._context, now)

@@ -85,7 +85,9 @@ def _build(wanted: Any, value: Any) -> Any:
     if origin in (types.UnionType, typing.Union):
         return _build_optional(typing.get_args(wanted), value)
     if origin is tuple:
-        inner = typing.get_args(wanted)[0]
+        inner, *others = typing.get_args(wanted)
+        if others != [...]:
+            return tuple(_build_each((inner, *others), value, "a tuple"))
         return tuple([_build(inner, item) for item in _listed(value)])
     if origin is dict:
         inner = typing.get_args(wanted)[1]
@@ -97,11 +99,7 @@ def _build_simple(wanted: type, value: Any) -> Any:
     if issubclass(wanted, enum.Enum):
         return wanted(value)
     if issubclass(wanted, tuple):
-        hints = _tuple_hints(wanted)
-        items = _listed(value)
-        if len(items) != len(hints):
-            raise PlainFault(f"{wanted.__name__} has {len(hints)} parts, not {len(items)}")
-        return wanted(*(_build(hint, item) for hint, item in zip(hints, items, strict=True)))
+        return wanted(*_build_each(_tuple_hints(wanted), value, wanted.__name__))
     if wanted is bytes:
         return base64.b64decode(value, validate=True)
     if wanted is float and type(value) is int:
@@ -113,6 +111,13 @@ def _build_simple(wanted: type, value: Any) -> Any:
     if isinstance(value, str) and not value.isascii():
         value.encode()  # half a surrogate pair could not be written anywhere later on: a ValueError
     return value
+
+
+def _build_each(hints: tuple[Any, ...], value: Any, what: str) -> list[Any]:
+    items = _listed(value)
+    if len(items) != len(hints):
+        raise PlainFault(f"{what} has {len(hints)} parts, not {len(items)}")
+    return [_build(hint, item) for hint, item in zip(hints, items, strict=True)]
 
 
 def _build_optional(choices: tuple[Any, ...], value: Any) -> Any:

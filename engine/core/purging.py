@@ -14,14 +14,18 @@ if TYPE_CHECKING:
 def may_purge(context: Context, state: NameSpaceState, now: float) -> bool:
     """Whether tombstones may go: this node is master, and every fellow known has acknowledged all.
 
-    A fellow that is away may still hold what a tombstone denies; it is waited for up to the absence
-    bound, and after that it takes the master's set when it comes back.
+    Who is away may still hold what a tombstone denies; it is waited for up to the absence bound, and after
+    that it takes the master's set when it comes back. So is who is away, or heard, according to a fellow:
+    this node may be new and never have met it.
     """
-    if not state.complete or not state.is_master(context.node) or _somebody_is_away(context, now):
+    if not state.complete or not state.is_master(context.node) or away(context, now):
         return False
+    present = {context.node, *(fellow.node for fellow in context.fellows.all())}
     for fellow in context.fellows.all():
         if fellow.name_spaces is None:
             return False  # it has not said yet whether it takes part
+        if fellow.status is None or not present.issuperset((*fellow.status.heard, *fellow.status.away)):
+            return False
         report, roll_up = fellow.report(state.name), fellow.roll_up(state.name)
         if report is None or report.phase is Phase.PASSIVE:
             continue
@@ -31,8 +35,9 @@ def may_purge(context: Context, state: NameSpaceState, now: float) -> bool:
     return True
 
 
-def _somebody_is_away(context: Context, now: float) -> bool:
+def away(context: Context, now: float) -> frozenset[str]:
+    """The fellows that this node knows and that are not here, for no longer than the absence bound."""
     settings = context.settings
     since_ns = context.wall_ns(now) - int(settings.absence_bound_s * 1e9)
-    away = {node for node, when_ns in settings.away.items() if when_ns >= since_ns}
-    return bool(context.fellows.absent(now, settings.absence_bound_s, settings.remembered | away))
+    stored = {node for node, when_ns in settings.away.items() if when_ns >= since_ns}
+    return context.fellows.absent(now, settings.absence_bound_s, settings.remembered | stored)

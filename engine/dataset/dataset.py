@@ -7,17 +7,32 @@ import dataclasses
 import enum
 import functools
 import hashlib
+import itertools
 from typing import TYPE_CHECKING, Final
 
+from engine.dataset.blocks import MAX_SAMPLES, Block, pack, pack_samples, pieces
 from engine.dataset.history import retained
-from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, digest_sum
+from engine.dataset.rows import Loose, Partial, Rows
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from engine.core.namespaces import Group
+    from engine.dataset.packed import Packed
     from engine.dataset.sample import Sample
 
+MAX_LOOSE: Final = 16_384
+"""Instances of a group that are objects; when there are more, those untouched for longest are packed."""
+PACKED_FROM: Final = 8_192
+"""Below so many instances, none is packed when they arrive."""
+MIN_PACKED: Final = 256
+"""A block of fewer samples is not worth its place."""
+MAX_PACKED_BYTES: Final = 4_096
+"""A sample with a larger payload stays an object, which then costs little beside it."""
+_STEP: Final = MAX_SAMPLES
+"""Objects that are looked at at once, to be packed: a few milliseconds."""
+_BLOCK_BYTES: Final = 512 << 10
 _MODULUS_MASK: Final = (1 << 128) - 1
 
 NO_FLOOR: Final = -(1 << 63)
@@ -68,6 +83,9 @@ def weight_of(group: Group) -> int:
 class GroupSet:
     """The samples of one group, by instance.
 
+    Where there are many, instances of which one write is kept are packed until they are touched; nothing
+    tells that they are but the memory that they take.
+
     Attributes:
         depth: samples kept per instance (see `engine.dataset.history`).
         floor_ns: samples up to this source time have been deleted and are not taken in again.
@@ -80,6 +98,8 @@ class GroupSet:
         "_digest",
         "_instances",
         "_newest_ns",
+        "_pack_at",
+        "_packed",
         "count",
         "depth",
         "disposed",
@@ -98,6 +118,8 @@ class GroupSet:
         self._digest = 0
         self._newest_ns = 0
         self._instances: dict[bytes, list[Sample]] = {}
+        self._packed: Packed | None = None
+        self._pack_at = MAX_LOOSE
 
     def apply(self, sample: Sample) -> tuple[Outcome, list[Sample]]:
         """Put one sample into the set; returns the outcome and the samples it pushed out."""
@@ -106,11 +128,23 @@ class GroupSet:
             return Outcome.OLDER, []
         history = self._instances.get(sample.key)
         if history is None:
-            self._instances[sample.key] = [sample]
-            self._count_in(sample)
-            if sample.status & DISPOSE:
-                self.disposed.add(sample.key)
-            return Outcome.STORED, []
+            if len(self._instances) >= self._pack_at:
+                self._pack_oldest()
+            packed = self._packed
+            slot = packed.find(sample.key) if packed else -1
+            if packed is None or slot < 0:
+                self._instances[sample.key] = [sample]
+                self._count_in(sample)
+                if sample.status & DISPOSE:
+                    self.disposed.add(sample.key)
+                return Outcome.STORED, []
+            if packed.digest(slot) == sample.digest:
+                return Outcome.DUPLICATE, []
+            known = packed.sample(slot)
+            if self.depth == 1 and sample.status == DATA and sample < known:
+                self.lost += 1
+                return Outcome.OLDER, []
+            history = self._unpack(slot, known)
         if sample.status == DATA and sample > history[-1]:  # nearly every sample
             known = history[0]
             if self.depth == 1 and len(history) == 1 and known.status == DATA:
@@ -125,13 +159,18 @@ class GroupSet:
                 return Outcome.STORED, []
         return self._insert(history, sample)
 
-    def extend(self, samples: Sequence[Sample]) -> None:
+    def extend(self, samples: Rows | Sequence[Sample]) -> None:
         """Apply many samples; fast where each is the first of its instance, as in a set that arrives."""
-        if not samples:
-            return
+        for part in Rows.of(samples).parts:
+            block = pack(part.columns()) if isinstance(part, Partial) else part
+            if not isinstance(block, Block) or not self._add_block(block):
+                self._extend(part.samples())
+
+    def _extend(self, samples: list[Sample]) -> None:
         keys = {sample.key for sample in samples}
         if (
-            len(keys) < len(samples)
+            self._packed
+            or len(keys) < len(samples)
             or not self._instances.keys().isdisjoint(keys)
             or min([sample.source_time_ns for sample in samples]) <= self.floor_ns
         ):
@@ -140,10 +179,62 @@ class GroupSet:
             return
         self._instances.update([(sample.key, [sample]) for sample in samples])
         self.disposed.update([sample.key for sample in samples if sample.status & DISPOSE])
-        self.count += len(samples)
-        self.payload_bytes += sum([len(sample.payload) for sample in samples])
-        self._digest = (self._digest + digest_sum(samples)) & _MODULUS_MASK
-        self._newest_ns = max(self._newest_ns, *[sample.source_time_ns for sample in samples])
+        self._count_in_rows(Rows((Loose(samples),)))
+        while len(self._instances) >= self._pack_at:
+            self._pack_oldest()
+
+    def _add_block(self, block: Block) -> bool:
+        """Keep a block as it is; False when its samples must be looked at one by one."""
+        if not block.is_plain or block.count < MIN_PACKED or block.span_ns()[0] <= self.floor_ns:
+            return False
+        if not self._packed and len(self._instances) + block.count < PACKED_FROM:
+            return False
+        keys = block.keys()
+        if not self._instances.keys().isdisjoint(keys) or not self._open_packed().add(block, keys):
+            return False
+        self._count_in_rows(Rows((block,)))
+        return True
+
+    def _open_packed(self) -> Packed:
+        if self._packed is None:
+            from engine.dataset.packed import Packed  # needs numpy, which takes a moment to load
+
+            self._packed = Packed()
+        return self._packed
+
+    def _pack_oldest(self) -> None:
+        """Pack what has been an object for longest; what cannot be packed has its turn again last."""
+        oldest = list(itertools.islice(self._instances.items(), _STEP))
+        plain = [
+            history[0]
+            for _, history in oldest
+            if len(history) == 1 and history[0].status == DATA and len(history[0].payload) <= MAX_PACKED_BYTES
+        ]
+        for key, _ in oldest:
+            del self._instances[key]
+        if len(plain) < len(oldest):
+            packable = {sample.key for sample in plain}
+            self._instances.update([(key, history) for key, history in oldest if key not in packable])
+        for piece in pieces(plain, _BLOCK_BYTES) if len(plain) >= MIN_PACKED else (plain,):
+            keys = [sample.key for sample in piece]
+            if len(plain) < MIN_PACKED or not self._open_packed().add(pack_samples(piece), keys):
+                self._instances.update([(sample.key, [sample]) for sample in piece])
+        self._pack_at = max(MAX_LOOSE, len(self._instances) + _STEP // 4 + 1)
+
+    def _unpack(self, slot: int, known: Sample) -> list[Sample]:
+        """Make a packed instance an object; its history."""
+        assert self._packed is not None
+        for sample in self._packed.remove(slot):
+            self._instances[sample.key] = [sample]
+        if not self._packed.count:
+            self._packed = None
+        history = self._instances[known.key] = [known]
+        return history
+
+    def _unpack_key(self, key: bytes) -> None:
+        slot = self._packed.find(key) if self._packed else -1
+        if self._packed and slot >= 0:
+            self._unpack(slot, self._packed.sample(slot))
 
     def is_newest(self, key: bytes, source_time_ns: int, writer: bytes) -> bool:
         """Whether a plain write at that time is newer than all that is known of the instance.
@@ -153,9 +244,9 @@ class GroupSet:
         if source_time_ns <= self.floor_ns:
             return False
         history = self._instances.get(key)
-        if not history:
+        last = history[-1] if history else self._packed.newest(key) if self._packed else None
+        if last is None:
             return True
-        last = history[-1]
         return source_time_ns > last[0] or (source_time_ns == last[0] and writer > last[1])
 
     def _insert(self, history: list[Sample], sample: Sample) -> tuple[Outcome, list[Sample]]:
@@ -189,6 +280,8 @@ class GroupSet:
         if until_ns <= self.floor_ns:
             return []
         self.floor_ns = until_ns
+        for key in self._packed.until(until_ns) if self._packed else ():
+            self._unpack_key(key)
         removed: list[Sample] = []
         for key, history in list(self._instances.items()):
             old = [sample for sample in history if sample.source_time_ns <= until_ns]
@@ -205,6 +298,7 @@ class GroupSet:
 
     def remove_instance(self, key: bytes) -> list[Sample]:
         """Forget an instance; returns what was kept of it."""
+        self._unpack_key(key)
         removed = self._instances.pop(key, [])
         self.disposed.discard(key)
         for sample in removed:
@@ -217,6 +311,12 @@ class GroupSet:
         self._digest = (self._digest + int.from_bytes(sample.digest)) & _MODULUS_MASK
         self._newest_ns = max(self._newest_ns, sample.source_time_ns)
 
+    def _count_in_rows(self, rows: Rows) -> None:
+        self.count += len(rows)
+        self.payload_bytes += rows.payload_bytes
+        self._digest = (self._digest + rows.digest_sum()) & _MODULUS_MASK
+        self._newest_ns = max(self._newest_ns, rows.newest_ns())
+
     def _count_out(self, sample: Sample) -> None:
         self.count -= 1
         self.payload_bytes -= len(sample.payload)
@@ -228,21 +328,27 @@ class GroupSet:
 
     def instance(self, key: bytes) -> tuple[Sample, ...]:
         """The samples kept of one instance, oldest first."""
-        return tuple(self._instances.get(key, ()))
+        history = self._instances.get(key)
+        if history is None and self._packed and (slot := self._packed.find(key)) >= 0:
+            return (self._packed.sample(slot),)
+        return tuple(history or ())
+
+    def __contains__(self, key: bytes) -> bool:
+        return key in self._instances or (self._packed is not None and self._packed.find(key) >= 0)
 
     def keys(self) -> list[bytes]:
         """The instances, in key order."""
-        return sorted(self._instances)
+        return sorted([*self._instances, *(self._packed.keys() if self._packed else ())])
 
     @property
     def instance_count(self) -> int:
         """How many instances have at least one sample."""
-        return len(self._instances)
+        return len(self._instances) + (self._packed.count if self._packed else 0)
 
-    def samples(self) -> Iterator[Sample]:
-        """All samples: instances in the order in which they were first seen, each oldest first."""
-        for history in self._instances.values():
-            yield from history
+    def samples(self) -> Rows:
+        """All samples as they are now, of each instance oldest first; the instances in any order."""
+        loose = [sample for history in self._instances.values() for sample in history]
+        return Rows((*(self._packed.parts() if self._packed else ()), Loose(loose)))
 
 
 class DataSet:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from engine.core.namespaces import Group
+    from engine.dataset.rows import Rows
     from engine.dataset.sample import Sample
 
 Words = npt.NDArray[np.uint64]
@@ -53,14 +54,13 @@ def mix(words: Words) -> Words:
     return words ^ (words >> np.uint64(31))
 
 
-def identities(groups: Iterable[tuple[Group, Sequence[Sample]]], salt: bytes) -> Words:
+def identities(groups: Iterable[tuple[Group, Rows]], salt: bytes) -> Words:
     """The identities of samples, in the order in which they are given."""
     parts = []
     for group, samples in groups:
         keyed = hashlib.blake2b(weight_of(group).to_bytes(16), key=salt, digest_size=24).digest()
         first, second, third = np.frombuffer(keyed, dtype="<u8")
-        digests = b"".join([sample.digest for sample in samples])
-        halves = np.frombuffer(digests, dtype="<u8").reshape(-1, 2)
+        halves = np.frombuffer(samples.digests(), dtype="<u8").reshape(-1, 2)
         parts.append(mix(mix(halves[:, 0] ^ first) + mix(halves[:, 1] ^ second) * (third | np.uint64(1))))
     return np.concatenate(parts) if parts else np.empty(0, dtype=np.uint64)
 
@@ -247,7 +247,7 @@ def from_list(data: bytes, count: int) -> Words:
 
 
 def samples_at(
-    groups: Sequence[tuple[Group, Sequence[Sample]]], places: npt.NDArray[np.int64]
+    groups: Sequence[tuple[Group, Rows]], places: npt.NDArray[np.int64]
 ) -> dict[Group, list[Sample]]:
     """The samples at these places, counted through all groups as `identities` does."""
     found: dict[Group, list[Sample]] = {}
@@ -257,7 +257,7 @@ def samples_at(
         end = begin + len(samples)
         here = ordered[np.searchsorted(ordered, begin) : np.searchsorted(ordered, end)]
         if len(here):
-            found[group] = [samples[at - begin] for at in here.tolist()]
+            found[group] = samples.at((here - begin).tolist())
         begin = end
     return found
 

@@ -11,11 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, Protocol
 
 from engine.dds.bulk import BulkSender
-from engine.dds.directed import DeliveryReport, DirectedSession
 from engine.dds.errors import DdsError, DdsTimeout
-from engine.dds.interfaces import address_towards
+from engine.dds.qos import incompatibilities
 from engine.dds.tap import CaptureReader
 from engine.dds.topics import open_topic
+from engine.node.delivery import Directed
 from engine.node.watch import Work
 from engine.runtime.monitor import DeliveryView
 from engine.runtime.ports import Delivered
@@ -24,10 +24,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from engine.core.messages import ReaderKey
+    from engine.core.namespaces import Group
     from engine.dataset.groups import GroupDescription
-    from engine.dataset.sample import Sample
+    from engine.dataset.rows import Rows
     from engine.dds.channel import Channel
     from engine.dds.participant import NodeParticipant
+    from engine.dds.qos import EndpointQos
     from engine.dds.waiting import Signal
     from engine.node.neighbourhood import Neighbourhood
 
@@ -38,8 +40,9 @@ MAX_UNSENT: Final = 20_000
 TAP_BYTES: Final = 16 << 20
 """What a tap can hold, so that writers are not held back between two looks at it."""
 BATCH_TIMEOUT_S: Final = 30.0
+SHARED_TIMEOUT_S: Final = 2.0
+"""A stream to several fellows ends when one stays behind for so long; each then asks for the rest alone."""
 MATCH_TIMEOUT_S: Final = 5.0
-DELIVERY_TIMEOUT_S: Final = 120.0
 DELIVERIES_SHOWN: Final = 100
 """Deliveries that consoles see; older ones are in the trace."""
 
@@ -73,7 +76,6 @@ class DdsWire:
         interface: str,
         tag: str,
     ) -> None:
-        self._tag = tag
         self._participant = participant
         self._channel = channel
         self._neighbourhood = neighbourhood
@@ -81,7 +83,7 @@ class DdsWire:
         self._post = post
         self._node = node
         self._partition = partition
-        self._interface = interface
+        self._directed = Directed(participant, bytes.fromhex(node), interface, tag)
         self._unsent: queue.Queue[tuple[str, bytes] | None] = queue.Queue()
         self._workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="worker")
         self._sender = threading.Thread(target=self._send_all, name="sender", daemon=True)
@@ -134,9 +136,12 @@ class DdsWire:
                 signal=self._signal,
             )
 
-    def deliver(
-        self, reader: ReaderKey, groups: list[tuple[GroupDescription, list[Sample]]], *, whole: bool
-    ) -> None:
+    def refusals(self, group: Group, offer: EndpointQos) -> tuple[str, ...]:
+        """The policies because of which the tap of a group, if there is one, does not match a writer."""
+        tap = self.taps.get((group.topic, group.type_id))
+        return incompatibilities(offer, tap.qos) if tap is not None else ()
+
+    def deliver(self, reader: ReaderKey, groups: list[tuple[GroupDescription, Rows]], *, whole: bool) -> None:
         """Deliver on a worker thread."""
         seen = self._neighbourhood.participants.get(bytes.fromhex(reader.participant))
         if not groups:
@@ -213,12 +218,13 @@ class DdsWire:
     ) -> None:
         partitions = [receiver_partition(self._partition, fellow) for fellow in fellows]
         sent = 0
+        patience_s = SHARED_TIMEOUT_S if len(targets) > 1 else BATCH_TIMEOUT_S
         try:
             sender = BulkSender(self._participant, partitions, targets)
             try:
                 sender.wait_targets(MATCH_TIMEOUT_S)  # who is missing asks again
                 for batch in batches:
-                    sender.send(batch, BATCH_TIMEOUT_S)
+                    sender.send(batch, patience_s)
                     sent += len(batch)
                 sender.finish(BATCH_TIMEOUT_S)
             finally:
@@ -241,43 +247,11 @@ class DdsWire:
         self,
         reader: ReaderKey,
         address: str,
-        groups: list[tuple[GroupDescription, list[Sample]]],
+        groups: list[tuple[GroupDescription, Rows]],
         began_ns: int,
         whole: bool,
     ) -> None:
-        started = time.monotonic_ns()
-        reports: list[DeliveryReport] = []
-        problem = ""
-        try:
-            with DirectedSession(
-                address,
-                address_towards(address, self._interface),
-                self._participant.domain_id,
-                bytes.fromhex(self._node),
-                bytes.fromhex(reader.participant),
-                self._tag,
-            ) as session:
-                for description, samples in groups:
-                    group = description.group
-                    report = session.deliver(
-                        group.topic,
-                        description.type,
-                        description.qos,
-                        group.partition,
-                        samples,
-                        DELIVERY_TIMEOUT_S,
-                    )
-                    reports.append(report)
-        except DdsError as error:
-            problem = str(error)
-        # Readers that refuse what is offered will refuse it again: reported, but not tried again.
-        problems = [report.problem for report in reports if report.readers or not report.refused]
-        result = Delivered(
-            samples=sum(report.acked for report in reports),
-            elapsed_ns=time.monotonic_ns() - started,
-            problem=problem or next(filter(None, problems), ""),
-            refused=tuple(dict.fromkeys(text for report in reports for text in report.refused)),
-        )
+        result = self._directed.deliver(bytes.fromhex(reader.participant), address, groups)
 
         def tell() -> None:
             self._show(reader, began_ns, result)

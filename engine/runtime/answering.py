@@ -2,7 +2,9 @@
 
 Request and sketch come on different ways, in either order. Symbols are held against the set as it is at that
 moment, so that what is sent is always the present set. Where they are too few their number is estimated and
-asked for; above a third of the set the list of all identities is cheaper, and always ends it.
+asked for; above a third of the set the list of all identities is cheaper, and always ends it. Where symbols
+come to no result, because identities meet or a peer is damaged, the difference is searched range by range
+(`engine.dataset.ranges`) in the set as it is then, with a bounded number of questions.
 """
 
 from __future__ import annotations
@@ -10,9 +12,10 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Final
 
+from engine.core.messages import RANGES
 from engine.dataset.dataset import DataSet
 from engine.runtime import notes
-from engine.runtime.blocks import StreamFault
+from engine.runtime.faults import StreamFault
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +23,9 @@ if TYPE_CHECKING:
     from engine.core.events import Target
     from engine.core.namespaces import Group
     from engine.dataset import reconciliation
+    from engine.dataset.dataset import Summary
+    from engine.dataset.ranges import Search
+    from engine.dataset.rows import Rows
     from engine.dataset.sample import Sample
     from engine.runtime.holdings import Holdings
 
@@ -31,6 +37,10 @@ FIRST_SYMBOLS: Final = 256
 MIN_SYMBOLS: Final = 16
 MANY: Final = 0.3
 """With more than this part of the set differing, the list of identities is asked for."""
+LIST_BYTES: Final = 8
+"""Of each identity in a list."""
+MAX_SKETCHES: Final = 6
+"""After so many the symbols have failed; two or three are enough as a rule."""
 _NEEDS_WHOLE: Final = ("initial", "merge", "replace", "catchup")
 
 
@@ -46,17 +56,30 @@ class _Question:
     identities: reconciliation.Words | None = None
     bytes: int = 0
     asked_for: int = -1
+    sketches: int = 0
+    search: _Search | None = None
+
+
+@dataclasses.dataclass(slots=True)
+class _Search:
+    """Range by range, in the set as it was when that began."""
+
+    ranges: Search
+    groups: list[tuple[Group, Rows]]
+    ours: reconciliation.Words
+    root: Summary
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Answer:
     """What a set has that another has not, and the other way round.
 
-    `removed` are identities under the other's salt, as 8 octets each.
+    `removed` are identities under the other's salt, as 8 octets each; `root` is that of the set.
     """
 
     new: dict[Group, list[Sample]]
     removed: bytes
+    root: Summary
     question_bytes: int
 
 
@@ -75,7 +98,7 @@ class Answering:
     @property
     def next_s(self) -> float | None:
         """When `work` has something to do."""
-        return min((q.since_s + FORGET_S for q in self._questions.values()), default=None)
+        return min(q.since_s for q in self._questions.values()) + FORGET_S if self._questions else None
 
     def _question(self, node: str, request: int, name_space: str) -> _Question | None:
         known = self._questions.get((node, request))
@@ -143,7 +166,7 @@ class Answering:
             self._send(question.name_space, target, answer)
 
     def _answer(self, question: _Question) -> None:
-        if question.target is None or question.sketch is None:
+        if question.target is None or question.sketch is None or question.search is not None:
             return
         sketch = question.sketch
         held = self._holdings.spaces[question.name_space].working
@@ -156,57 +179,100 @@ class Answering:
                 fellow=self._holdings.core.name_of(sketch.node),
                 fellows=1,
             )
-            self._end(question, Answer({}, b"", question.bytes))
+            self._end(question, Answer({}, b"", root, question.bytes))
             return
         if question.symbols is None and question.identities is None:
             self._ask(question, min(FIRST_SYMBOLS, max(MIN_SYMBOLS, sketch.count)))
             return
-        self._compare(question, sketch, sent_part(self._holdings, held))
+        self._compare(question, sketch, sent_part(self._holdings, held), root)
 
-    def _compare(self, question: _Question, sketch: notes.Sketch, held: DataSet) -> None:
+    def _compare(self, question: _Question, sketch: notes.Sketch, held: DataSet, root: Summary) -> None:
         from engine.dataset import reconciliation
 
-        groups = [(group, list(group_set.samples())) for group, group_set in held.groups.items()]
+        groups = [(group, group_set.samples()) for group, group_set in held.groups.items()]
         ours = reconciliation.identities(groups, sketch.salt)
-        found, wanted = self._difference(question, sketch, ours)
-        if found is None and wanted is None:
-            self._end(question, None)
-        elif found is None:
-            assert wanted is not None
-            self._ask(question, wanted)
-        else:
-            self._end(question, self._found(question, groups, ours, found))
-
-    def _difference(
-        self, question: _Question, sketch: notes.Sketch, ours: reconciliation.Words
-    ) -> tuple[reconciliation.Difference | None, int | None]:
-        """The difference, or how many symbols are needed to tell (0 for the list), or neither."""
-        from engine.dataset import reconciliation
-
         theirs = question.symbols
         if question.identities is not None:
-            return reconciliation.compare(ours, question.identities), None
+            found = reconciliation.compare(ours, question.identities)
+            self._end(question, self._found(question, groups, ours, root, found))
+            return
         assert theirs is not None
         left = reconciliation.symbols(ours, 0, len(theirs)) - theirs
-        found = reconciliation.solve(left)
-        if found is not None:
-            return found, None
+        solved = reconciliation.solve(left)
+        if solved is not None:
+            self._end(question, self._found(question, groups, ours, root, solved))
+            return
+        question.sketches += 1
         expected = reconciliation.estimate(left)
         wanted = reconciliation.enough(expected, len(theirs))
         larger = max(sketch.count, len(ours))
-        if expected > MANY * larger or wanted > larger:
-            held = self._holdings.spaces[question.name_space].working
-            octets = sum(group.payload_bytes for group in held.groups.values())
-            return None, 0 if 16 * sketch.count < octets else None
-        return None, wanted
+        is_stuck = wanted <= question.asked_for or question.sketches >= MAX_SKETCHES
+        if expected <= MANY * larger and wanted <= larger and not is_stuck:
+            self._ask(question, wanted)
+        elif is_stuck and self._may_search(question, sketch, expected):
+            from engine.dataset import ranges
+
+            question.search = _Search(ranges.Search(ours, expected), groups, ours, root)
+            self._narrow(question, question.search)
+        elif question.asked_for and _is_worth_a_list(sketch.count, held):
+            self._ask(question, 0)
+        else:
+            self._end(question, None)
+
+    # Range by range.
+
+    def _may_search(self, question: _Question, sketch: notes.Sketch, expected: int) -> bool:
+        """Whether the alignee answers questions about ranges, and they cost less than its list."""
+        from engine.dataset import ranges
+
+        fellow = next((each for each in self._holdings.core.fellows if each.node == sketch.node), None)
+        can = fellow is not None and fellow.status is not None and RANGES in fellow.status.capabilities
+        return can and ranges.cost(expected, sketch.count) < LIST_BYTES * sketch.count
+
+    def _narrow(self, question: _Question, search: _Search) -> None:
+        """Ask about the ranges that are next."""
+        target, ask = question.target, search.ranges.asked
+        assert target is not None
+        if ask is None:
+            found = search.ranges.difference()
+            self._end(question, self._found(question, search.groups, search.ours, search.root, found))
+            return
+        note = notes.Narrow(
+            question.name_space, target.request, ask.bits, ask.deeper, len(ask.split), len(ask.listed)
+        )
+        body = ask.split.astype("<u4").tobytes() + ask.listed.astype("<u4").tobytes()
+        self._tell(question, target, notes.encode(note, body))
+
+    def narrowed(self, note: notes.Ranges, body: bytes, size: int) -> None:
+        """An alignee tells of ranges.
+
+        Raises:
+            StreamFault: it says nonsense; then it gets the whole set.
+        """
+        from engine.dataset import reconciliation
+
+        question = self._questions.get((note.node, note.request))
+        search = question.search if question is not None else None
+        if question is None or search is None:
+            return
+        question.bytes += size
+        try:
+            words = reconciliation.from_list(body, len(body) // 8)
+            search.ranges.take(words[: note.fingerprints], words[note.fingerprints :])
+        except ValueError as error:
+            self._end(question, None)
+            raise StreamFault(f"ranges: {error}") from error
+        self._narrow(question, search)
 
     def _found(
         self,
         question: _Question,
-        groups: list[tuple[Group, list[Sample]]],
+        groups: list[tuple[Group, Rows]],
         ours: reconciliation.Words,
+        root: Summary,
         found: reconciliation.Difference,
     ) -> Answer | None:
+        """The answer that makes the difference good."""
         from engine.dataset import reconciliation
 
         places = reconciliation.positions(ours, found.only_ours)
@@ -221,19 +287,23 @@ class Answering:
             removed=len(found.only_theirs),
             bytes=question.bytes,
         )
-        return Answer(new, found.only_theirs.astype("<u8").tobytes(), question.bytes)
+        return Answer(new, found.only_theirs.astype("<u8").tobytes(), root, question.bytes)
 
     def _ask(self, question: _Question, symbols: int) -> None:
         target = question.target
         assert target is not None
-        if question.identities is not None or (symbols and symbols <= question.asked_for):
-            self._end(question, None)
-            return
         question.asked_for = symbols
+        self._tell(question, target, notes.encode(notes.More(question.name_space, target.request, symbols)))
+
+    def _tell(self, question: _Question, target: Target, note: bytes) -> None:
         question.since_s = self._holdings.clock.monotonic()
-        note = notes.encode(notes.More(question.name_space, target.request, symbols))
         self._holdings.counters["comparison_bytes_sent"] += len(note)
         self._holdings.wire.send_note(target.node, note)
+
+
+def _is_worth_a_list(count: int, held: DataSet) -> bool:
+    """Whether a list of so many identities costs less than half of what is here."""
+    return 2 * LIST_BYTES * count < sum(group.payload_bytes for group in held.groups.values())
 
 
 def sent_part(holdings: Holdings, held: DataSet) -> DataSet:

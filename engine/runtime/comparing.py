@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 from engine.core.messages import SampleRequest
 from engine.dataset.dataset import DataSet, weight_of
 from engine.dataset.sample import digest_sum
-from engine.runtime import notes
-from engine.runtime.blocks import StreamFault
+from engine.runtime import notes, resuming
+from engine.runtime.faults import StreamFault
 from engine.runtime.persistence import Turn
 from engine.store.interface import Change
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from engine.core.namespaces import Group
     from engine.dataset import reconciliation
     from engine.dataset.dataset import Summary
+    from engine.dataset.ranges import Held
+    from engine.dataset.rows import Rows
     from engine.dataset.sample import Sample
     from engine.runtime.holdings import Holdings
     from engine.runtime.incoming import Incoming
@@ -50,7 +52,7 @@ class Base:
 
     aligner: str
     salt: bytes
-    groups: list[tuple[Group, list[Sample]]]
+    groups: list[tuple[Group, Rows]]
     root: Summary
     began_s: float
     told: int = 0
@@ -61,6 +63,13 @@ class Base:
         from engine.dataset import reconciliation  # needs numpy, which takes a moment to load
 
         return reconciliation.identities(self.groups, self.salt)
+
+    @functools.cached_property
+    def held(self) -> Held:
+        """The same, ready to tell of ranges."""
+        from engine.dataset.ranges import Held
+
+        return Held(self.identities)
 
 
 class Comparing:
@@ -83,7 +92,7 @@ class Comparing:
         root = held.summary() if held is not None else None
         if held is None or root is None or not MIN_SAMPLES <= root.count <= MAX_LIST:
             return
-        groups = [(group, list(group_set.samples())) for group, group_set in held.groups.items()]
+        groups = [(group, group_set.samples()) for group, group_set in held.groups.items()]
         salt = hashlib.blake2b(f"{name} {event.request}".encode(), key=self._secret, digest_size=16).digest()
         base = self._bases[name, event.request] = Base(
             event.aligner, salt, groups, root, self._holdings.clock.monotonic()
@@ -112,6 +121,35 @@ class Comparing:
         else:
             body = base.identities.astype("<u8").tobytes()
             self._tell(note.name_space, note.request, base, body, 0, len(base.identities), is_list=True)
+
+    def narrow(self, note: notes.Narrow, body: bytes) -> None:
+        """The aligner asks about ranges.
+
+        Raises:
+            StreamFault: it asks nonsense.
+        """
+        import numpy as np
+
+        from engine.dataset.ranges import Ask
+
+        base = self._bases.get((note.name_space, note.request))
+        if base is None:
+            return
+        if len(body) != 4 * (note.split + note.listed):
+            raise StreamFault(f"{len(body)} octets are not {note.split} and {note.listed} ranges")
+        words = np.frombuffer(body, "<u4").astype(np.uint64)
+        ask = Ask(note.bits, note.deeper, words[: note.split], words[note.split :])
+        try:
+            fingerprints, identities = base.held.answer(ask)
+        except ValueError as error:
+            raise StreamFault(f"a question about ranges: {error}") from error
+        holdings = self._holdings
+        holdings.core.set_progress(note.name_space, note.request, holdings.clock.monotonic())
+        body = fingerprints.astype("<u8").tobytes() + identities.astype("<u8").tobytes()
+        answer = notes.Ranges(note.name_space, holdings.settings.node, note.request, len(fingerprints))
+        octets = notes.encode(answer, body)
+        holdings.counters["comparison_bytes_sent"] += len(octets)
+        holdings.wire.send_note(base.aligner, octets)
 
     def _send(self, name: str, request: int, base: Base, end: int) -> None:
         """The symbols from where the last ones ended."""
@@ -153,6 +191,8 @@ class Comparing:
 
     def keep_wanted(self) -> None:
         """Forget what belongs to requests that are not wanted any more."""
+        if not self._bases:
+            return
         expects, patience_s = self._holdings.core.expects, self._holdings.settings.request_patience_s
         for key in [key for key in self._bases if not expects(*key)]:
             base = self._bases.pop(key)
@@ -186,7 +226,12 @@ class Comparing:
             return None
         loaded = self._holdings.spaces[incoming.begin.name_space].loaded
         data = incoming.data
-        if loaded is None or any(group not in data.groups for group, samples in base.groups if samples):
+        is_loaded = loaded is not None and loaded.summary().same_content(base.root)
+        if (
+            loaded is None
+            or not is_loaded
+            or any(group not in data.groups for group, samples in base.groups if samples)
+        ):
             made = _put(base, {}, data)
         else:
             made = loaded
@@ -226,6 +271,8 @@ class Comparing:
         ):
             return None
         data = self._holdings.spaces[incoming.begin.name_space]
+        if resuming.is_filled(data, incoming):
+            return made, resuming.turn_of(data, incoming, base.root, base.groups, removed, describe)
         changes: list[Change] = []
         for group, samples in removed.items():
             if group in describe and data.is_on_disk(describe[group]):
@@ -239,7 +286,7 @@ class Comparing:
 def _held(data: NameSpaceData, purpose: str) -> DataSet | None:
     """What a request for this purpose is compared with."""
     if purpose in _OF_LOADED and not data.state.holder:
-        return data.loaded
+        return resuming.held(data)
     if purpose in _OF_WORKING and data.state.holder:
         return data.working
     return None
@@ -251,12 +298,11 @@ def _put(base: Base, removed: dict[Group, list[Sample]], new: DataSet) -> DataSe
     for group, group_set in new.groups.items():
         made.open_group(group, group_set.depth).raise_floor(group_set.floor_ns)
     for group, samples in base.groups:
-        gone = {sample.digest for sample in removed.get(group, ())}
-        kept = [sample for sample in samples if sample.digest not in gone] if gone else samples
+        kept = samples.without({sample.digest for sample in removed.get(group, ())})
         if group not in made.groups and kept:
             raise StreamFault(f"group {group} has samples on both sides but is not described")
         if kept:
             made.groups[group].extend(kept)
     for group, group_set in new.groups.items():
-        made.groups[group].extend(list(group_set.samples()))
+        made.groups[group].extend(group_set.samples())
     return made

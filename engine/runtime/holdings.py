@@ -10,6 +10,8 @@ from engine.core.node import DurabilityNode
 from engine.runtime.sets import NameSpaceData
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from engine.core.events import NameSpaceLearned
     from engine.core.messages import Epoch
     from engine.core.namespaces import Group
@@ -38,6 +40,7 @@ COUNTERS: Final = (
     "repeated",
     "not_given",
     "refused",
+    "refused_writers",
     "stream_bytes_sent",
     "stream_bytes_received",
     "comparison_bytes_sent",
@@ -56,6 +59,7 @@ class Holdings:
         clock: Clock,
         tracer: Tracer,
         loaded: dict[str, DataSet],
+        parts: Mapping[str, DataSet],
     ) -> None:
         self.settings = settings
         self.persistence = persistence
@@ -67,6 +71,7 @@ class Holdings:
         self.counters: dict[str, int] = dict.fromkeys(COUNTERS, 0)
         self.set_handed_over_ns: dict[str, int] = {}
         self._loaded = loaded
+        self._parts = dict(parts)
         self.core = DurabilityNode(settings, clock.monotonic(), clock.wall_ns())
 
     def malformed(self, topic: str, sender: str, cause: str, count: int = 1) -> None:
@@ -78,7 +83,8 @@ class Holdings:
         """Take part in a name-space from now on."""
         name = event.name_space.name
         state = next(state for state in self.core.name_spaces if state.name == name)
-        self.spaces[name] = NameSpaceData(state, loaded=self._loaded.pop(name, None))
+        loaded, part = self._loaded.pop(name, None), self._parts.pop(name, None)
+        self.spaces[name] = NameSpaceData(state, loaded=loaded, part=part)
         self.persistence.mark(name, ELEMENTS, json.dumps(plain.to_plain(event.name_space.elements)))
         self.tracer.event(
             "namespace.added",
@@ -115,6 +121,12 @@ class Holdings:
                 cause=f"{description.qos} differs from {self.descriptions[group].qos}, which stays",
             )
         return True
+
+    def refuse_writer(self, group: Group, writer: str, policies: Sequence[str]) -> None:
+        """A writer does not match the built-in reader of its group (DDS 1.4, 2.2.3.4): it is not captured."""
+        self.counters["refused_writers"] += 1
+        cause = f"writer {writer} and the built-in reader: {', '.join(policies)}: it is not captured"
+        self.tracer.event("group.qos-mismatch", group=group, endpoint=f"writer {writer}", cause=cause)
 
     def tell_changes(self) -> None:
         """Tell the core what the sets that have changed are now."""

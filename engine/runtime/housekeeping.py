@@ -1,7 +1,8 @@
 """Data that goes: deleted on request, or purged because it was disposed long enough ago.
 
 A disposed instance is purged when three conditions hold (DDS 1.4, 2.2.3.5 DURABILITY_SERVICE): it is
-disposed, none of its writers is alive, and service_cleanup_delay has passed. Beyond the standard, its
+disposed, none of its writers is alive, and service_cleanup_delay has passed since this node found out about
+both. Of writers that were gone before this node started it finds out at its start. Beyond the standard, its
 tombstone is kept until every fellow known has acknowledged it, so that nobody can bring it back to life.
 The master decides and tells the others, so that all sets stay equal.
 """
@@ -12,15 +13,21 @@ from typing import TYPE_CHECKING, Final
 
 from engine.core.expressions import matches
 from engine.core.messages import PurgedInstance
+from engine.dataset.sample import UNREGISTER
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from engine.core.namespaces import Group
     from engine.dataset.dataset import GroupSet
     from engine.dataset.groups import GroupDescription
+    from engine.dataset.sample import Sample
     from engine.runtime.holdings import Holdings
     from engine.runtime.sets import NameSpaceData
 
 PERIOD_S: Final = 1.0
+MAX_REMEMBERED: Final = 100_000
+"""Writers of which it is remembered when they went; the oldest count as gone at the same time."""
 MAX_PURGED: Final = 5_000
 """Instances of a group that are purged in one period."""
 INFINITE: Final = -1
@@ -37,6 +44,8 @@ class Housekeeping:
     def __init__(self, holdings: Holdings) -> None:
         self._holdings = holdings
         self._writers: dict[bytes, tuple[Group, ...]] = {}
+        self._gone_s: dict[bytes, float] = {}
+        self._others_gone_s = holdings.clock.monotonic()
         self._due_s = 0.0
 
     @property
@@ -46,15 +55,21 @@ class Housekeeping:
 
     def writers(self, writer: bytes, groups: tuple[Group, ...]) -> None:
         """A durable writer of these groups is alive; none means that it is gone."""
+        now = self._holdings.clock.monotonic()
         if groups:
             self._writers[writer] = groups
-        else:
-            self._writers.pop(writer, None)
+        elif self._writers.pop(writer, None) is not None:
+            self._went(writer, now)
         alive = {group for known in self._writers.values() for group in known}
-        now = self._holdings.clock.monotonic()
         for state in self._holdings.core.name_spaces:
             present = any(state.name_space.contains(group) for group in alive)
             self._holdings.core.writers_known(state.name, present=present, now=now)
+
+    def _went(self, writer: bytes, now: float) -> None:
+        self._gone_s.pop(writer, None)
+        self._gone_s[writer] = now
+        if len(self._gone_s) > MAX_REMEMBERED:
+            self._others_gone_s = self._gone_s.pop(next(iter(self._gone_s)))
 
     def work(self, now: float) -> None:
         """Purge what may go."""
@@ -73,23 +88,33 @@ class Housekeeping:
             description = self._holdings.descriptions.get(group)
             if description is None or description.qos.cleanup_delay_ns == INFINITE:
                 continue
-            old_enough_ns = wall_ns - description.qos.cleanup_delay_ns
-            instances = self._forgettable(group_set, old_enough_ns)
+            delay_ns = description.qos.cleanup_delay_ns
+            instances = self._forgettable(group_set, wall_ns - delay_ns, now - delay_ns / 1e9)
             if instances:
                 self.purged(group, instances)
                 self._holdings.core.purge(group, instances)
 
-    def _forgettable(self, group_set: GroupSet, until_ns: int) -> tuple[PurgedInstance, ...]:
+    def _forgettable(self, group_set: GroupSet, until_ns: int, until_s: float) -> tuple[PurgedInstance, ...]:
+        """Instances that were disposed, and without writers, before these moments."""
         found: list[PurgedInstance] = []
         for key in sorted(group_set.disposed):
             history = group_set.instance(key)
             last = history[-1]
-            if last.source_time_ns > until_ns or any(s.writer in self._writers for s in history):
+            if last.source_time_ns > until_ns or self._is_written(history, until_s):
                 continue
             found.append(PurgedInstance(key, last.digest))
             if len(found) == MAX_PURGED:
                 break
         return tuple(found)
+
+    def _is_written(self, history: Sequence[Sample], until_s: float) -> bool:
+        """Whether an instance has, or had at that moment, a writer that did not unregister it."""
+        newest = {sample.writer: sample for sample in history}
+        return any(
+            writer in self._writers or self._gone_s.get(writer, self._others_gone_s) > until_s
+            for writer, sample in newest.items()
+            if not sample.status & UNREGISTER
+        )
 
     def purged(self, group: Group, instances: tuple[PurgedInstance, ...]) -> None:
         """Forget instances, on the master's word or as master."""

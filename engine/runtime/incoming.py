@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from engine.core.events import Target
 from engine.dataset.dataset import DataSet
 from engine.dataset.groups import GroupDescription
-from engine.dataset.sample import Sample
+from engine.dataset.rows import Rows
 from engine.runtime.stream import Begin, End, StreamFault, Unpacker, stream_of
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Incoming:
     started_ns: int
     data: DataSet = dataclasses.field(default_factory=DataSet)
     descriptions: list[GroupDescription] = dataclasses.field(default_factory=list)
-    fresh: list[tuple[GroupDescription, list[Sample]]] = dataclasses.field(default_factory=list)
+    fresh: list[tuple[GroupDescription, Rows]] = dataclasses.field(default_factory=list)
     identities: list[bytes] = dataclasses.field(default_factory=list)
     end: End | None = None
     samples: int = 0
@@ -100,13 +100,14 @@ class IncomingStreams:
     @staticmethod
     def _add(stream: Incoming, item: object) -> None:
         if isinstance(item, tuple):
-            group, samples = item
+            group, block = item
             description = group.description
             group_set = stream.data.open_group(description.group, description.qos.history_depth)
-            if samples is None:
+            if block is None:
                 group_set.raise_floor(group.floor_ns)
                 stream.descriptions.append(description)
             else:
+                samples = Rows((block,))
                 group_set.extend(samples)
                 stream.fresh.append((description, samples))
                 stream.samples += len(samples)
@@ -126,8 +127,13 @@ class IncomingStreams:
                 )
             stream.is_whole = True
 
-    def keep(self, wanted: Callable[[str, int], bool]) -> None:
-        """Forget the streams whose request is not wanted any more."""
-        for number, stream in list(self._streams.items()):
-            if not wanted(stream.begin.name_space, stream.target.request):
-                del self._streams[number]
+    def keep(self, wanted: Callable[[str, int], bool]) -> list[Incoming]:
+        """Forget the streams whose request is not wanted any more; returns them."""
+        forgotten = [
+            stream
+            for stream in self._streams.values()
+            if not wanted(stream.begin.name_space, stream.target.request)
+        ]
+        for stream in forgotten:
+            del self._streams[stream.number]
+        return forgotten

@@ -1,8 +1,9 @@
 """What two nodes tell each other to find the difference of their sets: short notes beside the streams.
 
 The alignee describes its set in a `Sketch`, which is some symbols of it or the list of all its identities
-(`engine.dataset.reconciliation`); the aligner asks for `More`, or answers with a stream that carries the
-difference. A note has a checksum; one that is damaged or says nonsense is a fault, and is not answered.
+(`engine.dataset.reconciliation`); the aligner asks for `More`, or to `Narrow` it to ranges, or answers with a
+stream that carries the difference. A note has a checksum; one that is damaged or says nonsense is a fault,
+and is not answered.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import zlib
 from typing import Final
 
 from engine.core import plain
-from engine.runtime.blocks import StreamFault
+from engine.runtime.faults import StreamFault
 
 MAGIC: Final = b"OSPC"
 _VERSION: Final = 1
@@ -47,6 +48,31 @@ class Sketch:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Narrow:
+    """The aligner asks about ranges (`engine.dataset.ranges.Ask`), in the body with 4 octets each.
+
+    It asks only those who say that they can answer: the capability `engine.core.messages.RANGES`.
+    """
+
+    name_space: str
+    request: int
+    bits: int
+    deeper: int
+    split: int
+    listed: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Ranges:
+    """The answer: the body has `fingerprints`, then identities, 8 octets each."""
+
+    name_space: str
+    node: str
+    request: int
+    fingerprints: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class More:
     """The aligner needs the symbols up to `symbols`; 0 asks for the list of all identities."""
 
@@ -55,15 +81,19 @@ class More:
     symbols: int
 
 
-def encode(note: Sketch | More, body: bytes = b"") -> bytes:
+Note = Sketch | More | Narrow | Ranges
+_KINDS: Final[tuple[type[Note], ...]] = (More, Sketch, Narrow, Ranges)
+
+
+def encode(note: Note, body: bytes = b"") -> bytes:
     """A note as bytes."""
     text = json.dumps(plain.to_plain(note)).encode()
     content = text + body
-    head = _HEAD.pack(MAGIC, _VERSION, isinstance(note, Sketch), zlib.crc32(content), len(text))
+    head = _HEAD.pack(MAGIC, _VERSION, _KINDS.index(type(note)), zlib.crc32(content), len(text))
     return head + content
 
 
-def decode(data: bytes) -> tuple[Sketch | More, bytes]:
+def decode(data: bytes) -> tuple[Note, bytes]:
     """The note in `data` and its body.
 
     Raises:
@@ -73,12 +103,12 @@ def decode(data: bytes) -> tuple[Sketch | More, bytes]:
         raise StreamFault("a note is cut off")
     magic, version, kind, checksum, size = _HEAD.unpack_from(data)
     content = memoryview(data)[_HEAD.size :]
-    if magic != MAGIC or version != _VERSION or kind > 1:
+    if magic != MAGIC or version != _VERSION or kind >= len(_KINDS):
         raise StreamFault(f"a note of version {version}.{kind} is not known")
     if zlib.crc32(content) != checksum or size > len(content):
         raise StreamFault("a note does not have its checksum")
     try:
-        note: Sketch | More = plain.from_json(Sketch if kind else More, bytes(content[:size]))
+        note: Note = plain.from_json(_KINDS[kind], bytes(content[:size]))
     except ValueError as error:
         raise StreamFault(f"a note says nonsense: {error}") from error
     return note, bytes(content[size:])

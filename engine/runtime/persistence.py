@@ -15,7 +15,7 @@ import dataclasses
 import threading
 from typing import TYPE_CHECKING, Final
 
-from engine.store.interface import Change, Fellow, Soundness, StoreError
+from engine.store.interface import Change, Fellow, SetState, Soundness, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from engine.core.namespaces import Group
     from engine.dataset.dataset import Summary
     from engine.dataset.groups import GroupDescription
+    from engine.dataset.rows import Rows
     from engine.dataset.sample import Sample
     from engine.store.interface import SetInfo, SetWriter, Store
 
@@ -47,7 +48,8 @@ class _Fill:
     name_space: str
     stream: bytes
     description: GroupDescription
-    samples: list[Sample]
+    samples: Rows
+    resumes: bool
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -58,17 +60,19 @@ class Turn:
         changes: what differs; from what arrived in `stream` or, without one, from the set `before`.
         stream: number of the stream whose samples were handed over while they arrived.
         before: the stored set to which `changes` apply.
+        rest: what must be added to what was handed over, because it was here before.
     """
 
     changes: list[Change]
     stream: bytes = b""
     before: Summary | None = None
+    rest: list[tuple[GroupDescription, Rows]] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _WriteSet:
     name_space: str
-    groups: list[tuple[GroupDescription, list[Sample]]]
+    groups: list[tuple[GroupDescription, Rows]]
     wanted: Summary
     mark: str
     turn: Turn | None
@@ -191,9 +195,18 @@ class Persistence:
                 self._jobs.append(_Append(name_space, list(changes)))
 
     def fill(
-        self, name_space: str, stream: bytes, description: GroupDescription, samples: list[Sample]
+        self,
+        name_space: str,
+        stream: bytes,
+        description: GroupDescription,
+        samples: Rows,
+        *,
+        resumes: bool = False,
     ) -> None:
-        """A part of a set that still arrives; it counts for nothing before `write_set` names its stream."""
+        """A part of a set that still arrives; it counts for nothing before `write_set` names its stream.
+
+        With `resumes` it joins what there is of a stream that broke off, also in a former run.
+        """
         with self._lock:
             last = self._jobs[-1] if len(self._jobs) > 1 else None
             if (
@@ -204,12 +217,12 @@ class Persistence:
                 last.samples += samples
             else:
                 self._handed_over += 1
-                self._jobs.append(_Fill(name_space, stream, description, list(samples)))
+                self._jobs.append(_Fill(name_space, stream, description, samples, resumes))
 
     def write_set(
         self,
         name_space: str,
-        groups: Iterable[tuple[GroupDescription, list[Sample]]],
+        groups: Iterable[tuple[GroupDescription, Rows]],
         wanted: Summary,
         mark: str,
         turn: Turn | None = None,
@@ -237,6 +250,8 @@ class Persistence:
 
     def results(self) -> list[Result]:
         """What has happened since the last call."""
+        if not self._results:
+            return []
         with self._lock:
             taken = list(self._results)
             self._results.clear()
@@ -276,9 +291,17 @@ class Persistence:
     def _fill(self, job: _Fill) -> None:
         filling = self._filling.get(job.name_space)
         if filling is None or filling[0] != job.stream:
-            filling = job.stream, self._store.begin_set(job.name_space)
+            former = self._former(job.name_space) if job.resumes else None
+            filling = job.stream, former or self._store.begin_set(job.name_space)
             self._filling[job.name_space] = filling
         filling[1].add(job.description, job.samples)
+
+    def _former(self, name_space: str) -> SetWriter | None:
+        """What is left of a stream that broke off, if it is as it was written."""
+        for info in self._store.sets(name_space):
+            if info.state is SetState.FILLING and info.soundness is Soundness.INTACT:
+                return self._store.filling(name_space)
+        return None
 
     def _write(self, job: _WriteSet) -> int:
         """Let the stored set become another one, at the least cost; returns how many samples were written."""
@@ -299,7 +322,7 @@ class Persistence:
         if stored is not None and stored.same_content(job.wanted):
             changes: list[Change] = []
         elif turn is not None and turn.stream and filling is not None and filling[0] == turn.stream:
-            return self._finish(job, filling[1], turn.changes)
+            return self._finish(job, filling[1], turn)
         elif (
             turn is not None
             and stored is not None
@@ -315,16 +338,20 @@ class Persistence:
         declared = [Change(description, None) for description, _ in job.groups if description not in known]
         if changes or declared:
             self._store.append(job.name_space, [*changes, *declared])
-        if filling is not None:
-            self._store.abandon(filling[1])
-            del self._filling[job.name_space]
+        left = self._store.filling(job.name_space)
+        if left is not None:
+            self._store.abandon(left)
+        self._filling.pop(job.name_space, None)
         return len(changes)
 
-    def _finish(self, job: _WriteSet, writer: SetWriter, changes: list[Change]) -> int | None:
+    def _finish(self, job: _WriteSet, writer: SetWriter, turn: Turn) -> int | None:
         for description, _ in job.groups:
             writer.add(description, ())
+        for description, samples in turn.rest:
+            for some in samples.split(WRITE_SAMPLES):
+                writer.add(description, some)
         by_group: dict[Group, tuple[GroupDescription, list[Sample], list[Sample]]] = {}
-        for description, added, evicted in changes:
+        for description, added, evicted in turn.changes:
             _, comes, goes = by_group.setdefault(description.group, (description, [], []))
             comes += () if added is None else (added,)
             goes += evicted
@@ -341,8 +368,8 @@ class Persistence:
         writer = self._store.begin_set(job.name_space)
         for description, samples in job.groups:
             writer.add(description, ())
-            for start in range(0, len(samples), WRITE_SAMPLES):
-                writer.add(description, samples[start : start + WRITE_SAMPLES])
+            for some in samples.split(WRITE_SAMPLES):
+                writer.add(description, some)
         return self._store.commit_complete(writer, job.mark)
 
     def _done(self, job: _Job, result: Result | None) -> None:

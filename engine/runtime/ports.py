@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from engine.core.messages import Outgoing, ReaderKey
     from engine.dataset.groups import GroupDescription
-    from engine.dataset.sample import Sample
+    from engine.dataset.rows import Rows
     from engine.runtime.codec import Envelope
 
 
@@ -80,9 +80,7 @@ class Wire(Protocol):
         """Capture whatever is written to a group from now on; a second call changes nothing."""
         ...
 
-    def deliver(
-        self, reader: ReaderKey, groups: list[tuple[GroupDescription, list[Sample]]], *, whole: bool
-    ) -> None:
+    def deliver(self, reader: ReaderKey, groups: list[tuple[GroupDescription, Rows]], *, whole: bool) -> None:
         """Give samples to the reader's process only, in order; answer with `Serving.delivered`.
 
         `whole` tells a complete set from a difference, and comes back with the answer.

@@ -47,15 +47,17 @@ class Runtime:
         clock: Clock,
         tracer: Tracer,
         loaded: Mapping[str, tuple[DataSet, Sequence[GroupDescription]]],
+        parts: Mapping[str, DataSet],
         message_codec: Codec = codec,
         secret: bytes = b"",
     ) -> None:
-        """Begin a run. `loaded` are the verified complete sets of the store, by name-space.
+        """Begin a run.
 
-        `secret` is something nobody else can know; by default it is drawn.
+        `loaded` are the verified complete sets of the store, by name-space, `parts` what it has of sets whose
+        alignment broke off. `secret` is something nobody else can know; by default it is drawn.
         """
         stored = {name: data for name, (data, _) in loaded.items()}
-        self.holdings = holdings = Holdings(settings, persistence, wire, clock, tracer, stored)
+        self.holdings = holdings = Holdings(settings, persistence, wire, clock, tracer, stored, parts)
         self.settings, self.core, self.persistence = settings, holdings.core, persistence
         self.spaces, self.descriptions, self.counters = (
             holdings.spaces,
@@ -79,10 +81,10 @@ class Runtime:
 
     # In: from the wire.
 
-    def message(self, topic: str, sender: str, payload: bytes) -> None:
-        """A protocol message arrived."""
+    def message(self, topic: str, sender: str, payload: bytes) -> bool:
+        """A protocol message arrived; False when no turn is needed for it."""
         if sender == self.settings.node:
-            return
+            return False
         try:
             envelope = self._codec.decode(payload)
         except codec.UnsupportedMessage as error:
@@ -99,7 +101,8 @@ class Runtime:
             self.holdings.malformed(topic, sender, str(error))
         else:
             if not envelope.to or self.settings.node in envelope.to:
-                self.core.receive(envelope.message, sender, self._clock.monotonic())
+                return self.core.receive(envelope.message, sender, self._clock.monotonic())
+        return False
 
     def fellow_attached(self, node: str, participant: str) -> None:
         """A fellow's endpoints and ours are matched both ways; `participant` is its process."""
@@ -164,8 +167,11 @@ class Runtime:
         self.transfers.keep_wanted()
         self._tracer.enter(self.core.state)
         self._core_due_s = self.core.next_timer()
-        dues = (self._core_due_s, self.housekeeping.next_s, self.serving.next_s, self.transfers.next_s)
-        return min(due for due in dues if due is not None)
+        earliest = self._core_due_s
+        for due in (self.housekeeping.next_s, self.serving.next_s, self.transfers.next_s):
+            if due is not None and due < earliest:
+                earliest = due
+        return earliest
 
     def _take_results(self) -> None:
         for result in self.persistence.results():

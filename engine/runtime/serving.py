@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from engine.core.expressions import intersection, matches
 from engine.core.messages import ReaderKey
 from engine.core.namespaces import Group
+from engine.dataset.rows import Rows
 from engine.dataset.sample import Sample
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from engine.runtime.sets import Difference
 
 
-Groups = list[tuple["GroupDescription", list[Sample]]]
+Groups = list[tuple["GroupDescription", Rows]]
 
 TAIL_S: Final = 0.1
 """How long after a set was taken what is captured is given to its reader, too."""
@@ -54,7 +55,7 @@ class Serving:
     @property
     def next_s(self) -> float | None:
         """When `work` has something to do."""
-        return min((tail.until_s for tail in self.tails.values()), default=None)
+        return min(tail.until_s for tail in self.tails.values()) if self.tails else None
 
     def captured(self, group: Group, sample: Sample) -> None:
         """A sample was taken in while `tails` is not empty."""
@@ -69,7 +70,8 @@ class Serving:
         for reader in [reader for reader, tail in self.tails.items() if now >= tail.until_s]:
             tail = self.tails.pop(reader)
             groups = [
-                (self._holdings.descriptions[group], samples) for group, samples in tail.samples.items()
+                (self._holdings.descriptions[group], Rows.of(samples))
+                for group, samples in tail.samples.items()
             ]
             if groups:
                 self._holdings.counters["repeated"] += min(tail.count, MAX_TAIL)
@@ -106,7 +108,7 @@ class Serving:
         """Give a reader the complete set."""
         working = self._holdings.spaces[reader.name_space].working
         groups = [
-            (self._holdings.descriptions[group], list(group_set.samples()))
+            (self._holdings.descriptions[group], group_set.samples())
             for group, group_set in sorted(working.groups.items())
             if group_set.count and self._reads(reader, group)
         ]
@@ -119,7 +121,7 @@ class Serving:
             self.on_difference(name_space, difference)
         for reader in self._holdings.core.in_charge_of(name_space):
             groups = [
-                (self._holdings.descriptions[group], samples)
+                (self._holdings.descriptions[group], Rows.of(samples))
                 for group, samples in sorted(difference.items(), key=lambda item: item[0])
                 if self._reads(reader, group)
             ]
@@ -199,8 +201,8 @@ def _once(groups: Groups) -> Groups:
     seen: set[bytes] = set()
     result: Groups = []
     for description, samples in groups:
-        fresh = [sample for sample in samples if sample.digest not in seen]
-        seen.update(sample.digest for sample in fresh)
+        fresh = samples.without(seen)
+        seen.update(fresh.each_digest())
         if fresh:
             result.append((description, fresh))
     return result

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from engine.core.namespaces import Group
     from engine.dataset.dataset import Summary
     from engine.dataset.groups import GroupDescription
+    from engine.dataset.rows import Rows
     from engine.dataset.sample import Sample
 
 _ON_DISK = (Durability.DURABLE, Durability.PERSISTENT)
@@ -38,11 +39,10 @@ def _changes(
     description: GroupDescription, before: GroupSet | None, after: GroupSet, seen: set[bytes]
 ) -> list[Change]:
     """What a store must change for a group; `seen` are the digests of `before`."""
-    added = [Change(description, sample) for sample in after.samples() if sample.digest not in seen]
+    added = [Change(description, sample) for sample in after.samples().without(seen)]
     if before is None:
         return added
-    left = {sample.digest for sample in after.samples()}
-    gone = [sample for sample in before.samples() if sample.digest not in left]
+    gone = list(before.samples().without(set(after.samples().each_digest())))
     return [*added, Change(description, None, gone)] if gone else added
 
 
@@ -56,6 +56,7 @@ class NameSpaceData:
         staging: the set that is being loaded, collected or aligned; it joins `working` when complete.
         turn: how the stored set becomes `staging`, None when it must be written anew.
         loaded: the verified stored set, until it is known whether it will be injected.
+        part: what has arrived of a set whose stream broke off. It is only ever compared with.
         is_switched: the store's complete set is `working`, so that live changes are appended to it.
         stored: the watermark of each group on disk.
         has_changed: `working` differs from what the core was last told.
@@ -66,6 +67,7 @@ class NameSpaceData:
     staging: DataSet | None = None
     turn: Turn | None = None
     loaded: DataSet | None = None
+    part: DataSet | None = None
     is_switched: bool = False
     stored: dict[Group, Summary] = dataclasses.field(default_factory=dict)
     has_changed: bool = True
@@ -169,7 +171,7 @@ class NameSpaceData:
             _, changes = self._join(self.working, captured, describe)
             if turn is not None:
                 turn.changes.extend(changes)
-        self.staging = self.loaded = self.turn = None
+        self.staging = self.loaded = self.part = self.turn = None
         self.is_switched = self.has_changed = True
         return turn
 
@@ -199,19 +201,18 @@ class NameSpaceData:
         for group, group_set in self.working.groups.items():
             target = other.open_group(group, group_set.depth)
             target.raise_floor(group_set.floor_ns)
-            for sample in group_set.samples():
-                if sample.source_time_ns > since_ns:
-                    target.apply(sample)
+            for sample in group_set.samples().after(since_ns):
+                target.apply(sample)
         difference: Difference = {}
         changes: list[Change] = []
         for group, target in other.groups.items():
             before = self.working.groups.get(group)
-            seen = {sample.digest for sample in before.samples()} if before else set()
+            seen = set(before.samples().each_digest()) if before else set()
             old_keys = before.keys() if before else []
             every = passes_disposed(group)
-            gone = [key for key in old_keys if every or not target.instance(key)]
+            gone = [key for key in old_keys if every or key not in target]
             samples = [dispose_of(key, now_ns) for key in gone]
-            samples += [s for s in target.samples() if every or s.digest not in seen]
+            samples += target.samples() if every else target.samples().without(seen)
             if samples:
                 difference[group] = samples
             if self.is_on_disk(describe[group]):
@@ -222,10 +223,10 @@ class NameSpaceData:
 
     def persistent_groups(
         self, descriptions: Iterable[GroupDescription]
-    ) -> list[tuple[GroupDescription, list[Sample]]]:
+    ) -> list[tuple[GroupDescription, Rows]]:
         """What of the working set belongs on the disk."""
         return [
-            (description, list(self.working.groups[description.group].samples()))
+            (description, self.working.groups[description.group].samples())
             for description in descriptions
             if description.group in self.working.groups and self.is_on_disk(description)
         ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from typing import TYPE_CHECKING, Final
 
 from engine.core.messages import DAMAGED, NO_EPOCH, Epoch
@@ -24,10 +23,6 @@ if TYPE_CHECKING:
 _AWAY: Final = "away "
 
 
-PIECE: Final = 8192
-"""Stored samples that are taken in at once."""
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Found:
     """What the store held at start.
@@ -35,6 +30,7 @@ class Found:
     Attributes:
         report: identity, fellows, findings.
         sets: verified complete sets with their groups, by name-space.
+        parts: what has arrived of sets whose alignment was interrupted; no set at all, but worth comparing.
         stored: the same for the core: quality and lineage.
         damage: what is not as it was written, by name-space, in words.
         away: fellows that were away at the end, and since when (nanoseconds since 1970).
@@ -42,6 +38,7 @@ class Found:
 
     report: OpenReport
     sets: dict[str, tuple[DataSet, list[GroupDescription]]]
+    parts: dict[str, DataSet]
     stored: dict[str, StoredSet]
     damage: dict[str, str]
     away: dict[str, int]
@@ -50,20 +47,19 @@ class Found:
 def read_store(store: Store) -> Found:
     """Read and verify every complete set: only a verified one has a quality (guide 5.4.4, steps 1 and 2)."""
     sets: dict[str, tuple[DataSet, list[GroupDescription]]] = {}
+    parts: dict[str, DataSet] = {}
     stored: dict[str, StoredSet] = {}
     damage: dict[str, str] = {}
     away: dict[str, int] = {}
     for name in store.name_spaces():
         away.update(_away(store.marks(name)))
+        writer = store.filling(name)
+        if writer is not None:
+            parts[name], _ = _load(store, name, DamageLog(), writer.version)  # what is damaged is asked for
         if store.complete_set(name) is None:
             continue
         log = DamageLog()
-        data, descriptions = DataSet(), []
-        for description, samples in store.load(name, log):
-            descriptions.append(description)
-            group_set = data.open_group(description.group, description.qos.history_depth)
-            while piece := list(itertools.islice(samples, PIECE)):
-                group_set.extend(piece)
+        data, descriptions = _load(store, name, log)
         marks = store.marks(name)
         for group, group_set in data.groups.items():
             group_set.raise_floor(int(marks.get(floor_mark(group), NO_FLOOR)))
@@ -75,7 +71,19 @@ def read_store(store: Store) -> Found:
             damage[name] = f"{log.count} damaged, first: {log.first[0]}"
         elif store.report.is_damaged:
             stored[name] = dataclasses.replace(stored[name], quality_ns=DAMAGED)
-    return Found(store.report, sets, stored, damage, away)
+    return Found(store.report, sets, parts, stored, damage, away)
+
+
+def _load(
+    store: Store, name: str, log: DamageLog, version: int | None = None
+) -> tuple[DataSet, list[GroupDescription]]:
+    data, descriptions = DataSet(), []
+    for description, pieces in store.load(name, log, version):
+        descriptions.append(description)
+        group_set = data.open_group(description.group, description.qos.history_depth)
+        for piece in pieces:
+            group_set.extend(piece)
+    return data, descriptions
 
 
 def away_mark(node: str) -> str:

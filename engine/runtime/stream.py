@@ -18,16 +18,15 @@ from typing import TYPE_CHECKING, Final
 from engine.core import plain
 from engine.core.events import Target
 from engine.core.messages import Epoch
+from engine.dataset.blocks import Block
 from engine.dataset.dataset import weight_of
 from engine.dataset.groups import GroupDescription
-from engine.dataset.sample import digest_sum
-from engine.runtime import blocks
-from engine.runtime.blocks import StreamFault as StreamFault
+from engine.runtime.faults import StreamFault as StreamFault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from engine.dataset.sample import Sample
+    from engine.dataset.rows import Rows
 
 BATCH_BYTES: Final = 512 << 10
 """Batches are closed once they have this size; a larger sample makes a larger batch."""
@@ -86,7 +85,7 @@ class Removed:
     end: End
 
 
-GroupSamples = tuple[GroupBegin, list["Sample"]]
+GroupSamples = tuple[GroupBegin, "Rows"]
 
 
 def batches(
@@ -111,9 +110,9 @@ def batches(
     for group, samples in groups:
         packer.add_value(_GROUP, group)
         weight = weight_of(group.description.group)
-        for block in blocks.pieces(samples, BATCH_BYTES):
-            packer.add(_SAMPLES, blocks.encode(block))
-            digest += digest_sum(block) * weight
+        for block in samples.blocks(BATCH_BYTES):
+            packer.add(_SAMPLES, block.data)
+            digest += block.digest_sum() * weight
             if packer.size >= BATCH_BYTES:
                 yield from packer.close(clock)
         count += len(samples)
@@ -154,7 +153,7 @@ class _Packer:
             self._is_slow = len(header) + len(body) < (clock() - began) * SLOW_BYTES_PER_S
 
 
-Item = Begin | End | bytes | tuple[GroupBegin, "list[Sample] | None"]
+Item = Begin | End | bytes | tuple[GroupBegin, Block | None]
 """A group comes once with None, then with its samples, block by block; octets are identities."""
 
 
@@ -196,7 +195,7 @@ class Unpacker:
             if kind == _SAMPLES:
                 if self._group is None:
                     raise StreamFault("a sample comes before its group")
-                yield self._group, blocks.decode(record)
+                yield self._group, Block(record)
             elif kind == _GROUP:
                 self._group = plain.from_json(GroupBegin, record)
                 yield self._group, None

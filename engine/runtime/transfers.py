@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from engine.core.namespaces import MergeType
 from engine.dataset.dataset import NO_FLOOR, DataSet
-from engine.runtime import notes, stream
+from engine.dataset.rows import Rows
+from engine.runtime import notes, resuming, stream
 from engine.runtime.answering import Answer, Answering, sent_part
 from engine.runtime.comparing import Comparing
 from engine.runtime.incoming import Incoming, IncomingStreams
@@ -38,6 +39,7 @@ class Transfers:
         self._answering = Answering(holdings, self._send_to)
         self._began_ns: dict[tuple[str, int], int] = {}
         self._sent = 0
+        self._shared: dict[tuple[str, tuple[str, ...]], tuple[Target, ...]] = {}
 
     def running(self, name_space: str) -> list[Incoming]:
         """The streams that are bringing a set of the name-space."""
@@ -59,10 +61,14 @@ class Transfers:
     def keep_wanted(self) -> None:
         """Forget what belongs to requests that are not wanted any more."""
         self._comparing.keep_wanted()
+        self._keep_streams()
         expects = self._holdings.core.expects
-        self._incoming.keep(expects)
         for name, request in [key for key in self._began_ns if not expects(*key)]:
             del self._began_ns[name, request]
+
+    def _keep_streams(self) -> None:
+        for incoming in self._incoming.keep(self._holdings.core.expects):
+            resuming.broke_off(self._holdings.spaces[incoming.begin.name_space], incoming)
 
     # Out.
 
@@ -87,7 +93,7 @@ class Transfers:
         held = sent_part(holdings, (data.loaded or DataSet()) if is_delayed else data.working)
         groups = []
         for group, group_set in held.groups.items():
-            samples = list(group_set.samples()) if answer is None else answer.new.get(group, [])
+            samples = group_set.samples() if answer is None else Rows.of(answer.new.get(group, ()))
             groups.append((stream.GroupBegin(holdings.descriptions[group], group_set.floor_ns), samples))
         count = sum(len(samples) for _, samples in groups)
         begin = stream.Begin(
@@ -96,14 +102,15 @@ class Transfers:
             lineage,
             targets,
             count,
-            sum(len(sample.payload) for _, samples in groups for sample in samples),
+            sum(samples.payload_bytes for _, samples in groups),
             is_difference=answer is not None,
         )
         removed = None
         if answer is not None:
-            root = held.summary()
-            removed = stream.Removed(answer.removed, stream.End(root.count, root.digest))
+            removed = stream.Removed(answer.removed, stream.End(answer.root.count, answer.root.digest))
         fellows = tuple(target.node for target in targets)
+        if len(fellows) > 1:
+            self._shared[name_space, fellows] = targets
         holdings.tracer.event(
             "align.sending",
             group=name_space,
@@ -121,7 +128,10 @@ class Transfers:
         return number + self._sent.to_bytes(4)
 
     def sent(self, name_space: str, fellows: tuple[str, ...], samples: int, bytes_sent: int) -> None:
-        """The answer to `Wire.send_stream`."""
+        """The answer to `Wire.send_stream`; nothing was sent when it broke off."""
+        for target in self._shared.pop((name_space, fellows), ()):
+            if not bytes_sent:
+                self._holdings.core.refuse(name_space, target, "one of those who asked does not keep up")
         self._holdings.counters["streams_sent"] += 1
         self._holdings.counters["stream_bytes_sent"] += bytes_sent
         self._holdings.tracer.event(
@@ -138,6 +148,7 @@ class Transfers:
 
     def expect(self, event: ExpectSet) -> None:
         """A request went out; what is written from now on is newer than what will come."""
+        self._keep_streams()  # what broke off is compared with the set that is asked for now
         self._began_ns[event.name_space, event.request] = self._holdings.clock.wall_ns()
         self._comparing.begin(event)
 
@@ -168,6 +179,10 @@ class Transfers:
         note, body = notes.decode(payload)
         if isinstance(note, notes.More):
             self._comparing.more(note)
+        elif isinstance(note, notes.Narrow):
+            self._comparing.narrow(note, body)
+        elif isinstance(note, notes.Ranges):
+            self._answering.narrowed(note, body, len(payload))
         else:
             self._answering.sketched(note, body, len(payload))
 
@@ -176,13 +191,15 @@ class Transfers:
         fresh, incoming.fresh = incoming.fresh, []
         holdings, name = self._holdings, incoming.begin.name_space
         data = holdings.spaces[name]
-        if incoming.target.purpose != "initial" or data.state.holder or incoming.begin.is_difference:
+        if not resuming.is_filled(data, incoming):
             return
         for description, samples in fresh:
             state = holdings.core.name_space_of(description.group)
             known = holdings.descriptions.get(description.group, description)
             if state is data.state and data.is_kept(known) and data.is_on_disk(known):
-                holdings.persistence.fill(name, incoming.number, known, samples)
+                holdings.persistence.fill(
+                    name, incoming.number, known, samples, resumes=incoming.begin.is_difference
+                )
 
     def _received(self, incoming: Incoming) -> None:
         """A whole set is here: it joins or takes the place of what it was asked for."""

@@ -30,7 +30,8 @@ def describe(plan: TopicPlan) -> GroupDescription:
     """The group of a planned topic."""
     name = f"{plan.topic}Type"
     kind = TypeDescription(name, b"information of " + name.encode(), b"mapping", keyed=True)
-    qos = GroupQos(plan.durability, plan.depth, by_source_timestamp=True)
+    delay_ns = plan.cleanup_delay_s * 1_000_000_000 if plan.cleanup_delay_s >= 0 else -1
+    qos = GroupQos(plan.durability, plan.depth, delay_ns, by_source_timestamp=True)
     return GroupDescription(Group(plan.partition, plan.topic, kind.type_id), kind, qos)
 
 

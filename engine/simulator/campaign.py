@@ -85,6 +85,7 @@ class Campaign:
     Attributes:
         faults: as `parse_faults` reads them.
         minutes: of the phase with faults; None leaves it to the seed.
+        nodes: how many there are in a system that the seed draws; None leaves it to the seed.
         configurations: of the nodes, by name; none lets the seed draw the whole system.
         deployment: what the configurations are called in the command that replays a run.
     """
@@ -93,6 +94,7 @@ class Campaign:
     minutes: float | None = None
     configurations: Mapping[str, Configuration] = dataclasses.field(default_factory=dict)
     deployment: str = ""
+    nodes: int | None = None
 
     def options(self, seed: int) -> Options:
         """The options of a seed.
@@ -103,7 +105,7 @@ class Campaign:
         faults = parse_faults(self.faults)
         if self.configurations:
             return deployed(self.configurations, seed, faults, minutes=self.minutes)
-        return draw(seed, faults, minutes=self.minutes)
+        return draw(seed, faults, nodes=self.nodes, minutes=self.minutes)
 
     def run(self, seed: int, show: Callable[[str], None] | None = None) -> Outcome:
         """Run a seed; `show` is called with each line of the short log."""
@@ -132,7 +134,8 @@ class Campaign:
         """What replays a seed."""
         deployment = f" {shlex.quote(self.deployment)}" if self.deployment else ""
         minutes = f" --minutes {self.minutes:g}" if self.minutes else ""
-        return f"ospltool simulate{deployment} --seed {seed} --faults {self.faults}{minutes}"
+        nodes = f" --nodes {self.nodes}" if self.nodes else ""
+        return f"ospltool simulate{deployment} --seed {seed} --faults {self.faults}{minutes}{nodes}"
 
 
 def run_seed(seed: int, faults: str = ANY) -> Outcome:

@@ -39,6 +39,8 @@ LOOK_S: Final = 10.0
 STEP_S: Final = 0.25
 LAST_WRITES_S: Final = 3.0
 """Applications go on writing for so long after everything has healed."""
+ARRIVES_S: Final = 1.0
+"""After so long what was written last is everywhere: until then nothing can be said of equal sets."""
 MAX_DRIFT: Final = 200e-6
 
 
@@ -138,6 +140,7 @@ class Cluster:
         self.schedule.run_until(options.fault_s + LAST_WRITES_S)
         for writer in self.writers:
             writer.finish()
+        self.schedule.run_until(self.schedule.now + ARRIVES_S)
         self.settle(options.fault_s)
 
     def settle(self, healed_s: float) -> None:
@@ -261,9 +264,8 @@ class Cluster:
         for name, data in node.runtime.spaces.items():
             state = data.state
             requests = tuple(state.outstanding)
-            now = Standing(
-                state.phase, state.holder, state.following, state.lineage, requests, bool(state.parents)
-            )
+            is_aligned = state.given_by not in ("", node.id)
+            now = Standing(state.phase, state.holder, state.following, state.lineage, requests, is_aligned)
             before = self._standings.get((node, name))
             if now != before:
                 self._standings[node, name] = now

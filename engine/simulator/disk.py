@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from engine.core.namespaces import Group
     from engine.dataset.dataset import Summary
     from engine.dataset.groups import GroupDescription
+    from engine.dataset.rows import Samples
     from engine.dataset.sample import Sample
     from engine.simulator.schedule import Schedule
     from engine.store.interface import Change, Fellow, OpenReport, SetInfo, SetWriter
@@ -59,9 +60,7 @@ class _WatchedWriter:
     def stored(self) -> Summary:
         return self._inner.stored
 
-    def add(
-        self, description: GroupDescription, samples: Sequence[Sample], evicted: Sequence[Sample] = ()
-    ) -> None:
+    def add(self, description: GroupDescription, samples: Samples, evicted: Sequence[Sample] = ()) -> None:
         self._store.step()
         self._inner.add(description, samples, evicted)
         self.samples.extend((description.group, sample) for sample in samples)
@@ -94,6 +93,16 @@ class WatchedStore(MemoryStore):
         """As in the store below."""
         self.step()
         return _WatchedWriter(super().begin_set(name_space), self)
+
+    def filling(self, name_space: str) -> SetWriter | None:
+        """As in the store below."""
+        inner = super().filling(name_space)
+        if inner is None:
+            return None
+        writer = _WatchedWriter(inner, self)
+        version = self._medium.versions[inner.version]
+        writer.samples = [(key, row) for key, group in version.groups.items() for row in group.rows.values()]
+        return writer
 
     def commit_complete(self, writer: SetWriter, mark: str = "", *, keep_previous: bool = False) -> SetInfo:
         """As in the store below."""

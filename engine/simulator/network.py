@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 ATTACHMENT: Final = "d_attachment"
 LOOPBACK_S: Final = 0.0001
+CROWD: Final = 50
+"""With more participants than this, what happens to one of them within `GATHER_S` is taken together."""
+GATHER_S: Final = 0.02
 LONG_LOSS_S: Final = 0.3
 """Longest pause before a lost datagram is sent again."""
 
@@ -69,7 +72,7 @@ class Party:
     is_frozen: bool = False
     silent_since: float | None = None
     matched: dict[Party, None] = dataclasses.field(default_factory=dict)
-    told: dict[Party, tuple[Party, ...]] = dataclasses.field(default_factory=dict)
+    told: dict[Party, frozenset[Party]] = dataclasses.field(default_factory=dict)
     attached: dict[Party, None] = dataclasses.field(default_factory=dict)
     states: dict[str, object] = dataclasses.field(default_factory=dict)
 
@@ -112,6 +115,7 @@ class Network:
         self.carried = 0
         self._cut: dict[tuple[str, str], float] = {}
         self._pipes: dict[tuple[Party, Party], _Pipe] = {}
+        self._telling: set[Party] = set()
 
     # Participants.
 
@@ -252,7 +256,7 @@ class Network:
             return
         self.carried += 1
         if topic == ATTACHMENT:
-            assert isinstance(item, tuple)
+            assert isinstance(item, frozenset)
             receiver.told[pipe.sender] = item
             self._update_attachment(receiver, pipe.sender)
         else:
@@ -317,7 +321,16 @@ class Network:
             self._tell_matches(party)
 
     def _tell_matches(self, party: Party) -> None:
-        nodes = tuple(other for other in party.matched if other.node)
+        """Tell whom a node has matched; in a crowd not of each one alone, as a real node does not either."""
+        if len(self.parties) <= CROWD:
+            self._tell_now(party)
+        elif party not in self._telling:
+            self._telling.add(party)
+            self._schedule.after(GATHER_S, self._tell_now, party)
+
+    def _tell_now(self, party: Party) -> None:
+        self._telling.discard(party)
+        nodes = frozenset(other for other in party.matched if other.node)
         self.broadcast(party, ATTACHMENT, nodes, is_state=True)
 
     def _update_attachment(self, party: Party, peer: Party) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from engine.runtime.runtime import CapturedSample, Runtime
 from engine.runtime.startup import read_store
 from engine.simulator.disk import SimulatedDisk
-from engine.simulator.network import Party
+from engine.simulator.network import CROWD, GATHER_S, Party
 from engine.simulator.wire import BATCH, SimulatedWire
 from engine.store.interface import StoreError
 from engine.store.memory import Medium
@@ -76,7 +76,9 @@ class SimulatedNode:
         self._inputs: collections.deque[tuple[Callable[..., None], tuple[object, ...]]] = collections.deque()
         self._captured: list[CapturedSample] = []
         self._is_busy = False
+        self._needs_turn = True
         self._timer_at = 0.0
+        self._pause_s = GATHER_S if len(cluster.options.nodes) > CROWD else 0.0
 
     @property
     def is_up(self) -> bool:
@@ -131,6 +133,7 @@ class SimulatedNode:
             self.clock,
             self.tracer,
             found.sets,
+            found.parts,
             self.cluster.codec,
             secret=f"{self.id} {self.run}".encode(),
         )
@@ -183,14 +186,16 @@ class SimulatedNode:
         if self.is_stalled or self.party.is_frozen or self._is_busy:
             self._inputs.append((task, arguments))
             return
+        self._needs_turn = True
         task(*arguments)
-        self._turn()
-        if self.cost_s:
+        if self._needs_turn:
+            self._turn()
+        if self.cost_s or self._pause_s:
             self._be_busy()
 
     def _be_busy(self) -> None:
         self._is_busy = True
-        self.cluster.schedule.after(self.cost_s, self._work_off, self.run)
+        self.cluster.schedule.after(self.cost_s or self._pause_s, self._work_off, self.run)
 
     def _work_off(self, run: int) -> None:
         """The next of the inputs that wait."""
@@ -200,6 +205,7 @@ class SimulatedNode:
 
     def go_on(self) -> None:
         """Take in what has waited while the node stood still."""
+        had_inputs = bool(self._inputs)
         while self._inputs and not (self.is_stalled or self.party.is_frozen or self._is_busy):
             task, arguments = self._inputs.popleft()
             task(*arguments)
@@ -209,6 +215,8 @@ class SimulatedNode:
             self.is_catching_up = True
             self._turn()
             self.is_catching_up = False
+            if had_inputs and self._pause_s and not self._is_busy:
+                self._be_busy()
 
     def run_later(self, delay_s: float, task: Callable[..., None], *arguments: object) -> None:
         """Something comes in after a while, if this run still lasts then."""
@@ -253,7 +261,11 @@ class SimulatedNode:
         elif topic == BATCH:
             self.post(self.runtime.transfers.batch, item)
         else:
-            self.post(self.runtime.message, topic, sender.node, item)
+            self.post(self._message, topic, sender.node, item)
+
+    def _message(self, topic: str, sender: str, payload: bytes) -> None:
+        assert self.runtime is not None
+        self._needs_turn = self.runtime.message(topic, sender, payload)
 
     def _drain(self, run: int) -> None:
         if run == self.run and self.is_up:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from engine.dataset.groups import DurabilityKind
 
 if TYPE_CHECKING:
     from engine.core.settings import CoreSettings
+
+
+MAX_NODES: Final = 1_000
 
 
 class Fault(enum.StrEnum):
@@ -54,12 +57,16 @@ class NodePlan:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TopicPlan:
-    """A topic that applications write in one partition; `depth` 0 keeps all samples."""
+    """A topic that applications write in one partition; `depth` 0 keeps all samples.
+
+    `cleanup_delay_s` is the service_cleanup_delay, -1 for infinite.
+    """
 
     partition: str
     topic: str
     durability: DurabilityKind = DurabilityKind.PERSISTENT
     depth: int = 1
+    cleanup_delay_s: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -136,7 +143,7 @@ class Options:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be simulated."""
-        if not 1 <= len(self.nodes) <= 100:
-            raise ValueError(f"1 to 100 nodes can be simulated, not {len(self.nodes)}")
+        if not 1 <= len(self.nodes) <= MAX_NODES:
+            raise ValueError(f"1 to {MAX_NODES:,} nodes can be simulated, not {len(self.nodes)}")
         if len({plan.name for plan in self.nodes}) != len(self.nodes):
             raise ValueError("two nodes have the same name")

@@ -31,6 +31,16 @@ def difference(cluster: Cluster) -> str:
         reason = _unequal(members)
         if reason:
             return f"'{name}' in role '{role}': {reason}"
+    return _unmet([member for members in roles.values() for member in members])
+
+
+def _unmet(members: list[tuple[SimulatedNode, NameSpaceState]]) -> str:
+    """A master that has not dealt with the set of another role yet."""
+    masters = [(node, state) for node, state in members if state.is_master(node.id)]
+    for node, state in masters:
+        for other, theirs in masters:
+            if theirs.name == state.name and not state.has_decided_about(theirs.lineage):
+                return f"{node.name} has not dealt with lineage {theirs.lineage} of {other.name} yet"
     return ""
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from engine.core.messages import ReaderKey
     from engine.dataset.groups import GroupDescription
+    from engine.dataset.rows import Rows
     from engine.dataset.sample import Sample
     from engine.simulator.network import Party
     from engine.simulator.node import SimulatedNode
@@ -31,6 +32,7 @@ class SimulatedWire:
     Attributes:
         taps: when samples of each (topic, type) can be seen first.
         bytes_sent: of all streams, counted once for each target.
+        messages: protocol messages, each counted once, as by multicast.
         published: monitor messages.
     """
 
@@ -39,7 +41,7 @@ class SimulatedWire:
         self._cluster = node.cluster
         self._is_closed = False
         self.taps: dict[tuple[str, str], float] = {}
-        self.bytes_sent = 0
+        self.bytes_sent = self.messages = 0
         self.published = 0
 
     def close(self) -> None:
@@ -48,6 +50,7 @@ class SimulatedWire:
 
     def send(self, topic: str, payload: bytes) -> None:
         """Send a protocol message to all fellows."""
+        self.messages += 1
         self._cluster.network.broadcast(self._node.party, topic, payload, is_state=topic in STATE_TOPICS)
 
     def publish(self, topic: str, payload: bytes) -> None:
@@ -79,9 +82,7 @@ class SimulatedWire:
             if peer.node == fellow:
                 self._cluster.network.send(self._node.party, peer, BATCH, note)
 
-    def deliver(
-        self, reader: ReaderKey, groups: list[tuple[GroupDescription, list[Sample]]], *, whole: bool
-    ) -> None:
+    def deliver(self, reader: ReaderKey, groups: list[tuple[GroupDescription, Rows]], *, whole: bool) -> None:
         """Give samples to the reader's process after a while, unless it cannot be reached then."""
         self._cluster.serving(self._node, reader, whole=whole)
         samples = tuple(sample for _, group in groups for sample in group)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from engine.core.namespaces import Group
     from engine.dataset.dataset import Summary
     from engine.dataset.groups import GroupDescription
+    from engine.dataset.rows import Rows, Samples
     from engine.dataset.sample import Sample
-    from engine.store.catalog import Version
     from engine.store.interface import Change
 
 
@@ -38,7 +38,7 @@ class Net:
             self.passing.pop(digest, None)
         self.added[digest] = sample
 
-    def extend(self, samples: Sequence[Sample]) -> None:
+    def extend(self, samples: Samples) -> None:
         """Many samples came; fast while none went."""
         if self.evicted or self.passing:
             for sample in samples:
@@ -66,6 +66,13 @@ class Net:
         return [*self.added.values(), *self.evicted.values(), *self.passing.values()]
 
 
+class Piece(NamedTuple):
+    """Samples of a group that all come, each for the first time."""
+
+    description: GroupDescription
+    added: Rows
+
+
 def net_changes(changes: Sequence[Change]) -> dict[Group, Net]:
     """The net effect of a sequence of changes on each group."""
     nets: dict[Group, Net] = {}
@@ -82,12 +89,28 @@ def net_changes(changes: Sequence[Change]) -> dict[Group, Net]:
     return nets
 
 
-class FillingSet:
+class Filled(Protocol):
+    """A set version, as far as a writer must know it."""
+
+    number: int
+    name_space: str
+
+    def stored(self) -> Summary:
+        """Roll-up of the groups."""
+        ...
+
+
+V = TypeVar("V", bound=Filled)
+
+
+class FillingSet(Generic[V]):
     """A writer; see `engine.store.interface.SetWriter` for what each call means."""
 
     __slots__ = ("_add", "_version")
 
-    def __init__(self, version: Version, add: Callable[[Version, GroupDescription, Net], None]) -> None:
+    def __init__(
+        self, version: V, add: Callable[[V, GroupDescription, Samples, Sequence[Sample]], None]
+    ) -> None:
         self._version = version
         self._add = add
 
@@ -106,12 +129,6 @@ class FillingSet:
         """Roll-up of what was added so far."""
         return self._version.stored()
 
-    def add(
-        self, description: GroupDescription, samples: Sequence[Sample], evicted: Sequence[Sample] = ()
-    ) -> None:
+    def add(self, description: GroupDescription, samples: Samples, evicted: Sequence[Sample] = ()) -> None:
         """Put samples into a group and take the evicted out."""
-        net = Net(description)
-        net.extend(samples)
-        for sample in evicted:
-            net.evict(sample)
-        self._add(self._version, description, net)
+        self._add(self._version, description, samples, evicted)

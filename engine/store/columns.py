@@ -10,13 +10,14 @@ import hashlib
 import itertools
 import sqlite3
 import struct
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from engine.dataset.sample import _HEADER, DIGEST_BYTES
+from engine.dataset.blocks import Columns
+from engine.dataset.sample import DIGEST_BYTES, HEADER, sum_of_digests
 from engine.store.rows import raw_pages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
     from engine.dataset.dataset import Summary
     from engine.dataset.sample import Sample
@@ -25,18 +26,6 @@ ROWS: Final = 1024
 """So many samples are in memory at once; with more they are no longer in the processor's cache."""
 
 _MASK: Final = (1 << 128) - 1
-
-
-class Columns(NamedTuple):
-    """Samples, not none, column by column; see `engine.dataset.sample.Sample`."""
-
-    times_ns: Sequence[int]
-    writers: Sequence[bytes]
-    sequences: Sequence[int]
-    digests: Sequence[bytes]
-    statuses: Sequence[int]
-    keys: Sequence[bytes]
-    payloads: Sequence[bytes]
 
 
 def in_columns(samples: Iterable[Sample]) -> Iterator[Columns]:
@@ -67,7 +56,7 @@ def sound_columns(
             if not _are_sound(columns):
                 break
             passed += len(rows)
-            digest_sum += _sum(columns.digests)
+            digest_sum += sum_of_digests(b"".join(columns.digests))
             newest_ns = max(newest_ns, *columns.times_ns)
             yield columns
         are_all = (passed, digest_sum & _MASK) == (expected.count, expected.digest)
@@ -80,12 +69,7 @@ def sound_columns(
 
 def _are_sound(columns: Columns) -> bool:
     times_ns, writers, sequences, digests, statuses, keys, payloads = columns
-    headers = map(_HEADER.pack, times_ns, sequences, statuses, map(len, keys), map(len, payloads))
+    headers = map(HEADER.pack, times_ns, sequences, statuses, map(len, keys), map(len, payloads))
     contents = map(b"".join, zip(headers, writers, keys, payloads, strict=True))
     hashed = hashlib.blake2b
     return digests == tuple([hashed(content, digest_size=DIGEST_BYTES).digest() for content in contents])
-
-
-def _sum(digests: Sequence[bytes]) -> int:
-    halves: tuple[int, ...] = struct.unpack(f">{2 * len(digests)}Q", b"".join(digests))
-    return (sum(halves[::2]) << 64) + sum(halves[1::2])

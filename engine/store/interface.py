@@ -2,8 +2,8 @@
 
 A *set version* is one copy of a name-space's data. At most one version per name-space is complete and at
 most one is filling; the complete one stays until the filling one takes its place in a single transaction,
-which is the back-up set of deployment guide 5.4.4. A version is identified by a number that is never used
-again in one store.
+which is the back-up set of deployment guide 5.4.4. One that is filling when its node ends stays, too. A
+version is identified by a number that is never used again in one store.
 
 A store belongs to the thread that opened it. It starts no threads and waits for nothing but the disk, so
 that its owner decides where the waiting happens; another thread opens its own read-only view instead.
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from engine.core.namespaces import Group
     from engine.dataset.groups import GroupDescription
+    from engine.dataset.rows import Rows, Samples
     from engine.dataset.sample import Sample
 
 
@@ -199,9 +200,7 @@ class SetWriter(Protocol):
         """Roll-up of what was added so far."""
         ...
 
-    def add(
-        self, description: GroupDescription, samples: Sequence[Sample], evicted: Sequence[Sample] = ()
-    ) -> None:
+    def add(self, description: GroupDescription, samples: Samples, evicted: Sequence[Sample] = ()) -> None:
         """Put samples into a group and take the evicted out; without samples, declare the group.
 
         Raises:
@@ -242,6 +241,10 @@ class Store(Protocol):
         """Start a new version; one that was still filling is abandoned."""
         ...
 
+    def filling(self, name_space: str) -> SetWriter | None:
+        """Goes on with the version that is filling, which a former run may have begun; None without one."""
+        ...
+
     def commit_complete(self, writer: SetWriter, mark: str = "", *, keep_previous: bool = False) -> SetInfo:
         """Make the writer's version the complete one and drop the previous, in one transaction."""
         ...
@@ -265,8 +268,8 @@ class Store(Protocol):
 
     def load(
         self, name_space: str, damage: DamageLog, version: int | None = None
-    ) -> Iterator[tuple[GroupDescription, Iterator[Sample]]]:
-        """Read a version (the complete one by default), each group oldest sample first.
+    ) -> Iterator[tuple[GroupDescription, Iterator[Rows]]]:
+        """Read a version (the complete one by default), each group in pieces, oldest sample first.
 
         What is read is the version as it is when reading starts, whatever is appended meanwhile. Every
         sample's digest is computed again; a sample that fails goes to `damage` instead of the caller.
@@ -313,6 +316,6 @@ def roll_up(groups: Iterable[tuple[Group, Summary]]) -> Summary:
 def unfinished(name_space: str, count: int) -> str:
     """The finding for a version that was still filling when its node ended."""
     return (
-        f"name-space {name_space!r}: an alignment was interrupted; its {count} samples are dropped "
-        "and the last complete set stays"
+        f"name-space {name_space!r}: an alignment was interrupted; its {count} samples are compared at the "
+        "next one, and the last complete set stays"
     )

@@ -8,9 +8,12 @@ same faults as a real one.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+import itertools
+from typing import TYPE_CHECKING, Final
 
 from engine.dataset.dataset import EMPTY, Summary
+from engine.dataset.rows import Rows
+from engine.store.changes import FillingSet
 from engine.store.interface import (
     GroupInfo,
     OpenReport,
@@ -29,10 +32,13 @@ if TYPE_CHECKING:
 
     from engine.core.namespaces import Group
     from engine.dataset.groups import GroupDescription
+    from engine.dataset.rows import Samples
     from engine.dataset.sample import Sample
     from engine.store.interface import Change, DamageLog, Fellow, SetWriter
 
-_MASK = (1 << 128) - 1
+_MASK: Final = (1 << 128) - 1
+_PIECE: Final = 4096
+"""Samples that are read at once."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -115,36 +121,6 @@ class Medium:
             self.used_bytes -= sum(len(sample.payload) for sample in group.rows.values())
 
 
-class _MemoryWriter:
-    __slots__ = ("_medium", "_version")
-
-    def __init__(self, medium: Medium, version: _Version) -> None:
-        self._medium = medium
-        self._version = version
-
-    @property
-    def name_space(self) -> str:
-        return self._version.name_space
-
-    @property
-    def version(self) -> int:
-        return self._version.number
-
-    @property
-    def stored(self) -> Summary:
-        return self._version.stored()
-
-    def add(
-        self, description: GroupDescription, samples: Sequence[Sample], evicted: Sequence[Sample] = ()
-    ) -> None:
-        if self._medium.versions.get(self._version.number) is not self._version:
-            raise LookupError(f"set version {self._version.number} was abandoned")
-        if self._version.state is not SetState.FILLING:
-            raise LookupError(f"set version {self._version.number} is not filling any more")
-        self._medium.check_writable(sum(len(sample.payload) for sample in samples))
-        _change(self._medium, self._version, description, samples, evicted)
-
-
 def _change(
     medium: Medium,
     version: _Version,
@@ -172,6 +148,11 @@ def _change(
     group.stored = Summary(count, digest & _MASK, newest_ns)
 
 
+def _in_pieces(samples: Iterator[Sample]) -> Iterator[Rows]:
+    while piece := list(itertools.islice(samples, _PIECE)):
+        yield Rows.of(piece)
+
+
 class MemoryStore:
     """A store on a `Medium`; see `engine.store.interface.Store` for what each call means."""
 
@@ -183,7 +164,6 @@ class MemoryStore:
         for version in list(medium.versions.values()):
             version.soundness = Soundness.UNVERIFIED
             if version.state is SetState.FILLING:
-                medium.drop(version)
                 findings.append(unfinished(version.name_space, version.stored().count))
         medium.incarnation += 1
         self.report = OpenReport(
@@ -232,7 +212,22 @@ class MemoryStore:
         self._medium.last_version += 1
         version = _Version(self._medium.last_version, name_space, SetState.FILLING)
         self._medium.versions[version.number] = version
-        return _MemoryWriter(self._medium, version)
+        return FillingSet(version, self._add)
+
+    def filling(self, name_space: str) -> SetWriter | None:
+        """Goes on with the version that is filling."""
+        version = self._find(name_space, SetState.FILLING)
+        return FillingSet(version, self._add) if version else None
+
+    def _add(
+        self, version: _Version, description: GroupDescription, samples: Samples, evicted: Sequence[Sample]
+    ) -> None:
+        if self._medium.versions.get(version.number) is not version:
+            raise LookupError(f"set version {version.number} was abandoned")
+        if version.state is not SetState.FILLING:
+            raise LookupError(f"set version {version.number} is not filling any more")
+        self._medium.check_writable(sum(len(sample.payload) for sample in samples))
+        _change(self._medium, version, description, samples, evicted)
 
     def _filling(self, writer: SetWriter) -> _Version:
         version = self._medium.versions.get(writer.version)
@@ -272,7 +267,7 @@ class MemoryStore:
 
     def load(
         self, name_space: str, damage: DamageLog, version: int | None = None
-    ) -> Iterator[tuple[GroupDescription, Iterator[Sample]]]:
+    ) -> Iterator[tuple[GroupDescription, Iterator[Rows]]]:
         """Read and verify a version."""
         chosen = self._complete(name_space) if version is None else self._medium.versions.get(version)
         if chosen is None or chosen.name_space != name_space:
@@ -281,16 +276,16 @@ class MemoryStore:
 
     def _read(
         self, version: _Version, damage: DamageLog
-    ) -> Iterator[tuple[GroupDescription, Iterator[Sample]]]:
+    ) -> Iterator[tuple[GroupDescription, Iterator[Rows]]]:
         before = damage.count
         snapshot = [
             (key, group.description, group.stored, sorted(group.rows.values()))
             for key, group in sorted(version.groups.items())
         ]
         for key, description, stored, rows in snapshot:
-            samples = sound_samples(key, stored, rows, damage)
-            yield description, samples
-            skipped = sum(1 for _ in samples)
+            pieces = _in_pieces(sound_samples(key, stored, rows, damage))
+            yield description, pieces
+            skipped = sum(1 for _ in pieces)
             assert not skipped, "a group's samples must be used up before the next group is asked for"
         version.soundness = Soundness.INTACT if damage.count == before else Soundness.DAMAGED
 

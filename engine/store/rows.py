@@ -12,11 +12,13 @@ import itertools
 import sqlite3
 from typing import TYPE_CHECKING, Final
 
+from engine.dataset.blocks import Row
 from engine.dataset.dataset import Summary
-from engine.dataset.sample import Sample, digest_sum
+from engine.dataset.rows import Rows
+from engine.dataset.sample import Sample
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from engine.store.interface import DamageLog
 
@@ -40,9 +42,7 @@ class SampleTable:
         largest = min(_ROWS_PER_STATEMENT, (variables - 1) // len(Sample._fields))
         self._sizes = [1 << power for power in reversed(range(largest.bit_length()))]
 
-    def change(
-        self, group_id: int, stored: Summary, added: Collection[Sample], evicted: Collection[Sample]
-    ) -> Summary:
+    def change(self, group_id: int, stored: Summary, added: Rows, evicted: Rows) -> Summary:
         """Put samples in and take samples out; returns the summary after it.
 
         Args:
@@ -60,9 +60,10 @@ class SampleTable:
         if inserted != len(added) or deleted != len(evicted):
             raise Unexpected
         count = stored.count + len(added) - len(evicted)
-        digest = stored.digest + digest_sum([*added]) - digest_sum([*evicted])
-        newest_ns = max([sample.source_time_ns for sample in added], default=stored.newest_ns)
-        return Summary(count, digest & _MASK, max(newest_ns, stored.newest_ns))
+        digest = stored.digest + added.digest_sum() - evicted.digest_sum()
+        return Summary(
+            count, digest & _MASK, max(added.newest_ns() if added else stored.newest_ns, stored.newest_ns)
+        )
 
     def present(self, group_id: int, samples: Sequence[Sample]) -> set[bytes]:
         """The digests of those samples that are in the table."""
@@ -73,31 +74,31 @@ class SampleTable:
             here.update(digest for (digest,) in found.fetchall())
         return here
 
-    def _insert(self, group_id: int, samples: Collection[Sample]) -> int:
+    def _insert(self, group_id: int, samples: Rows) -> int:
+        flatten = itertools.chain.from_iterable
         try:
-            return self._run(_insert_statement, group_id, samples, itertools.chain.from_iterable)
+            return self._run(_insert_statement, group_id, samples, flatten)
         except OverflowError:  # a sequence number beyond what SQLite's integers hold: kept as its signed twin
-            return self._run(
-                _insert_statement, group_id, list(map(_signed, samples)), itertools.chain.from_iterable
-            )
+            return self._run(_insert_statement, group_id, Rows.of(map(_signed, samples)), flatten)
 
-    def _delete(self, group_id: int, samples: Collection[Sample]) -> int:
+    def _delete(self, group_id: int, samples: Rows) -> int:
         return self._run(_delete_statement, group_id, samples, _places)
 
     def _run(
         self,
         statement: Callable[[int], str],
         group_id: int,
-        samples: Collection[Sample],
-        flatten: Callable[[Sequence[Sample]], Iterator[object]],
+        samples: Rows,
+        flatten: Callable[[Sequence[Row]], Iterator[object]],
     ) -> int:
         affected = 0
-        for piece in self._pieces(list(samples)):
-            cursor = self._connection.execute(statement(len(piece)), [group_id, *flatten(piece)])
-            affected += cursor.rowcount
+        for chunk in samples.chunks(self._sizes[0]):
+            for piece in self._pieces(chunk):
+                cursor = self._connection.execute(statement(len(piece)), [group_id, *flatten(piece)])
+                affected += cursor.rowcount
         return affected
 
-    def _pieces(self, samples: Sequence[Sample]) -> Iterator[Sequence[Sample]]:
+    def _pieces(self, samples: Sequence[Row]) -> Iterator[Sequence[Row]]:
         """Pieces of few different sizes, so that few statements are prepared."""
         done = 0
         for size in self._sizes:
@@ -209,8 +210,8 @@ def _in_places(rows: int) -> str:
     return f"sample_group = ?1 AND (source_time_ns, digest) IN ({places})"
 
 
-def _places(samples: Sequence[Sample]) -> Iterator[object]:
-    return itertools.chain.from_iterable((sample.source_time_ns, sample.digest) for sample in samples)
+def _places(samples: Sequence[Row]) -> Iterator[object]:
+    return itertools.chain.from_iterable((row[0], row[3]) for row in samples)
 
 
 def _signed(sample: Sample) -> Sample:

@@ -11,6 +11,8 @@ import contextlib
 import sqlite3
 from typing import TYPE_CHECKING, Final
 
+from engine.dataset.blocks import pack
+from engine.dataset.rows import Rows
 from engine.store import schema
 from engine.store.catalog import (
     GroupRow,
@@ -21,7 +23,7 @@ from engine.store.catalog import (
     write_version,
     write_watermark,
 )
-from engine.store.changes import FillingSet, Net, net_changes
+from engine.store.changes import FillingSet, Net, Piece, net_changes
 from engine.store.database import check_structure, lost_tail, open_database
 from engine.store.files import DATABASE, LEDGER, LOCK, Ledger, Lock, Record
 from engine.store.interface import (
@@ -38,12 +40,13 @@ from engine.store.rows import SampleTable, Unexpected
 from engine.store.view import StoreView, name_spaces, read_fellows, read_marks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from engine.core.namespaces import Group
     from engine.dataset.dataset import Summary
     from engine.dataset.groups import GroupDescription
+    from engine.dataset.rows import Samples
     from engine.dataset.sample import Sample
     from engine.store.interface import Change, DamageLog, Fellow, SetInfo, SetWriter
 
@@ -113,13 +116,10 @@ class SqliteStore:
             catalog = read_catalog(db)
             findings += catalog.findings
             losses += len(catalog.findings)
-            for version in list(catalog.versions.values()):
+            for version in catalog.versions.values():
                 findings += [f"name-space {version.name_space!r}: {damage}" for damage in version.damage]
                 if version.state is SetState.FILLING:
                     findings.append(unfinished(version.name_space, version.stored().count))
-                    write_version(db, version, schema.DROPPED)
-                    catalog.dropped += [row.id for row in version.groups.values()]
-                    del catalog.versions[version.number]
             fellows, damaged = read_fellows(db)
             if damaged:
                 findings.append(f"{damaged} remembered fellows have a damaged entry and are forgotten")
@@ -193,14 +193,29 @@ class SqliteStore:
         self._versions[version.number] = version
         return FillingSet(version, self._add)
 
+    def filling(self, name_space: str) -> SetWriter | None:
+        """Goes on with the version that is filling."""
+        version = self._find(name_space, SetState.FILLING)
+        return FillingSet(version, self._add) if version else None
+
     def _filling(self, number: int) -> Version:
         version = self._versions.get(number)
         if version is None or version.state is not SetState.FILLING:
             raise LookupError(f"set version {number} is not filling")
         return version
 
-    def _add(self, version: Version, description: GroupDescription, net: Net) -> None:
+    def _add(
+        self, version: Version, description: GroupDescription, samples: Samples, evicted: Sequence[Sample]
+    ) -> None:
         self._filling(version.number)
+        if not evicted:  # nearly always nothing of it is here yet
+            with contextlib.suppress(Unexpected):
+                self._write_once(version, {description.group: Piece(description, Rows.of(samples))})
+                return
+        net = Net(description)
+        net.extend(samples)
+        for sample in evicted:
+            net.evict(sample)
         self._write(version, {description.group: net})
 
     def commit_complete(self, writer: SetWriter, mark: str = "", *, keep_previous: bool = False) -> SetInfo:
@@ -249,14 +264,14 @@ class SqliteStore:
                 net.sort_out(self._table.present(known.id, net.samples()) if known else set())
             self._write_once(version, nets)
 
-    def _write_once(self, version: Version, nets: dict[Group, Net]) -> None:
+    def _write_once(self, version: Version, nets: Mapping[Group, Net | Piece]) -> None:
         with self._transaction():
             rows = {group: self._change(version, net) for group, net in nets.items()}
             swept = self._sweep()
         version.groups.update(rows)
         self._dropped_less(swept)
 
-    def _change(self, version: Version, net: Net) -> GroupRow:
+    def _change(self, version: Version, net: Net | Piece) -> GroupRow:
         known = version.groups.get(net.description.group)
         if known is None or (
             known.description is not net.description and known.description != net.description
@@ -264,9 +279,13 @@ class SqliteStore:
             row = write_group(self._connection, version.number, known, net.description)
         else:
             row = GroupRow(known.id, known.description, known.type_number, known.qos_text, known.stored)
-        if net.passing and self._table.present(row.id, [*net.passing.values()]):
-            raise Unexpected
-        row.stored = self._table.change(row.id, row.stored, net.added.values(), net.evicted.values())
+        if isinstance(net, Piece):
+            added, evicted = net.added, Rows()
+        else:
+            if net.passing and self._table.present(row.id, [*net.passing.values()]):
+                raise Unexpected
+            added, evicted = Rows.of(net.added.values()), Rows.of(net.evicted.values())
+        row.stored = self._table.change(row.id, row.stored, added, evicted)
         write_watermark(self._connection, version.number, row)
         return row
 
@@ -307,19 +326,18 @@ class SqliteStore:
 
     def load(
         self, name_space: str, damage: DamageLog, version: int | None = None
-    ) -> Iterator[tuple[GroupDescription, Iterator[Sample]]]:
+    ) -> Iterator[tuple[GroupDescription, Iterator[Rows]]]:
         """Read and verify a version."""
         chosen = self._find(name_space, SetState.COMPLETE) if version is None else self._versions.get(version)
         if chosen is None or chosen.name_space != name_space:
             raise LookupError(f"there is no such set of name-space {name_space!r}")
         return self._read(chosen, damage)
 
-    def _read(
-        self, version: Version, damage: DamageLog
-    ) -> Iterator[tuple[GroupDescription, Iterator[Sample]]]:
+    def _read(self, version: Version, damage: DamageLog) -> Iterator[tuple[GroupDescription, Iterator[Rows]]]:
         before = damage.count
         with StoreView(self._path) as view:
-            yield from view.load(version.number, damage)
+            for description, found in view.load_columns(version.number, damage):
+                yield description, (Rows((pack(columns),)) for columns in found)
         version.soundness = Soundness.INTACT if damage.count == before else Soundness.DAMAGED
 
     def remember_fellows(self, name_space: str, fellows: Iterable[Fellow]) -> None:

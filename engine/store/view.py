@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from engine.core.namespaces import Group
+    from engine.dataset.blocks import Columns
     from engine.dataset.groups import GroupDescription
     from engine.dataset.sample import Sample
     from engine.store.catalog import GroupRow, Version
-    from engine.store.columns import Columns
     from engine.store.interface import DamageLog, SetInfo
 
 

@@ -159,9 +159,8 @@ def _put_one(
             description = description_of(group)
             kept, count, beyond = _kept(description, samples)
             writer.add(description, ())
-            rows = list(kept.samples())
-            for start in range(0, len(rows), _ROWS_AT_ONCE):
-                writer.add(description, rows[start : start + _ROWS_AT_ONCE])
+            for piece in kept.samples().split(_ROWS_AT_ONCE):
+                writer.add(description, piece)
             read.append((description.group, kept, count, beyond))
         if damage.count and not tolerate_damage:
             raise CopyRefused(
@@ -205,10 +204,10 @@ def _prove(
     """
     damage = DamageLog()
     stored: dict[Group, GroupSet] = {}
-    for description, samples in store.load(name_space, damage, version):
+    for description, pieces in store.load(name_space, damage, version):
         group_set = stored[description.group] = GroupSet(0)
-        for sample in samples:
-            group_set.apply(sample)
+        for piece in pieces:
+            group_set.extend(piece)
     if damage.count:
         raise CopyRefused(f"what was stored can not be read back: {damage.first[0]}")
     for group, kept, _, _ in read:

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from engine.dataset.blocks import Columns
     from engine.dataset.groups import GroupDescription
     from engine.dataset.sample import Sample
-    from engine.store.columns import Columns
     from engine.store.interface import DamageLog, SetInfo
     from ospltool.stores.types import Value
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from engine.store.columns import Columns
+    from engine.dataset.blocks import Columns
     from engine.store.interface import DamageLog
     from ospltool.stores.model import StoreReader
     from ospltool.stores.types import Value

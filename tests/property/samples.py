@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import strategies as st
 
 from engine.core.namespaces import Group
+from engine.dataset import dataset
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 
 STATUSES = (DATA, DISPOSE, UNREGISTER, DISPOSE | UNREGISTER, DATA | DISPOSE, DATA | UNREGISTER)
@@ -26,6 +28,12 @@ def samples(keys: tuple[bytes, ...] = KEYS) -> st.SearchStrategy[Sample]:
         st.sampled_from((b"", b"x", b"y")),
         st.integers(0, 1),
     )
+
+
+def pack_early(patch: pytest.MonkeyPatch) -> None:
+    """From now on, sets are packed as soon as they have a few samples."""
+    for name, value in {"PACKED_FROM": 2, "MIN_PACKED": 2, "MAX_LOOSE": 4, "_STEP": 3}.items():
+        patch.setattr(dataset, name, value)
 
 
 def contents(max_size: int = 16) -> st.SearchStrategy[list[tuple[Group, Sample]]]:

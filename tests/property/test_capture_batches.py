@@ -62,7 +62,7 @@ class Run:
         settings = CoreSettings("1" * 32, 1, "n", "r", "h", (space,), (policy,), initial_discovery_s=0.0)
         self.store = MemoryStore(Medium("1" * 32))
         self.persistence = Persistence(self.store)
-        self.runtime = Runtime(settings, self.persistence, stub, stub, Tracer(stub.wall_ns, []), {})
+        self.runtime = Runtime(settings, self.persistence, stub, stub, Tracer(stub.wall_ns, []), {}, {})
         while self.runtime.state.value != "COMPLETE":
             self.runtime.turn()
         for group in GROUPS[:2]:
@@ -91,7 +91,10 @@ class Run:
 
     def on_disk(self) -> dict[Group, set[Sample]]:
         loaded = self.store.load("all", DamageLog())
-        read = {description.group: set(samples) for description, samples in loaded}
+        read = {
+            description.group: {sample for piece in pieces for sample in piece}
+            for description, pieces in loaded
+        }
         return {group: samples for group, samples in read.items() if samples}
 
 

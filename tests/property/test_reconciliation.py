@@ -13,13 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.exchange import Side, align
+from engine.core.messages import CAPABILITIES
 from engine.core.namespaces import Group
-from engine.dataset import reconciliation
+from engine.dataset import ranges, reconciliation
 from engine.dataset.dataset import DataSet
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
 from engine.dataset.reconciliation import Symbols
+from engine.dataset.rows import Rows
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 from engine.runtime import notes
+from engine.runtime.answering import MAX_SKETCHES
+from engine.runtime.comparing import Comparing
 from tests.property.samples import GROUPS, contents
 
 if TYPE_CHECKING:
@@ -114,7 +118,7 @@ def test_few_symbols_tell_how_many_differ(more_here: int, more_there: int) -> No
 def test_identities_depend_on_salt_and_group_and_content() -> None:
     samples = [make_sample(1, b"w" * 16, DATA, b"k", b"x"), make_sample(1, b"w" * 16, DATA, b"k", b"y")]
     made = [
-        reconciliation.identities([(group, samples)], salt).tolist()
+        reconciliation.identities([(group, Rows.of(samples))], salt).tolist()
         for group in (Group("p", "T"), Group("q", "T"))
         for salt in (b"1" * 16, b"2" * 16)
     ]
@@ -272,3 +276,46 @@ def test_nonsense_for_a_note_is_counted_and_survived(data: bytes, is_magic: bool
     side = Side("a" * 32, data_set([]), DESCRIBE)
     side.transfers.batch((notes.MAGIC if is_magic else b"") + data)
     assert side.holdings.counters["malformed"] == 1
+
+
+def check_aligned_without_symbols(
+    monkeypatch: pytest.MonkeyPatch, here: int, there: int, capabilities: tuple[str, ...]
+) -> tuple[int, int]:
+    """Symbols never come to a result, and the alignee gets the set all the same; octets and messages."""
+    monkeypatch.setattr(reconciliation, "solve", lambda _: None)
+    shared = many(20_000, 1)
+    ours, theirs = data_set([*shared, *many(here, 2)]), data_set([*shared, *many(there, 3)])
+    aligner = Side("a" * 32, ours, DESCRIBE)
+    alignee = Side("b" * 32, theirs, DESCRIBE, capabilities)
+    cost = align(aligner, alignee)
+    assert content(alignee.result) == content(ours)
+    assert not aligner.holdings.counters["malformed"] + alignee.holdings.counters["malformed"]
+    return cost
+
+
+@pytest.mark.parametrize(("here", "there"), [(30, 0), (0, 40), (40, 30), (1, 400)])
+def test_where_symbols_fail_the_difference_is_found_range_by_range(
+    monkeypatch: pytest.MonkeyPatch, here: int, there: int
+) -> None:
+    octets, messages = check_aligned_without_symbols(monkeypatch, here, there, CAPABILITIES)
+    older, _ = check_aligned_without_symbols(monkeypatch, here, there, ())
+    assert messages <= 2 * (MAX_SKETCHES + ranges.MAX_ROUNDS)
+    assert octets < older
+
+
+def test_an_older_alignee_is_never_asked_about_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(Comparing, "narrow", lambda *_: asked.append(1))
+    check_aligned_without_symbols(monkeypatch, 30, 30, ("batched-alignment",))
+    assert not asked
+
+
+def test_nonsense_about_ranges_leads_to_the_whole_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reconciliation, "solve", lambda _: None)
+    monkeypatch.setattr(ranges.Held, "answer", lambda *_: (words({1}), words({2})))
+    shared = many(3000, 1)
+    ours = data_set([*shared, *many(30, 2)])
+    aligner, alignee = Side("a" * 32, ours, DESCRIBE), Side("b" * 32, data_set(shared), DESCRIBE)
+    align(aligner, alignee)
+    assert aligner.holdings.counters["malformed"] == 1
+    assert content(alignee.result) == content(ours)

@@ -15,10 +15,12 @@ from engine.core import plain
 from engine.core.events import Target
 from engine.core.messages import Epoch
 from engine.core.namespaces import Group
+from engine.dataset import blocks
 from engine.dataset.dataset import NO_FLOOR, DataSet
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
+from engine.dataset.rows import Rows
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
-from engine.runtime import blocks, stream
+from engine.runtime import stream
 from engine.runtime.incoming import Incoming, IncomingStreams
 from engine.runtime.stream import Begin, End, GroupBegin, StreamFault, Unpacker
 from tests.property.samples import GROUPS, contents, samples
@@ -48,9 +50,7 @@ def data_set(arrived: list[tuple[Group, Sample]], floors: dict[Group, int] | Non
 
 def sent(data: DataSet, batch_bytes: int, number: bytes = NUMBER) -> list[bytes]:
     """The batches of a set."""
-    groups = [
-        (GroupBegin(description(g), part.floor_ns), list(part.samples())) for g, part in data.groups.items()
-    ]
+    groups = [(GroupBegin(description(g), part.floor_ns), part.samples()) for g, part in data.groups.items()]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stream, "BATCH_BYTES", batch_bytes)
         return list(stream.batches(number, BEGIN, groups))
@@ -109,7 +109,9 @@ def test_a_set_arrives_as_it_was_sent(
 @given(values(Begin), values(GroupBegin))
 def test_whatever_is_said_of_a_set_arrives(begin: Begin, group: GroupBegin) -> None:
     unpacker = Unpacker()
-    items = [item for batch in stream.batches(NUMBER, begin, [(group, [])]) for item in unpacker.items(batch)]
+    items = [
+        item for batch in stream.batches(NUMBER, begin, [(group, Rows())]) for item in unpacker.items(batch)
+    ]
     assert items == [begin, (group, None), End(0, 0)]
 
 
@@ -200,7 +202,7 @@ def made_up(kind: int, record: bytes) -> bytes:
 
 def packed(sample: Sample) -> bytes:
     """A sample as it stands in a batch."""
-    return made_up(3, blocks.encode([sample]))
+    return made_up(3, blocks.pack_samples([sample]).data)
 
 
 def batch_of(body: bytes, index: int = 0, number: bytes = NUMBER) -> bytes:
@@ -249,13 +251,13 @@ def test_a_sample_that_says_nothing_is_a_fault(status: int) -> None:
     sample = make_sample(1, b"w" * 16, status, b"k", b"payload")
     group = GroupBegin(description(GROUPS[0]), NO_FLOOR)
     with pytest.raises(StreamFault):
-        received(list(stream.batches(NUMBER, BEGIN, [(group, [sample])])))
+        received(list(stream.batches(NUMBER, BEGIN, [(group, Rows.of([sample]))])))
 
 
 def test_a_slow_wire_gets_compressed_batches_and_a_fast_one_does_not() -> None:
     made = [make_sample(t, b"w" * 16, DATA, t.to_bytes(4), bytes(1000)) for t in range(3000)]
     original = data_set([(GROUPS[0], sample) for sample in made])
-    groups = [(GroupBegin(description(GROUPS[0]), NO_FLOOR), made)]
+    groups = [(GroupBegin(description(GROUPS[0]), NO_FLOOR), Rows.of(made))]
     sizes = {}
     for name, step_s in (("slow", 10.0), ("fast", 0.0)):
         batches = list(stream.batches(NUMBER, BEGIN, groups, itertools.count(0, step_s).__next__))
@@ -277,6 +279,7 @@ def test_what_expands_beyond_all_bounds_is_a_fault() -> None:
 
 @given(st.lists(samples(), min_size=1, max_size=20, unique=True))
 def test_a_block_carries_every_kind_of_sample(made: list[Sample]) -> None:
-    assert blocks.decode(blocks.encode(made)) == made
+    block = blocks.Block(blocks.pack_samples(made).data)
+    assert block.samples() == [block.sample(place) for place in range(len(made))] == made
     pieces = list(blocks.pieces(made, 30))
     assert [sample for piece in pieces for sample in piece] == made

@@ -340,9 +340,15 @@ class Scenario:
 
     def stored(self, name: str) -> int:
         """How many samples the complete sets on a node's disk have."""
-        versions = self.node(name).medium.versions.values()
-        complete = [version for version in versions if version.state is SetState.COMPLETE]
-        return sum(len(group.rows) for version in complete for group in version.groups.values())
+        return self._on_disk(name, SetState.COMPLETE)
+
+    def _on_disk(self, name: str, state: SetState) -> int:
+        versions = [each for each in self.node(name).medium.versions.values() if each.state is state]
+        return sum(len(group.rows) for version in versions for group in version.groups.values())
+
+    def parts(self, name: str) -> int:
+        """How many samples a node's disk has of sets that are still arriving."""
+        return self._on_disk(name, SetState.FILLING)
 
     def streams(self, since_s: float = 0.0) -> list[Stream]:
         """The sets that were sent since a moment."""

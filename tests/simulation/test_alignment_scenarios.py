@@ -6,8 +6,10 @@ import pytest
 
 from engine.core.namespaces import Durability
 from engine.core.states import Phase
+from engine.dataset import reconciliation
 from engine.dataset.groups import DurabilityKind
 from engine.dataset.sample import DISPOSE, UNREGISTER
+from engine.runtime.stream import BATCH_BYTES, SLOW_BYTES_PER_S
 from engine.simulator.options import NetworkPlan, NodePlan, TopicPlan
 from tests.simulation.scenarios import LOST_S, NS, SLOW, TOPIC, Scenario, node
 
@@ -110,6 +112,44 @@ def test_in_a_chain_of_three_all_are_complete_and_have_everything_after_it_is_cl
     scenario.heal()
     scenario.settle()
     assert [scenario.alive(name) for name in "abc"] == [{1, 2, 3}] * 3
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_a_chain_that_was_started_together_has_everything_after_it_is_closed(seed: int) -> None:
+    scenario = Scenario(*(node(name) for name in "abc"), seed=seed)
+    scenario.cut("a", "c")
+    scenario.start()
+    scenario.until(scenario.complete)
+    scenario.write("a", 1, 2)
+    scenario.write("b", 3)
+    scenario.write("c", 4)
+    scenario.heal()
+    scenario.settle()
+    assert len(scenario.masters()) == 1
+    assert [scenario.alive(name) for name in "abc"] == [{1, 2, 3, 4}] * 3
+
+
+def test_who_does_not_hear_a_fellow_is_not_talked_to_until_it_does() -> None:
+    """One direction is cut: sooner or later than the lease, a heartbeat may say so first."""
+    noticed = 0
+    for seed in range(1, 16):
+        scenario = Scenario(node("a"), node("b"), node("c"), seed=seed)
+        scenario.start()
+        scenario.until(scenario.complete)
+        scenario.write("a", 1)
+        scenario.cut("b", "a", both=False)
+        end = scenario.now + LOST_S
+        while scenario.now < end and not scenario.traced("fellow.asymmetric", "b"):
+            scenario.run(0.05)
+        if scenario.traced("fellow.asymmetric", "b"):
+            noticed += 1
+            assert scenario.fellows("b") == {"c"}
+        scenario.run(LOST_S)
+        assert scenario.fellows("a") == scenario.fellows("b") == {"c"}
+        scenario.heal()
+        scenario.settle()
+        assert scenario.fellows("a") == {"b", "c"}
+    assert noticed
 
 
 def test_requests_of_many_are_answered_by_one_stream_and_nobody_is_sent_a_set_twice() -> None:
@@ -320,3 +360,105 @@ def test_the_network_of_a_scenario_loses_what_is_sent_over_a_cut_link_for_longer
     scenario.write("a", 1)
     assert (scenario.alive("a"), scenario.alive("b")) == ({1}, set())
     assert (scenario.fellows("a"), scenario.fellows("b")) == (set(), set())
+
+
+def interrupted(*plans: NodePlan) -> Scenario:
+    """The last node has stored a part of a set of which the rest is still on its way."""
+    network = NetworkPlan(bytes_per_s=1.2 * SLOW_BYTES_PER_S)  # just too fast for compressing
+    scenario = loaded(*plans, network=network, count=0)
+    last = scenario.names[-1]
+    scenario.write(scenario.names[0], *range(COUNT), size=BATCHES * BATCH_BYTES // COUNT)
+    scenario.start(last)
+    wait_for_more(scenario, last, 0)
+    assert scenario.parts(last) < COUNT // 2
+    assert not scenario.complete(last)
+    return scenario
+
+
+COUNT, BATCHES = 240, 6
+
+
+def wait_for_more(scenario: Scenario, name: str, had: int) -> int:
+    scenario.until(lambda: scenario.parts(name) > had or scenario.complete(name), step_s=0.001)
+    return scenario.parts(name)
+
+
+def octets_sent(scenario: Scenario) -> int:
+    return sum(node.wire.bytes_sent for node in scenario.cluster.up())
+
+
+def check_ends_with_the_rest(scenario: Scenario, before: int) -> None:
+    """All have everything, in memory and on disk, for less than another set on the wire."""
+    scenario.settle()
+    assert len({len(scenario.alive(name)) for name in scenario.names}) == 1
+    assert scenario.alive(scenario.names[-1]) == set(range(COUNT))
+    assert {scenario.stored(node.name) for node in scenario.cluster.up()} == {COUNT}
+    assert octets_sent(scenario) - before < 0.9 * BATCHES * BATCH_BYTES
+    assert not scenario.traced("align.mismatch")
+    assert scenario.parts(scenario.names[-1]) == 0
+
+
+def test_an_alignee_that_is_killed_in_the_middle_gets_the_rest_when_it_is_back() -> None:
+    scenario = interrupted(node("a"), node("b"))
+    scenario.kill("b")
+    scenario.run(LOST_S)
+    assert scenario.parts("b") > 0
+    before = octets_sent(scenario)
+    scenario.start("b")
+    check_ends_with_the_rest(scenario, before)
+
+
+def test_an_alignee_gets_the_rest_from_another_when_its_aligner_is_killed() -> None:
+    scenario = interrupted(node("a", priority=200), node("b"), node("c"))
+    scenario.kill("a")
+    before = octets_sent(scenario)
+    scenario.until(lambda: scenario.complete("b", "c"))
+    assert octets_sent(scenario) - before < 0.9 * BATCHES * BATCH_BYTES
+    scenario.start("a")
+    check_ends_with_the_rest(scenario, before)
+
+
+def test_what_arrived_is_used_again_and_again() -> None:
+    """Each time a part more is stored, whoever is killed, until all is there."""
+    scenario = interrupted(node("a", priority=200), node("b"), node("c"))
+    had = scenario.parts("c")
+    for killed in ("c", "c", "a"):
+        scenario.kill(killed)
+        scenario.run(LOST_S if killed == "c" else 0.1)
+        if killed == "c":
+            scenario.start("c")
+        had = wait_for_more(scenario, "c", had)
+        assert not scenario.complete("c")
+    before = octets_sent(scenario)
+    scenario.start("a")
+    check_ends_with_the_rest(scenario, before)
+
+
+def test_a_part_is_no_set() -> None:
+    """A node with half a set and nobody to ask injects what it had before, and gives nothing else away."""
+    scenario = interrupted(node("a"), node("b"))
+    scenario.kill("a", "b")
+    scenario.start("b")
+    scenario.until(lambda: scenario.complete("b"))
+    reader = scenario.reader("b")
+    scenario.run(3.0)
+    assert scenario.alive("b") == scenario.given(reader) == set()
+    assert scenario.parts("b") == 0
+
+
+def test_where_symbols_fail_a_difference_is_still_all_that_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reconciliation, "solve", lambda _: None)
+    scenario = Scenario(node("a"), node("b"))
+    scenario.start()
+    scenario.until(scenario.complete)
+    scenario.write("a", *range(COUNT), size=LARGE)
+    scenario.stop("b")
+    scenario.write("a", 3, 5, size=LARGE)
+    before = octets_sent(scenario)
+    scenario.start("b")
+    scenario.settle()
+    assert scenario.alive("b") == set(range(COUNT))
+    (found,) = scenario.traced("align.difference", "a")
+    assert (found["samples"], found["removed"]) == (2, 2)
+    assert octets_sent(scenario) - before < COUNT * LARGE / 4
+    assert not scenario.traced("align.mismatch")

@@ -60,6 +60,24 @@ def test_among_equals_stored_data_goes_before_the_id() -> None:
     assert scenario.alive("a") == scenario.alive("b") == {1}
 
 
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_stored_data_goes_before_the_id_beside_a_holder_that_gives_nothing(seed: int) -> None:
+    """A non-aligner that holds the set injects nothing: what is injected beside it should be the best."""
+    # Discovery lasts longer than it takes two nodes to find each other at most.
+    plans = [node(name, aligner=name != "x", initial_discovery_s=1.0) for name in ("a", "b", "x")]
+    scenario = Scenario(*plans, seed=seed)
+    scenario.start()
+    scenario.until(scenario.complete)
+    scenario.stop("b")
+    scenario.write("a", 1, 2)
+    scenario.stop("a")
+    scenario.run(LOST_S)
+    scenario.start("b", "a")
+    scenario.settle()
+    assert scenario.masters() == {"a"}
+    assert scenario.alive("b") == {1, 2}
+
+
 def test_nodes_that_may_not_be_master_do_not_align_from_each_other() -> None:
     scenario = Scenario(node("a", priority=0), node("b", priority=0), node("c"))
     scenario.start("a")

@@ -152,6 +152,27 @@ def test_a_tombstone_waits_for_who_is_away_and_is_purged_when_he_has_it() -> Non
     assert [1 in scenario.instances(name) for name in "abc"] == [False] * 3
 
 
+@pytest.mark.parametrize("out_of_hearing", ["a b", "a"])
+def test_a_tombstone_waits_for_who_is_away_or_out_of_hearing_of_a_master_that_never_met_him(
+    out_of_hearing: str,
+) -> None:
+    """The master is a node without a disk that was started again: only its fellow knows of the third."""
+    scenario = started(Scenario(node("a", priority=200, has_disk=False), node("b"), node("c")))
+    scenario.write("b", 1, 2)
+    scenario.split(out_of_hearing, "c")
+    scenario.kill("a")
+    scenario.start("a")
+    scenario.until(lambda: scenario.complete("a") and scenario.master("b") == "a")
+    scenario.dispose("a", 1)
+    scenario.end_writer("a")
+    scenario.end_writer("b")
+    scenario.run(60.0)
+    assert scenario.instances("a")[1] & DISPOSE
+    scenario.heal()
+    scenario.settle()
+    assert sets_of(scenario) == [{2}] * 3
+
+
 @pytest.mark.parametrize("kind", [MergeType.CATCHUP, MergeType.REPLACE])
 def test_what_is_written_while_the_master_s_set_is_on_its_way_stays(kind: MergeType) -> None:
     merges = {"*": kind}

@@ -57,7 +57,7 @@ def completes_too_early(patch: pytest.MonkeyPatch) -> None:
         report = context.aligner_report(state)
         if state.phase is Phase.ALIGN and report is not None:
             state.outstanding.clear()
-            alignment.complete(context, state, report.lineage)
+            alignment.complete(context, state, report.lineage, state.aligner)
 
     patch.setattr(alignment, "request", request)
 

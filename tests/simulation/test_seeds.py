@@ -9,6 +9,7 @@ import pytest
 
 from engine.simulator.campaign import Campaign, Outcome, run_seed
 from engine.simulator.checkers import CHECKERS
+from tests.property.samples import pack_early
 
 SEEDS = range(1, 41)
 FOUND = tomllib.loads((pathlib.Path(__file__).parent / "regressions.toml").read_text(encoding="utf-8"))[
@@ -22,6 +23,12 @@ def check_clean(outcome: Outcome) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_invariants_hold_under_the_faults_of_a_seed(seed: int) -> None:
+    check_clean(run_seed(seed))
+
+
+@pytest.mark.parametrize("seed", range(60, 70))
+def test_invariants_hold_where_sets_are_packed(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    pack_early(monkeypatch)
     check_clean(run_seed(seed))
 
 

@@ -30,6 +30,11 @@ def test_a_deployment_is_simulated_with_its_own_nodes(capfd: Captured) -> None:
     assert "is killed" in out or "parts:" in out
 
 
+def test_the_number_of_nodes_can_be_given(capfd: Captured) -> None:
+    assert main(["simulate", "--nodes", "7", "--faults", "crash", "--minutes", "0.5", "--seed", "5"]) == 0
+    assert "nodes (n1 n2 n3 n4 n5 n6 n7)" in capfd.readouterr().out
+
+
 def test_many_runs_are_summed_up(capfd: Captured) -> None:
     assert main(["simulate", "--runs", "4", "--jobs", "2", "--json"]) == 0
     document = json.loads(capfd.readouterr().out)
@@ -66,7 +71,11 @@ def test_a_system_without_a_possible_master_breaks_a_rule(tmp_path: pathlib.Path
 
 @pytest.mark.parametrize(
     ("arguments", "text"),
-    [(["--faults", "earthquake"], "no such fault: earthquake"), (["nowhere.toml"], "nowhere.toml")],
+    [
+        (["--faults", "earthquake"], "no such fault: earthquake"),
+        (["nowhere.toml"], "nowhere.toml"),
+        ([FLEET, "--nodes", "3"], "leave --nodes out"),
+    ],
 )
 def test_wrong_usage_is_refused(arguments: list[str], text: str, capfd: Captured) -> None:
     assert main(["simulate", *arguments]) == 2

@@ -116,7 +116,7 @@ def reports(stores: Sequence[str], engines: Sequence[str] = LOCAL, *, contents: 
     return all_of_them[0]
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(st.lists(planted, max_size=4), min_size=1, max_size=2), st.booleans(), st.sampled_from([1, 3])
 )

@@ -17,7 +17,8 @@ pytest.importorskip("cyclonedds", reason="fields of our stores need the extra `d
 import pyarrow.parquet as pq
 
 from engine.dataset.groups import GroupDescription
-from engine.dataset.sample import DISPOSE, Sample
+from engine.dataset.rows import Rows
+from engine.dataset.sample import DISPOSE
 from engine.store.interface import Change
 from engine.store.opening import open_store
 from engine.store.sqlite import SqliteStore
@@ -257,10 +258,9 @@ def test_what_is_stored_wrongly_does_not_take_its_place(
     before = run("info", target)[1]
     load = SqliteStore.load
 
-    def losing(self: SqliteStore, *arguments: Any) -> Iterator[tuple[GroupDescription, Iterator[Sample]]]:
-        for description, samples in load(self, *arguments):
-            next(samples)
-            yield description, samples
+    def losing(self: SqliteStore, *arguments: Any) -> Iterator[tuple[GroupDescription, Iterator[Rows]]]:
+        for description, pieces in load(self, *arguments):
+            yield description, (piece.without({next(piece.each_digest())}) for piece in pieces)
 
     monkeypatch.setattr(SqliteStore, "load", losing)
     code, _, told = run("replace", target, more)

@@ -39,22 +39,17 @@ class Violation(Exception):
 
 
 class Standing(NamedTuple):
-    """Where a node is in one name-space."""
+    """Where a node is in one name-space.
+
+    `is_aligned`: the set that it holds came from a fellow, and was not injected by this node.
+    """
 
     phase: Phase
     holder: bool
     following: Epoch | None
     lineage: Epoch
     requests: tuple[int, ...]
-    has_parents: bool
-
-    def is_aligned_after(self, before: Standing) -> bool:
-        """Whether the set that is complete here came from a fellow, and was not injected by this node.
-
-        A master that takes over in the same moment has the lineage of its set among the parents of its own.
-        """
-        took_over = self.has_parents and self.lineage == self.following
-        return took_over or (before.phase is Phase.ALIGN and before.following == self.following)
+    is_aligned: bool
 
 
 class Checker:

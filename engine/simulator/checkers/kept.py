@@ -126,8 +126,10 @@ class Kept(Checker):
         if before is None:
             return
         if now.holder and not before.holder:
-            if now.is_aligned_after(before) or (now.lineage != now.following and deletes(node, name_space)):
+            if now.is_aligned:
                 self._excuse(place)
+            if now.lineage != now.following and deletes(node, name_space):
+                self._excuse(place)  # what came was deleted in the same moment
             self._held[place] = held(node.runtime.spaces[name_space].working)
         elif now.lineage != before.lineage:
             rules = node.runtime.spaces[name_space].state.policy.merges

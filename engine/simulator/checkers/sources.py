@@ -35,7 +35,7 @@ class Sources(Checker):
         """
         if before is None or before.following != now.following:
             self._electors[node, name_space] = _known_electors(node, name_space)
-        if before is None or before.holder or not now.holder or now.is_aligned_after(before):
+        if before is None or before.holder or not now.holder or now.is_aligned:
             return
         if node.is_catching_up:
             return  # what it knew when it injected cannot be told

@@ -13,7 +13,15 @@ import collections
 from typing import TYPE_CHECKING, Final
 
 from engine.core.states import Phase
-from engine.simulator.checkers.base import Checker, Held, deletes, describe, held, missing, samples_of
+from engine.simulator.checkers.base import (
+    Checker,
+    Held,
+    deletes,
+    describe,
+    held,
+    missing,
+    samples_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,12 +79,12 @@ class Whole(Checker):
 
     def stepped(self, node: SimulatedNode, name_space: str, before: Standing | None, now: Standing) -> None:
         """Look at a set when its node becomes complete for the first time in a run."""
-        if before is None or before.holder or not now.holder or node.is_catching_up:
-            return  # of several steps at once it cannot be told whether it aligned or injected
+        if before is None or before.holder or not now.holder:
+            return
         has_decided = now.lineage.node == node.id and now.lineage != now.following
         if deletes(node, name_space) and (has_decided or self._is_deleted(node, name_space)):
             return
-        if now.is_aligned_after(before):
+        if now.is_aligned:
             self._check_aligned(node, name_space)
         else:
             self._check_injected(node, name_space)

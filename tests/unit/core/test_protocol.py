@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
-from engine.core.messages import Epoch, ReaderKey
+from engine.core.messages import Deliveries, Epoch, Message, NameSpaces, ReaderKey, Status
 from engine.core.namespaces import MergeType, NameSpace
 from engine.core.states import Phase, ServiceState
 from tests.unit.core.cluster import NS, Cluster, check_settles, three
@@ -105,6 +107,34 @@ def test_lost_master_is_replaced_and_data_stays() -> None:
     check_settles(cluster, "b", {1})
     cluster.start("a", priority=200, incarnation=2, stored={5}, quality=99)
     check_settles(cluster, "a", {1})
+
+
+def said(incarnation: int) -> dict[type[Message], Message]:
+    """What node b tells of itself in one of its runs; it hears a."""
+    cluster = Cluster()
+    latest = cluster.start("b", incarnation=incarnation).latest
+    status = latest[Status]
+    assert isinstance(status, Status)
+    latest[Status] = dataclasses.replace(status, heard=("a",), serial=1000)
+    return latest
+
+
+@pytest.mark.parametrize("late", [Status, NameSpaces, Deliveries])
+def test_a_late_word_of_a_former_run_does_not_keep_the_present_one_out(late: type[Message]) -> None:
+    """The endpoints of the new run are matched before anything is heard of it: they are not the old one's."""
+    cluster = Cluster()
+    core = cluster.start("a").core
+    core.receive(said(1)[late], "b", cluster.now)
+    core.fellow_attached("b", cluster.now)
+    present = said(2)
+    for message in present.values():
+        core.receive(message, "b", cluster.now)
+    status = present[Status]
+    assert isinstance(status, Status)
+    for serial in range(1001, 1012):
+        cluster.run(0.5)
+        core.receive(dataclasses.replace(status, serial=serial), "b", cluster.now)
+    assert [(fellow.incarnation, fellow.approved) for fellow in core.fellows] == [(2, True)]
 
 
 def test_aligner_lost_in_the_middle_is_replaced() -> None:

@@ -33,7 +33,7 @@ KILLS = 15
 def content(store: Store, name: str = SPACE) -> set[Sample]:
     """What the complete set holds, sound to the last sample."""
     damage = DamageLog()
-    found = [one for _, rows in store.load(name, damage) for one in rows]
+    found = [one for _, pieces in store.load(name, damage) for rows in pieces for one in rows]
     assert not damage.count, damage.first
     assert len(set(found)) == len(found)
     return set(found)
@@ -204,6 +204,6 @@ def test_a_flipped_bit_in_memory_is_found_like_one_on_disk() -> None:
     assert medium.flip(SPACE, sample(3).digest)
     assert not medium.flip(SPACE, bytes(16))
     damage = DamageLog()
-    found = [one for _, rows in MemoryStore(medium).load(SPACE, damage) for one in rows]
+    found = [one for _, pieces in MemoryStore(medium).load(SPACE, damage) for rows in pieces for one in rows]
     assert len(found) == 9
     assert damage.count == 1

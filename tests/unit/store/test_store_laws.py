@@ -58,12 +58,12 @@ def apply(content: Content, group: GroupDescription, added: list[Sample], evicte
         rows.pop(item.digest, None)
 
 
-def content_of(store: Store, name: str) -> Content:
-    """What the complete set holds, as reading it tells."""
+def content_of(store: Store, name: str, version: int | None = None) -> Content:
+    """What a version holds, the complete one by default, as reading it tells."""
     damage = DamageLog()
     read: Content = {}
-    for group, rows in store.load(name, damage):
-        listed = list(rows)
+    for group, pieces in store.load(name, damage, version):
+        listed = [one for rows in pieces for one in rows]
         assert listed == sorted(listed), "oldest first"
         read[group.group] = {item.digest: item for item in listed}
         assert len(read[group.group]) == len(listed), "each once"
@@ -113,7 +113,18 @@ class StoreLaws(RuleBasedStateMachine):
         assert sum("interrupted" in finding for finding in report.findings) == interrupted
         for name, model in self.models.items():
             assert report.fellows.get(name, ()) == model.fellows
-            model.filling = model.writer = None
+            model.writer = None
+
+    @rule(name=names)
+    def go_on(self, name: str) -> None:
+        """What was filling, in this run or a former one, is all there and can be filled further."""
+        model = self.models[name]
+        writer = self.store.filling(name)
+        assert (writer is None) == (model.filling is None)
+        if writer is not None and model.filling is not None:
+            assert writer.stored.count == sum(map(len, model.filling.values()))
+            assert content_of(self.store, name, writer.version) == model.filling
+            model.writer = writer
 
     @rule(name=names)
     def begin(self, name: str) -> None:
@@ -232,7 +243,7 @@ class StoreLaws(RuleBasedStateMachine):
             assert states.count(SetState.KEPT) == model.kept
             assert states.count(SetState.FILLING) == (model.filling is not None)
             assert self.store.marks(name) == model.marks
-            if info is not None or model.marks:
+            if info is not None or model.filling is not None or model.marks:
                 assert name in self.store.name_spaces()
 
 
@@ -278,9 +289,9 @@ class SqliteLaws(StoreLaws):
 
 
 TestMemoryLaws = MemoryLaws.TestCase
-TestMemoryLaws.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestMemoryLaws.settings = settings(max_examples=60, stateful_step_count=40)
 TestSqliteLaws = SqliteLaws.TestCase
-TestSqliteLaws.settings = settings(max_examples=25, stateful_step_count=30, deadline=None)
+TestSqliteLaws.settings = settings(max_examples=25, stateful_step_count=30)
 
 
 steps = st.lists(st.tuples(st.none() | numbers, st.lists(numbers, max_size=3)), max_size=12)
@@ -309,7 +320,7 @@ def check_sequence(store: Store, before: set[int], sequence: list[tuple[int | No
 
 
 @given(before=st.sets(numbers), sequence=steps)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_changes_in_memory_come_to_their_sum(
     before: set[int], sequence: list[tuple[int | None, list[int]]]
 ) -> None:
@@ -323,7 +334,7 @@ def disk_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 
 @given(before=st.sets(numbers), sequence=steps)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_changes_on_disk_come_to_their_sum(
     disk_store: Store, before: set[int], sequence: list[tuple[int | None, list[int]]]
 ) -> None:

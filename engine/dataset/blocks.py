@@ -1,0 +1,332 @@
+"""Samples by columns in one piece of octets: how they lie in memory, and how they travel together.
+
+A block is: counts and flags, the writers, then one column after the other, keys and payloads last. A column
+whose entries are all alike is not written. A sample in a block costs its octets and 24 more; as an object of
+its own it costs 500 more. Whoever takes a block apart looks once at each column, not once at each field.
+"""
+
+from __future__ import annotations
+
+import array
+import hashlib
+import itertools
+import struct
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from engine.dataset.sample import DATA, DIGEST_BYTES, DISPOSE, HEADER, UNREGISTER, Sample, sum_of_digests
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+MAX_SAMPLES: Final = 4096
+"""Samples in a block that is made here at most."""
+MAX_PLACES: Final = 1 << 16
+"""Samples that a block can say it has."""
+
+_HEAD: Final = struct.Struct("<HHB")
+"""Samples, writers, flags."""
+_LENGTH: Final = struct.Struct("<I")
+_TIME: Final = struct.Struct("<q")
+_WRITER_BYTES: Final = 16
+_SEQUENCES, _STATUSES, _KEY_LENGTHS, _PAYLOAD_LENGTHS = 1, 2, 4, 8
+"""Flags: this column is written. Without them: 0, DATA, and one length for all."""
+_STATUS: Final = DATA | DISPOSE | UNREGISTER
+
+
+class BlockFault(ValueError):
+    """Octets that are not a block."""
+
+
+Row = tuple[int, bytes, int, bytes, int, bytes, bytes]
+"""The fields of a `Sample`, whatever holds them."""
+
+
+class Columns(NamedTuple):
+    """Samples, not none, column by column; see `engine.dataset.sample.Sample`."""
+
+    times_ns: Sequence[int]
+    writers: Sequence[bytes]
+    sequences: Sequence[int]
+    digests: Sequence[bytes]
+    statuses: Sequence[int]
+    keys: Sequence[bytes]
+    payloads: Sequence[bytes]
+
+
+def pieces(samples: Sequence[Sample], limit_bytes: int) -> Iterator[Sequence[Sample]]:
+    """Cut samples into pieces for one block each, of about `limit_bytes` unless one sample is larger."""
+    for start in range(0, len(samples), MAX_SAMPLES):
+        yield from _fitting(samples[start : start + MAX_SAMPLES], limit_bytes)
+
+
+def _fitting(samples: Sequence[Sample], limit_bytes: int) -> Iterator[Sequence[Sample]]:
+    size = sum([len(sample.payload) + len(sample.key) for sample in samples])
+    if len(samples) == 1 or size <= limit_bytes:
+        yield samples
+    else:
+        middle = len(samples) // 2
+        yield from _fitting(samples[:middle], limit_bytes)
+        yield from _fitting(samples[middle:], limit_bytes)
+
+
+class _Texts:
+    """A column of octet strings: where each of them lies in a block."""
+
+    __slots__ = ("begin", "ends", "size")
+
+    def __init__(self, begin: int, count: int, lengths: Sequence[int]) -> None:
+        """From `begin` on; a single length is that of all."""
+        self.begin = begin
+        self.size = lengths[0] if len(lengths) == 1 else -1
+        self.ends: Sequence[int] = ()
+        if self.size < 0:
+            self.ends = array.array("Q", itertools.accumulate(lengths, initial=begin))
+
+    def end(self, count: int) -> int:
+        return self.begin + count * self.size if self.size >= 0 else self.ends[count]
+
+    def at(self, data: bytes, place: int) -> bytes:
+        if self.size < 0:
+            return data[self.ends[place] : self.ends[place + 1]]
+        begin = self.begin + place * self.size
+        return data[begin : begin + self.size]
+
+    def all(self, data: bytes, count: int) -> list[bytes]:
+        size = self.size
+        if size < 0:
+            return [data[at:end] for at, end in itertools.pairwise(self.ends)]
+        begin = self.begin
+        if not size:
+            return [b""] * count
+        return [data[at : at + size] for at in range(begin, begin + count * size, size)]
+
+
+class Block:
+    """Samples, not none, that never change.
+
+    Attributes:
+        data: the block's octets, as they travel.
+        count: how many samples.
+        digests: their digests, 16 octets each, which do not travel.
+        is_plain: each of them is a write and nothing else.
+        payload_bytes: the octets of all payloads.
+    """
+
+    __slots__ = (
+        "_digest_sum",
+        "_keys",
+        "_payloads",
+        "_sequences_at",
+        "_span_ns",
+        "_statuses_at",
+        "_times_at",
+        "_writer_of_at",
+        "_writers",
+        "count",
+        "data",
+        "digests",
+        "is_plain",
+        "payload_bytes",
+    )
+
+    def __init__(self, data: bytes, digests: bytes | None = None) -> None:
+        """Look where things lie, and compute the digests unless they are known.
+
+        Raises:
+            BlockFault, struct.error: not a block.
+        """
+        self.data = data
+        count, known, flags = _HEAD.unpack_from(data)
+        if not count or not known:
+            raise BlockFault("a block without samples")
+        self.count: int = count
+        at = _HEAD.size
+        if at + known * _WRITER_BYTES > len(data):
+            raise BlockFault("samples are cut off")
+        writers = [data[begin : begin + 16] for begin in range(at, at + known * _WRITER_BYTES, _WRITER_BYTES)]
+        self._writers: list[bytes] = writers
+        self._times_at = at = at + known * _WRITER_BYTES
+        at += 8 * count
+        self._writer_of_at = at if known > 1 else 0
+        at += 2 * count if known > 1 else 0
+        self._sequences_at = at if flags & _SEQUENCES else 0
+        at += 8 * count if flags & _SEQUENCES else 0
+        self._statuses_at = at if flags & _STATUSES else 0
+        at += count if flags & _STATUSES else 0
+        key_lengths, at = _lengths(data, at, count if flags & _KEY_LENGTHS else 1)
+        payload_lengths, at = _lengths(data, at, count if flags & _PAYLOAD_LENGTHS else 1)
+        self._keys = _Texts(at, count, key_lengths)
+        at = self._keys.end(count)
+        self._payloads = _Texts(at, count, payload_lengths)
+        self.payload_bytes = self._payloads.end(count) - at
+        self.is_plain = not flags & _STATUSES
+        if self._payloads.end(count) > len(data):
+            raise BlockFault("samples are cut off")
+        if self._payloads.end(count) < len(data):
+            raise BlockFault("there is more than the samples")
+        self.digests = self._computed() if digests is None else digests
+        self._digest_sum = -1
+        self._span_ns: tuple[int, int] | None = None
+
+    def _computed(self) -> bytes:
+        for status in set(self._statuses()):
+            if not status or status & ~_STATUS:
+                raise BlockFault(f"a sample has the status {status}, which means nothing")
+        hashed, pack, size = hashlib.blake2b, HEADER.pack, DIGEST_BYTES
+        times, sequences, statuses = self.times_ns(), self._sequences(), self._statuses()
+        texts = self._writer_of(), self.keys(), self._texts()
+        return b"".join(
+            [
+                hashed(
+                    pack(time_ns, sequence, status, len(key), len(payload)) + writer + key + payload,
+                    digest_size=size,
+                ).digest()
+                for time_ns, sequence, status, writer, key, payload in zip(
+                    times, sequences, statuses, *texts, strict=True
+                )
+            ]
+        )
+
+    # Columns.
+
+    def times_ns(self) -> Sequence[int]:
+        """The source times."""
+        return struct.unpack_from(f"<{self.count}q", self.data, self._times_at)
+
+    def keys(self) -> list[bytes]:
+        """The instances."""
+        return self._keys.all(self.data, self.count)
+
+    def _texts(self) -> list[bytes]:
+        return self._payloads.all(self.data, self.count)
+
+    def _sequences(self) -> Sequence[int]:
+        at = self._sequences_at
+        return struct.unpack_from(f"<{self.count}Q", self.data, at) if at else (0,) * self.count
+
+    def _statuses(self) -> Sequence[int]:
+        at = self._statuses_at
+        return self.data[at : at + self.count] if at else (DATA,) * self.count
+
+    def _writer_of(self) -> Sequence[bytes]:
+        writers = self._writers
+        if not self._writer_of_at:
+            return writers * self.count
+        return [
+            writers[number] for number in struct.unpack_from(f"<{self.count}H", self.data, self._writer_of_at)
+        ]
+
+    def columns(self) -> Columns:
+        """All of it."""
+        digests, size = self.digests, DIGEST_BYTES
+        return Columns(
+            self.times_ns(),
+            self._writer_of(),
+            self._sequences(),
+            [digests[at : at + size] for at in range(0, len(digests), size)],
+            self._statuses(),
+            self.keys(),
+            self._texts(),
+        )
+
+    def rows(self) -> Sequence[Row]:
+        """All of it, row by row."""
+        return list(zip(*self.columns(), strict=True))
+
+    def samples(self) -> list[Sample]:
+        """All of it as objects."""
+        new = tuple.__new__
+        return [new(Sample, row) for row in zip(*self.columns(), strict=True)]
+
+    def span_ns(self) -> tuple[int, int]:
+        """The oldest and the newest source time."""
+        if self._span_ns is None:
+            times = self.times_ns()
+            self._span_ns = min(times), max(times)
+        return self._span_ns
+
+    def newest_ns(self) -> int:
+        """The newest source time."""
+        return self.span_ns()[1]
+
+    def digest_sum(self) -> int:
+        """The sum of the digests as numbers, not reduced."""
+        if self._digest_sum < 0:
+            self._digest_sum = sum_of_digests(self.digests)
+        return self._digest_sum
+
+    # One sample.
+
+    def key(self, place: int) -> bytes:
+        """The instance of a sample; places count from 0."""
+        return self._keys.at(self.data, place)
+
+    def time_ns(self, place: int) -> int:
+        """The source time of a sample."""
+        time_ns: int = _TIME.unpack_from(self.data, self._times_at + 8 * place)[0]
+        return time_ns
+
+    def writer(self, place: int) -> bytes:
+        """The writer of a sample."""
+        if not self._writer_of_at:
+            return self._writers[0]
+        at = self._writer_of_at + 2 * place
+        return self._writers[int.from_bytes(self.data[at : at + 2], "little")]
+
+    def digest(self, place: int) -> bytes:
+        """The digest of a sample."""
+        return self.digests[DIGEST_BYTES * place : DIGEST_BYTES * (place + 1)]
+
+    def sample(self, place: int) -> Sample:
+        """One sample as an object."""
+        data, sequence, status = self.data, 0, DATA
+        if self._sequences_at:
+            at = self._sequences_at + 8 * place
+            sequence = int.from_bytes(data[at : at + 8], "little")
+        if self._statuses_at:
+            status = data[self._statuses_at + place]
+        return Sample(
+            self.time_ns(place),
+            self.writer(place),
+            sequence,
+            self.digest(place),
+            status,
+            self.key(place),
+            self._payloads.at(data, place),
+        )
+
+
+def _lengths(data: bytes, at: int, count: int) -> tuple[Sequence[int], int]:
+    """So many lengths from there on, and where they end."""
+    return struct.unpack_from(f"<{count}I", data, at), at + 4 * count
+
+
+def pack(columns: Columns) -> Block:
+    """A block of 1 to `MAX_SAMPLES` samples whose digests are known to be right."""
+    times, writers, sequences, digests, statuses, keys, payloads = columns
+    count = len(times)
+    known = {writer: number for number, writer in enumerate(dict.fromkeys(writers))}
+    key_lengths, payload_lengths = [*map(len, keys)], [*map(len, payloads)]
+    parts = [*known, struct.pack(f"<{count}q", *times)]
+    flags = 0
+    if len(known) > 1:
+        parts.append(struct.pack(f"<{count}H", *[known[writer] for writer in writers]))
+    if any(sequences):
+        flags |= _SEQUENCES
+        parts.append(struct.pack(f"<{count}Q", *sequences))
+    if bytes(statuses) != bytes((DATA,)) * count:
+        flags |= _STATUSES
+        parts.append(bytes(statuses))
+    for lengths, flag in ((key_lengths, _KEY_LENGTHS), (payload_lengths, _PAYLOAD_LENGTHS)):
+        if lengths.count(lengths[0]) == count:
+            parts.append(_LENGTH.pack(lengths[0]))
+        else:
+            flags |= flag
+            parts.append(struct.pack(f"<{count}I", *lengths))
+    data = b"".join((_HEAD.pack(count, len(known), flags), *parts, *keys, *payloads))
+    return Block(data, b"".join(digests))
+
+
+def pack_samples(samples: Sequence[Sample]) -> Block:
+    """A block of 1 to `MAX_SAMPLES` samples."""
+    return pack(Columns(*zip(*samples, strict=True)))

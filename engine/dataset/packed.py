@@ -1,0 +1,218 @@
+"""Instances of which one write is kept, many of them in few octets.
+
+Blocks hold the samples; an open hash table in arrays says where each instance lies. An instance that is
+touched is taken out, and lives on as an object; a block of which less than half is left is taken apart.
+Which samples are packed depends on counts alone, so that a run can be repeated.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.dataset.blocks import MAX_PLACES, Block
+from engine.dataset.rows import Part, Partial
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from engine.dataset.sample import Sample
+
+_FREE: Final = 0
+"""The tag of a slot that was never used."""
+_GONE: Final = -1
+"""The row in a slot whose instance went."""
+_PLACE: Final = MAX_PLACES - 1
+_PLACE_BITS: Final = _PLACE.bit_length()
+_MAX_BLOCKS: Final = 1 << (31 - _PLACE_BITS)
+_TAG: Final = (1 << 32) - 1
+_FIRST_SIZE: Final = 1 << 10
+_FULL: Final = 0.6
+"""Of the table, more makes look-ups slow."""
+_REHASHED: Final = 1 << 16
+"""Entries that move to a new table at once: bounds the memory that this takes."""
+
+_Slots = npt.NDArray[np.int64]
+
+
+class _Segment:
+    """A block and which of its samples are still there; `alive` is None while all are."""
+
+    __slots__ = ("alive", "block", "left")
+
+    def __init__(self, block: Block) -> None:
+        self.block = block
+        self.alive: bytearray | None = None
+        self.left = block.count
+
+
+class Packed:
+    """Packed instances.
+
+    Attributes:
+        count: how many.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._segments: dict[int, _Segment] = {}
+        self._unused: list[int] = []
+        self._used = 0
+        self._make_table(_FIRST_SIZE)
+
+    def _make_table(self, size: int) -> None:
+        self._rows = np.zeros(size, dtype=np.int32)
+        self._tags = np.full(size, _FREE, dtype=np.uint32)
+        self._row_at, self._tag_at = self._rows.data, self._tags.data
+        self._mask = size - 1
+
+    # One instance.
+
+    def find(self, key: bytes) -> int:
+        """Where an instance is, until something changes; -1 when it is not here."""
+        tag, mask, tags = hash(key) & _TAG or 1, self._mask, self._tag_at
+        slot = tag & mask
+        while found := tags[slot]:
+            if found == tag and (row := self._row_at[slot]) >= 0 and self._key(row) == key:
+                return slot
+            slot = (slot + 1) & mask
+        return -1
+
+    def _key(self, row: int) -> bytes:
+        return self._segments[row >> _PLACE_BITS].block.key(row & _PLACE)
+
+    def sample(self, slot: int) -> Sample:
+        """The sample of the instance that is there."""
+        row = self._row_at[slot]
+        return self._segments[row >> _PLACE_BITS].block.sample(row & _PLACE)
+
+    def digest(self, slot: int) -> bytes:
+        """The digest of the sample of the instance that is there."""
+        row = self._row_at[slot]
+        return self._segments[row >> _PLACE_BITS].block.digest(row & _PLACE)
+
+    def newest(self, key: bytes) -> tuple[int, bytes] | None:
+        """Source time and writer of the sample of an instance."""
+        slot = self.find(key)
+        if slot < 0:
+            return None
+        row = self._row_at[slot]
+        block = self._segments[row >> _PLACE_BITS].block
+        return block.time_ns(row & _PLACE), block.writer(row & _PLACE)
+
+    def remove(self, slot: int) -> list[Sample]:
+        """Take the instance that is there out; the samples of others that have to come out with it."""
+        row = self._row_at[slot]
+        number = row >> _PLACE_BITS
+        segment = self._segments[number]
+        if segment.alive is None:
+            segment.alive = bytearray(b"\1") * segment.block.count
+        self._row_at[slot] = _GONE
+        segment.alive[row & _PLACE] = 0
+        segment.left -= 1
+        self.count -= 1
+        return self._dissolve(number, segment) if 2 * segment.left < segment.block.count else []
+
+    def _dissolve(self, number: int, segment: _Segment) -> list[Sample]:
+        left: list[Sample] = []
+        if segment.left:
+            assert segment.alive is not None
+            left = list(itertools.compress(segment.block.samples(), segment.alive))
+            for sample in left:
+                self._row_at[self.find(sample.key)] = _GONE
+        self.count -= len(left)
+        del self._segments[number]
+        self._unused.append(number)
+        return left
+
+    # Many.
+
+    def add(self, block: Block, keys: list[bytes]) -> bool:
+        """Put a block in; False, and nothing done, when one of its instances is here or in it twice.
+
+        Args:
+            block: plain samples.
+            keys: their instances.
+        """
+        if len(set(keys)) < block.count or (not self._unused and len(self._segments) >= _MAX_BLOCKS):
+            return False
+        self._make_room(block.count)
+        tags = (np.fromiter(map(hash, keys), np.int64, block.count) & _TAG).astype(np.uint32)
+        tags[tags == _FREE] = 1
+        slots = tags.astype(np.int64) & self._mask
+        if self._walk(tags, slots, keys):
+            return False
+        number = self._unused.pop() if self._unused else len(self._segments)
+        self._segments[number] = _Segment(block)
+        self._place(tags, slots, np.arange(block.count, dtype=np.int32) + (number << _PLACE_BITS))
+        self._used += block.count
+        self.count += block.count
+        return True
+
+    def _walk(self, tags: npt.NDArray[np.uint32], slots: _Slots, keys: Sequence[bytes] = ()) -> bool:
+        """Go from each slot to the next free one; whether one of the instances was met on the way."""
+        going = np.flatnonzero(self._tags[slots])
+        while len(going):
+            here = slots[going]
+            if keys:
+                for at in going[self._tags[here] == tags[going]].tolist():
+                    row = int(self._rows[slots[at]])
+                    if row >= 0 and self._key(row) == keys[at]:
+                        return True
+            slots[going] = here = (here + 1) & self._mask
+            going = going[self._tags[here] != _FREE]
+        return False
+
+    def _place(self, tags: npt.NDArray[np.uint32], slots: _Slots, rows: npt.NDArray[np.int32]) -> None:
+        """Write entries into slots that are free, those that want the same one into the next that is."""
+        while len(rows):
+            self._rows[slots] = rows  # of several, the last one gets it
+            self._tags[slots] = tags
+            lost = np.flatnonzero(self._rows[slots] != rows)
+            tags, rows, slots = tags[lost], rows[lost], slots[lost]
+            self._walk(tags, slots)
+
+    def _make_room(self, count: int) -> None:
+        size = self._mask + 1
+        if self._used + count <= _FULL * size:
+            return
+        while self.count + count > _FULL * size * 0.75:
+            size *= 2
+        old_rows, old_tags = self._rows, self._tags
+        self._make_table(size)
+        self._used = self.count
+        for begin in range(0, len(old_rows), _REHASHED):
+            rows = old_rows[begin : begin + _REHASHED]
+            tags = old_tags[begin : begin + _REHASHED]
+            here = (tags != _FREE) & (rows != _GONE)
+            tags = tags[here]
+            slots = tags.astype(np.int64) & self._mask
+            self._walk(tags, slots)
+            self._place(tags, slots, rows[here])
+
+    def until(self, time_ns: int) -> list[bytes]:
+        """The instances whose sample is not newer than that."""
+        found: list[bytes] = []
+        for segment in self._segments.values():
+            block = segment.block
+            alive = segment.alive or itertools.repeat(1)
+            if block.span_ns()[0] <= time_ns:
+                rows = zip(block.keys(), block.times_ns(), alive, strict=False)
+                found += [key for key, at_ns, is_there in rows if is_there and at_ns <= time_ns]
+        return found
+
+    def parts(self) -> list[Part]:
+        """All blocks as they are now."""
+        return [
+            segment.block if segment.alive is None else Partial(segment.block, bytes(segment.alive))
+            for segment in self._segments.values()
+        ]
+
+    def keys(self) -> Iterator[bytes]:
+        """The instances."""
+        for segment in self._segments.values():
+            keys = segment.block.keys()
+            yield from keys if segment.alive is None else itertools.compress(keys, segment.alive)

@@ -1,0 +1,174 @@
+"""Which identities two sets do not share, found range by range: it takes more than symbols, but always ends.
+
+The identities (`engine.dataset.reconciliation`) are cut into ranges by their first bits. Of each range one
+side tells a fingerprint, the sum of its identities after mixing; where the other side has another one, the
+range is cut further, and where few are left they are listed (range-based set reconciliation, Meyer 2023).
+Every round makes the ranges smaller by `STEP` bits until `MAX_BITS`, so the number of rounds is bounded
+whatever the sets are. Fingerprints that are equal by accident make a wrong result, which the comparison of
+the roots tells.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.dataset.reconciliation import Difference, Words, mix
+
+STEP: Final = 2
+"""Bits by which a range is cut: in four. More would save rounds and cost octets."""
+LEAF: Final = 8
+"""Identities that are listed rather than cut further."""
+MAX_BITS: Final = 32
+FIRST_BITS: Final = 20
+"""The first cut is in at most so many bits."""
+MAX_ROUNDS: Final = MAX_BITS // STEP + 1
+MAX_FINGERPRINTS: Final = 1 << 20
+FINGERPRINT_BYTES: Final = 8
+_KEY: Final = np.uint64(0xA0761D6478BD642F)
+_ALL: Final = np.uint64(2**64 - 1)
+
+Places = npt.NDArray[np.intp]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Ask:
+    """What one side wants to know of ranges that are the identities with the same first `bits`.
+
+    Attributes:
+        split: ranges of which the fingerprints are wanted after cutting them by `deeper` bits.
+        listed: ranges whose identities are wanted.
+    """
+
+    bits: int
+    deeper: int
+    split: Words
+    listed: Words
+
+    def children(self) -> Words:
+        """The ranges of the fingerprints, by their first `bits` + `deeper` bits."""
+        inner = np.arange(1 << self.deeper, dtype=np.uint64)
+        return ((self.split << np.uint64(self.deeper))[:, None] | inner).ravel()
+
+
+class Held:
+    """The identities of a set, ready to tell of any range."""
+
+    def __init__(self, identities: Words) -> None:
+        self._words = np.sort(identities)
+        sums = np.cumsum(mix(self._words ^ _KEY), dtype=np.uint64)
+        self._sums = np.concatenate((np.zeros(1, dtype=np.uint64), sums))
+
+    def _bounds(self, ranges: Words, bits: int) -> tuple[Places, Places]:
+        rest = np.uint64(64 - bits)
+        low = ranges << rest if bits else np.zeros_like(ranges)
+        high = low | (_ALL >> np.uint64(bits) if bits else _ALL)
+        return np.searchsorted(self._words, low, "left"), np.searchsorted(self._words, high, "right")
+
+    def fingerprints(self, ranges: Words, bits: int) -> Words:
+        """A fingerprint of each range, 0 of an empty one."""
+        left, right = self._bounds(ranges, bits)
+        sums: Words = self._sums[right] - self._sums[left]
+        return sums
+
+    def has_few(self, ranges: Words, bits: int) -> npt.NDArray[np.bool_]:
+        """Of each range, whether its identities should be listed."""
+        left, right = self._bounds(ranges, bits)
+        few: npt.NDArray[np.bool_] = (right - left <= LEAF) | (bits >= MAX_BITS)
+        return few
+
+    def within(self, ranges: Words, bits: int) -> Words:
+        """The identities in these ranges, which are in order."""
+        left, right = self._bounds(ranges, bits)
+        parts = [self._words[a:b] for a, b in zip(left.tolist(), right.tolist(), strict=True)]
+        return np.concatenate(parts) if parts else np.empty(0, dtype=np.uint64)
+
+    def answer(self, ask: Ask) -> tuple[Words, Words]:
+        """The fingerprints and the identities that are asked for.
+
+        Raises:
+            ValueError: nobody may ask for so many, or for such ranges.
+        """
+        if not (
+            0 <= ask.bits < MAX_BITS + STEP and 0 <= ask.deeper <= FIRST_BITS and ask.bits + ask.deeper < 64
+        ):
+            raise ValueError(f"ranges of {ask.bits} and {ask.deeper} bits")
+        if len(ask.split) << ask.deeper > MAX_FINGERPRINTS:
+            raise ValueError(f"{len(ask.split)} ranges to be cut by {ask.deeper} bits")
+        both = np.concatenate((ask.split, ask.listed))
+        if len(both) and int(both.max()) >> ask.bits:
+            raise ValueError(f"a range that does not have {ask.bits} bits")
+        if len(ask.listed) > 1 and not (ask.listed[1:] > ask.listed[:-1]).all():
+            raise ValueError("ranges that are not in order")
+        fingerprints = self.fingerprints(ask.children(), ask.bits + ask.deeper)
+        return fingerprints, self.within(ask.listed, ask.bits)
+
+
+class Search:
+    """The side that asks, and knows the difference in the end.
+
+    Args:
+        ours: our identities.
+        expected: about how many identities differ; it decides where to begin, and nothing else.
+    """
+
+    def __init__(self, ours: Words, expected: int) -> None:
+        self._held = Held(ours)
+        self._ours: list[Words] = []
+        self._theirs: list[Words] = []
+        none = np.empty(0, dtype=np.uint64)
+        self.asked: Ask | None = Ask(0, first_bits(expected), np.zeros(1, dtype=np.uint64), none)
+
+    def take(self, fingerprints: Words, identities: Words) -> Ask | None:
+        """Take in the answer to `asked`; what to ask next, None once the difference is known.
+
+        Raises:
+            ValueError: it is no answer to that.
+        """
+        ask = self.asked
+        if ask is None:
+            raise ValueError("an answer to no question")
+        children, bits = ask.children(), ask.bits + ask.deeper
+        if len(children) != len(fingerprints):
+            raise ValueError(f"{len(fingerprints)} fingerprints of {len(children)} ranges")
+        self._compare(ask, identities)
+        differing = children[self._held.fingerprints(children, bits) != fingerprints]
+        empty = fingerprints[np.searchsorted(children, differing)] == 0
+        self._ours.append(self._held.within(differing[empty], bits))
+        differing = differing[~empty]
+        few = self._held.has_few(differing, bits)
+        if np.count_nonzero(~few) << STEP > MAX_FINGERPRINTS:
+            few[:] = True
+        self.asked = Ask(bits, STEP, differing[~few], differing[few]) if len(differing) else None
+        return self.asked
+
+    def _compare(self, ask: Ask, identities: Words) -> None:
+        """Hold the identities of listed ranges against ours."""
+        if len(identities):
+            ranges = identities >> np.uint64(64 - ask.bits) if ask.bits else np.zeros_like(identities)
+            if not np.isin(ranges, ask.listed).all():
+                raise ValueError("identities of ranges that were not asked for")
+        ours = self._held.within(ask.listed, ask.bits)
+        self._ours.append(np.setdiff1d(ours, identities))
+        self._theirs.append(np.setdiff1d(identities, ours))
+
+    def difference(self) -> Difference:
+        """What was found."""
+        return Difference(np.concatenate(self._ours), np.concatenate(self._theirs))
+
+
+def first_bits(expected: int) -> int:
+    """Into how many ranges, as bits, to cut first: two for each difference."""
+    return min(FIRST_BITS, max(4, (2 * expected).bit_length()))
+
+
+def cost(expected: int, count: int) -> int:
+    """About how many octets it takes to find `expected` differences of a set of `count` samples."""
+    bits = first_bits(expected)
+    rounds = max(0.0, math.log2(max(1, count) / (1 << bits) / LEAF)) / STEP
+    each = rounds * ((1 << STEP) * FINGERPRINT_BYTES + 4) + LEAF * 8
+    return int((1 << bits) * FINGERPRINT_BYTES + min(expected * each, 16.0 * count))

@@ -1,0 +1,227 @@
+"""Samples as they are at one moment, for whoever walks through them later or on another thread.
+
+Taking them costs nothing for what is packed: blocks never change and are shared with the set. An object for
+each sample is made only while somebody looks at it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+from engine.dataset.blocks import Block, Columns, Row, pack, pack_samples, pieces
+from engine.dataset.sample import DIGEST_BYTES, Sample, sum_of_digests
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from typing import TypeAlias
+
+
+class Partial:
+    """A block of which some samples are no more; `alive` has a 1 for each that is, else 0."""
+
+    __slots__ = ("alive", "block", "count")
+
+    def __init__(self, block: Block, alive: bytes) -> None:
+        self.block = block
+        self.alive = alive
+        self.count = sum(alive)
+
+    @property
+    def payload_bytes(self) -> int:
+        """The octets of all payloads."""
+        return sum(map(len, self.columns().payloads))
+
+    @property
+    def digests(self) -> bytes:
+        """Their digests, 16 octets each."""
+        return b"".join(self.columns().digests)
+
+    def columns(self) -> Columns:
+        """What is left, column by column."""
+        columns: Any = self.block.columns()
+        return Columns(*(list(itertools.compress(column, self.alive)) for column in columns))
+
+    def rows(self) -> Sequence[Row]:
+        """What is left, row by row."""
+        return list(zip(*self.columns(), strict=True))
+
+    def samples(self) -> list[Sample]:
+        """What is left, as objects."""
+        return list(itertools.compress(self.block.samples(), self.alive))
+
+    def digest_sum(self) -> int:
+        """The sum of the digests as numbers, not reduced."""
+        return sum_of_digests(self.digests)
+
+    def newest_ns(self) -> int:
+        """The newest source time."""
+        return max(itertools.compress(self.block.times_ns(), self.alive))
+
+
+class Loose:
+    """Samples that are objects."""
+
+    __slots__ = ("_samples", "count")
+
+    def __init__(self, samples: list[Sample]) -> None:
+        self._samples = samples
+        self.count = len(samples)
+
+    @property
+    def payload_bytes(self) -> int:
+        """The octets of all payloads."""
+        return sum([len(sample.payload) for sample in self._samples])
+
+    @property
+    def digests(self) -> bytes:
+        """Their digests, 16 octets each."""
+        return b"".join([sample.digest for sample in self._samples])
+
+    def samples(self) -> list[Sample]:
+        """The objects."""
+        return self._samples
+
+    def rows(self) -> Sequence[Row]:
+        """Their fields."""
+        return self._samples
+
+    def digest_sum(self) -> int:
+        """The sum of the digests as numbers, not reduced."""
+        return sum_of_digests(self.digests)
+
+    def newest_ns(self) -> int:
+        """The newest source time."""
+        return max([sample.source_time_ns for sample in self._samples])
+
+
+Part = Block | Partial | Loose
+
+
+class Rows:
+    """Samples in an order, in parts, none of which is empty."""
+
+    __slots__ = ("_count", "parts")
+
+    def __init__(self, parts: Iterable[Part] = ()) -> None:
+        self.parts: tuple[Part, ...] = tuple(part for part in parts if part.count)
+        self._count = sum(part.count for part in self.parts)
+
+    @staticmethod
+    def of(samples: Rows | Iterable[Sample]) -> Rows:
+        """The same samples."""
+        return samples if isinstance(samples, Rows) else Rows((Loose(list(samples)),))
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Sample]:
+        for part in self.parts:
+            yield from part.samples()
+
+    def __add__(self, other: Rows) -> Rows:
+        return Rows((*self.parts, *other.parts))
+
+    @property
+    def payload_bytes(self) -> int:
+        """The octets of all payloads."""
+        return sum(part.payload_bytes for part in self.parts)
+
+    def digests(self) -> bytes:
+        """The digests in order, 16 octets each."""
+        return b"".join([part.digests for part in self.parts])
+
+    def each_digest(self) -> Iterator[bytes]:
+        """The digests in order."""
+        for part in self.parts:
+            yield from _each(part.digests)
+
+    def digest_sum(self) -> int:
+        """The sum of the digests as numbers, not reduced."""
+        return sum(part.digest_sum() for part in self.parts)
+
+    def newest_ns(self) -> int:
+        """The newest source time; 0 without samples."""
+        return max((part.newest_ns() for part in self.parts), default=0)
+
+    def blocks(self, limit_bytes: int) -> Iterator[Block]:
+        """All of it in blocks of about `limit_bytes` at most, unless one sample is larger."""
+        for part in self.parts:
+            if isinstance(part, Block) and part.payload_bytes <= limit_bytes:
+                yield part
+            elif isinstance(part, Partial) and part.block.payload_bytes <= limit_bytes:
+                yield pack(part.columns())
+            else:
+                for piece in pieces(part.samples(), limit_bytes):
+                    yield pack_samples(piece)
+
+    def chunks(self, size: int) -> Iterator[Sequence[Row]]:
+        """The fields of the samples, for at most `size` samples at once."""
+        for part in self.parts:
+            whole = part.rows()
+            for begin in range(0, part.count, size):
+                yield whole[begin : begin + size]
+
+    def split(self, count: int) -> Iterator[Rows]:
+        """The same in order, about `count` samples at once."""
+        held: list[Part] = []
+        for part in self.parts:
+            if held and sum(each.count for each in held) + part.count > count:
+                yield Rows(held)
+                held = []
+            if isinstance(part, Loose) and part.count > count:
+                samples = part.samples()
+                for begin in range(0, part.count, count):
+                    yield Rows((Loose(samples[begin : begin + count]),))
+            else:
+                held.append(part)
+        if held:
+            yield Rows(held)
+
+    def at(self, places: Sequence[int]) -> list[Sample]:
+        """The samples at these places, which are in order."""
+        found: list[Sample] = []
+        begin, here = 0, iter(places)
+        place = next(here, None)
+        for part in self.parts:
+            if place is None:
+                break
+            end = begin + part.count
+            if place >= end:
+                begin = end
+                continue
+            samples = part.samples()
+            while place is not None and place < end:
+                found.append(samples[place - begin])
+                place = next(here, None)
+            begin = end
+        return found
+
+    def after(self, time_ns: int) -> Iterator[Sample]:
+        """Those that are newer than that."""
+        for part in self.parts:
+            if part.newest_ns() > time_ns:
+                yield from (sample for sample in part.samples() if sample.source_time_ns > time_ns)
+
+    def without(self, digests: set[bytes]) -> Rows:
+        """All but the samples of these digests."""
+        if not digests:
+            return self
+        kept: list[Part] = []
+        for part in self.parts:
+            each = _each(part.digests)
+            if digests.isdisjoint(each):
+                kept.append(part)
+            elif isinstance(part, Block):
+                kept.append(Partial(part, bytes([digest not in digests for digest in each])))
+            else:
+                kept.append(Loose([sample for sample in part.samples() if sample.digest not in digests]))
+        return Rows(kept)
+
+
+def _each(joined: bytes) -> list[bytes]:
+    return [joined[at : at + DIGEST_BYTES] for at in range(0, len(joined), DIGEST_BYTES)]
+
+
+if TYPE_CHECKING:
+    Samples: TypeAlias = Rows | Sequence[Sample]
