@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from engine.clients.held import Interest
@@ -24,10 +25,10 @@ if TYPE_CHECKING:
     from engine.clients.held import Held
     from engine.core.namespace import NameSpaceState
     from engine.dataset.groups import GroupDescription
-    from engine.dataset.sample import Sample
+    from engine.dataset.rows import Samples
     from engine.dds.client_protocol.messages import HistoryRequest
 
-Groups = list[tuple["GroupDescription", list["Sample"]]]
+Groups = Sequence[tuple["GroupDescription", "Samples"]]
 
 _ENCAPSULATIONS: Final = {
     Format.ANY: (b"\x00\x00", b"\x00\x01"),
@@ -151,5 +152,6 @@ def _select(request: HistoryRequest, groups: Groups) -> Groups:
     )
     if limits == Limits(start_ns=0):
         return groups
-    selected = {id(one) for one in limits.select([one for _, samples in groups for one in samples])}
-    return [(group, [one for one in samples if id(one) in selected]) for group, samples in groups]
+    objects = [(group, list(samples)) for group, samples in groups]
+    selected = {id(one) for one in limits.select([one for _, samples in objects for one in samples])}
+    return [(group, [one for one in samples if id(one) in selected]) for group, samples in objects]

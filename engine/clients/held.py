@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from engine.core.namespace import NameSpaceState
     from engine.core.namespaces import Group
     from engine.dataset.groups import GroupDescription
-    from engine.dataset.sample import Sample
+    from engine.dataset.rows import Rows
     from engine.runtime.runtime import Runtime
 
 
@@ -61,14 +61,14 @@ class Held:
 
     def groups(
         self, states: list[NameSpaceState], interest: Interest
-    ) -> Iterator[tuple[GroupDescription, list[Sample]]]:
+    ) -> Iterator[tuple[GroupDescription, Rows]]:
         """The samples of the groups that are meant, as they are now."""
         for state in states:
             data = self._runtime.spaces[state.name]
             for group, group_set in sorted(data.working.groups.items()):
                 description = self._runtime.descriptions.get(group)
                 if description is not None and interest.wants(group):
-                    yield description, list(group_set.samples())
+                    yield description, group_set.samples()
 
     def completeness(self, state: NameSpaceState) -> Completeness:
         """What of a name-space is here."""

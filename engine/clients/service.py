@@ -257,7 +257,7 @@ class ClientService:
                 client,
                 request,
                 frozenset(state.name for state in whole),
-                {sample.digest for _, samples in groups for sample in samples} | {b""},
+                {digest for _, samples in groups for digest in samples.each_digest()} | {b""},
                 self._clock.monotonic() + TAIL_S,
             )
         messages = self._answers.messages(request, groups, states)

@@ -127,6 +127,12 @@ class BuiltinEndpoint(ctypes.Structure):
     ]
 
 
+class BuiltinTopic(ctypes.Structure):
+    """dds_builtintopic_topic_t."""
+
+    _fields_ = [("key", ctypes.c_uint8 * 16), ("topic_name", _text), ("type_name", _text), ("qos", _pointer)]
+
+
 class Blob(ctypes.Structure):
     """struct dds_type_meta_ser: serialized type information or mapping."""
 

@@ -36,6 +36,8 @@ MATCH_TIMEOUT_S: Final = 5.0
 
 SETTLE_S: Final = 0.005
 """Pause between our match with the target's readers and the first write."""
+REFUSAL_S: Final = 0.2
+"""How long a writer is offered at most, so that readers find out that they refuse it."""
 
 _sessions = threading.BoundedSemaphore(MAX_SESSIONS)
 
@@ -152,6 +154,7 @@ class DirectedSession:
                 problem = self._nobody(topic, partition)
             elif not willing:
                 problem = "every reader of the target refuses what is offered: " + "; ".join(refused)
+                self._be_refused(topic, description, offer)
             else:
                 writer = RawWriter(self._participant, self._topic(topic, description), offer)
                 self._writers.append(writer)
@@ -196,6 +199,13 @@ class DirectedSession:
 
         self._signal.wait_until(look, deadline - time.monotonic())
         return found
+
+    def _be_refused(self, topic: str, description: TypeDescription, offer: EndpointQos) -> None:
+        """Let readers see a writer that they refuse: their REQUESTED_INCOMPATIBLE_QOS changes."""
+        writer = RawWriter(self._participant, self._topic(topic, description), offer)
+        self._writers.append(writer)
+        writer.wait_until(lambda: writer.incompatible_policy()[0] > 0, REFUSAL_S)
+        time.sleep(SETTLE_S)
 
     def _nobody(self, topic: str, partition: str) -> str:
         if self.target is not None and not self._arrived:

@@ -47,12 +47,12 @@ class ParticipantSeen:
 
     @property
     def tag_node_id(self) -> bytes | None:
-        """The node id of a node or a deliverer of a node."""
+        """The node id of a node or a deliverer of a node; likewise of a persistence service."""
         return self.tag.node_id if self.tag and self.tag.role is not TagRole.CLIENT else None
 
     @property
     def is_ours(self) -> bool:
-        """Whether its endpoints carry no application's data: a node of the product, or its deliverer."""
+        """Whether its endpoints carry no application's data: a service of the product, or its deliverer."""
         return self.tag_node_id is not None
 
 
@@ -114,7 +114,63 @@ class EndpointGone:
     guid: bytes
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class TopicSeen:
+    """A topic is there, or has changed its QoS.
+
+    Attributes:
+        topic: topic name.
+        type_name: type name.
+        topic_qos: every policy of the topic.
+    """
+
+    topic: str
+    type_name: str
+    topic_qos: EndpointQos
+
+
 Change = ParticipantSeen | ParticipantGone | EndpointSeen | EndpointGone
+
+
+class TopicDiscovery:
+    """The topics of others since the last look.
+
+    Participants tell of their topics where Discovery/EnableTopicDiscoveryEndpoints is on in their settings
+    and in ours; otherwise there are only those of this process.
+
+    Args:
+        participant: whose view it is.
+        signal: set when there is something to take.
+    """
+
+    def __init__(self, participant: NodeParticipant, signal: Signal) -> None:
+        self._participant = participant
+        self._signal = signal
+        code = abi.create_reader(participant.entity, abi.BUILTIN_TOPIC, None, None)
+        self._reader = check(code, "create a reader of a built-in topic")
+        self._closed = False
+        signal.attach(self._reader)
+        participant.adopt(self._reader, self)
+
+    def take(self) -> list[TopicSeen]:
+        """What came; what went is not told."""
+        found = []
+        for address, info in take_raw(self._reader):
+            if info.valid_data and info.instance_state == abi.ALIVE:
+                sample = abi.BuiltinTopic.from_address(address)
+                type_name = sample.type_name.decode("utf-8", "replace")
+                if not type_name.startswith(_BUILTIN_TYPES):
+                    topic = sample.topic_name.decode("utf-8", "replace")
+                    found.append(TopicSeen(topic, type_name, read_endpoint_qos(sample.qos)))
+        return found
+
+    def close(self) -> None:
+        """Delete the reader. Idempotent."""
+        if not self._closed:
+            self._closed = True
+            self._signal.detach(self._reader)
+            abi.delete(self._reader)
+            self._participant.disown(self._reader)
 
 
 class Discovery:
@@ -196,7 +252,7 @@ class Discovery:
         return [EndpointGone(guid) for guid in gone]
 
     def _take_participants(self) -> Iterator[tuple[bytes, int, ParticipantSeen | None]]:
-        for address, info in self._take_raw(self._readers[abi.BUILTIN_PARTICIPANT]):
+        for address, info in take_raw(self._readers[abi.BUILTIN_PARTICIPANT]):
             sample = abi.BuiltinParticipant.from_address(address)
             guid = bytes(sample.key)
             present = info.valid_data and info.instance_state == abi.ALIVE
@@ -204,7 +260,7 @@ class Discovery:
 
     def _take_endpoints(self, topic: int) -> Iterator[tuple[bytes, int, EndpointSeen | None]]:
         is_writer = topic == abi.BUILTIN_PUBLICATION
-        for address, info in self._take_raw(self._readers[topic]):
+        for address, info in take_raw(self._readers[topic]):
             sample = abi.BuiltinEndpoint.from_address(address)
             guid = bytes(sample.key)
             if not info.valid_data or info.instance_state != abi.ALIVE:
@@ -226,23 +282,6 @@ class Discovery:
                     endpoint_qos=read_endpoint_qos(sample.qos),
                 ),
             )
-
-    def _take_raw(self, reader: int) -> Iterator[tuple[int, abi.SampleInfo]]:
-        """Addresses of built-in samples, valid until the next one is asked for."""
-        buffers = (ctypes.c_void_p * _BATCH)()
-        infos = (abi.SampleInfo * _BATCH)()
-        for _ in range(_MAX_BATCHES):
-            buffers[0] = None
-            count = check(abi.take(reader, buffers, infos, _BATCH, _BATCH), "take from a built-in topic")
-            if count == 0:
-                return
-            try:
-                for index in range(count):
-                    address = buffers[index]
-                    if address is not None:
-                        yield address, infos[index]
-            finally:
-                abi.return_loan(reader, buffers, count)
 
     def _participant_seen(self, guid: bytes, qos: int) -> ParticipantSeen:
         pid = _property(qos, b"__Pid")
@@ -266,6 +305,24 @@ class Discovery:
                 self._signal.detach(reader)
             abi.delete(reader)
         self._participant.disown(self._readers[abi.BUILTIN_PARTICIPANT])
+
+
+def take_raw(reader: int) -> Iterator[tuple[int, abi.SampleInfo]]:
+    """Addresses of built-in samples, valid until the next one is asked for."""
+    buffers = (ctypes.c_void_p * _BATCH)()
+    infos = (abi.SampleInfo * _BATCH)()
+    for _ in range(_MAX_BATCHES):
+        buffers[0] = None
+        count = check(abi.take(reader, buffers, infos, _BATCH, _BATCH), "take from a built-in topic")
+        if count == 0:
+            return
+        try:
+            for index in range(count):
+                address = buffers[index]
+                if address is not None:
+                    yield address, infos[index]
+        finally:
+            abi.return_loan(reader, buffers, count)
 
 
 def _generation(info: abi.SampleInfo) -> int:

@@ -17,7 +17,7 @@ from engine.dds.qos import EndpointQos, group_qos, new_qos
 NODE_ID_BYTES: Final = 16
 TAG_VERSION: Final = 1
 _NOT_OURS: Final = 0
-_TAG: Final = re.compile(rb"ospltool-(node|deliverer|client)/(\d{1,4}):([0-9a-f]{32})")
+_TAG: Final = re.compile(rb"ospltool-(node|deliverer|client|persistence)/(\d{1,4}):([0-9a-f]{32})")
 
 
 class Closable(Protocol):
@@ -33,12 +33,14 @@ class TagRole(enum.StrEnum):
     NODE = "node"
     DELIVERER = "deliverer"
     CLIENT = "client"
+    PERSISTENCE = "persistence"
 
 
 class Tag(NamedTuple):
     """The user data of a participant of this product.
 
-    `node_id` is the node's (for a deliverer, of the node it works for), 16 bytes; a client has a random one.
+    `node_id` is the node's (for a deliverer, of the node it works for), 16 bytes; a persistence service has
+    one of its own, and a client a random one.
     """
 
     role: TagRole

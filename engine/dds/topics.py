@@ -70,18 +70,22 @@ class Topic:
     @classmethod
     def of_class(cls, participant: NodeParticipant, topic_name: str, class_: type) -> Topic:
         """A topic of one of our own IDL classes."""
-        class_.__idl__.populate()  # type: ignore[attr-defined]  # every IDL class has it
-        class_.__idl__.fill_type_data()  # type: ignore[attr-defined]  # put there by IdlStruct
-        idl = class_.__idl__  # type: ignore[attr-defined]  # put there by IdlStruct
-        information, mapping = idl._xt_bytedata
-        keyed = bool(idl.data_type_props & _KEYED)
-        description = TypeDescription(idl.idl_transformed_typename, information, mapping, keyed)
-        return open_topic(participant, topic_name, description)
+        return open_topic(participant, topic_name, description_of(class_))
 
     def close(self) -> None:
         """Delete the topic; close its readers and writers before. Idempotent."""
         abi.delete(self.entity)
         self._participant.disown(self.entity)
+
+
+def description_of(class_: type) -> TypeDescription:
+    """The type of one of our own IDL classes."""
+    class_.__idl__.populate()  # type: ignore[attr-defined]  # every IDL class has it
+    class_.__idl__.fill_type_data()  # type: ignore[attr-defined]  # put there by IdlStruct
+    idl = class_.__idl__  # type: ignore[attr-defined]  # put there by IdlStruct
+    information, mapping = idl._xt_bytedata
+    keyed = bool(idl.data_type_props & _KEYED)
+    return TypeDescription(idl.idl_transformed_typename, information, mapping, keyed)
 
 
 def open_topic(participant: NodeParticipant, topic_name: str, description: TypeDescription) -> Topic:

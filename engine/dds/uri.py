@@ -91,9 +91,15 @@ def domain_tag(uri: str) -> str:
 
 
 def directed_uri(
-    address: str, interface: str, wire_domain: int, tag: str = "", spdp_interval_ms: int = 200
+    address: str,
+    interface: str,
+    wire_domain: int,
+    tag: str = "",
+    spdp_interval_ms: int = 200,
+    *,
+    others: Iterable[str] = (),
 ) -> str:
-    """Settings of a domain whose participants reach one other participant only.
+    """Settings of a domain whose participants reach one other participant only, or those that are named.
 
     `ParticipantIndex none` keeps the others from finding us at a well-known port, and
     `AddLocalhost=false` keeps us from finding them.
@@ -104,6 +110,7 @@ def directed_uri(
         wire_domain: the domain id that the target uses; the local domain id is another, free one.
         tag: domain tag of the target.
         spdp_interval_ms: period of announcements to the target.
+        others: further targets.
     """
     return _document(
         interfaces=(interface,),
@@ -113,7 +120,7 @@ def directed_uri(
             f"<ExternalDomainId>{int(wire_domain)}</ExternalDomainId>"
             f"<SPDPInterval>{int(spdp_interval_ms)}ms</SPDPInterval>"
             f"{_tag(tag)}"
-            f'<Peers AddLocalhost="false"><Peer Address={quoteattr(address)}/></Peers>'
+            f'<Peers AddLocalhost="false">{_peer_list((address, *others))}</Peers>'
         ),
         receive_buffer_bytes=1 << 20,
         internal=_QUICK_HEARTBEAT,
@@ -172,5 +179,9 @@ def _interface(text: str) -> str:
 
 
 def _peers(addresses: Iterable[str]) -> str:
-    text = "".join(f"<Peer Address={quoteattr(address)}/>" for address in addresses)
+    text = _peer_list(addresses)
     return f"<Peers>{text}</Peers>" if text else ""
+
+
+def _peer_list(addresses: Iterable[str]) -> str:
+    return "".join(f"<Peer Address={quoteattr(address)}/>" for address in addresses)

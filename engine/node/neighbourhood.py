@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from engine.core.namespaces import Group
 from engine.dataset.groups import DurabilityKind, GroupDescription
@@ -13,9 +13,14 @@ from engine.dds.participant import TagRole
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from engine.dataset.groups import TypeDescription
-    from engine.dds.discovery import Change
+    from engine.dataset.groups import GroupQos, TypeDescription
+    from engine.dds.discovery import Change, TopicSeen
+    from engine.dds.qos import EndpointQos
     from engine.dds.typeinfo import TypeRef
+
+
+MAX_TOPICS: Final = 100_000
+"""Topics whose QoS is remembered; groups of others take that of their first writer."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -41,6 +46,7 @@ class Changes:
         unresolved: types that have to be looked up before their writers can be captured.
         groups: durable groups that now have a writer.
         writers: durable writers with their groups; without groups they are gone.
+        offers: what durable writers that came offer.
         readers_seen, readers_gone: durable readers, one for each process, topic and partitions.
         nodes_gone: nodes of which a participant left or was lost: (node id, participant).
     """
@@ -48,6 +54,7 @@ class Changes:
     unresolved: list[EndpointSeen] = dataclasses.field(default_factory=list)
     groups: list[GroupDescription] = dataclasses.field(default_factory=list)
     writers: list[tuple[bytes, tuple[Group, ...]]] = dataclasses.field(default_factory=list)
+    offers: list[tuple[EndpointSeen, tuple[Group, ...]]] = dataclasses.field(default_factory=list)
     readers_seen: list[DurableReader] = dataclasses.field(default_factory=list)
     readers_gone: list[DurableReader] = dataclasses.field(default_factory=list)
     nodes_gone: list[tuple[str, bytes]] = dataclasses.field(default_factory=list)
@@ -59,6 +66,7 @@ class Neighbourhood:
     def __init__(self) -> None:
         self.participants: dict[bytes, ParticipantSeen] = {}
         self.routes: dict[bytes, tuple[Group, ...]] = {}
+        self._topics: dict[tuple[str, str], EndpointQos] = {}
         self._types: dict[TypeRef, TypeDescription] = {}
         self._waiting: dict[TypeRef, list[EndpointSeen]] = {}
         self._endpoints: dict[bytes, EndpointSeen] = {}
@@ -80,6 +88,22 @@ class Neighbourhood:
     def participant_of(self, node: str) -> bytes | None:
         """The participant of a fellow."""
         return next((guid for guid in self.participants if self.node_of(guid) == node), None)
+
+    def topics_seen(self, topics: Sequence[TopicSeen]) -> None:
+        """Topics with their QoS; the first one of a name and type stays."""
+        for each in topics:
+            if each.topic_qos.durability >= DurabilityKind.TRANSIENT and len(self._topics) < MAX_TOPICS:
+                self._topics.setdefault((each.topic, each.type_name), each.topic_qos)
+
+    def _qos_of(self, endpoint: EndpointSeen) -> GroupQos:
+        """The QoS of a writer's group: a durable topic's, where topic discovery tells it, else the writer's.
+
+        So built-in reader and writer get theirs (DDS 1.4, 2.2.3.4). Representations are the writer's.
+        """
+        topic = self._topics.get((endpoint.topic, endpoint.type_name))
+        if topic is None:
+            return endpoint.qos
+        return dataclasses.replace(topic.of_group(), representations=endpoint.qos.representations)
 
     def take(self, changes: Sequence[Change]) -> Changes:
         """Bring the picture up to date."""
@@ -140,7 +164,9 @@ class Neighbourhood:
         self.routes[endpoint.guid] = groups
         self._writers.add(endpoint.guid)
         found.writers.append((endpoint.guid, groups))
-        found.groups += [GroupDescription(group, description, endpoint.qos) for group in groups]
+        found.offers.append((endpoint, groups))
+        qos = self._qos_of(endpoint)
+        found.groups += [GroupDescription(group, description, qos) for group in groups]
 
     def _reader_seen(self, endpoint: EndpointSeen, participant: ParticipantSeen, found: Changes) -> None:
         if participant.address is None or (participant.tag and participant.tag.role is TagRole.CLIENT):

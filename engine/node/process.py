@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import os
 import queue
@@ -13,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from engine.clients.service import ClientService
 from engine.dds.bulk import TOPIC as BULK_TOPIC
-from engine.dds.bulk import BulkReceiver
+from engine.dds.bulk import BulkReceiver, Received
 from engine.dds.channel import Channel, ChannelTopic, PeerAttached, PeerDetached
-from engine.dds.discovery import Discovery
+from engine.dds.discovery import Discovery, TopicDiscovery
 from engine.dds.interfaces import address_of, first_interface
 from engine.dds.participant import NodeParticipant
 from engine.dds.pump import Pump
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from engine.config.settings import Configuration
     from engine.core.messages import ReaderKey
     from engine.dds.discovery import EndpointSeen
-    from engine.node.neighbourhood import DurableReader
+    from engine.node.neighbourhood import Changes, DurableReader
     from engine.runtime.startup import Found
     from engine.tracing.record import Record
     from engine.tracing.tracer import Tracer
@@ -60,10 +61,14 @@ DRAIN: Final = 20_000
 BUSY: Final = 500
 """Samples in one go from which on there is a pause before the next, so that there are more in one go."""
 DRAIN_PAUSE_S: Final = 0.03
+MAX_BATCH_BYTES_WAITING: Final = 32 << 20
+"""Octets of streams that may wait for the node's thread."""
 MAX_ORPHANS: Final = 200_000
 """Samples that may wait for discovery to tell of their writer; beyond that they are dropped and counted."""
 SNAPSHOT_PAUSE_S: Final = 0.25
 TICK_S: Final = 0.005
+STREAMS_S: Final = 0.05
+"""So long streams are taken in before the node looks at everything else again."""
 
 
 class ConfigurationRefused(Exception):
@@ -128,6 +133,9 @@ class Node:
         self._clock = SystemClock()
         self._tasks: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._room = threading.BoundedSemaphore(MAX_WAITING)
+        self._batch_bytes_taken = 0  # the pump's thread counts
+        self._batch_bytes_done = 0  # the node's thread counts
+        self._batches_waiting: collections.deque[bytes] = collections.deque()
         self._attached_early: set[bytes] = set()
         self._stop_reason: str | None = None
         self._stack = contextlib.ExitStack()
@@ -164,6 +172,7 @@ class Node:
         self._stack.callback(self._pump.stop)
         signal, partition = self._pump.signal, configuration.entity_names.partition
         self._discovery = Discovery(self._participant, signal)
+        self._topics = TopicDiscovery(self._participant, signal)
         self._channel = Channel(self._participant, partition, topics=TOPICS, signal=signal)
         self._receiver = BulkReceiver(self._participant, receiver_partition(partition, node), signal=signal)
         self._wire = DdsWire(
@@ -184,7 +193,11 @@ class Node:
             self._clock,
             self._tracer,
             found.sets,
+            found.parts,
         )
+        is_loopback = address_of(self._interface).startswith("127.")
+        reach = "which reaches this machine only" if is_loopback else "which leaves this machine"
+        self._tracer.event("lifecycle.interface", interface=self._interface, reach=reach)
         self._wire.on_stream_sent = self._runtime.transfers.sent
         self._wire.on_delivered = self._runtime.serving.delivered
         self._clients: ClientService | None = None
@@ -198,12 +211,7 @@ class Node:
             self._stack.callback(self._pump.remove, "clients")
         self._identity = self._make_identity()
         self._tracer.subscribe(self._publish_event, Level.FINE)
-        self._pump.add("discovery", self._discovery.take)
-        self._pump.add("channel", self._channel.take)
-        self._pump.add("attachment", self._channel.take_changes)
-        self._pump.add("streams", self._receiver.take)
-        self._pump.add("taps", self._full_taps)
-        self._pump.start()
+        self._listen()
         watch = Watch(
             {
                 "ospl_durability": self._work,
@@ -218,6 +226,15 @@ class Node:
         self._stack.callback(watch.close)
         watch.start()
 
+    def _listen(self) -> None:
+        self._pump.add("topics", self._topics.take)  # before the writers of these topics
+        self._pump.add("discovery", self._discovery.take)
+        self._pump.add("channel", self._channel.take)
+        self._pump.add("attachment", self._channel.take_changes)
+        self._pump.add("streams", self._take_batches)
+        self._pump.add("taps", self._full_taps)
+        self._pump.start()
+
     # Other threads.
 
     def _post(self, task: Callable[[], None]) -> None:
@@ -228,6 +245,7 @@ class Node:
 
     def _from_pump(self, source: str, batch: Sequence[Any]) -> None:
         handlers: dict[str, Callable[[Sequence[Any]], None]] = {
+            "topics": self._neighbourhood.topics_seen,
             "discovery": self._discovered,
             "channel": self._messages,
             "attachment": self._attachments,
@@ -245,6 +263,14 @@ class Node:
 
     def _full_taps(self) -> list[bool]:
         return [True] if any(len(tap) for tap in list(self._wire.taps.values())) else []
+
+    def _take_batches(self) -> list[Received]:
+        """No more than can be dealt with soon; what stays in the queue pushes senders back."""
+        if self._batch_bytes_taken - self._batch_bytes_done >= MAX_BATCH_BYTES_WAITING:
+            return []
+        taken = self._receiver.take()
+        self._batch_bytes_taken += sum(len(received.payload or b"") for received in taken)
+        return taken
 
     def request_stop(self, reason: str) -> None:
         """End in order. May be called from a signal handler and from any thread."""
@@ -267,6 +293,7 @@ class Node:
                 task = self._next_task(max(0.0, min(due, self._snapshot_due) - self._clock.monotonic()))
                 with self._work:
                     self._carry_out(task)
+                    self._take_batches_in()
                     if self._clock.monotonic() >= self._drain_due:
                         self._drain()
                     due = self._runtime.turn()
@@ -290,6 +317,8 @@ class Node:
                 self._lease.report("TERMINATED", node=self._found.report.node_id)
 
     def _next_task(self, timeout_s: float) -> Callable[[], None]:
+        if self._batches_waiting:
+            timeout_s = 0.0
         if self._disk.persistence.queued_changes > MAX_BACKLOG:
             timeout_s = min(timeout_s, TICK_S)  # taps wait for the disk; look again soon
         pause_s = self._drain_due - self._clock.monotonic()
@@ -338,18 +367,27 @@ class Node:
             self._attachments([PeerAttached(participant) for participant in sorted(self._attached_early)])
         for endpoint in changes.unresolved:
             self._look_up(endpoint)
-        for description in changes.groups:
-            self._runtime.group_seen(description)
+        self._writers_seen(changes)
         for reader in changes.readers_gone:
             for key in self._reader_keys(reader):
                 self._runtime.serving.gone(key)
         for reader in changes.readers_seen:
             for key in self._reader_keys(reader):
                 self._runtime.serving.seen(key, reader.host)
-        for writer, groups in changes.writers:
-            self._runtime.housekeeping.writers(writer, groups)
         for node, participant in changes.nodes_gone:
             self._runtime.fellow_detached(node, participant.hex())
+
+    def _writers_seen(self, changes: Changes) -> None:
+        """Durable writers came and went."""
+        for description in changes.groups:
+            self._runtime.group_seen(description)
+        for writer, groups in changes.writers:
+            self._runtime.housekeeping.writers(writer, groups)
+        for endpoint, groups in changes.offers:
+            for group in groups:
+                policies = self._wire.refusals(group, endpoint.endpoint_qos)
+                if policies:
+                    self._runtime.holdings.refuse_writer(group, endpoint.guid.hex(), policies)
 
     def _reader_keys(self, reader: DurableReader) -> list[ReaderKey]:
         return self._runtime.serving.reader_keys(reader.participant.hex(), reader.topic, reader.partitions)
@@ -363,11 +401,7 @@ class Node:
             self._post(lambda: resolved(resolution.type, resolution.reason))
 
         def resolved(description: Any, reason: str) -> None:
-            found = self._neighbourhood.resolved(reference, description)
-            for group in found.groups:
-                self._runtime.group_seen(group)
-            for writer, groups in found.writers:
-                self._runtime.housekeeping.writers(writer, groups)
+            self._writers_seen(self._neighbourhood.resolved(reference, description))
             if description is None:
                 self._tracer.event(
                     "group.creation-failed", group=f"*.{endpoint.topic}", retries=3, cause=reason
@@ -397,9 +431,16 @@ class Node:
                 self._attached_early.add(change.participant)  # discovery will tell whose it is
 
     def _batches(self, batch: Sequence[Any]) -> None:
-        for received in batch:
-            if received.payload is not None:
-                self._runtime.transfers.batch(received.payload)
+        self._batches_waiting.extend(received.payload for received in batch if received.payload is not None)
+
+    def _take_batches_in(self) -> None:
+        """Take in what has come of streams, for a moment: heartbeats must come and go meanwhile."""
+        until = self._clock.monotonic() + STREAMS_S
+        while self._batches_waiting and self._clock.monotonic() < until:
+            payload = self._batches_waiting.popleft()
+            self._runtime.transfers.batch(payload)
+            self._batch_bytes_done += len(payload)
+            self._receiver.wake()
 
     # Duties towards supervisor and consoles.
 

@@ -1,7 +1,7 @@
 """The configuration of a persistence service: XML with its tags, every value with its place.
 
-Only what concerns synchronization, and the QoS that it needs to converge, is interpreted; other tags of a
-persistence service are left to their reader.
+Only what concerns synchronization, the QoS that it needs to converge, and durable subscriptions is
+interpreted; other tags of a persistence service are left to their reader.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from typing import Final
 from engine.config.problems import ConfigError, Kind, Problem, Span, quoted
 from engine.config.reader import read_document
 from engine.config.tree import Document, Node
+from engine.core import expressions
 from engine.redundancy.settings import SynchronizationSettings
 
 ROOT: Final = "dds"
 SERVICE: Final = "persistence_service"
 MAX_PERIOD_MS: Final = 2**31 - 1
 MAX_COUNT: Final = 2**31 - 1
+MAX_NAME_CHARS: Final = 255
 
 _DATA: Final = "data_synchronization"
 _DEPRECATED: Final = "synchronize_data"
@@ -34,6 +36,7 @@ _DATA_TAGS: Final = (
     "stable_provider_period_count",
     "max_remote_provider_change_period_count",
 )
+_SUBSCRIPTION_TAGS: Final = ("role_name", "topic_name", "quorum")
 _KEEP_LAST: Final = "KEEP_LAST_HISTORY_QOS"
 _BY_SOURCE: Final = "BY_SOURCE_TIMESTAMP_DESTINATIONORDER_QOS"
 
@@ -64,13 +67,52 @@ class GroupSettings:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class DurableSubscriptionSettings:
+    """One durable subscription that is there from the start, in every partition of its topic.
+
+    Attributes:
+        name: role_name, which its readers give.
+        topic: topic_name.
+        quorum: readers that must acknowledge a sample, from 1.
+        node: the element.
+    """
+
+    name: str
+    topic: str
+    quorum: int
+    node: Node
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class PersistenceService:
     """One persistence_service element."""
 
     name: str
     synchronization: SynchronizationSettings
     groups: tuple[GroupSettings, ...]
+    subscriptions: tuple[DurableSubscriptionSettings, ...]
     node: Node
+
+    def refusals(self) -> list[Problem]:
+        """Why a process can not do what is configured; such a process must not start."""
+        found = []
+        for group in self.groups:
+            if group.history_depth != 1:
+                how_many = f"{group.history_depth} samples" if group.history_depth else "all samples"
+                message = (
+                    f"persistence_group {quoted(group.name)} keeps {how_many} of each DDS instance; "
+                    "a persistence service keeps the last one"
+                )
+                where = group.node.find("datawriter_qos/history") or group.node
+                found.append(_at(where, message, "KEEP_LAST_HISTORY_QOS with depth 1"))
+        if not self.groups:
+            message = (
+                f"persistence_service {quoted(self.name)} has no persistence_group: it would keep nothing"
+            )
+            found.append(_at(self.node, message, '<persistence_group name="all" filter="*"/>'))
+        if not self.name or not expressions.is_literal(self.name):
+            found.append(_at(self.node, f"{quoted(self.name)} is no name of a persistence_service", ""))
+        return found
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -120,11 +162,21 @@ def interpret(document: Document) -> Interpreted:
     return Interpreted(services, tuple(problems))
 
 
+def _at(node: Node, message: str, hint: str) -> Problem:
+    line, column = node.source.position(node.name_span.start)
+    return Problem(Kind.BAD_VALUE, message, node.source.path, line, column, node.name_span, node.path, hint)
+
+
 def _problem(
     document: Document, kind: Kind, span: Span, message: str, hint: str = "", subject: str = ""
 ) -> Problem:
     line, column = document.source.position(span.start)
     return Problem(kind, message, document.path, line, column, span, subject, hint)
+
+
+def _in_participants(service: Node, name: str) -> list[Node]:
+    """Children of that name, of the service itself and of its participant elements."""
+    return [node for parent in (service, *service.named("participant")) for node in parent.named(name)]
 
 
 class _Reader:
@@ -151,8 +203,13 @@ class _Reader:
         if name is None:
             self._found(Kind.MISSING_ATTRIBUTE, node, f"this {SERVICE} has no name", 'name="…"')
         section = self._only(node, "synchronization")
-        groups = tuple(self._groups(node))
-        return PersistenceService(name.text if name else "", self._synchronization(section), groups, node)
+        return PersistenceService(
+            name.text if name else "",
+            self._synchronization(section),
+            tuple(self._groups(node)),
+            tuple(self._subscriptions(node)),
+            node,
+        )
 
     def _only(self, parent: Node, name: str) -> Node | None:
         """The child of that name, of which there may be one."""
@@ -254,7 +311,7 @@ class _Reader:
         return number
 
     def _groups(self, service: Node) -> Iterator[GroupSettings]:
-        for node in service.named("persistence_group"):
+        for node in _in_participants(service, "persistence_group"):
             name, filter_ = node.attribute("name"), node.attribute("filter")
             yield GroupSettings(
                 name=name.text if name else "",
@@ -264,6 +321,39 @@ class _Reader:
                 reader_by_source=self._is_by_source(node, "datareader_qos"),
                 node=node,
             )
+
+    def _subscriptions(self, service: Node) -> Iterator[DurableSubscriptionSettings]:
+        first: dict[tuple[str, str], Node] = {}
+        for section in _in_participants(service, "durable_subscriptions"):
+            self._known(section, ("element",))
+            for node in section.named("element"):
+                self._known(node, _SUBSCRIPTION_TAGS)
+                name, topic = (self._name(node, tag) for tag in _SUBSCRIPTION_TAGS[:2])
+                quorum = self._count(node, "quorum")
+                if not name or not topic:
+                    continue
+                again = first.setdefault((name, topic), node)
+                if again is not node:
+                    message = f"durable subscription {quoted(name)} of topic {quoted(topic)} is there twice"
+                    self._found(Kind.DUPLICATE_NAME, node, message, f"the first is in line {again.line}")
+                    continue
+                yield DurableSubscriptionSettings(name, topic, quorum, node)
+
+    def _name(self, element: Node, tag: str) -> str:
+        """A name that must be there; empty when it is not, which is said."""
+        if not element.named(tag):
+            message = f"a durable subscription needs <{tag}>"
+            self._found(Kind.MISSING_ELEMENT, element, message, f"<{tag}>…</{tag}>")
+            return ""
+        given = self._value(element, tag)
+        if given is None:
+            return ""
+        node, text = given
+        if len(text) > MAX_NAME_CHARS or not text.isprintable():
+            message = f"<{tag}> is no name of 1 to {MAX_NAME_CHARS} printable characters"
+            self._found(Kind.TOO_LONG if text.isprintable() else Kind.BAD_VALUE, node, message)
+            return ""
+        return text
 
     def _history(self, group: Node) -> int | None:
         """The depth of what is kept; DDS has KEEP_LAST 1 where nothing is said, None is KEEP_ALL."""

@@ -1,20 +1,25 @@
 """One persistence service among several: what it keeps, from whom it takes, to whom it gives.
 
-What must hold at any time: for each number in `had`, what is kept of its DDS instance is that sample or a
-later one, and its writer is in `writers` of that DDS instance. From that follows that instances which have
-accounted for the same samples keep the same, and that all end with the same last value once writers stop.
+For each number in `had`, what is kept of its DDS instance is that sample or a later one, and its writer is in
+`writers` of that DDS instance. From that follows that instances which have accounted for the same samples
+keep the same, and that all end with the same last value once writers stop. Where the numbers of a writer do
+not tell that (`engine.redundancy.positions`), the audit finds it out.
+
+"Writer" is a stream of samples here: a writer has one, and another one for its late samples.
 """
 
 from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
+from engine.redundancy import audit
 from engine.redundancy.messages import (
     Announcement,
     Delivery,
+    Inventory,
     Kept,
     Message,
     Sample,
@@ -23,7 +28,16 @@ from engine.redundancy.messages import (
     Want,
     WriterState,
 )
-from engine.redundancy.selection import ORIGINAL, Candidate, Providers, Stability, choose, due
+from engine.redundancy.positions import span, time_of
+from engine.redundancy.selection import (
+    MAX_LAG_PERIODS,
+    ORIGINAL,
+    Candidate,
+    Providers,
+    Stability,
+    choose,
+    due,
+)
 from engine.redundancy.sequences import Sequences
 from engine.redundancy.settings import SynchronizationSettings
 
@@ -32,6 +46,8 @@ MAX_WRITERS: Final = 100_000
 
 BATCH_SAMPLES: Final = 256
 """Samples in one delivery at most."""
+BATCH_BYTES: Final = 1 << 20
+"""Payload from which on a delivery gets no more samples."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -44,7 +60,12 @@ class _Entry:
 
 @dataclasses.dataclass(slots=True)
 class _Writer:
-    """What is known of one original writer."""
+    """What is known of one original writer.
+
+    Attributes:
+        highest_before: its highest number at the last period; -1 to have one period of patience.
+        keys: the DDS instances that it ever wrote.
+    """
 
     stability: Stability
     had: Sequences = dataclasses.field(default_factory=Sequences)
@@ -63,6 +84,7 @@ class _Peer:
         highest_before: its highest numbers at the last period.
         wants: its subscription to us, by writer.
         number, asked: our subscription to it.
+        digests, comparison: of what it keeps, and how that differs from ours.
     """
 
     known: dict[str, Sequences] = dataclasses.field(default_factory=dict)
@@ -71,15 +93,29 @@ class _Peer:
     wants: dict[str, Sequences | None] = dataclasses.field(default_factory=dict)
     number: int = 0
     asked: dict[str, Sequences | None] = dataclasses.field(default_factory=dict)
+    digests: tuple[int, ...] = ()
+    comparison: audit.Comparison = dataclasses.field(default_factory=audit.Comparison)
 
     def knows(self, sample: Sample) -> bool:
-        return sample.sequence in self.known.get(sample.writer, _NOTHING)
+        return sample.sequence in self.known.get(sample.stream, _NOTHING)
 
     def learn(self, writer: str, numbers: Sequences) -> None:
         self.known[writer] = self.known.get(writer, _NOTHING) | numbers
 
+    def learn_samples(self, samples: Iterable[Sample]) -> None:
+        streams: dict[str, list[Sample]] = {}
+        for sample in samples:
+            streams.setdefault(sample.stream, []).append(sample)
+        for stream, some in streams.items():
+            self.learn(stream, _numbers(some))
+
 
 _NOTHING: Final = Sequences()
+
+
+def _numbers(samples: Iterable[Sample]) -> Sequences:
+    """What samples of one stream account for."""
+    return Sequences.joined((sample.first or sample.sequence, sample.sequence) for sample in samples)
 
 
 class Instance:
@@ -93,7 +129,8 @@ class Instance:
     Attributes:
         counters: `applied` (became the last value), `superseded` (older than the last value), `repeated`
             (came again and was not applied), `changes` (provider sets put into use), `forced` (those at the
-            bound), `subscriptions` (readers made), `sent` (samples), `refused` (beyond a bound).
+            bound), `subscriptions` (readers made), `sent` (samples), `audited` (parts compared one by one),
+            `refused` (beyond a bound).
     """
 
     def __init__(self, name: str, settings: SynchronizationSettings, saved: Saved | None = None) -> None:
@@ -104,22 +141,41 @@ class Instance:
         self._writers: dict[str, _Writer] = {}
         self._peers: dict[str, _Peer] = {}
         self._outbox: list[tuple[str, Message]] = []
+        self._digests = audit.Digests()
+        self._keys_of_part: list[set[bytes]] = [set() for _ in range(audit.PARTS)]
+        self._changed_keys: set[bytes] = set()
+        self._changed_writers: set[str] = set()
         self._restore(saved or Saved())
 
     def _restore(self, saved: Saved) -> None:
         for kept in saved.kept:
-            self._kept[kept.sample.key] = _Entry(kept.sample, frozenset())
+            self._keep(kept.sample)
             self._wrote(kept.sample.key, kept.writers)
         for writer, had in saved.had:
             known = self._writer(writer)
             if known is not None:
                 known.had = had
                 known.highest_before = had.highest
+        self._changed_keys.clear()
+        self._changed_writers.clear()
 
     def saved(self) -> Saved:
         """What it has now, to start again with."""
-        kept = (Kept(entry.sample, entry.writers) for _, entry in sorted(self._kept.items()))
-        return Saved(tuple(kept), tuple((name, known.had) for name, known in sorted(self._writers.items())))
+        return self._saved(self._kept, self._writers)
+
+    def changes(self) -> Saved:
+        """The part of `saved` that is different from the last call, or from what it started with."""
+        changed = self._saved(self._changed_keys, self._changed_writers)
+        self._changed_keys.clear()
+        self._changed_writers.clear()
+        return changed
+
+    def _saved(self, keys: Iterable[bytes], writers: Iterable[str]) -> Saved:
+        entries = [self._kept[key] for key in sorted(keys)]
+        return Saved(
+            tuple(Kept(entry.sample.alone, entry.writers) for entry in entries),
+            tuple((name, self._writers[name].had) for name in sorted(writers)),
+        )
 
     # What it shows.
 
@@ -127,22 +183,52 @@ class Instance:
         """The last value of every DDS instance."""
         return {key: entry.sample for key, entry in sorted(self._kept.items())}
 
+    def value(self, key: bytes) -> Sample | None:
+        """The last value of one DDS instance."""
+        entry = self._kept.get(key)
+        return entry.sample if entry else None
+
+    def of_group(self, prefix: bytes) -> list[Sample]:
+        """The last values of the DDS instances whose keys begin like this, in order of source time."""
+        found = [entry.sample for key, entry in self._kept.items() if key.startswith(prefix)]
+        return sorted(found, key=lambda sample: sample.order)
+
+    def dds_instances(self) -> Iterable[bytes]:
+        """All DDS instances."""
+        return self._kept.keys()
+
+    def writers(self) -> list[str]:
+        """All writers and streams of late samples that are known."""
+        return sorted(self._writers)
+
     def providers(self, writer: str) -> Providers:
         """The providers in use for a writer."""
         known = self._writers.get(writer)
         return known.stability.applied if known else Providers()
+
+    def selected(self, writer: str) -> Providers:
+        """The providers that the last period chose for a writer that is known."""
+        return self._writers[writer].stability.selected
 
     def stability(self, writer: str) -> tuple[int, int]:
         """Periods for which the choice was the same, and periods for which it has not been stable."""
         known = self._writers[writer].stability
         return known.unchanged, known.unsettled
 
-    def lag(self, writer: str) -> int:
-        """How many numbers we are behind the instance that is furthest."""
-        highest = max(
-            (p.states[writer].had.highest for p in self._peers.values() if writer in p.states), default=0
-        )
-        return max(0, highest - self._had(writer).highest)
+    def is_direct(self, writer: str) -> bool:
+        """Whether the original writer is connected with us."""
+        return self._writers[writer].is_direct
+
+    def path(self, writer: str) -> tuple[str, ...] | None:
+        """The instances through which its samples come now, this one last; None when nothing comes."""
+        return self._path(writer)
+
+    def lag_ns(self, writer: str) -> int:
+        """How much source time we are behind the instance that is furthest."""
+        theirs = [p.states[writer].had for p in self._peers.values() if writer in p.states]
+        highest = max((had.highest for had in theirs), default=0)
+        own = self._had(writer).highest or min((had.lowest for had in theirs if had), default=0)
+        return time_of(highest) - time_of(own) if highest > own else 0
 
     def messages(self) -> list[tuple[str, Message]]:
         """What is to be sent now, in order: (receiver, message)."""
@@ -172,9 +258,9 @@ class Instance:
         if writer in self._writers:
             self._writers[writer].is_direct = False
 
-    def sample_arrived(self, sample: Sample) -> None:
-        """A sample came from its original writer."""
-        self._apply(sample, frozenset((sample.writer,)))
+    def samples_arrived(self, samples: Iterable[Sample]) -> None:
+        """Samples came from their original writers, in this order."""
+        self._apply([(sample, frozenset((sample.stream,))) for sample in samples])
 
     def receive(self, peer: str, message: Message) -> None:
         """A message came from another instance."""
@@ -183,6 +269,7 @@ class Instance:
             return
         if isinstance(message, Announcement):
             state.states = {each.writer: each for each in message.states}
+            state.digests = message.digests
             for each in message.states:
                 state.learn(each.writer, each.had)
                 self._writer(each.writer)
@@ -192,6 +279,8 @@ class Instance:
                 state.learn(want.writer, want.had)
             for want in message.wants:
                 self._catch_up(peer, want.writer)
+        elif isinstance(message, Inventory):
+            self._give_newer(peer, state, message)
         else:
             self._take(state, message)
 
@@ -203,6 +292,7 @@ class Instance:
             self._evaluate(writer)
         self._subscribe()
         for peer in sorted(self._peers):
+            self._audit(peer)
             self._send(peer, self._announcement())
 
     # Providers.
@@ -227,6 +317,7 @@ class Instance:
             is_direct=known.is_direct,
             advanced=known.had.highest > known.highest_before,
             current=known.stability.applied,
+            max_lag=span(MAX_LAG_PERIODS * self.settings.period_ms * 1_000_000),
         )
         forced = known.stability.forced
         if known.stability.period(chosen):
@@ -242,7 +333,7 @@ class Instance:
             is_advancing = known.had.highest > known.highest_before
             missing = due(known.had, candidates, advanced=is_advancing)
             for source in applied.filling & self._peers.keys():
-                part = missing & candidates[source].had if source in candidates else _NOTHING
+                part = (missing & candidates[source].had).bounded if source in candidates else _NOTHING
                 asked = self._peers[source].asked.get(writer, _NOTHING) or _NOTHING
                 wanted[source][writer] = asked if not part - asked else part
             if applied.live in wanted:
@@ -274,57 +365,73 @@ class Instance:
             tuple(
                 WriterState(writer, known.had, self._path(writer))
                 for writer, known in sorted(self._writers.items())
-            )
+            ),
+            self._digests.snapshot() if self.settings.enable else (),
         )
 
     # Samples.
 
-    def _apply(self, sample: Sample, writers: frozenset[str]) -> None:
-        known = self._writer(sample.writer)
-        if known is None:
-            return
+    def _keep(self, sample: Sample) -> None:
+        """This is the last value of its DDS instance from now on."""
         entry = self._kept.get(sample.key)
-        if sample.sequence in known.had:
-            self.counters["repeated"] += 1
-            self._wrote(sample.key, writers)
-            return
-        known.had = known.had.with_number(sample.sequence)
+        self._digests.replace(sample.key, entry.sample.order if entry else None, sample.order)
+        if entry is None:
+            self._keys_of_part[audit.part_of(sample.key)].add(sample.key)
+        self._kept[sample.key] = _Entry(sample, entry.writers if entry else frozenset())
+        self._changed_keys.add(sample.key)
+
+    def _apply(self, arrived: Sequence[tuple[Sample, frozenset[str]]]) -> None:
+        """Take samples, each with writers of its DDS instance, and then account for them."""
+        streams: dict[str, list[Sample]] = {}
+        for sample, writers in arrived:
+            self._offer(sample, writers)
+            streams.setdefault(sample.stream, []).append(sample)
+        for stream, samples in streams.items():
+            self._account(stream, _numbers(samples), samples)
+
+    def _offer(self, sample: Sample, writers: frozenset[str]) -> None:
+        """Keep what is newer, whatever is accounted for: that costs nothing and can not lose anything."""
+        entry = self._kept.get(sample.key)
         if entry is None or sample.order > entry.sample.order:
-            self._kept[sample.key] = _Entry(sample, entry.writers if entry else frozenset())
+            self._keep(sample)
             self.counters["applied"] += 1
+        elif sample.order == entry.sample.order or sample.sequence in self._had(sample.stream):
+            self.counters["repeated"] += 1
         else:
             self.counters["superseded"] += 1
-        self._wrote(sample.key, writers | {sample.writer})
-        for peer in sorted(self._peers):
-            self._catch_up(peer, sample.writer, sample)
+        self._wrote(sample.key, writers | {sample.stream})
+
+    def _account(self, stream: str, numbers: Sequences, newest: Sequence[Sample] = ()) -> None:
+        """These numbers are accounted for now; tell who wants them. `newest` are samples that bring them."""
+        known = self._writer(stream)
+        new = numbers - known.had if known is not None else _NOTHING
+        if known is not None and new:
+            known.had |= new
+            self._changed_writers.add(stream)
+            for peer in sorted(self._peers):
+                self._catch_up(peer, stream, newest)
 
     def _wrote(self, key: bytes, writers: Iterable[str]) -> None:
         entry = self._kept.get(key)
-        if entry is None:
+        if entry is None or entry.writers.issuperset(writers):
             return
         for writer in writers:
             known = self._writer(writer)
             if known is not None:
                 known.keys.add(key)
         entry.writers |= frozenset(writers)
+        self._changed_keys.add(key)
 
     def _take(self, state: _Peer, delivery: Delivery) -> None:
-        for kept in delivery.samples:
-            state.learn(kept.sample.writer, Sequences(((kept.sample.sequence, kept.sample.sequence),)))
-            self._apply(kept.sample, kept.writers)
+        state.learn_samples([kept.sample for kept in delivery.samples])
+        self._apply([(kept.sample, kept.writers) for kept in delivery.samples])
         for key, writers in delivery.written:
             self._wrote(key, writers)
         for writer, numbers in delivery.superseded:
             state.learn(writer, numbers)
-            known = self._writer(writer)
-            new = numbers - known.had if known else _NOTHING
-            if known is not None and new:
-                known.had |= new
-                self.counters["superseded"] += len(new)
-                for peer in sorted(self._peers):
-                    self._catch_up(peer, writer)
+            self._account(writer, numbers)
 
-    def _catch_up(self, peer: str, writer: str, newest: Sample | None = None) -> None:
+    def _catch_up(self, peer: str, writer: str, newest: Sequence[Sample] = ()) -> None:
         """Send a subscriber what it wants and lacks of a writer; `newest` is what has just arrived."""
         state = self._peers[peer]
         if writer not in state.wants:
@@ -333,26 +440,48 @@ class Instance:
         missing = self._had(writer) - state.known.get(writer, _NOTHING)
         if only is not None:
             missing &= only
+        missing = missing.bounded
         if not missing:
             return
-        if newest is not None and len(missing) == 1 and self._kept[newest.key].sample is newest:
-            self._give(peer, state, [Kept(newest, self._kept[newest.key].writers)])
+        if newest and not missing - _numbers(newest):
+            self._pass_on(peer, state, newest, missing)
             return
         entries = [self._kept[key] for key in sorted(self._writers[writer].keys)]
-        there = [each for each in entries if each.sample.writer == writer and each.sample.sequence in missing]
+        there = [each for each in entries if each.sample.stream == writer and each.sample.sequence in missing]
         written: list[tuple[bytes, frozenset[str]]] = []
-        left = missing - Sequences.of(each.sample.sequence for each in there)
-        if left:  # what supersedes them goes with them: it may be anything that is kept of the same instances
+        are_all = missing.count == len({each.sample.sequence for each in there})
+        if not are_all:  # what supersedes them goes with them: anything that is kept of the same instances
             there = [each for each in entries if not state.knows(each.sample)]
-            left = missing - Sequences.of(e.sample.sequence for e in there if e.sample.writer == writer)
             written = [
                 (each.sample.key, each.writers)
                 for each in entries
-                if state.knows(each.sample) and each.sample.writer != writer
+                if state.knows(each.sample) and each.sample.stream != writer
             ]
         state.learn(writer, missing)
-        superseded = ((writer, left),) if left else ()
-        self._give(peer, state, [Kept(each.sample, each.writers) for each in there], written, superseded)
+        superseded = () if are_all else ((writer, missing),)
+        self._give(
+            peer, state, [Kept(each.sample.alone, each.writers) for each in there], written, superseded
+        )
+
+    def _pass_on(self, peer: str, state: _Peer, newest: Sequence[Sample], missing: Sequences) -> None:
+        """Send samples that have just arrived, or what is newer of their DDS instances."""
+        given: list[Kept] = []
+        written: list[tuple[bytes, frozenset[str]]] = []
+        arrived = set(map(id, newest))
+        are_all = len(newest) == 1
+        for key in dict.fromkeys(sample.key for sample in newest):
+            entry = self._kept[key]
+            if id(entry.sample) in arrived:
+                given.append(Kept(entry.sample, entry.writers))
+                continue
+            are_all = False
+            if state.knows(entry.sample):
+                written.append((key, entry.writers))
+            else:
+                given.append(Kept(entry.sample.alone, entry.writers))
+        stream = newest[0].stream
+        state.learn(stream, missing)
+        self._give(peer, state, given, written, () if are_all else ((stream, missing),))
 
     def _give(
         self,
@@ -363,14 +492,45 @@ class Instance:
         superseded: tuple[tuple[str, Sequences], ...] = (),
     ) -> None:
         """Send samples in batches; what they supersede goes with the last of them."""
+        state.learn_samples([kept.sample for kept in samples])
+        batch: list[Kept] = []
+        size = 0
         for kept in samples:
-            number = kept.sample.sequence
-            state.learn(kept.sample.writer, Sequences(((number, number),)))
+            if batch and (len(batch) >= BATCH_SAMPLES or size >= BATCH_BYTES):
+                self._send(peer, Delivery(tuple(batch)))
+                batch, size = [], 0
+            batch.append(kept)
+            size += len(kept.sample.payload)
         self.counters["sent"] += len(samples)
-        batches = [tuple(samples[at : at + BATCH_SAMPLES]) for at in range(0, len(samples), BATCH_SAMPLES)]
-        for batch in batches[:-1]:
-            self._send(peer, Delivery(batch))
-        self._send(peer, Delivery(batches[-1] if batches else (), tuple(written), superseded))
+        self._send(peer, Delivery(tuple(batch), tuple(written), superseded))
+
+    # The audit.
+
+    def _audit(self, peer: str) -> None:
+        """Tell a peer what we keep of the parts that do not become equal by themselves.
+
+        While we know of samples that we lack, they may be on their way.
+        """
+        state = self._peers[peer]
+        if any(each.had - self._had(each.writer) for each in state.states.values()):
+            return
+        patience = self.settings.max_change_periods + audit.MARGIN_PERIODS
+        for part in state.comparison.period(self._digests.snapshot(), state.digests, patience):
+            self.counters["audited"] += 1
+            keys = sorted(self._keys_of_part[part])
+            entries = tuple((key, self._kept[key].sample.order) for key in keys)
+            self._send(peer, Inventory(part, entries))
+
+    def _give_newer(self, peer: str, state: _Peer, inventory: Inventory) -> None:
+        theirs = dict(inventory.entries)
+        entries = [self._kept[key] for key in sorted(self._keys_of_part[inventory.part])]
+        newer = [
+            each
+            for each in entries
+            if each.sample.key not in theirs or each.sample.order > theirs[each.sample.key]
+        ]
+        if newer:
+            self._give(peer, state, [Kept(each.sample.alone, each.writers) for each in newer])
 
     # Odds and ends.
 

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Final
 
+from engine.dataset.sample import DATA, DISPOSE
 from engine.redundancy.sequences import Sequences
+
+LATE: Final = "-late"
+"""What is behind the name of a writer in the name of its stream of late samples."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -13,11 +18,13 @@ class Sample:
 
     Attributes:
         writer: the original writer.
-        sequence: its number there, from 1.
+        sequence: its number there, from 1; see `engine.redundancy.positions`.
         key: the DDS instance.
         source_time_ns: source timestamp.
-        payload: its bytes; empty for a dispose.
-        disposed: it is a dispose.
+        payload: its bytes.
+        status: `DATA` and `DISPOSE` bits of `engine.dataset.sample`.
+        first: it accounts for the numbers from here to its own; 0 stands for its own alone.
+        late: it came after one with a higher number, and is numbered apart (see `stream`).
     """
 
     writer: str
@@ -25,12 +32,38 @@ class Sample:
     key: bytes
     source_time_ns: int
     payload: bytes = b""
-    disposed: bool = False
+    status: int = DATA
+    first: int = dataclasses.field(default=0, compare=False)
+    late: bool = dataclasses.field(default=False, compare=False)
 
     @property
     def order(self) -> tuple[int, str, int]:
         """By source timestamp; equal ones by writer, then by sequence number."""
         return self.source_time_ns, self.writer, self.sequence
+
+    @property
+    def stream(self) -> str:
+        """Where its number belongs: the writer, or its late samples."""
+        return self.writer + LATE if self.late else self.writer
+
+    @property
+    def numbers(self) -> Sequences:
+        """What it accounts for."""
+        return Sequences(((self.first or self.sequence, self.sequence),))
+
+    @property
+    def disposed(self) -> bool:
+        """It disposes its DDS instance."""
+        return bool(self.status & DISPOSE)
+
+    @property
+    def alone(self) -> Sample:
+        """The sample, accounting for itself only."""
+        if not self.first:
+            return self
+        return Sample(  # dataclasses.replace takes ten times as long
+            self.writer, self.sequence, self.key, self.source_time_ns, self.payload, self.status, 0, self.late
+        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -38,7 +71,7 @@ class WriterState:
     """What an instance has of one original writer.
 
     Attributes:
-        writer: the original writer.
+        writer: the original writer, or its stream of late samples.
         had: samples that are accounted for: kept, or superseded by what is kept.
         path: the instances through which it gets what the writer writes now, itself last; None when it gets
             nothing now. Its length is the length of the replication path.
@@ -51,9 +84,15 @@ class WriterState:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Announcement:
-    """What an instance has, of all writers; sent to every other instance each period and on connection."""
+    """What an instance has, of all writers; sent to every other instance each period and on connection.
+
+    Attributes:
+        states: of the writers.
+        digests: of what is kept, see `engine.redundancy.audit`; empty from one that does not audit.
+    """
 
     states: tuple[WriterState, ...]
+    digests: tuple[int, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -100,6 +139,19 @@ class Delivery:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Inventory:
+    """What the sender keeps of one part of all DDS instances; the receiver gives what is newer.
+
+    Attributes:
+        part: which, see `engine.redundancy.audit`.
+        entries: DDS instance, and the `order` of its last value.
+    """
+
+    part: int
+    entries: tuple[tuple[bytes, tuple[int, str, int]], ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Saved:
     """What an instance must find on its disk when it starts again: all of it from one moment."""
 
@@ -107,4 +159,4 @@ class Saved:
     had: tuple[tuple[str, Sequences], ...] = ()
 
 
-Message = Announcement | Subscription | Delivery
+Message = Announcement | Subscription | Delivery | Inventory

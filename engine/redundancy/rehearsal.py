@@ -9,11 +9,13 @@ import itertools
 import random
 from collections.abc import Callable
 
+from engine.dataset.sample import DATA
 from engine.redundancy.instance import Instance
 from engine.redundancy.messages import Delivery, Message, Sample, Saved
+from engine.redundancy.positions import Positions
 from engine.redundancy.settings import SynchronizationSettings
 
-_LINK_DELAY_MS = 200
+LINK_DELAY_MS = 200
 _WRITER_DELAY_MS = 50
 
 
@@ -37,7 +39,7 @@ class Cluster:
         now_ms: virtual time since the beginning.
         direct: (writer, instance) pairs that are connected.
         written: samples written, by writer.
-        arrivals: how often (instance, writer, number) arrived, since the instance started.
+        arrivals: how often (instance, writer, sequence number) arrived, since the instance started.
         payloads_between: samples that arrived from other instances.
     """
 
@@ -52,6 +54,7 @@ class Cluster:
         self.arrivals: collections.Counter[tuple[str, str, int]] = collections.Counter()
         self.payloads_between = 0
         self._order: dict[tuple[str, str], int] = {}
+        self._matches: dict[tuple[str, str], Positions] = {}
         self._numbers = itertools.count()
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         for number in range(count):
@@ -115,7 +118,7 @@ class Cluster:
     def _send(self, sender: str, receiver: str, link: Link, message: Message) -> None:
         generation = link.generation
         due = max(
-            self.now_ms + self._random.randrange(1, _LINK_DELAY_MS), self._order.get((sender, receiver), 0)
+            self.now_ms + self._random.randrange(1, LINK_DELAY_MS), self._order.get((sender, receiver), 0)
         )
         self._order[sender, receiver] = due  # first in, first out
 
@@ -125,6 +128,7 @@ class Cluster:
             if isinstance(message, Delivery):
                 self.payloads_between += len(message.samples)
                 self.arrivals.update((receiver, k.sample.writer, k.sample.sequence) for k in message.samples)
+                self._arrived(receiver, [kept.sample for kept in message.samples])
             self._checked(receiver, lambda: self.instances[receiver].receive(sender, message))
 
         self._at(due - self.now_ms, arrive)
@@ -143,6 +147,7 @@ class Cluster:
         """Connect an original writer with instances."""
         for name in names:
             self.direct.add((writer, name))
+            self._matches[writer, name] = Positions()
             self.instances[name].writer_matched(writer)
             self._flush(name)
 
@@ -153,31 +158,34 @@ class Cluster:
             if name in self.instances:
                 self.instances[name].writer_lost(writer)
 
-    def write(self, writer: str, key: bytes, time_ns: int | None = None) -> Sample:
+    def write(self, writer: str, key: bytes, time_ns: int | None = None) -> None:
         """An original writer writes; its stamp is the virtual time, or another one."""
         self.written[writer] += 1
-        sequence = self.written[writer]
         stamp = self.now_ms * 1_000_000 if time_ns is None else time_ns
-        sample = Sample(writer, sequence, key, stamp, f"{writer}/{sequence}".encode())
+        payload = f"{writer}/{self.written[writer]}".encode()
         for source, name in sorted(self.direct):
             if source == writer and name in self.instances:
-                self._deliver(name, sample)
-        return sample
+                self._deliver(name, writer, key, stamp, payload)
 
-    def _deliver(self, name: str, sample: Sample) -> None:
-        instance = self.instances[name]
+    def _deliver(self, name: str, writer: str, key: bytes, stamp: int, payload: bytes) -> None:
+        instance, match = self.instances[name], self._matches[writer, name]
         due = max(
             self.now_ms + self._random.randrange(1, _WRITER_DELAY_MS),
-            self._order.get((sample.writer, name), 0),
+            self._order.get((writer, name), 0),
         )
-        self._order[sample.writer, name] = due
+        self._order[writer, name] = due
 
         def arrive() -> None:
             if self.instances.get(name) is instance:
-                self.arrivals[name, sample.writer, sample.sequence] += 1
-                self._checked(name, lambda: instance.sample_arrived(sample))
+                sample = match.sample(writer, key, stamp, DATA, payload)
+                self.arrivals[name, writer, sample.sequence] += 1
+                self._arrived(name, [sample])
+                self._checked(name, lambda: instance.samples_arrived([sample]))
 
         self._at(due - self.now_ms, arrive)
+
+    def _arrived(self, name: str, samples: list[Sample]) -> None:
+        """Samples came to an instance, from a writer or from another instance."""
 
     # Faults and the end.
 

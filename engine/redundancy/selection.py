@@ -17,8 +17,11 @@ from engine.redundancy.sequences import Sequences
 ORIGINAL: Final = "*"
 """Stands for the original writer as the provider of its own samples."""
 
-MAX_LAG: Final = 1_000
-"""A provider that makes progress may be so many samples behind before it counts as lagging."""
+MAX_LAG_PERIODS: Final = 2
+"""A provider that makes progress may be so many periods of source time behind before it counts as lagging.
+
+What it has is known from its last announcement, which may be a period old.
+"""
 
 MAX_PATH: Final = 16
 """Longest replication path that is followed."""
@@ -66,6 +69,7 @@ def choose(
     is_direct: bool,
     advanced: bool,
     current: Providers,
+    max_lag: int = 0,
 ) -> Providers:
     """The best providers of one writer's samples.
 
@@ -76,15 +80,16 @@ def choose(
         is_direct: whether this instance is connected with the original writer, which then is its provider.
         advanced: whether our highest number has grown since the last period.
         current: the providers in use.
+        max_lag: numbers that a provider that makes progress may be behind.
     """
-    live = ORIGINAL if is_direct else _live(own, candidates, current.live)
+    live = ORIGINAL if is_direct else _live(own, candidates, current.live, max_lag)
     missing = due(had, candidates, advanced=advanced and live is not None)
     if live is not None and live != ORIGINAL:
         missing -= candidates[live].had  # its catch-up brings them
     filling: set[str] = set()
     while missing and len(filling) < MAX_FILLING:
         ranked = sorted(
-            (-len(each.had & missing), name not in current, _length(each), name)
+            (-(each.had & missing).count, name not in current, _length(each), name)
             for name, each in candidates.items()
         )
         covered, *_, best = ranked[0]
@@ -108,7 +113,7 @@ def due(had: Sequences, candidates: Mapping[str, Candidate], *, advanced: bool) 
     return missing.below(had.highest) if advanced else missing
 
 
-def _live(own: str, candidates: Mapping[str, Candidate], current: str | None) -> str | None:
+def _live(own: str, candidates: Mapping[str, Candidate], current: str | None, max_lag: int) -> str | None:
     """The instance with the shortest path among those that do not lag; the current one among equals."""
     able = {
         name: each
@@ -118,13 +123,13 @@ def _live(own: str, candidates: Mapping[str, Candidate], current: str | None) ->
     if not able:
         return None
     frontier = max(each.had.highest for each in able.values())
-    fresh = {name: each for name, each in able.items() if not _lags(each, frontier)} or able
+    fresh = {name: each for name, each in able.items() if not _lags(each, frontier, max_lag)} or able
     return min(fresh, key=lambda name: (_length(fresh[name]), name != current, name))
 
 
-def _lags(candidate: Candidate, frontier: int) -> bool:
+def _lags(candidate: Candidate, frontier: int, max_lag: int) -> bool:
     behind = frontier - candidate.had.highest
-    return behind > (MAX_LAG if candidate.advanced else 0)
+    return behind > (max_lag if candidate.advanced else 0)
 
 
 def _length(candidate: Candidate) -> int:

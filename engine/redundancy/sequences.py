@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
+import heapq
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -22,21 +23,54 @@ class Sequences:
     intervals: tuple[tuple[int, int], ...] = ()
 
     @classmethod
-    def of(cls, numbers: Iterable[int]) -> Sequences:
-        """The set of these numbers."""
-        return cls._joined((number, number) for number in numbers)
+    def checked(cls, intervals: Iterable[tuple[int, int]]) -> Sequences:
+        """The set of intervals that somebody else sent.
+
+        Raises:
+            ValueError: they are out of order, empty, adjacent or too many.
+        """
+        given = tuple(intervals)
+        before = -1
+        for first, last in given:
+            if not before + 1 < first <= last:
+                raise ValueError(f"{first} to {last} is no interval behind {before}")
+            before = last
+        if len(given) > MAX_INTERVALS:
+            raise ValueError(f"{len(given)} intervals")
+        return cls(given)
 
     @classmethod
-    def _joined(cls, intervals: Iterable[tuple[int, int]]) -> Sequences:
+    def of(cls, numbers: Iterable[int]) -> Sequences:
+        """The set of these numbers."""
+        return cls.joined((number, number) for number in numbers)
+
+    @classmethod
+    def joined(cls, intervals: Iterable[tuple[int, int]]) -> Sequences:
+        """The set of the numbers in any intervals."""
         joined: list[tuple[int, int]] = []
         for first, last in sorted(intervals):
             if joined and first <= joined[-1][1] + 1:
                 joined[-1] = (joined[-1][0], max(joined[-1][1], last))
             else:
                 joined.append((first, last))
-        while len(joined) > MAX_INTERVALS:
-            joined.remove(min(joined, key=lambda each: each[1] - each[0]))
+        excess = len(joined) - MAX_INTERVALS
+        if excess > 0:
+            shortest = heapq.nsmallest(
+                excess, range(len(joined)), key=lambda at: joined[at][1] - joined[at][0]
+            )
+            forgotten = set(shortest)
+            joined = [each for at, each in enumerate(joined) if at not in forgotten]
         return cls(tuple(joined))
+
+    @property
+    def bounded(self) -> Sequences:
+        """As much of it as may be sent; a difference of two sets may have more intervals."""
+        return self if len(self.intervals) <= MAX_INTERVALS else Sequences.joined(self.intervals)
+
+    @property
+    def lowest(self) -> int:
+        """The lowest number, 0 for the empty set."""
+        return self.intervals[0][0] if self.intervals else 0
 
     @property
     def highest(self) -> int:
@@ -50,24 +84,23 @@ class Sequences:
     def __bool__(self) -> bool:
         return bool(self.intervals)
 
-    def __len__(self) -> int:
+    @property
+    def count(self) -> int:
+        """How many numbers; far beyond what `len` can say."""
         return sum(last - first + 1 for first, last in self.intervals)
 
     def __iter__(self) -> Iterator[int]:
         for first, last in self.intervals:
             yield from range(first, last + 1)
 
-    def with_number(self, number: int) -> Sequences:
-        """The set and one more number."""
-        if self.intervals and number == self.intervals[-1][1] + 1:  # what nearly always happens
-            first = self.intervals[-1][0]
-            return Sequences((*self.intervals[:-1], (first, number)))
-        return self if number in self else self | Sequences(((number, number),))
-
     def __or__(self, other: Sequences) -> Sequences:
         if not other.intervals or other is self:
             return self
-        return Sequences._joined((*self.intervals, *other.intervals)) if self.intervals else other
+        if self.intervals and len(other.intervals) == 1:
+            (first, last), (own_first, own_last) = other.intervals[0], self.intervals[-1]
+            if first == own_last + 1:  # what nearly always happens
+                return Sequences((*self.intervals[:-1], (own_first, last)))
+        return Sequences.joined((*self.intervals, *other.intervals)) if self.intervals else other
 
     def __sub__(self, other: Sequences) -> Sequences:
         left: list[tuple[int, int]] = []

@@ -28,6 +28,7 @@ VERBS: Final = (
     "doctor",
     "explain",
     "simulate",
+    "persistence",
     "trace",
     "store",
     "sql",

@@ -31,6 +31,10 @@ def simulate(
         float | None,
         typer.Option(min=0.1, max=1440, help="Simulated minutes with faults; else drawn from the seed."),
     ] = None,
+    nodes: Annotated[
+        int | None,
+        typer.Option(min=2, max=100, help="Nodes of the system that the seed draws; else 2 to 5, drawn too."),
+    ] = None,
     faults: Annotated[
         str, typer.Option(help="any (drawn for each seed), all, none, or some, as in crash,partition.")
     ] = "any",
@@ -55,7 +59,9 @@ def simulate(
     except ValueError as error:
         raise CommandError(str(error), Exit.USAGE) from error
     configurations = configurations_of(deployment) if deployment else {}
-    campaign = Campaign(faults, minutes, configurations, deployment or "")
+    if deployment and nodes:
+        raise CommandError("the nodes are those of the deployment; leave --nodes out", Exit.USAGE)
+    campaign = Campaign(faults, minutes, configurations, deployment or "", nodes)
     try:
         if runs == 1:
             outcome = campaign.run(seed, None if quiet or as_json else _put_line)

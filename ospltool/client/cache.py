@@ -72,6 +72,7 @@ class Counters:
         late: historical samples that came after newer ones had been taken.
         malformed: messages of services that are none.
         deliveries: history that a node gave to ordinary readers of this process, and that is not for us.
+        missed: samples that persistence services could not keep for durable subscriptions of the groups read.
     """
 
     live: int = 0
@@ -83,6 +84,7 @@ class Counters:
     late: int = 0
     malformed: int = 0
     deliveries: int = 0
+    missed: int = 0
 
 
 class SampleCache:
@@ -112,13 +114,14 @@ class SampleCache:
         known = self._group_depth
         self._group_depth = 0 if 0 in (known, depth) else max(depth, known or 0)
 
-    def add(self, sample: Sample, *, is_historical: bool, exact: bool = True) -> bool:
+    def add(self, sample: Sample, *, is_historical: bool, exact: bool = True, outdates: bool = True) -> bool:
         """Put a sample where it belongs; False when it is not new.
 
         Args:
             sample: what.
             is_historical: it came from a service.
             exact: the writer's GUID is the one that its live samples have.
+            outdates: a historical sample before everything that is remembered of its instance is left out.
         """
         instance = self._instances.get(sample.key)
         if instance is None:
@@ -128,7 +131,7 @@ class SampleCache:
         if _is_known(instance.seen, at, identity, exact=exact):
             self.counters.repeated += 1
             return False
-        if is_historical and instance.is_trimmed and at == 0:
+        if is_historical and outdates and instance.is_trimmed and at == 0:
             self.counters.outdated += 1
             return False
         is_newest = instance.newest is None or identity > instance.newest

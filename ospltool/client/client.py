@@ -14,6 +14,7 @@ from engine.dds.client_protocol import endpoints, extensions
 from engine.dds.client_protocol.messages import Completeness, RequestId, StateRequest, Time
 from ospltool.client import errors
 from ospltool.client.session import PREFIX_BYTES, Session
+from ospltool.client.subscribing import Errand
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -169,6 +170,64 @@ class DurabilityClient:
                     return
             self._pause(deadline_s)
         raise errors.DurabilityTimeout("no node has confirmed that it deletes historical data")
+
+    def register_durable_subscription(
+        self,
+        topic: str,
+        name: str,
+        *,
+        quorum: int = 1,
+        partitions: Sequence[str] = (),
+        timeout_s: float = 5.0,
+    ) -> None:
+        """Create a durable subscription at every persistence service that is there, if it is not there yet.
+
+        From now on, samples of the topic are kept until `quorum` readers of this name have acknowledged them;
+        it begins with the last values. Of two quorums the smaller counts.
+
+        Args:
+            topic: what its readers read.
+            name: of the durable subscription.
+            quorum: readers that must acknowledge a sample.
+            partitions: expressions allowed; none is the default one.
+            timeout_s: how long at most.
+
+        Raises:
+            InvalidSubscription: a name, or the quorum, is out of range.
+            NoPersistenceService: there is none in time.
+            DurabilityTimeout: some have not confirmed in time; the others know it all the same.
+        """
+        self._run(topic, name, quorum, partitions, timeout_s, deletes=False)
+
+    def delete_durable_subscription(
+        self, topic: str, name: str, *, partitions: Sequence[str] = (), timeout_s: float = 5.0
+    ) -> None:
+        """Delete a durable subscription at every persistence service; end its readers before.
+
+        They tell those that are away. Arguments and errors are those of `register_durable_subscription`.
+        """
+        self._run(topic, name, 1, partitions, timeout_s, deletes=True)
+
+    def _run(
+        self,
+        topic: str,
+        name: str,
+        quorum: int,
+        partitions: Sequence[str],
+        timeout_s: float,
+        *,
+        deletes: bool,
+    ) -> None:
+        deadline_s = time.monotonic() + timeout_s
+        errand = Errand(self.session, topic, tuple(partitions), name, quorum, deletes=deletes)
+        try:
+            if not self.session.wait_until(lambda: errand.deciding.is_heard, deadline_s):
+                what = f"durable subscription '{name}'"
+                if errand.deciding.is_alone:
+                    raise errors.NoPersistenceService(f"{what}: no persistence service was found")
+                raise errors.DurabilityTimeout(f"{what}: a persistence service has not confirmed in time")
+        finally:
+            errand.close()
 
     def wait_for_durable(
         self, written: DataWriter | Written, timeout_s: float, *, nodes: int = 1

@@ -34,6 +34,10 @@ class NotStored(DurabilityTimeout):
     """What was written is not stored on every node that must store it yet; the text names them."""
 
 
+class NoPersistenceService(DurabilityTimeout):
+    """No persistence service was found in the given time; durable subscriptions need one."""
+
+
 class RequestRefused(DurabilityError):
     """A service refuses the request itself (codes 1 to 10 and 0xFFFFFFFF); asking again is no use."""
 
@@ -75,6 +79,10 @@ class TooManyClients(DurabilityTimeout):
 
 class PreconditionNotMet(DurabilityError):
     """The call does not fit what the reader is."""
+
+
+class InvalidSubscription(DurabilityError):
+    """A durable subscription can not have this name, quorum or member."""
 
 
 class UnsupportedQos(DurabilityError):

@@ -36,9 +36,10 @@ from ospltool.client.client import DurabilityClient
 from ospltool.client.fetching import HOLD_S, Fetch, Send
 from ospltool.client.samples import HistorySelection, InstanceState, ReceivedSample
 from ospltool.client.session import PREFIX_BYTES, Member
+from ospltool.client.subscribing import Subscription, identity
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from engine.dataset.sample import Sample
     from ospltool.client.cache import Waiting
@@ -69,8 +70,15 @@ class DurableReader(Member, Generic[Data]):
             of an instance may wait for the application.
         max_samples: samples from writers that may wait for the application; then writers are held back.
             History comes whole in any case.
+        durable_subscription: the name of a durable subscription. Persistence services keep every sample for
+            it until it is acknowledged; they create it where there is none of this name. The reader then
+            gets what is not acknowledged from them, and no history of durability services.
+        quorum: readers of the durable subscription that must acknowledge a sample.
+        member: the reader's name among them; needed for quorums above 1.
+        acknowledges_on_take: `take` acknowledges; otherwise the application calls `acknowledge`.
 
     Raises:
+        InvalidSubscription: name, quorum or member are out of range.
         UnsupportedQos: the library does not carry out what is asked for.
         UnsupportedCyclone, DdsError: see `DurabilityClient`.
     """
@@ -84,12 +92,18 @@ class DurableReader(Member, Generic[Data]):
         qos: Qos | None = None,
         *,
         max_samples: int = DEFAULT_MAX_SAMPLES,
+        durable_subscription: str | None = None,
+        quorum: int = 1,
+        member: str | None = None,
+        acknowledges_on_take: bool = True,
     ) -> None:
+        self._acknowledges_on_take = acknowledges_on_take
         self._own_client = None if isinstance(where, DurabilityClient) else DurabilityClient(where)
         client = where if isinstance(where, DurabilityClient) else self._own_client
         assert client is not None
         try:
-            self._open(client, topic, type_, tuple(partitions), qos, max_samples)
+            terms = None if durable_subscription is None else (durable_subscription, quorum, member)
+            self._open(client, topic, type_, tuple(partitions), qos, max_samples, terms)
         except BaseException:
             if self._own_client is not None:
                 self._own_client.close()
@@ -103,21 +117,29 @@ class DurableReader(Member, Generic[Data]):
         partitions: tuple[str, ...],
         qos: Qos | None,
         max_samples: int,
+        subscription: tuple[str, int, str | None] | None,
     ) -> None:
         session = client.session
         self.topic = topic
         self._qos = endpoint_qos(qos, partitions)
+        if subscription is not None:
+            self._qos = subscribed_qos(self._qos)
         self.partitions = self._qos.partitions or ("",)
         self._session = session
         self._type = type_
         self._max_samples = max_samples
         self._cache = SampleCache(self._qos.history_depth)
         self._held: list[Sample] = []
+        self._given: list[Sample] = []
+        self._subscription: Subscription | None = None
         self._fetches: list[Fetch] = []
         self._is_closed = False
         self._hold_until_s = 0.0
         with session.lock:
             session.check()
+            if subscription is not None:
+                self._subscription = Subscription(session, topic, self.partitions, *subscription)
+                self._hold_until_s = time.monotonic() + HOLD_BACK_S
             self._alignment = (f"{session.partition}.{session.id.hex()}.{next(session.numbers)}",)
             self._history = endpoints.open_reader(
                 session.participant, session.history_topic, self._alignment, session.signal
@@ -144,8 +166,9 @@ class DurableReader(Member, Generic[Data]):
     def wait_for_historical_data(self, timeout_s: float, selection: HistorySelection | None = None) -> None:
         """Wait until the complete set of historical data is where `take` finds it (guide 5.4.7).
 
-        The set is complete when all name-spaces that the reader touches are, and no merge is going on in
-        them. What later merges bring is given to a durable reader as it comes.
+        With a durable subscription: until every persistence service that is there has given what is not
+        acknowledged. Otherwise the set is complete when all name-spaces that the reader touches are, and no
+        merge is going on in them. What later merges bring is given to a durable reader as it comes.
 
         Args:
             timeout_s: how long at most.
@@ -153,13 +176,18 @@ class DurableReader(Member, Generic[Data]):
                 may choose, and such a reader gets history only when it asks.
 
         Raises:
-            PreconditionNotMet: a durable reader gets all of it and cannot choose.
+            PreconditionNotMet: a durable reader gets all of it and cannot choose; neither can one with a
+                durable subscription.
+            NoPersistenceService: none is there, and the reader has a durable subscription.
             RequestRefused: the services refuse the request; see its subclasses.
             DurabilityTimeout: it is not complete in time; the subclass and the text say what is missing.
             Closed: the reader has been closed.
         """
         deadline_s = time.monotonic() + timeout_s
         session = self._session
+        if self._subscription is not None:
+            self._wait_for_pending(self._subscription, deadline_s, selection)
+            return
         with session.lock:
             self._check()
             if self.is_durable:
@@ -188,11 +216,60 @@ class DurableReader(Member, Generic[Data]):
                     self._fetches.remove(fetch)
                     self._cancel_fetch(fetch)
 
+    def _wait_for_pending(
+        self, subscription: Subscription, deadline_s: float, selection: HistorySelection | None
+    ) -> None:
+        if selection is not None:
+            raise errors.PreconditionNotMet("a reader with a durable subscription gets all that is pending")
+        what = f"what is pending for durable subscription '{subscription.deciding.name}'"
+        try:
+            done = self._session.wait_until(
+                lambda: self._is_closed or subscription.deciding.is_complete, deadline_s
+            )
+        finally:
+            with self._session.lock:
+                self._release()
+        with self._session.lock:
+            self._check()
+            if not done:
+                raise _not_answered(subscription, what)
+
+    def acknowledge(self, samples: Iterable[ReceivedSample[Data]]) -> None:
+        """Tell persistence services that the application has done with these samples.
+
+        Of a reader without a durable subscription nothing happens.
+        """
+        with self._session.lock:
+            self._check()
+            if self._subscription is not None:
+                self._subscription.acknowledge(identity_of(each) for each in samples)
+
+    def wait_for_acknowledgments(self, timeout_s: float) -> None:
+        """Wait until what was acknowledged is on the disk of every persistence service that is there.
+
+        Raises:
+            PreconditionNotMet: the reader has no durable subscription.
+            NoPersistenceService: none is there.
+            DurabilityTimeout: not in time.
+            Closed: the reader has been closed.
+        """
+        subscription = self._subscription
+        if subscription is None:
+            raise errors.PreconditionNotMet("the reader has no durable subscription")
+        deadline_s = time.monotonic() + timeout_s
+        done = self._session.wait_until(lambda: self._is_closed or subscription.deciding.is_heard, deadline_s)
+        with self._session.lock:
+            self._check()
+            if not done:
+                raise _not_answered(subscription, "storing what was acknowledged")
+
     def take(self, limit: int = DEFAULT_LIMIT) -> list[ReceivedSample[Data]]:
         """Take samples, instance by instance, each in order of source time; does not wait."""
         with self._session.lock:
             self._check()
             items = self._cache.take(limit, self._writers())
+            if self._subscription is not None and self._acknowledges_on_take:
+                self._subscription.acknowledge(identity(item.sample) for item, _ in items)
             self._session.signal.set()  # there may be room for live samples again
         return [self._received(item, state) for item, state in items]
 
@@ -225,6 +302,8 @@ class DurableReader(Member, Generic[Data]):
             self._cancel()
             for reader in (self._live, self._history):
                 reader.close()
+            if self._subscription is not None:
+                self._subscription.close()
             self._topic.close()
             self._session.changed.notify_all()
         if self._own_client is not None:
@@ -287,6 +366,8 @@ class DurableReader(Member, Generic[Data]):
         dues = [fetch.due_s for fetch in self._fetches]
         if self._is_holding:
             dues.append(self._hold_until_s)
+        if self._subscription is not None:
+            dues.append(self._subscription.due_s)
         return min((due for due in dues if due is not None), default=None)
 
     @property
@@ -308,6 +389,12 @@ class DurableReader(Member, Generic[Data]):
         for fetch in list(self._fetches):
             for send in fetch.turn(now, self._session.services()):
                 self._session.request_history(self._request(fetch, send, follow=fetch.is_followed))
+        if self._subscription is not None:
+            self._given += self._subscription.hear(now)
+            self.counters.missed = self._subscription.deciding.missed
+            self.counters.malformed += self._subscription.take_malformed()
+            if self._subscription.deciding.is_complete or not self._is_holding:
+                self._release()
         if self._is_holding and now >= self._hold_until_s:
             self._release()
 
@@ -324,6 +411,8 @@ class DurableReader(Member, Generic[Data]):
     def _arrived(self, sample: Sample) -> None:
         if sample.writer[:PREFIX_BYTES] in self._session.deliverers:
             self.counters.deliveries += 1  # meant for ordinary readers of this process
+        elif self._subscription is not None and not self._subscription.is_new(sample):
+            self.counters.repeated += 1
         elif self._is_holding:
             self._held.append(sample)
         else:
@@ -332,6 +421,9 @@ class DurableReader(Member, Generic[Data]):
     def _release(self) -> None:
         """Give the application what was held back."""
         self._hold_until_s = 0.0
+        given, self._given = self._given, []
+        for sample in given:
+            self._cache.add(sample, is_historical=True, outdates=False)
         held, self._held = self._held, []
         for sample in held:
             self._cache.add(sample, is_historical=False)
@@ -425,6 +517,30 @@ class DurableReader(Member, Generic[Data]):
                 send = Send(max(exchange.numbers), exchange.partition, ())
                 with contextlib.suppress(DdsError):  # services also see that the reader is gone
                     self._session.request_history(self._request(fetch, send, cancel=True))
+
+
+def identity_of(sample: ReceivedSample[Any]) -> tuple[str, int]:
+    """How persistence services call a sample."""
+    has_data = sample.data is not None or sample.problem
+    status = (DATA if has_data else 0) | (DISPOSE if sample.is_dispose else 0)
+    return identity(make_sample(sample.source_time_ns, sample.writer, status, sample.key, sample.cdr))
+
+
+def _not_answered(subscription: Subscription, what: str) -> errors.DurabilityTimeout:
+    if subscription.deciding.is_alone:
+        return errors.NoPersistenceService(f"{what}: no persistence service was found")
+    return errors.DurabilityTimeout(f"{what} did not happen in time")
+
+
+def subscribed_qos(qos: EndpointQos) -> EndpointQos:
+    """The policies of the reader of live samples, when persistence services give everything else.
+
+    Raises:
+        UnsupportedQos: samples could be lost on the way.
+    """
+    if not qos.reliable or qos.history_depth != KEEP_ALL:
+        raise errors.UnsupportedQos("a reader with a durable subscription is RELIABLE and KEEP_ALL")
+    return dataclasses.replace(qos, durability=DurabilityKind.VOLATILE)
 
 
 def endpoint_qos(qos: Qos | None, partitions: tuple[str, ...]) -> EndpointQos:

@@ -10,7 +10,7 @@ from tests.client.places import ClientLab
 from tests.integration.configurations import Settings
 from tests.integration.conftest import own_domain
 from tests.integration.lab import LEASE_S
-from tests.integration.network import Network, NotPermitted
+from tests.integration.network import Network, network_of
 from tests.integration.watching import ProgramSource, Watch
 
 pytestmark = [pytest.mark.dds, pytest.mark.netns]
@@ -20,10 +20,7 @@ HOSTS = {"n1": "a", "n2": "b"}
 
 @pytest.fixture
 def network() -> Iterator[Network]:
-    try:
-        made = Network(tuple(HOSTS.values()))
-    except NotPermitted as reason:
-        pytest.skip(f"no network namespaces here: {reason}")
+    made = network_of(tuple(HOSTS.values()))
     yield made
     made.close()
 

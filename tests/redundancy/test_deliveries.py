@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from engine.dataset.sample import DATA
+from engine.redundancy import audit
 from engine.redundancy.instance import Instance
-from engine.redundancy.messages import Announcement, Delivery, Sample, Subscription, Want, WriterState
-from engine.redundancy.sequences import Sequences
+from engine.redundancy.messages import (
+    Announcement,
+    Delivery,
+    Inventory,
+    Sample,
+    Subscription,
+    Want,
+    WriterState,
+)
+from engine.redundancy.positions import Positions
+from engine.redundancy.sequences import MAX_INTERVALS, Sequences
 from engine.redundancy.settings import SynchronizationSettings
 
 KEY = b"k"
@@ -17,7 +28,7 @@ NONE = Sequences()
 def instance(name: str, *samples: Sample) -> Instance:
     made = Instance(name, SynchronizationSettings(enable=True))
     for sample in samples:
-        made.sample_arrived(sample)
+        made.samples_arrived([sample])
     return made
 
 
@@ -72,7 +83,7 @@ def test_only_the_part_that_is_asked_for_is_given() -> None:
     samples = [Sample("w", number, b"%d" % number, number) for number in range(1, 7)]
     source, sink = instance("a", *samples), instance("b")
     assert payloads(ask(source, sink, Want("w", ONE, Sequences.of([2, 3])))) == samples[1:3]
-    source.sample_arrived(Sample("w", 7, b"7", 7))
+    source.samples_arrived([Sample("w", 7, b"7", 7)])
     assert [message for _, message in source.messages() if isinstance(message, Delivery)] == []
 
 
@@ -91,7 +102,7 @@ def test_equal_timestamps_are_decided_by_the_writer_then_by_the_number() -> None
 def test_messages_of_one_that_is_not_connected_are_not_listened_to() -> None:
     one = instance("a")
     one.receive("x", Subscription(1, (Want("w1", NONE),)))
-    one.sample_arrived(OLD)
+    one.samples_arrived([OLD])
     assert one.messages() == []
 
 
@@ -100,3 +111,40 @@ def test_without_enable_nothing_is_chosen_and_nothing_asked_for() -> None:
     one.writer_matched("w")
     one.period()
     assert one.messages() == []
+
+
+def test_many_values_are_given_in_moments() -> None:
+    """Positions have gaps: 20,000 numbers are 20,000 intervals, and nothing may look at each pair of them."""
+    count = 20_000
+    positions = Positions()
+    samples = [positions.sample("w", b"%d" % n, n, DATA, b"") for n in range(count)]
+    source, sink, again = instance("a"), instance("b"), instance("c")
+    source.samples_arrived(samples)
+    sent = ask(source, sink, Want("w", NONE))
+    assert len(payloads(sent)) == count
+    assert sink.values() == source.values()
+    again.samples_arrived(samples[::2])
+    has = Sequences.of(sample.sequence for sample in samples[: 2 * MAX_INTERVALS : 2])
+    assert len(payloads(ask(source, again, Want("w", has)))) == count - MAX_INTERVALS
+    assert again.values() == source.values()
+
+
+def test_the_audit_waits_while_something_is_known_to_be_missing() -> None:
+    one = instance("a", OLD)
+    one.connected("b")
+    digests = (1,) * audit.PARTS
+    one.receive("b", Announcement((WriterState("w2", ONE, None),), digests))
+
+    def asked(periods: int) -> int:
+        for _ in range(periods):
+            one.period()
+        return sum(isinstance(message, Inventory) for _, message in one.messages())
+
+    assert asked(20) == 0, "what b has of w2 may be on its way"
+    one.receive("b", Delivery((), (), (("w2", ONE),)))
+    assert asked(audit.MARGIN_PERIODS + 1) == 0
+    assert asked(1) == audit.MAX_PARTS_ASKED
+    one.receive("b", Inventory(audit.part_of(KEY), ()))
+    assert [
+        kept.sample for _, each in one.messages() if isinstance(each, Delivery) for kept in each.samples
+    ] == [OLD]

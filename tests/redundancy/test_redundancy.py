@@ -26,15 +26,12 @@ PATIENT = SynchronizationSettings(enable=True, stable_periods=2, max_change_peri
 def test_sequences_are_sets_of_numbers(one: set[int], other: set[int], number: int) -> None:
     a, b = Sequences.of(one), Sequences.of(other)
     assert (set(a | b), set(a - b), set(a & b)) == (one | other, one - other, one & other)
-    assert (number in a, len(a), a.highest, bool(a)) == (
-        number in one,
-        len(one),
-        max(one, default=0),
-        bool(one),
-    )
-    assert set(a.with_number(number)) == one | {number}
+    assert (number in a, a.count, bool(a)) == (number in one, len(one), bool(one))
+    assert (a.lowest, a.highest) == (min(one, default=0), max(one, default=0))
+    assert set(a | Sequences(((number, number),))) == one | {number}
+    assert Sequences.checked(a.intervals) == a
     assert set(a.below(number)) == {each for each in one if each < number}
-    for made in (a | b, a - b, a & b, a.with_number(number)):
+    for made in (a | b, a - b, a & b):
         assert all(left[1] + 1 < right[0] for left, right in itertools.pairwise(made.intervals))
 
 
@@ -42,6 +39,19 @@ def test_too_many_gaps_forget_what_is_had_and_never_close_a_gap(monkeypatch: pyt
     monkeypatch.setattr(sequences_module, "MAX_INTERVALS", 3)
     had = Sequences.of([1, 2, 3, 5, 7, 8, 10, 11])
     assert set(had | Sequences.of([13, 14])) == {1, 2, 3, 10, 11, 13, 14}
+
+
+@given(st.sets(st.integers(1, 60)), st.integers(1, 6))
+def test_what_is_forgotten_are_the_shortest_intervals_the_older_of_equal_ones(
+    numbers: set[int], most: int
+) -> None:
+    whole = list(Sequences.of(numbers).intervals)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sequences_module, "MAX_INTERVALS", most)
+        bounded = list(Sequences(tuple(whole)).bounded.intervals)
+    while len(whole) > most:
+        whole.remove(min(whole, key=lambda each: each[1] - each[0]))
+    assert bounded == whole
 
 
 def candidate(highest: int, *path: str, advanced: bool = False) -> Candidate:
@@ -187,7 +197,7 @@ def test_a_lost_provider_is_replaced_and_nothing_is_lost(
         cluster.run(700)
     cluster.run(8 * PERIOD_MS)
     check_converged(cluster)
-    assert {s.sequence for s in cluster.last_values().values()} == set(range(54, 61))
+    assert {s.payload for s in cluster.last_values().values()} == {b"w/%d" % n for n in range(54, 61)}
     assert all("i0" not in each.providers("w") for each in cluster.instances.values())
 
 
@@ -225,7 +235,7 @@ def test_an_instance_that_starts_again_gets_only_what_it_missed() -> None:
     cluster.run(6 * PERIOD_MS)
     check_converged(cluster)
     assert len(cluster.last_values()) == 40
-    assert cluster.payloads_between - before == 40 - sum(len(had) for _, had in saved.had)
+    assert cluster.payloads_between - before == 40 - len(saved.kept)
     assert cluster.repeated() == 0
 
 
@@ -258,9 +268,9 @@ def faults(draw: st.DrawFn) -> list[tuple[str, int, int]]:
 
 @given(st.sampled_from([2, 3, 5]), st.integers(0, 1000), st.sampled_from([ON, PATIENT]), faults())
 def test_all_end_with_the_same_last_values_whatever_happened(
-    count: int, seed: int, settings: SynchronizationSettings, steps: list[tuple[str, int, int]]
+    count: int, seed: int, chosen: SynchronizationSettings, steps: list[tuple[str, int, int]]
 ) -> None:
-    cluster = Cluster(count, seed, settings)
+    cluster = Cluster(count, seed, chosen)
     cluster.attach("w0", "i0")
     cluster.attach("w1", "i1")
     disks: dict[str, Saved] = {}

@@ -22,6 +22,8 @@ DEPTH = "<depth>1</depth>"
 READER = """<datareader_qos>
         <destination_order><kind>BY_SOURCE_TIMESTAMP_DESTINATIONORDER_QOS</kind></destination_order>"""
 GROUP = '<persistence_group name="all" filter="*">'
+SYNCHRONIZED = "<synchronize_durable_subscription>true"
+SECOND = "<element><role_name>logger</role_name><topic_name>Observation</topic_name></element>"
 TWO = '<dds><persistence_service name="b"/><persistence_service name="c"/></dds>'
 
 
@@ -64,6 +66,17 @@ CASES = [
         [("DUR813", GROUP)],
     ),
     (READER, "<datareader_qos>", [("DUR813", GROUP)]),
+    ("<quorum>1", "<quorum>0", [("DUR810", "0")]),
+    ("<quorum>1</quorum>", "", []),
+    ("<quorum>1</quorum>", "<retries/>", [("DUR810", "retries")]),
+    ("<role_name>logger</role_name>", "", [("DUR810", "element")]),
+    (">logger<", "> <", [("DUR810", "role_name")]),
+    (">logger<", f">{256 * 'x'}<", [("DUR810", 256 * "x")]),
+    ("<element>", SECOND + "<element>", [("DUR810", "element")]),
+    ("<durable_subscriptions>", "<participant/><durable_subscriptions>", []),
+    ('filter="*"', 'filter="Track,Obs?"', [("DUR815", "<element>")]),
+    ('filter="*"', 'filter="Track, Obs*"', []),
+    (SYNCHRONIZED, SYNCHRONIZED.replace("true", "false"), [("DUR816", "false")]),
 ]
 
 
@@ -82,9 +95,23 @@ def test_every_rule_about_persistence_services_has_its_case() -> None:
 def test_the_sample_means_what_it_says() -> None:
     service = load(str(SAMPLE), {"SELECTION_PERIOD": "2000"})
     assert service.synchronization == SynchronizationSettings(
-        enable=True, period_ms=2_000, stable_periods=2, max_change_periods=6
+        enable=True,
+        period_ms=2_000,
+        stable_periods=2,
+        max_change_periods=6,
+        synchronize_durable_subscriptions=True,
     )
+    (each,) = service.subscriptions
+    assert (each.name, each.topic, each.quorum) == ("logger", "Observation", 1)
     assert [group.converges for group in service.groups] == [True]
+
+
+def test_what_is_inside_a_participant_counts_as_well(tmp_path: Path) -> None:
+    path = tmp_path / "f.xml"
+    text = SAMPLE.read_text("utf-8").replace("</synchronization>", "</synchronization><participant>")
+    path.write_text(text.replace("</persistence_service>", "</participant></persistence_service>"))
+    service = load(str(path), {})
+    assert (len(service.groups), len(service.subscriptions)) == (1, 1)
 
 
 def test_without_tags_nothing_is_synchronized(tmp_path: Path) -> None:

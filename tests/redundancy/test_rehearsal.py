@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.redundancy.__main__ import FAULTS, main
+from engine.redundancy.scenario import FAULTS
+from ospltool.cli.app import main
 
 SAMPLE = Path(__file__).parents[2] / "samples" / "redundant-persistence" / "service.xml"
 
@@ -15,7 +16,18 @@ SAMPLE = Path(__file__).parents[2] / "samples" / "redundant-persistence" / "serv
 def test_a_rehearsal_ends_with_the_same_values_everywhere(
     capsys: pytest.CaptureFixture[str], fault: str, instances: str
 ) -> None:
-    arguments = [str(SAMPLE), "--instances", instances, "--fault", fault, "--periods", "20", "--json"]
+    arguments = [
+        "persistence",
+        "rehearse",
+        str(SAMPLE),
+        "--instances",
+        instances,
+        "--fault",
+        fault,
+        "--periods",
+        "20",
+        "--json",
+    ]
     assert main(arguments) == 0
     first = capsys.readouterr().out
     assert main(arguments) == 0
@@ -29,7 +41,7 @@ def test_a_rehearsal_ends_with_the_same_values_everywhere(
 
 
 def test_people_see_who_provides_what(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([str(SAMPLE), "--instances", "2", "--periods", "5"]) == 0
+    assert main(["persistence", "rehearse", str(SAMPLE), "--instances", "2", "--periods", "5"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert any("i1: w0 comes from i0" in line for line in lines)
     assert lines[-1].endswith("all keep the same, 20 values")
@@ -43,5 +55,5 @@ def test_what_can_not_be_rehearsed_is_said(
 ) -> None:
     path = tmp_path / "f.xml"
     path.write_text(SAMPLE.read_text("utf-8").replace(old, new, 1))
-    assert main([str(path)]) == 2
+    assert main(["persistence", "rehearse", str(path)]) == 2
     assert str(path) in capsys.readouterr().err

@@ -1,56 +1,15 @@
-"""Rehearse persistence services in virtual time: `python -m engine.redundancy FILE --instances 3`.
-
-Exit codes: 0 all instances ended with the same values, 1 they did not, 2 wrong usage or configuration.
-"""
+"""A rehearsal: two writers, instances and a fault in virtual time, and what came of it."""
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import sys
 from collections.abc import Iterator, Sequence
 
-from engine.config.problems import ConfigError
-from engine.redundancy.configuration import load
 from engine.redundancy.rehearsal import Cluster
 from engine.redundancy.settings import SynchronizationSettings
 
 FAULTS = ("none", "lose", "oscillate")
 _WRITERS = ("w0", "w1")
 _KEYS = 20
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Run one rehearsal and say what happened."""
-    parser = argparse.ArgumentParser(
-        prog="python -m engine.redundancy", description=(__doc__ or "").split(":")[0]
-    )
-    parser.add_argument("file", help="the configuration of the persistence services")
-    parser.add_argument("--instances", type=int, default=3, choices=range(2, 10), help="how many (3)")
-    parser.add_argument("--fault", default="none", choices=FAULTS, help="what happens half-way (none)")
-    parser.add_argument(
-        "--periods", type=int, default=60, choices=range(1, 10_001), metavar="N", help="how long (60)"
-    )
-    parser.add_argument("--seed", type=int, default=1, help="of delays and phases (1)")
-    parser.add_argument("--json", action="store_true", help="show the result as JSON")
-    given = parser.parse_args(arguments)
-    try:
-        settings = load(given.file, os.environ).synchronization
-    except ConfigError as error:
-        sys.stderr.write(f"{error}\n")
-        return 2
-    if not settings.enable:
-        sys.stderr.write(f"{given.file}: data_synchronization is not enabled: there is nothing to rehearse\n")
-        return 2
-    changes, cluster = rehearse(settings, given.instances, given.fault, given.periods, given.seed)
-    if given.json:
-        data = {"changes": changes, **summary(cluster)}
-        document = {"format_version": 1, "kind": "redundancy", "data": data}
-        sys.stdout.write(json.dumps(document, indent=2) + "\n")
-    else:
-        sys.stdout.writelines(_lines(changes, cluster))
-    return 0 if cluster.has_converged else 1
 
 
 def rehearse(
@@ -97,13 +56,13 @@ def _changes(cluster: Cluster, shown: dict[tuple[str, str], str]) -> Iterator[di
             text += f", filled by {', '.join(sorted(providers.filling))}" if providers.filling else ""
             if shown.get((name, writer), "nobody") != text:
                 shown[name, writer] = text
-                lag = cluster.instances[name].lag(writer)
+                lag_ns = cluster.instances[name].lag_ns(writer)
                 yield {
                     "time_ms": cluster.now_ms,
                     "instance": name,
                     "writer": writer,
                     "providers": text,
-                    "lag": lag,
+                    "lag_ns": lag_ns,
                 }
 
 
@@ -118,11 +77,12 @@ def summary(cluster: Cluster) -> dict[str, object]:
     }
 
 
-def _lines(changes: Sequence[dict[str, object]], cluster: Cluster) -> Iterator[str]:
+def lines(changes: Sequence[dict[str, object]], cluster: Cluster) -> Iterator[str]:
+    """The same for a person to read."""
     for each in changes:
         yield (
             f"{int(str(each['time_ms'])) / 1000:9.1f} s  {each['instance']}: {each['writer']} comes from "
-            f"{each['providers']} (lag {each['lag']})\n"
+            f"{each['providers']} (lag {int(str(each['lag_ns'])) / 1e9:.1f} s)\n"
         )
     for name in cluster.names:
         counted = ", ".join(
@@ -134,7 +94,3 @@ def _lines(changes: Sequence[dict[str, object]], cluster: Cluster) -> Iterator[s
         f"{sum(cluster.written.values())} samples written, {cluster.payloads_between} sent between "
         f"{len(cluster.instances)} instances: {end}, {len(cluster.last_values())} values\n"
     )
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

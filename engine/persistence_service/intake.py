@@ -1,0 +1,184 @@
+"""What applications write, as samples with positions: the groups that there are, taps and writers."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Sequence
+from typing import Any, Final
+
+from engine.core.namespaces import Group
+from engine.dataset.groups import GroupDescription
+from engine.dataset.sample import DATA, DISPOSE
+from engine.dds.captured import WRITER_GONE, Captured
+from engine.dds.discovery import EndpointGone, EndpointSeen
+from engine.dds.participant import NodeParticipant
+from engine.dds.qos import EndpointQos, incompatibilities
+from engine.dds.tap import CaptureReader
+from engine.dds.topics import open_topic
+from engine.dds.waiting import Signal
+from engine.node.neighbourhood import Changes, Neighbourhood
+from engine.persistence_service.groups import Groups, group_id, writer_name
+from engine.persistence_service.synchronization import Synchronization
+from engine.redundancy.messages import Sample
+from engine.redundancy.positions import Positions
+
+DRAIN: Final = 20_000
+TAP_BYTES: Final = 16 << 20
+MAX_REFUSALS: Final = 100
+MAX_ORPHANS: Final = 200_000
+"""Samples that may wait for discovery to tell of their writer; beyond that they are dropped and counted."""
+
+
+class Intake:
+    """Captures the writers of the groups that the service is for.
+
+    Args:
+        participant, signal: where taps live, and what they set.
+        groups: which topics are covered.
+        synchronization: is told which writers are there.
+
+    Attributes:
+        neighbourhood: who is in the domain.
+        counters: `captured`, `unregistered` (not kept), `unrouted` (dropped), `refused_writers` (their QoS
+            does not satisfy the tap's).
+    """
+
+    def __init__(
+        self,
+        participant: NodeParticipant,
+        signal: Signal,
+        groups: Groups,
+        synchronization: Synchronization,
+    ) -> None:
+        self._participant = participant
+        self._signal = signal
+        self._groups = groups
+        self._synchronization = synchronization
+        self._taps: dict[tuple[str, str], CaptureReader] = {}
+        self._offers: dict[bytes, EndpointQos] = {}
+        self._positions = Positions()
+        self._names: dict[bytes, tuple[tuple[bytes, str], ...]] = {}
+        self._orphans: list[Captured] = []
+        self._refusals: collections.deque[str] = collections.deque(maxlen=MAX_REFUSALS)
+        self.neighbourhood = Neighbourhood()
+        self.counters: collections.Counter[str] = collections.Counter()
+
+    def discovered(self, batch: Sequence[Any]) -> Changes:
+        """Take in what discovery tells; the types that must be looked up are in what is returned."""
+        for change in batch:
+            if isinstance(change, EndpointSeen) and change.is_writer:
+                self._offers[change.guid] = change.endpoint_qos
+        changes = self.neighbourhood.take(batch)
+        self.changed(changes)
+        for change in batch:
+            if isinstance(change, EndpointGone):
+                self._offers.pop(change.guid, None)
+        return changes
+
+    def changed(self, changes: Changes) -> None:
+        """Open taps for groups that are new, and tell which writers came and went."""
+        for description in changes.groups:
+            if self._groups.covers(description.group.topic):
+                self._open(description)
+                self._synchronization.group_seen(description)
+        for writer, groups in changes.writers:
+            if groups:
+                self._writer_seen(writer, groups)
+            else:
+                self._writer_gone(writer)
+
+    def _open(self, description: GroupDescription) -> None:
+        key = (description.group.topic, description.type.type_id)
+        if key not in self._taps:
+            topic = open_topic(self._participant, description.group.topic, description.type)
+            self._taps[key] = CaptureReader(
+                self._participant,
+                topic,
+                capacity_bytes=TAP_BYTES,
+                exclusive=description.qos.exclusive,
+                signal=self._signal,
+            )
+
+    def _writer_seen(self, writer: bytes, groups: tuple[Group, ...]) -> None:
+        covered = [group for group in groups if self._groups.covers(group.topic)]
+        ids = [group_id(group) for group in covered]
+        self._names[writer] = tuple((id_, writer_name(writer, id_)) for id_ in ids)
+        offer = self._offers.get(writer)
+        for group, (_, name) in zip(covered, self._names[writer], strict=True):
+            tap = self._taps.get((group.topic, group.type_id))
+            if tap is None or offer is None:
+                continue
+            policies = incompatibilities(offer, tap.qos)
+            if not policies:
+                self._synchronization.instance.writer_matched(name)
+                continue
+            self.counters["refused_writers"] += 1
+            self._refusals.append(
+                f"writer {writer.hex()} of topic {group.topic!r} in partition {group.partition!r} is not "
+                f"captured: it and the built-in reader do not match, {', '.join(policies)}"
+            )
+
+    def refusals(self) -> list[str]:
+        """Writers that are not captured, since the last call; of many the last."""
+        found = list(self._refusals)
+        self._refusals.clear()
+        return found
+
+    def _writer_gone(self, writer: bytes) -> None:
+        for _, name in self._names.get(writer, ()):
+            self._synchronization.instance.writer_lost(name)
+            self._positions.unmatched(name)
+
+    def has_news(self) -> bool:
+        """Whether a tap has something."""
+        return any(len(tap) for tap in list(self._taps.values()))
+
+    def drain(self) -> list[Sample]:
+        """What the taps have, in order for each writer; nothing from other services."""
+        found: list[Sample] = []
+        for tap in self._taps.values():
+            taken: list[Any] = tap.drain(DRAIN)
+            if self._orphans:
+                # Samples whose writer discovery has not told of yet wait; it comes within moments.
+                taken = [*self._orphans, *taken]
+                self._orphans = []
+            for captured in taken:
+                self._take(captured, found)
+        if len(self._orphans) > MAX_ORPHANS:
+            self.counters["unrouted"] += len(self._orphans)
+            self._orphans = []
+        self.counters["captured"] += len(found)
+        return found
+
+    def _take(self, captured: Captured, found: list[Sample]) -> None:
+        names = self._names.get(captured.writer)
+        if names is None:
+            if captured.writer not in self.neighbourhood.routes:
+                self._orphans.append(captured)
+            return
+        if captured.status & WRITER_GONE:
+            for _, name in names:
+                self._positions.unmatched(name)
+        elif captured.status & (DATA | DISPOSE):
+            for id_, name in names:
+                found.append(
+                    self._positions.sample(
+                        name,
+                        id_ + captured.key,
+                        captured.source_time_ns,
+                        captured.status,
+                        captured.payload,
+                    )
+                )
+        else:
+            self.counters["unregistered"] += 1
+
+    @property
+    def rejected(self) -> int:
+        """How often a full queue refused a sample, which came again."""
+        return sum(tap.rejected for tap in self._taps.values())
+
+    def close(self) -> None:
+        """Capture nothing any more."""
+        for tap in self._taps.values():
+            tap.close()

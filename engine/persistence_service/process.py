@@ -1,0 +1,520 @@
+"""One running instance: everything put together, and the one thread on which all is decided."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import os
+import queue
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final
+
+from engine.dds.channel import Channel
+from engine.dds.discovery import Discovery, EndpointSeen, ParticipantGone, ParticipantSeen, TopicDiscovery
+from engine.dds.errors import DdsTimeout
+from engine.dds.interfaces import first_interface
+from engine.dds.participant import NodeParticipant, TagRole
+from engine.dds.pump import Pump
+from engine.dds.selfcheck import check_layouts
+from engine.dds.subscription_endpoints import PARTITION
+from engine.dds.typeinfo import resolve_type
+from engine.dds.uri import cyclone_uri, domain_tag
+from engine.node.delivery import Directed
+from engine.node.neighbourhood import DurableReader
+from engine.persistence_service import showing, view
+from engine.persistence_service.groups import Groups
+from engine.persistence_service.intake import Intake
+from engine.persistence_service.parts import Part
+from engine.persistence_service.peers import Hello, Peers
+from engine.persistence_service.readers import Readers
+from engine.persistence_service.serving import Delivery, Groupwise, Serving
+from engine.persistence_service.store import Store
+from engine.persistence_service.subscribing import Subscribing
+from engine.persistence_service.synchronization import Synchronization
+from engine.redundancy.codec import MessageFault
+from engine.redundancy.configuration import PersistenceService
+from engine.redundancy.link import Arrived, Event, Up
+
+MAX_WAITING: Final = 1000
+"""Batches from the pump that may wait; then the pump waits, and DDS with it."""
+STATUS_S: Final = 1.0
+STATUS_SHARE: Final = 20
+"""To show much takes time; at most one part of so many is spent on it."""
+LONGEST_TURN_S: Final = 1.0
+WORKERS: Final = 8
+CLOSE_S: Final = 10.0
+
+
+class ServiceFault(Exception):
+    """A part of the service ended by itself; it can not go on without it."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Options:
+    """How an instance runs.
+
+    Attributes:
+        name: its name, another one than those of other instances.
+        directory: of its store.
+        domain_id: DDS domain.
+        environ: where CYCLONEDDS_URI is looked up.
+        say: takes sentences for the person who started it.
+    """
+
+    name: str
+    directory: Path
+    domain_id: int
+    environ: Mapping[str, str]
+    say: Callable[[str], None]
+
+
+class Service:
+    """One instance of a persistence service.
+
+    Args:
+        settings: what the file says.
+        options: how it runs.
+
+    Raises:
+        StoreError: the store can not be used.
+        DdsError, UnsupportedCyclone: Cyclone DDS can not be used.
+    """
+
+    def __init__(self, settings: PersistenceService, options: Options) -> None:
+        self._settings = settings
+        self._options = options
+        self._tasks: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._room = threading.BoundedSemaphore(MAX_WAITING)
+        self._stop_reason: str | None = None
+        self._status_due_s = 0.0
+        self._is_showing = False
+        self._started_ns = time.time_ns()
+        self._names: dict[bytes, Hello] = {}
+        self._refused: dict[bytes, PeerProblem] = {}
+        self._counters: collections.Counter[str] = collections.Counter()
+        self._stack = contextlib.ExitStack()
+        check_layouts()
+        self._groups = Groups(settings.groups)
+        self._synchronization = Synchronization(options.name, settings.synchronization, self._groups)
+        self._store = Store(options.directory, options.name, lambda: secrets.token_hex(16), self._wake)
+        try:
+            self._begin()
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def _begin(self) -> None:
+        options = self._options
+        uri = cyclone_uri(environment=options.environ)
+        self._workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="worker")
+        self._stack.callback(self._workers.shutdown, wait=False, cancel_futures=True)
+        self._serving = Serving(
+            options.name,
+            synchronizes=self._settings.synchronization.enable,
+            groups=self._groups,
+            kept=lambda prefix: self._synchronization.instance.of_group(prefix),
+            deliver=self._deliver,
+            submit=self._submit,
+        )
+        self._subscribing = Subscribing(
+            options.name,
+            self._settings.synchronization,
+            self._settings.subscriptions,
+            self._groups,
+            values=lambda group: self._synchronization.instance.of_group(group),
+            say=options.say,
+        )
+        self._parts: list[Part] = [self._synchronization, self._serving, self._subscribing]
+        self._part_of = {kind: part for part in self._parts for kind in part.kinds}
+        self._store.open(self._parts)
+        self._stack.callback(self._store.close, CLOSE_S)
+        self._participant = self._stack.enter_context(
+            NodeParticipant(
+                options.domain_id, uri, options.name, bytes.fromhex(self._store.id), TagRole.PERSISTENCE
+            )
+        )
+        self._directed = Directed(
+            self._participant, bytes.fromhex(self._store.id), first_interface(uri) or "lo", domain_tag(uri)
+        )
+        self._pump = Pump(self._participant, self._from_pump)
+        self._stack.callback(self._pump.stop)
+        signal = self._pump.signal
+        self._discovery = Discovery(self._participant, signal)
+        self._topics = TopicDiscovery(self._participant, signal)
+        self._channel = Channel(self._participant, PARTITION, topics=view.STATUS_TOPICS, signal=signal)
+        hello = Hello(self._settings.name, options.name, self._store.id)
+        self._peers = Peers(self._participant, hello, signal, self._wake)
+        for part in self._parts:
+            part.has_room = self._has_room
+        self._intake = Intake(self._participant, signal, self._groups, self._synchronization)
+        self._pump.add("topics", self._topics.take)  # before the writers of these topics
+        self._pump.add("discovery", self._discovery.take)
+        self._pump.add("exchange", self._peers.receiver.take)
+        self._readers = Readers(self._participant, signal, self._submit)
+        self._subscribing.begin(self._participant.guid.hex())
+        self._pump.add("readers", self._readers.take)
+        self._pump.add("taps", lambda: [True] if self._intake.has_news() else [])
+        self._pump.start()
+
+    # Other threads.
+
+    def _post(self, task: Callable[[], None]) -> None:
+        self._tasks.put(task)
+
+    def _wake(self) -> None:
+        self._post(_nothing)
+
+    def _from_pump(self, source: str, batch: Sequence[Any]) -> None:
+        handlers: dict[str, Callable[[Sequence[Any]], None]] = {
+            "topics": self._intake.neighbourhood.topics_seen,
+            "discovery": self._discovered,
+            "exchange": self._exchanged,
+            "readers": self._readers_said,
+            "taps": _nothing,  # the turn itself looks at the taps
+        }
+
+        def handle() -> None:
+            self._room.release()
+            handlers[source](batch)
+
+        self._room.acquire()
+        self._post(handle)
+
+    def _submit(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        """Run something that blocks on a worker thread; what it does not expect ends the service."""
+
+        def run() -> None:
+            try:
+                result = work()
+            except Exception as error:
+                failure = error
+                if not self._participant.closed:
+                    self._post(lambda: self._fail(failure))
+            else:
+                self._post(lambda: done(result))
+
+        self._workers.submit(run)
+
+    def _fail(self, error: Exception) -> None:
+        raise ServiceFault(f"a thread of the service ended: {error!r}") from error
+
+    def _deliver(self, reader: DurableReader, groups: Groupwise) -> Delivery:
+        result = self._directed.deliver(reader.participant, reader.address, groups)
+        return Delivery(
+            reader.topic,
+            ",".join(reader.partitions),
+            reader.participant.hex(),
+            result.samples,
+            result.elapsed_ns / 1e9,
+            result.problem,
+        )
+
+    def request_stop(self, reason: str) -> None:
+        """End in order. May be called from a signal handler and from any thread."""
+        if self._stop_reason is None:
+            self._stop_reason = reason
+            self._wake()
+
+    # The service's thread.
+
+    def run(self) -> bool:
+        """Serve until `request_stop`; whether everything is on disk at the end.
+
+        Raises:
+            ServiceFault: a part of it ended by itself.
+        """
+        try:
+            due_s = 0.0
+            while self._stop_reason is None:
+                self._carry_out(max(0.0, due_s - time.monotonic()))
+                due_s = self._turn()
+            return self._end()
+        finally:
+            self._stack.close()
+
+    def _carry_out(self, timeout_s: float) -> None:
+        """Carry out what waits now."""
+        with contextlib.suppress(queue.Empty):
+            self._tasks.get(timeout=timeout_s)() if timeout_s > 0 else self._tasks.get_nowait()()
+            for _ in range(self._tasks.qsize()):
+                self._tasks.get_nowait()()
+        for fault in (self._store.fault, self._pump.fault):
+            if fault is not None:
+                raise ServiceFault(f"a thread of the service ended: {fault}") from fault
+
+    def _turn(self) -> float:
+        """Decide, send, store and show; returns when to come again at the latest."""
+        for text in self._intake.refusals():
+            self._options.say(text)
+        captured = self._intake.drain()
+        if captured:
+            for part in self._parts:
+                part.captured(captured)
+        now_s = time.monotonic()
+        due_s = now_s + LONGEST_TURN_S
+        for part in self._parts:
+            due_s = min(due_s, part.turn(now_s))
+        try:
+            due_s = min(due_s, self._peers.turn(now_s))
+        except Exception as error:
+            raise ServiceFault(f"a link of the service ended: {error!r}") from error
+        self._send()
+        self._save()
+        self._readers.send(self._subscribing.answers())
+        if now_s >= self._status_due_s:
+            self._show()
+            took_s = time.monotonic() - now_s
+            self._status_due_s = now_s + max(STATUS_S, STATUS_SHARE * took_s)
+        return min(due_s, self._status_due_s)
+
+    def _send(self) -> None:
+        guids = {hello.name: guid for guid, hello in self._names.items()}
+        for part in self._parts:
+            for name, kind, body in part.messages():
+                guid = guids.get(name)
+                if guid is not None:
+                    self._peers.send(guid, kind, body)
+        for name in self._synchronization.overrun():
+            self._counters["overruns"] += 1
+            self._happened(guids[name], self._peers.restart(guids[name]))
+
+    def _has_room(self, name: str) -> bool:
+        return all(self._peers.has_room(guid) for guid, hello in self._names.items() if hello.name == name)
+
+    def _save(self) -> None:
+        if self._store.is_idle:
+            writes = [write for part in self._parts if (write := part.changes()) is not None]
+            if writes:
+                self._store.submit(writes)
+
+    def _end(self) -> bool:
+        """Keep what has arrived, write it, and go."""
+        captured = self._intake.drain()
+        for part in self._parts:
+            part.captured(captured)
+        self._send()
+        deadline = time.monotonic() + CLOSE_S
+        self._save()
+        while not self._store.is_idle and time.monotonic() < deadline and not self._store.fault:
+            self._carry_out(0.1)
+            self._save()
+        self._readers.close()
+        self._peers.close(1.0)
+        self._intake.close()
+        return self._store.close(max(0.1, deadline - time.monotonic()))
+
+    # Who is there.
+
+    def _discovered(self, batch: Sequence[Any]) -> None:
+        for change in batch:
+            if isinstance(change, ParticipantSeen) and not change.is_own:
+                if change.tag is not None and change.tag.role is TagRole.PERSISTENCE:
+                    self._peers.seen(change.guid, change.tag.node_id.hex())
+            elif isinstance(change, ParticipantGone):
+                self._happened(change.guid, self._peers.gone(change.guid))
+                self._refused.pop(change.guid, None)
+        changes = self._intake.discovered(batch)
+        self._serving.discovered(changes)
+        for endpoint in changes.unresolved:
+            self._look_up(endpoint)
+
+    def _look_up(self, endpoint: EndpointSeen) -> None:
+        reference = endpoint.type
+        if reference is None:
+            return
+
+        def resolved(resolution: Any) -> None:
+            found = self._intake.neighbourhood.resolved(reference, resolution.type)
+            self._intake.changed(found)
+            if resolution.type is None:
+                self._counters["unresolved"] += 1
+                self._options.say(f"topic {endpoint.topic!r} is not captured: {resolution.reason}")
+
+        self._submit(lambda: resolve_type(self._participant, reference), resolved)
+
+    # Links.
+
+    def _exchanged(self, batch: Sequence[Any]) -> None:
+        for guid, event in self._peers.take(batch):
+            self._happened(guid, [event])
+
+    def _happened(self, guid: bytes, events: Sequence[Event]) -> None:
+        """What became of a link, or came over it."""
+        for event in events:
+            if isinstance(event, Up):
+                self._link_up(guid, event.hello)
+            elif isinstance(event, Arrived):
+                self._arrived(guid, event)
+            else:
+                self._link_down(guid)
+
+    def _link_up(self, guid: bytes, body: bytes) -> None:
+        try:
+            hello = Hello.decode(body)
+        except MessageFault as fault:
+            self._counters["malformed"] += 1
+            self._refused[guid] = PeerProblem(guid.hex(), str(fault))
+            return
+        if hello.service != self._settings.name:
+            return  # of another service: it is left alone
+        problem = self._conflict(guid, hello)
+        if problem:
+            self._refused[guid] = PeerProblem(hello.name, problem)
+            self._options.say(f"instance {hello.name!r} is refused: {problem}")
+            return
+        self._refused.pop(guid, None)
+        self._names[guid] = hello
+        for part in self._parts:
+            part.connected(hello.name)
+
+    def _conflict(self, guid: bytes, hello: Hello) -> str:
+        """Why an instance can not be connected; an earlier process of the same one is let go."""
+        if hello.name == self._options.name:
+            return "it has our name; give each instance its own with --name"
+        for other, known in list(self._names.items()):
+            if known.name == hello.name and other != guid:
+                if known.id != hello.id:
+                    return "two instances have this name; give each its own with --name"
+                self._link_down(other)
+        return ""
+
+    def _link_down(self, guid: bytes) -> None:
+        hello = self._names.pop(guid, None)
+        if hello is not None:
+            for part in self._parts:
+                part.disconnected(hello.name)
+
+    def _arrived(self, guid: bytes, message: Arrived) -> None:
+        hello = self._names.get(guid)
+        if hello is None:
+            return
+        part = self._part_of.get(message.kind)
+        if part is None:
+            self._counters["unknown"] += 1  # of a newer version
+            return
+        try:
+            part.receive(hello.name, message.kind, message.body)
+        except MessageFault as fault:
+            self._counters["malformed"] += 1
+            self._options.say(f"instance {hello.name!r} sent what is no message: {fault}")
+            self._happened(guid, self._peers.restart(guid))  # it may have told us something that we missed
+            return
+        arrived, last_values = self._synchronization.take_from_others()
+        if arrived:
+            self._subscribing.captured(arrived)
+            self._serving.heard(last_values)
+
+    # Readers with durable subscriptions.
+
+    def _readers_said(self, batch: Sequence[Any]) -> None:
+        for heard in self._readers.understand(batch):
+            if heard.state is None:
+                self._subscribing.left(heard.reader)
+            else:
+                self._subscribing.heard(heard.reader, heard.state)
+
+    # What it shows.
+
+    def _show(self) -> None:
+        """Unless the last view is still on its way: a reader that is behind must hold nothing up."""
+        if self._is_showing:
+            return
+        self._is_showing = True
+        payload = view.encode(self.shown())
+
+        def publish() -> None:
+            with contextlib.suppress(DdsTimeout):
+                self._channel.publish(view.TOPIC, self._options.name, payload)
+
+        def published(_: None) -> None:
+            self._is_showing = False
+
+        self._submit(publish, published)
+
+    def shown(self) -> view.InstanceView:
+        """What it shows now."""
+        instance = self._synchronization.instance
+        groups = showing.group_views(self._groups, instance, self._serving)
+        writers, left_out = showing.writer_views(self._groups, instance)
+        return view.InstanceView(
+            service=self._settings.name,
+            name=self._options.name,
+            id=self._store.id,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            domain_id=self._options.domain_id,
+            store=str(self._options.directory.absolute()),
+            started_ns=self._started_ns,
+            time_ns=time.time_ns(),
+            synchronizes=self._settings.synchronization.enable,
+            period_ms=self._settings.synchronization.period_ms,
+            values=sum(group.values for group in groups),
+            transactions=self._store.written,
+            unwritten=not self._store.is_idle,
+            peers=self._peer_views(),
+            groups=groups,
+            writers=writers,
+            writers_left_out=left_out,
+            deliveries=showing.delivery_views(self._serving),
+            subscriptions=showing.subscription_views(self._subscribing),
+            counters=self._all_counters(),
+            problems=self._problems(),
+        )
+
+    def _peer_views(self) -> tuple[view.PeerView, ...]:
+        up = [view.PeerView(hello.name, "up") for hello in self._names.values()]
+        refused = [view.PeerView(one.name, "refused", one.problem) for one in self._refused.values()]
+        others = [
+            view.PeerView(guid.hex(), "beginning")
+            for guid in self._peers.guids()
+            if not self._peers.is_up(guid)
+        ]
+        return tuple(sorted((*up, *refused, *others), key=lambda peer: peer.name))
+
+    def _all_counters(self) -> dict[str, int]:
+        counted = collections.Counter(self._synchronization.instance.counters)
+        for more in (
+            self._synchronization.counters,
+            self._intake.counters,
+            self._serving.counters,
+            self._subscribing.counters(),
+            {f"reader_{name}": count for name, count in self._readers.counters.items()},
+            self._counters,
+            {
+                "malformed": self._peers.malformed + self._peers.receiver.malformed,
+                "broken_links": self._peers.breaks,
+                "oversized": self._peers.oversized,
+                "refused_peers": self._peers.refused,
+                "rejected": self._intake.rejected,
+                "refused_groups": self._groups.refused,
+            },
+        ):
+            counted.update(more)
+        return dict(sorted((name, count) for name, count in counted.items() if count))
+
+    def _problems(self) -> tuple[str, ...]:
+        found = [self._store.problem] if self._store.problem else []
+        damaged = self._synchronization.damaged + self._subscribing.damaged
+        if damaged:
+            found.append(f"{damaged} rows of the store were damaged and left out")
+        found += self._subscribing.problems()
+        return (*found, *(f"{one.name}: {one.problem}" for one in self._refused.values()))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PeerProblem:
+    """Why an instance is not connected."""
+
+    name: str
+    problem: str
+
+
+def _nothing(*_: object) -> None:
+    """A task that only wakes the service."""

@@ -1,0 +1,230 @@
+"""What a durable subscription has acknowledged: a state that instances can merge in any order.
+
+Sets of single numbers, not intervals: numbers of a writer need not be adjacent, and what lies between two
+acknowledged ones may be a sample that only one instance has.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Final
+
+MAX_ACKNOWLEDGED: Final = 100_000
+"""Numbers of one writer that a ledger remembers as acknowledged. The lowest are forgotten, and counted.
+
+What is forgotten is sent again only if an instance still holds the sample and has never heard of it.
+"""
+
+MAX_MEMBERS: Final = 1_000
+"""Members whose acknowledgements are kept apart; those of more are refused, and counted."""
+
+Numbers = tuple[tuple[str, tuple[int, ...]], ...]
+"""Numbers of samples by original writer, in order."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Terms:
+    """Which registration of a name this is; the higher one counts, and takes all acknowledgements with it.
+
+    Attributes:
+        generation: how often the name has been registered anew after a deletion, from 1.
+        is_deleted: it was deleted since.
+    """
+
+    generation: int = 1
+    is_deleted: bool = False
+
+    @property
+    def order(self) -> tuple[int, bool]:
+        """A deletion comes after its registration, and before the next one."""
+        return self.generation, self.is_deleted
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LedgerState:
+    """A ledger, or a part of one, on its way or on a disk.
+
+    Attributes:
+        name: of the durable subscription (role_name).
+        terms: which registration.
+        quorum: members that must acknowledge a sample, from 1.
+        done: what the quorum has acknowledged.
+        members: what a member has acknowledged and the quorum has not.
+    """
+
+    name: str
+    terms: Terms
+    quorum: int
+    done: Numbers = ()
+    members: tuple[tuple[str, Numbers], ...] = ()
+
+
+class Ledger:
+    """What is acknowledged of one durable subscription.
+
+    `join` is commutative, associative and idempotent, as long as no bound is met: of two quorums of one
+    registration the smaller counts, and what is acknowledged once stays so.
+
+    Args:
+        name: of the subscription.
+        quorum: members that must acknowledge a sample, from 1.
+        terms: which registration of the name.
+
+    Attributes:
+        forgotten: acknowledgements that were forgotten at the bound.
+        refused: acknowledgements of members beyond the bound.
+    """
+
+    def __init__(self, name: str, quorum: int, terms: Terms | None = None) -> None:
+        if quorum < 1:
+            raise ValueError(f"the quorum of durable subscription '{name}' is {quorum}; the least is 1")
+        self.name = name
+        self.quorum = quorum
+        self.terms = terms or Terms()
+        self.forgotten = 0
+        self.refused = 0
+        self._done: dict[str, set[int]] = {}
+        self._members: dict[str, dict[str, set[int]]] = {}
+        self._just_forgotten: list[tuple[str, tuple[int, ...]]] = []
+
+    @classmethod
+    def of(cls, state: LedgerState) -> Ledger:
+        """The ledger of a state."""
+        ledger = cls(state.name, state.quorum, state.terms)
+        ledger.join(state)
+        return ledger
+
+    def is_done(self, writer: str, number: int) -> bool:
+        """Whether the quorum has acknowledged a sample."""
+        return number in self._done.get(writer, ())
+
+    def has(self, member: str, writer: str, number: int) -> bool:
+        """Whether nobody needs to send a sample to a member: it, or the quorum, has acknowledged it."""
+        return self.is_done(writer, number) or number in self._members.get(member, {}).get(writer, ())
+
+    def members(self) -> dict[str, int]:
+        """Members with acknowledgements that still count apart, and how many each has."""
+        return {name: sum(map(len, each.values())) for name, each in sorted(self._members.items())}
+
+    def acknowledge(self, member: str, writer: str, numbers: Iterable[int]) -> LedgerState | None:
+        """A member acknowledges samples.
+
+        Returns:
+            What is new, for others to join; None when nothing is.
+        """
+        new = set(numbers) - self._done.get(writer, set())
+        known = self._members.get(member)
+        if known is None:
+            if self.quorum > 1 and len(self._members) >= MAX_MEMBERS:
+                self.refused += len(new)
+                return None
+            known = self._members[member] = {}
+        new -= known.get(writer, set())
+        if not new:
+            self._tidy()
+            return None
+        known.setdefault(writer, set()).update(new)
+        done = self._settle(writer, new)
+        rest = tuple(sorted(new - done))
+        self._tidy()
+        return LedgerState(
+            self.name,
+            self.terms,
+            self.quorum,
+            ((writer, tuple(sorted(done))),) if done else (),
+            ((member, ((writer, rest),)),) if rest else (),
+        )
+
+    def join(self, state: LedgerState) -> LedgerState | None:
+        """Take in what another instance has; returns what was new."""
+        if state.terms.order < self.terms.order:
+            return None
+        is_new = state.terms.order > self.terms.order
+        settled: list[tuple[str, tuple[int, ...]]] = []
+        if is_new:
+            self.terms, self.quorum = state.terms, state.quorum
+            self._done.clear()
+            self._members.clear()
+        elif state.quorum < self.quorum:
+            self.quorum, is_new = state.quorum, True
+            settled += [(writer, self._settle_all(writer)) for writer in sorted(self._writers())]
+        done = settled + [(writer, self._take_done(writer, numbers)) for writer, numbers in state.done]
+        members = [
+            part
+            for member, lines in state.members
+            for writer, numbers in lines
+            if (part := self.acknowledge(member, writer, numbers)) is not None
+        ]
+        self._tidy()
+        done = [(writer, numbers) for writer, numbers in done if numbers]
+        if not (is_new or done or members):
+            return None
+        return LedgerState(
+            self.name,
+            self.terms,
+            self.quorum,
+            tuple(done) + tuple(line for part in members for line in part.done),
+            tuple(line for part in members for line in part.members),
+        )
+
+    def _take_done(self, writer: str, numbers: Iterable[int]) -> tuple[int, ...]:
+        new = set(numbers) - self._done.get(writer, set())
+        self._finish(writer, new)
+        return tuple(sorted(new))
+
+    def _settle(self, writer: str, numbers: set[int]) -> set[int]:
+        """Of these numbers, those that the quorum has acknowledged by now are done."""
+        lines = [each[writer] for each in self._members.values() if writer in each]
+        done = {number for number in numbers if sum(number in line for line in lines) >= self.quorum}
+        self._finish(writer, done)
+        return done
+
+    def _finish(self, writer: str, numbers: set[int]) -> None:
+        if not numbers:
+            return
+        done = self._done.setdefault(writer, set())
+        done |= numbers
+        for lines in self._members.values():
+            if writer in lines:
+                lines[writer] -= numbers
+        excess = len(done) - MAX_ACKNOWLEDGED
+        if excess > 0:
+            lowest = sorted(done)[: excess + MAX_ACKNOWLEDGED // 10]
+            done.difference_update(lowest)
+            self.forgotten += len(lowest)
+            self._just_forgotten.append((writer, tuple(lowest)))
+
+    def just_forgotten(self) -> list[tuple[str, tuple[int, ...]]]:
+        """(writer, numbers) that were forgotten since the last call."""
+        found, self._just_forgotten = self._just_forgotten, []
+        return found
+
+    def _settle_all(self, writer: str) -> tuple[int, ...]:
+        in_doubt = set().union(*(lines.get(writer, ()) for lines in self._members.values()))
+        return tuple(sorted(self._settle(writer, in_doubt)))
+
+    def _writers(self) -> set[str]:
+        return set().union(*(lines.keys() for lines in self._members.values()))
+
+    def _tidy(self) -> None:
+        """Members and writers with nothing in doubt need no line."""
+        for member, lines in list(self._members.items()):
+            for writer in [each for each, numbers in lines.items() if not numbers]:
+                del lines[writer]
+            if not lines:
+                del self._members[member]
+
+    def state(self) -> LedgerState:
+        """All of it."""
+        return LedgerState(
+            self.name,
+            self.terms,
+            self.quorum,
+            _in_order(self._done),
+            tuple((name, _in_order(lines)) for name, lines in sorted(self._members.items())),
+        )
+
+
+def _in_order(numbers: dict[str, set[int]]) -> Numbers:
+    return tuple((writer, tuple(sorted(each))) for writer, each in sorted(numbers.items()) if each)

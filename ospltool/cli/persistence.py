@@ -1,0 +1,203 @@
+"""`ospltool persistence`: redundant persistence services: run one, see all, rehearse."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import sys
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from ospltool.cli.exits import CommandError, Exit
+from ospltool.output import streams
+
+if TYPE_CHECKING:
+    from engine.persistence_service.process import Service
+    from engine.persistence_service.view import InstanceView
+    from engine.redundancy.configuration import PersistenceService
+
+_FILE: Final = "The configuration of the persistence service."
+_DISCOVERY_S: Final = 1.5
+_LISTEN_S: Final = 4.0
+_CLEAR: Final = "\x1b[H\x1b[2J"
+_NAME: Final = re.compile(r"[\w.-]{1,60}")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group of commands."""
+    group = typer.Typer(
+        help="Run persistence services that keep the same data, see them, rehearse them.",
+        short_help="Persistence services that keep the same data.",
+        no_args_is_help=True,
+    )
+    group.command("run", short_help="Run one instance in front.")(run)
+    group.command("status", short_help="Show the instances that run in a domain.")(status)
+    group.command("rehearse", short_help="Rehearse instances and faults in virtual time.")(rehearse)
+    app.add_typer(group, name="persistence")
+
+
+def run(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="The configuration of the persistence service.")
+    ],
+    name: Annotated[
+        str | None, typer.Option(help="Name of this instance; the host's name unless given.")
+    ] = None,
+    service: Annotated[str, typer.Option(help="Which persistence_service of the file.")] = "",
+    store: Annotated[
+        pathlib.Path | None, typer.Option(help="Directory of its store; persistence/NAME unless given.")
+    ] = None,
+    domain: Annotated[int, typer.Option(min=0, max=230, help="DDS domain.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Show what it had at its end as JSON.")] = False,
+) -> None:
+    """Run one instance of a persistence service until it gets SIGTERM, SIGINT or SIGHUP.
+
+    It captures TRANSIENT and PERSISTENT writers of the topics of its persistence_groups, keeps the last value
+    of every DDS instance on disk, gives it to readers that come late and, with data_synchronization/enable,
+    to the other instances. It uses loopback only, unless CYCLONEDDS_URI says otherwise.
+
+    Exit codes: 0 ended in order with everything on disk, 1 something could not be written, 2 wrong usage,
+    configuration or store, 70 a part of it failed.
+    """
+    import signal
+    import socket
+
+    settings = _settings(file, service)
+    refusals = settings.refusals()
+    if refusals:
+        raise CommandError("\n".join(map(str, refusals)), Exit.USAGE)
+    chosen = name or socket.gethostname()
+    if not _NAME.fullmatch(chosen):
+        raise CommandError(f"{chosen!r} is no name: up to 60 letters, digits, '_', '-' and '.'", Exit.USAGE)
+    running = _start(settings, chosen, store or pathlib.Path("persistence") / chosen, domain)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda received, _: running.request_stop(signal.Signals(received).name))
+    streams.say(f"ospltool: {chosen} of {settings.name!r} runs in domain {domain}")
+    is_stored = _serve(running)
+    if as_json:
+        from ospltool.output import envelope
+
+        streams.put(envelope.document("persistence", running.shown()))
+    if not is_stored:
+        raise CommandError("not everything could be written to the store", Exit.RECOVERABLE)
+
+
+def _serve(running: Service) -> bool:
+    from engine.persistence_service.process import ServiceFault
+
+    try:
+        return running.run()
+    except ServiceFault as fault:
+        raise CommandError(str(fault), Exit.FAULT) from fault
+
+
+def _settings(file: str, service: str) -> PersistenceService:
+    from engine.config.problems import ConfigError
+    from engine.redundancy.configuration import load
+
+    try:
+        return load(file, os.environ, service)
+    except ConfigError as error:
+        raise CommandError(str(error), Exit.USAGE) from error
+
+
+def _start(settings: PersistenceService, name: str, directory: pathlib.Path, domain: int) -> Service:
+    try:
+        from engine.dds.errors import DdsError, UnsupportedCyclone
+        from engine.persistence_service.process import Options, Service
+        from engine.store.interface import StoreError
+    except ImportError as error:
+        from ospltool.cli.feeds import not_installed
+
+        raise not_installed("dds", error) from error
+    options = Options(name, directory, domain, os.environ, lambda text: streams.say(f"ospltool: {text}"))
+    try:
+        return Service(settings, options)
+    except (StoreError, DdsError, UnsupportedCyclone) as error:
+        raise CommandError(str(error), Exit.USAGE) from error
+
+
+def status(
+    domain: Annotated[int, typer.Option(min=0, max=230, help="DDS domain.")] = 0,
+    watch: Annotated[bool, typer.Option("--watch", help="Show it again whenever it changes.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Show the instances as JSON.")] = False,
+) -> None:
+    """Show the instances of persistence services in a domain, as they show themselves now.
+
+    For each original writer and instance: the provider in use and the one that was selected, how much source
+    time it lags behind the instance that is furthest, for how many periods the selection has been stable, and
+    the path on which samples come. --watch goes on until Ctrl-C; on a terminal the new takes the place of the
+    old, with --json there is one line each time.
+
+    Exit codes: 0 good, 1 an instance has a problem, 2 wrong usage, 3 no instance heard or no such domain.
+    """
+    try:
+        from engine.dds.errors import DdsError
+        from engine.dds.uri import cyclone_uri
+        from engine.persistence_service.watching import Watching
+    except ImportError as error:
+        from ospltool.cli.feeds import not_installed
+
+        raise not_installed("dds", error) from error
+    try:
+        with Watching(domain, cyclone_uri()) as watching:
+            instances = watching.wait_all(_LISTEN_S, _DISCOVERY_S)
+            _put(instances, as_json=as_json, on_one_line=watch)
+            while watch:
+                instances = watching.wait_change(instances)
+                _put(instances, as_json=as_json, on_one_line=True)
+    except DdsError as error:
+        raise CommandError(f"domain {domain} can not be opened: {error}", Exit.UNREACHABLE) from error
+    if not instances:
+        raise CommandError(f"no instance heard in domain {domain}", Exit.UNREACHABLE)
+    if any(each.problems for each in instances):
+        raise typer.Exit(Exit.FINDINGS)
+
+
+def _put(instances: list[InstanceView], *, as_json: bool, on_one_line: bool) -> None:
+    from ospltool.cli import persistence_show
+    from ospltool.output import envelope
+
+    if as_json:
+        make = envelope.line if on_one_line else envelope.document
+        streams.put(make("persistence-status", {"instances": instances}))
+    elif instances:
+        begin = _CLEAR if on_one_line and sys.stdout.isatty() else ""
+        streams.put(begin + persistence_show.text(instances) + ("\n" if on_one_line else ""))
+
+
+def rehearse(
+    file: Annotated[str, typer.Argument(metavar="FILE", help=_FILE)],
+    service: Annotated[str, typer.Option(help="Which persistence_service of the file.")] = "",
+    instances: Annotated[int, typer.Option(min=2, max=9, help="How many.")] = 3,
+    fault: Annotated[str, typer.Option(help="What happens half-way: none, lose or oscillate.")] = "none",
+    periods: Annotated[int, typer.Option(min=1, max=10_000, help="How long, in selection periods.")] = 60,
+    seed: Annotated[int, typer.Option(min=0, help="Of delays and phases.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Show the result as JSON.")] = False,
+) -> None:
+    """Rehearse instances of a persistence service in virtual time, with two writers and a fault.
+
+    It shows every change of providers, what each instance counted, and whether all keep the same at the end.
+    The same seed gives the same run. Nothing is started and nothing is sent.
+
+    Exit codes: 0 all instances ended with the same values, 1 they did not, 2 wrong usage or configuration.
+    """
+    from engine.redundancy import scenario
+
+    if fault not in scenario.FAULTS:
+        raise CommandError(f"no fault {fault!r}; there are {', '.join(scenario.FAULTS)}", Exit.USAGE)
+    settings = _settings(file, service).synchronization
+    if not settings.enable:
+        message = f"{file}: data_synchronization is not enabled: there is nothing to rehearse"
+        raise CommandError(message, Exit.USAGE)
+    changes, cluster = scenario.rehearse(settings, instances, fault, periods, seed)
+    if as_json:
+        from ospltool.output import envelope
+
+        streams.put(envelope.document("redundancy", {"changes": changes, **scenario.summary(cluster)}))
+    else:
+        streams.put("".join(scenario.lines(changes, cluster)))
+    if not cluster.has_converged:
+        raise typer.Exit(Exit.FINDINGS)

@@ -1,0 +1,105 @@
+"""How `ospltool persistence status` shows instances."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from ospltool.output.text import table, visible
+
+if TYPE_CHECKING:
+    from engine.persistence_service.view import InstanceView, SubscriptionView, WriterView
+
+_SHOWN_COUNTERS = ("captured", "received", "repeated", "sent", "changes")
+
+
+def text(instances: Sequence[InstanceView]) -> str:
+    """Instances, then the providers of each writer, then durable subscriptions, then what is wrong."""
+    header = ("INSTANCE", "SERVICE", "PID", "VALUES", "STORED", "CONNECTED", *map(str.upper, _SHOWN_COUNTERS))
+    rows = [
+        (
+            each.name,
+            each.service,
+            each.pid,
+            each.values,
+            "no" if each.unwritten else "yes",
+            ",".join(peer.name for peer in each.peers if peer.link == "up") or "-",
+            *(each.counters.get(name, 0) for name in _SHOWN_COUNTERS),
+        )
+        for each in instances
+    ]
+    parts = [table(header, rows)]
+    known = [(each.name, writer) for each in instances for writer in each.writers]
+    writers = [one for one in known if _is_of_interest(one[1])]
+    if writers:
+        parts.append(_writers(writers))
+    subscriptions = [(each.name, one) for each in instances for one in each.subscriptions]
+    if subscriptions:
+        parts.append(_subscriptions(subscriptions))
+    quiet = {one[1].writer for one in known} - {one[1].writer for one in writers}
+    left_out = len(quiet) + max((each.writers_left_out for each in instances), default=0)
+    if left_out:
+        parts.append(f"{left_out} more writers are known, of which nothing comes and nothing is missing\n")
+    problems = [f"{visible(each.name)}: {visible(one)}\n" for each in instances for one in each.problems]
+    if problems:
+        parts.append("".join(problems))
+    return "\n".join(parts)
+
+
+def _is_of_interest(writer: WriterView) -> bool:
+    """Something comes or is missing; a writer that is gone and of which all is there is of none."""
+    return bool(
+        writer.provider or writer.filling or writer.selected or writer.selected_filling or writer.lag_ns
+    )
+
+
+def _writers(writers: Sequence[tuple[str, WriterView]]) -> str:
+    header = ("TOPIC", "PARTITION", "WRITER", "INSTANCE", "PROVIDER", "SELECTED", "LAG", "STABLE", "PATH")
+    ordered = sorted(
+        writers, key=lambda one: (one[1].topic, one[1].partition, one[1].writer, one[1].late, one[0])
+    )
+    return table(header, map(_row, ordered))
+
+
+def _row(one: tuple[str, WriterView]) -> tuple[object, ...]:
+    instance, writer = one
+    return (
+        writer.topic,
+        writer.partition or "-",
+        f"{writer.writer[:8]}…{writer.writer[-8:]}{' late' if writer.late else ''}",
+        instance,
+        _providers(writer.provider, writer.filling),
+        _providers(writer.selected, writer.selected_filling),
+        f"{writer.lag_ns / 1e9:.1f} s" if writer.lag_ns else "-",
+        f"{writer.stable} of {writer.stable_of}",
+        " > ".join(writer.path) or "-",
+    )
+
+
+def _subscriptions(subscriptions: Sequence[tuple[str, SubscriptionView]]) -> str:
+    header = ("SUBSCRIPTION", "TOPIC", "PARTITION", "QUORUM", "INSTANCE", "PENDING", "MEMBERS", "IN DOUBT")
+    ordered = sorted(subscriptions, key=lambda one: (one[1].name, one[1].topic, one[1].partition, one[0]))
+    rows = [
+        (
+            each.name,
+            each.topic,
+            each.partition or "-",
+            each.quorum,
+            instance,
+            each.pending,
+            ",".join(each.members) or "-",
+            ",".join(f"{member} {count}" for member, count in each.in_doubt.items()) or "-",
+        )
+        for instance, each in ordered
+    ]
+    return table(header, rows)
+
+
+def _providers(live: str, filling: tuple[str, ...]) -> str:
+    return "+".join(_named(live, filling)) or "-"
+
+
+def _named(live: str, filling: tuple[str, ...]) -> Iterator[str]:
+    if live:
+        yield live
+    yield from filling

@@ -1,0 +1,190 @@
+"""A reader's side of a durable subscription: its talk with the persistence services of the domain."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import TYPE_CHECKING, Final
+
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, make_sample
+from engine.dds.errors import DdsError
+from engine.dds.subscription_endpoints import StateWriter, open_answers, reader_id
+from engine.redundancy.codec import MessageFault
+from engine.redundancy.positions import position_of
+from engine.redundancy.subscriber import Subscriber
+from engine.redundancy.subscription_codec import (
+    MAX_NAME_CHARS,
+    MAX_QUORUM,
+    decode_answer,
+    encode_state,
+)
+from ospltool.client.errors import InvalidSubscription
+from ospltool.client.session import Member, Session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from engine.dataset.sample import Sample
+    from engine.redundancy import messages
+
+MEMBER: Final = "reader"
+"""The member name of readers that do not give one."""
+
+_GUID_BYTES: Final = 16
+
+
+class Subscription:
+    """The durable subscription of one reader. All methods are called under the session's lock.
+
+    Args:
+        session: whose participant and thread are used.
+        topic, partitions: what the reader reads.
+        name, quorum: of the durable subscription.
+        member: the reader's name in it; it must be given for quorums above 1.
+
+    Raises:
+        InvalidSubscription: a name, or the quorum, is out of range.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        topic: str,
+        partitions: tuple[str, ...],
+        name: str,
+        quorum: int,
+        member: str | None,
+    ) -> None:
+        check_subscription(topic, name, quorum)
+        if quorum > 1 and member is None:
+            raise InvalidSubscription(
+                f"durable subscription '{name}' has a quorum of {quorum}: give each of its readers a member "
+                "name that it keeps when it starts again, or it would count twice"
+            )
+        _check_name("member", member or MEMBER)
+        self._open(session, Subscriber(topic, partitions, name, quorum, member or MEMBER))
+
+    def _open(self, session: Session, deciding: Subscriber) -> None:
+        self.deciding = deciding
+        self.malformed = 0
+        self._session = session
+        reader = reader_id(session.id, next(session.numbers))
+        self._answers = open_answers(session.participant, session.signal, reader)
+        self._states = StateWriter(session.participant, session.signal, reader)
+
+    # What the reader asks and tells.
+
+    def is_new(self, sample: Sample) -> bool:
+        """A sample came from its writer; whether no one gave it before."""
+        if not sample.status & (DATA | DISPOSE):
+            return True  # an unregister alone is nobody's to keep
+        return self.deciding.arrived(*identity(sample))
+
+    def acknowledge(self, samples: Iterable[tuple[str, int]]) -> None:
+        """The application has done with them."""
+        self.deciding.acknowledge(samples)
+        self._session.signal.set()
+
+    @property
+    def due_s(self) -> float | None:
+        """When `hear` is due."""
+        return self.deciding.due_s
+
+    def take_malformed(self) -> int:
+        """Answers that were none, since the last call."""
+        found, self.malformed = self.malformed, 0
+        return found
+
+    def hear(self, now: float) -> list[Sample]:
+        """Say what is to be said; returns what services gave, as far as it is new."""
+        found: list[Sample] = []
+        answers = [each for each in self._answers.take() if each.payload is not None]
+        self.deciding.present((guid.hex() for guid in self._states.services()), now)
+        for received in answers:
+            try:
+                answer = decode_answer(received.payload or b"")
+                samples = [_of_dataset(each) for each in answer.samples]
+            except (MessageFault, ValueError):
+                self.malformed += 1
+                continue
+            found += [each for each in samples if self.deciding.arrived(*identity(each))]
+            self.deciding.answer(received.participant.hex(), answer, now)
+        state = self.deciding.turn(now)
+        if state is not None:
+            with contextlib.suppress(DdsError):  # a service is behind; what is said next says it all again
+                self._states.write(encode_state(state), time.time_ns())
+        return found
+
+    def close(self) -> None:
+        """Services see that the reader is gone. Idempotent."""
+        self._states.close()
+        self._answers.close()
+
+
+def identity(sample: Sample) -> tuple[str, int]:
+    """How services call a sample."""
+    status = sample.status & ~UNREGISTER
+    return sample.writer.hex(), position_of(sample.key, sample.source_time_ns, status, sample.payload)
+
+
+def _of_dataset(sample: messages.Sample) -> Sample:
+    writer = bytes.fromhex(sample.writer)
+    if len(writer) != _GUID_BYTES:
+        raise ValueError("no GUID of a writer")
+    return make_sample(sample.source_time_ns, writer, sample.status, sample.key, sample.payload)
+
+
+def check_subscription(topic: str, name: str, quorum: int) -> None:
+    """Refuse what services would refuse.
+
+    Raises:
+        InvalidSubscription: a name, or the quorum, is out of range.
+    """
+    _check_name("topic", topic)
+    _check_name("name", name)
+    if not 1 <= quorum <= MAX_QUORUM:
+        raise InvalidSubscription(f"the quorum of durable subscription '{name}' is {quorum}; the least is 1")
+
+
+def _check_name(what: str, text: str) -> None:
+    if not 0 < len(text) <= MAX_NAME_CHARS or not text.isprintable():
+        raise InvalidSubscription(
+            f"the {what} of a durable subscription is 1 to {MAX_NAME_CHARS} printable characters"
+        )
+
+
+class Errand(Subscription, Member):
+    """Creates or deletes a durable subscription without reading; used until services have heard it.
+
+    Args:
+        session: whose participant and thread are used.
+        topic, partitions, name, quorum: of the durable subscription.
+        deletes: it is to be deleted.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        topic: str,
+        partitions: tuple[str, ...],
+        name: str,
+        quorum: int,
+        *,
+        deletes: bool,
+    ) -> None:
+        check_subscription(topic, name, quorum)
+        deciding = Subscriber(topic, partitions, name, quorum, MEMBER, asks=False, deletes=deletes)
+        with session.lock:
+            session.check()
+            self._open(session, deciding)
+            session.join(self)
+
+    def turn(self, now: float) -> None:
+        """Say it."""
+        self.hear(now)
+
+    def close(self) -> None:
+        """End it."""
+        with self._session.lock:
+            self._session.leave(self)
+            super().close()

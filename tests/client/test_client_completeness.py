@@ -1,0 +1,34 @@
+"""What clients are told of a name-space while it merges."""
+
+from __future__ import annotations
+
+from engine.clients.held import Held, Interest
+from engine.core.namespaces import MergeType
+from engine.core.states import Phase
+from engine.dds.client_protocol.messages import Completeness
+from tests.simulation.scenarios import SLOW, TOPIC, Scenario, node
+
+
+def completeness(scenario: Scenario, name: str) -> list[Completeness]:
+    runtime = scenario.node(name).runtime
+    assert runtime is not None
+    held = Held(runtime)
+    interest = Interest(TOPIC.topic, (TOPIC.partition,))
+    return [held.completeness(state) for state in held.name_spaces(interest)]
+
+
+def test_a_set_that_is_being_merged_is_not_complete_and_is_when_it_is_done() -> None:
+    merges = {"*": MergeType.MERGE}
+    scenario = Scenario(*(node(name, priority=ord(name), merges=merges) for name in "ab"), network=SLOW)
+    scenario.start()
+    scenario.until(scenario.complete)
+    assert completeness(scenario, "a") == [Completeness.COMPLETE]
+    scenario.split("a", "b")
+    scenario.write("a", 1)
+    scenario.write("b", 2, 3, 4, size=1000)
+    scenario.heal()
+    scenario.until(lambda: scenario.phase("a") is Phase.MERGE)
+    assert completeness(scenario, "a") == [Completeness.INCOMPLETE]
+    scenario.settle()
+    assert completeness(scenario, "a") == [Completeness.COMPLETE]
+    assert scenario.alive("a") == {1, 2, 3, 4}

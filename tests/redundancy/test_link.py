@@ -1,0 +1,233 @@
+"""Links between instances: whole and in order, or down; and messages that are none."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.redundancy import codec
+from engine.redundancy.audit import PARTS
+from engine.redundancy.codec import MessageFault, decode, encode
+from engine.redundancy.link import Arrived, Down, Event, Link, Up
+from engine.redundancy.messages import (
+    Announcement,
+    Delivery,
+    Inventory,
+    Kept,
+    Message,
+    Sample,
+    Subscription,
+    Want,
+    WriterState,
+)
+from engine.redundancy.sequences import Sequences
+
+
+class Pair:
+    """Two ends and what is on its way between them."""
+
+    def __init__(self) -> None:
+        numbers = itertools.count(1)
+        self.ends = [Link(name, lambda: next(numbers)) for name in (b"a", b"b")]
+        self.wires: list[list[bytes]] = [[], []]
+        self.events: list[list[Event]] = [[], []]
+
+    def send(self, end: int, frame: bytes) -> None:
+        self.wires[1 - end].append(frame)
+
+    def hello(self) -> None:
+        for end in (0, 1):
+            if not self.ends[end].is_up:
+                self.send(end, self.ends[end].hello())
+
+    def run(self, only: int | None = None) -> None:
+        """Let arrive what is on its way, to one end or to both."""
+        while any(self.wires[end] for end in (0, 1) if only in (None, end)):
+            for end in (0, 1):
+                if only in (None, end) and self.wires[end]:
+                    events, answers = self.ends[end].take(self.wires[end].pop(0))
+                    self.events[end] += events
+                    for answer in answers:
+                        self.send(end, answer)
+
+    def say(self, end: int, text: bytes) -> None:
+        if self.ends[end].is_up:
+            self.send(end, self.ends[end].frame("word", text))
+
+
+@given(st.lists(st.tuples(st.sampled_from(["say", "run", "hello", "lose", "gone"]), st.integers(0, 1))))
+def test_what_arrives_is_whole_and_in_order_and_a_link_comes_up_again(steps: list[tuple[str, int]]) -> None:
+    pair = Pair()
+    numbers = itertools.count()
+    for kind, end in steps:
+        if kind == "say":
+            pair.say(end, b"%d" % next(numbers))
+        elif kind == "run":
+            pair.run(end)
+        elif kind == "hello":
+            pair.hello()
+        elif kind == "gone":
+            pair.events[end] += pair.ends[end].restart()
+        elif pair.wires[end]:
+            del pair.wires[end][len(pair.wires[end]) // 2]
+    for _ in range(4):  # each round of hellos can find out one loss
+        pair.hello()
+        pair.run()
+        for end in (0, 1):
+            pair.say(end, b"%d" % next(numbers))
+        pair.run()
+    assert [end.is_up for end in pair.ends] == [True, True]
+    for events in pair.events:
+        check_events(events)
+
+
+def check_events(events: list[Event]) -> None:
+    """Up and down take turns; what arrives while it is up comes in order, with nothing missing in between."""
+    is_up = False
+    before: int | None = None
+    for event in events:
+        if isinstance(event, Arrived):
+            assert is_up
+            assert before is None or int(event.body) > before
+            before = int(event.body)
+        else:
+            assert is_up == isinstance(event, Down)
+            is_up = isinstance(event, Up)
+
+
+def test_a_missing_message_ends_the_link() -> None:
+    pair = Pair()
+    pair.hello()
+    pair.run()
+    for text in (b"1", b"2", b"3"):
+        pair.say(0, text)
+    del pair.wires[1][1]
+    pair.run()
+    assert pair.events[1] == [Up(b"a"), Arrived("word", b"1"), Down(), Up(b"a")]
+    assert pair.events[0] == [Up(b"b"), Down(), Up(b"b")]
+    assert pair.ends[1].breaks == 1
+
+
+@given(st.binary(max_size=60))
+def test_what_is_no_frame_is_refused_and_changes_nothing(frame: bytes) -> None:
+    pair = Pair()
+    pair.hello()
+    pair.run()
+    for text in (frame, b"ospp" + frame):
+        with pytest.raises(MessageFault):
+            pair.ends[0].take(text)
+    assert pair.ends[0].is_up
+
+
+NAMES = st.text("abc-.", min_size=1, max_size=4)
+NUMBERS = st.sets(st.integers(1, 1 << 128), max_size=4).map(Sequences.of)
+TIMES = st.integers(-(1 << 63), (1 << 63) - 1)
+BLOBS = st.binary(max_size=5)
+WRITERS = st.frozensets(NAMES, max_size=3)
+SAMPLES = st.builds(
+    Sample, NAMES, st.integers(9, 1 << 128), BLOBS, TIMES, BLOBS, st.sampled_from([1, 4, 5]),
+    st.integers(0, 9), st.booleans(),
+)  # fmt: skip
+MESSAGES = st.one_of(
+    st.builds(
+        Announcement,
+        st.lists(
+            st.builds(WriterState, NAMES, NUMBERS, st.none() | st.lists(NAMES, max_size=3).map(tuple)),
+            max_size=3,
+        ).map(tuple),
+        st.sampled_from([(), tuple(range(PARTS))]),
+    ),
+    st.builds(
+        Subscription,
+        st.integers(0, 99),
+        st.lists(st.builds(Want, NAMES, NUMBERS, st.none() | NUMBERS), max_size=3).map(tuple),
+    ),
+    st.builds(
+        Delivery,
+        st.lists(st.builds(Kept, SAMPLES, WRITERS), max_size=3).map(tuple),
+        st.lists(st.tuples(BLOBS, WRITERS), max_size=2).map(tuple),
+        st.lists(st.tuples(NAMES, NUMBERS), max_size=2).map(tuple),
+    ),
+    st.builds(
+        Inventory,
+        st.integers(0, PARTS - 1),
+        st.lists(st.tuples(BLOBS, st.tuples(TIMES, NAMES, st.integers(1, 1 << 128))), max_size=3).map(tuple),
+    ),
+)
+
+
+@given(MESSAGES)
+def test_a_message_arrives_as_it_was_sent(message: Message) -> None:
+    kind, body = encode(message)
+    assert kind in codec.KINDS
+    arrived = decode(kind, body)
+    assert arrived == message
+    if isinstance(message, Delivery) and isinstance(arrived, Delivery):
+        sent = [(kept.sample.first, kept.sample.late) for kept in message.samples]
+        assert [(kept.sample.first, kept.sample.late) for kept in arrived.samples] == sent
+
+
+@given(MESSAGES, st.data())
+def test_a_damaged_message_is_refused_or_is_another_message(message: Message, data: st.DataObject) -> None:
+    kind, body = encode(message)
+    at = data.draw(st.integers(0, len(body) - 1))
+    damage = data.draw(st.sampled_from(["cut", "flip", "more"]))
+    flipped = bytes((body[at] ^ data.draw(st.integers(1, 255)),))
+    damaged = {"cut": body[:at], "flip": body[:at] + flipped + body[at + 1 :], "more": body + b"x"}[damage]
+    try:
+        arrived = decode(kind, damaged)
+    except MessageFault:
+        return
+    assert damage == "flip"
+    assert decode(*encode(arrived)) == arrived
+
+
+HOSTILE = [
+    {"states": [[0, [[5, 3]], None]], "digests": []},
+    {"states": [[0, [[1, 2], [3, 4]], None]], "digests": []},
+    {"states": [[0, [[n * 3 + 1, n * 3 + 1] for n in range(2_000)], None]], "digests": []},
+    {"states": [[7, [], None]], "digests": []},
+    {"states": [[0, [[1, 1 << 200]], None]], "digests": []},
+    {"states": [[0, [], ["a"] * 99]], "digests": []},
+    {"states": [], "digests": [1] * 9_999},
+    {"states": {}, "digests": []},
+    {"states": [[0, [[True, 2]], None]], "digests": []},
+    [],
+]
+
+
+@pytest.mark.parametrize("head", HOSTILE, ids=range(len(HOSTILE)))
+def test_what_would_do_harm_is_refused(head: dict[str, object] | list[object]) -> None:
+    whole = {"names": ["w"], **head} if isinstance(head, dict) else head
+    text = json.dumps(whole).encode()
+    with pytest.raises(MessageFault):
+        decode("announcement", len(text).to_bytes(4, "big") + text)
+
+
+@pytest.mark.parametrize("name", ["", "x" * 999, "\x1b[31m", 5, None])
+def test_a_name_can_be_shown(name: object) -> None:
+    text = json.dumps({"names": [name], "states": [], "digests": []}).encode()
+    with pytest.raises(MessageFault):
+        decode("announcement", len(text).to_bytes(4, "big") + text)
+
+
+@given(st.lists(st.tuples(NAMES, MESSAGES), max_size=8), st.integers(1, 5))
+def test_deliveries_that_follow_each_other_become_one(sent: list[tuple[str, Message]], most: int) -> None:
+    merged = list(codec.merged(sent, most))
+    for receiver in {name for name, _ in sent}:
+        assert flat(receiver, merged) == flat(receiver, sent)
+
+
+def flat(receiver: str, messages: list[tuple[str, Message]]) -> list[object]:
+    """What one receiver is told, one thing after the other."""
+    told: list[object] = []
+    for name, message in messages:
+        if name == receiver and isinstance(message, Delivery):
+            told += [*message.samples, *message.written, *message.superseded]
+        elif name == receiver:
+            told.append(message)
+    return told

@@ -1,0 +1,53 @@
+"""`ospltool persistence`: what is wrong is said with its place, before anything starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ospltool.cli.app import main
+
+SAMPLE = Path(__file__).parents[2] / "samples" / "redundant-persistence" / "service.xml"
+
+WRONG = [
+    ("<enable>true", "<enable>perhaps", "9:17: 'perhaps' is neither true nor false"),
+    ("<dds>", "<dds", "6:"),
+    ("<depth>1", "<depth>7", "31:10: persistence_group 'all' keeps 7 samples of each DDS instance"),
+    ("KEEP_LAST_", "KEEP_ALL_", "31:10: persistence_group 'all' keeps all samples of each DDS instance"),
+    ("persistence_group", "group", "has no persistence_group: it would keep nothing"),
+    ('name="redundant"', 'name="*"', "'*' is no name of a persistence_service"),
+    ("persistence_service", "service", "there is no persistence_service element"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "message"), WRONG, ids=range(len(WRONG)))
+def test_a_wrong_configuration_is_refused_with_its_place(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, message: str
+) -> None:
+    path = tmp_path / "f.xml"
+    text = SAMPLE.read_text("utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), encoding="utf-8")
+    assert main(["persistence", "run", str(path), "--store", str(tmp_path / "store")]) == 2
+    error = capsys.readouterr().err
+    assert str(path) in error
+    assert message in error
+    assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run", "missing.xml"],
+        ["run", str(SAMPLE), "--service", "other"],
+        ["run", str(SAMPLE), "--name", "a/b"],
+        ["run", str(SAMPLE), "--domain", "231"],
+        ["rehearse", str(SAMPLE), "--fault", "rain"],
+        ["status", "--domain", "-1"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_is_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["persistence", *arguments]) == 2
+    assert capsys.readouterr().err

@@ -1,0 +1,284 @@
+"""One persistence service as a process: what it keeps, what it gives, and what it survives."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from engine.dataset.sample import DATA, DISPOSE
+from engine.dds.channel import Channel
+from engine.dds.discovery import Discovery, ParticipantSeen
+from engine.dds.participant import NodeParticipant, TagRole
+from engine.dds.subscription_endpoints import PARTITION
+from engine.dds.waiting import Signal
+from engine.persistence_service import view
+from engine.persistence_service.peers import Hello, Peers
+from engine.redundancy.messages import Saved
+from tests.integration.lab import Lab
+from tests.integration.programs import ROOT
+from tests.redundancy.instances import Instances, as_json, write
+
+pytestmark = pytest.mark.dds
+
+COUNT = 100
+
+
+def test_a_late_reader_gets_everything_once_from_one_of_three(lab: Lab, instances: Instances) -> None:
+    names = ("a", "b", "c")
+    instances.start(*names)
+    instances.wait_connected(*names)
+    lab.write(
+        {"count": COUNT, "time": 1_000},
+        {"op": "dispose", "first": 10, "count": 5, "time": 2_000},
+        {"op": "unregister", "first": 20, "count": 5, "time": 3_000},
+        readers=3,
+    )
+    instances.wait_equal(*names, count=COUNT)
+    statuses = [status for _, _, status in instances.values("a").values()]
+    assert (statuses.count(DATA), statuses.count(DISPOSE)) == (COUNT - 5, 5), "an unregister is not kept"
+    readers = lab.readers(2)
+    for reader in readers:
+        reader.wait(COUNT - 5, disposed=5, no_writers=COUNT - 5)
+    instances.wait_for("it shows both", lambda: instances.counter("a", "deliveries") == 2)
+    for reader in readers:
+        tally = reader.tally(detailed=True)
+        assert (tally["arrivals"], tally["repeated"]) == (COUNT - 5, 0)
+        for name, samples in tally["samples"].items():
+            assert [time for time, _ in samples] == [1_000 + int(name.split()[1])]
+    assert [instances.counter(name, "deliveries") for name in "bc"] == [0, 0]
+    instances.kill("a")
+    lab.reader().wait(COUNT - 5, disposed=5)
+    instances.kill("b", "c")
+    instances.start("c")
+    lab.reader().wait(COUNT - 5, disposed=5)
+
+
+def test_a_kill_at_any_time_leaves_the_state_of_one_moment(instances: Instances) -> None:
+    chance = random.Random(7)
+    instances.start("a")
+    count = 0
+    for turn in range(2):
+        writer = instances.writer("a")
+        writer.answer("done")
+        writer.tell(steps=[{"first": turn * 20_000, "count": 20_000, "time": 1_000, "progress": True}])
+        for _ in range(chance.randrange(1, 12)):
+            writer.answer("progress")
+        instances.kill("a")
+        writer.kill()
+        saved = instances.saved("a")
+        check_one_moment(saved)
+        assert len(saved.kept) >= count, "what was there before is there"
+        count = len(saved.kept)
+        instances.start("a")
+        instances.wait_values(count, "a")
+    instances.start("b")
+    instances.wait_equal("a", "b", count=count)
+
+
+def check_one_moment(saved: Saved) -> None:
+    """Each writer wrote each DDS instance once, with one timestamp after the other."""
+    for writer, had in saved.had:
+        ((first, last),) = had.intervals
+        samples = [kept.sample for kept in saved.kept if kept.sample.writer == writer]
+        assert (first, last) == (min(s.sequence for s in samples), max(s.sequence for s in samples))
+        times = sorted(sample.source_time_ns for sample in samples)
+        assert times == list(range(times[0], times[-1] + 1)), "no hole"
+
+
+def test_equal_and_older_timestamps_end_the_same_everywhere(instances: Instances) -> None:
+    instances.start("a", "b", "c")
+    instances.wait_connected("a", "b", "c")
+    chance = random.Random(3)
+    writers = [instances.writer(*names) for names in ("ab", "b", "c")]
+    for writer in writers:
+        writer.answer("done")
+    for _ in range(30):
+        one = {"first": chance.randrange(20), "count": 3, "time": chance.randrange(1_000, 1_010)}
+        write(chance.choice(writers), {**one, "value": chance.randrange(5)})
+    for writer in writers:
+        write(writer, {"count": 23, "time": 990})
+    instances.wait_equal("a", "b", "c", count=23)
+
+
+def test_without_enable_nothing_is_exchanged(lab: Lab, instances: Instances) -> None:
+    instances.file.write_text(instances.file.read_text().replace("<enable>true", "<enable>false"))
+    instances.start("a", "b")
+    for name, first in (("a", 0), ("b", 1_000)):
+        writer = instances.writer(name)
+        writer.answer("done")
+        write(writer, {"first": first, "count": COUNT, "time": 1_000})
+    instances.wait_values(COUNT, "a", "b")
+    assert not instances.values("a").keys() & instances.values("b").keys()
+    lab.reader().wait(2 * COUNT)
+    assert instances.counter("a", "sent") == instances.counter("b", "received") == 0
+
+
+def test_a_topic_that_no_group_covers_is_left_alone(lab: Lab, instances: Instances) -> None:
+    instances.file.write_text(instances.file.read_text().replace('filter="*"', 'filter="Other*, Rea?ing2"'))
+    instances.start("a")
+    lab.write({"count": 5, "time": 1_000}, topic="Reading2")
+    instances.wait_values(5, "a")
+    reader = lab.reader(durability=0)
+    lab.write({"count": 5, "time": 1_000})
+    reader.wait(5)
+    lab.write({"first": 5, "count": 1, "time": 1_000}, topic="Reading2")
+    instances.wait_values(6, "a")
+
+
+def test_what_is_wrong_between_instances_is_said(lab: Lab, instances: Instances) -> None:
+    instances.start("a")
+    second = command(
+        instances, "run", str(instances.file), "--name", "a", "--store", str(instances.home("a"))
+    )
+    assert second.returncode == 2
+    assert "the store is in use by node 'a' (process " in second.stderr
+    instances.launch("a2", "--name", "a")
+    instances.wait_for(
+        "both say so", lambda: "it has our name" in "".join(instances.log(n).read_text() for n in ("a", "a2"))
+    )
+    shown = command(instances, "status", "--json")
+    assert shown.returncode == 1
+    problems = [problem for each in as_json(shown.stdout)["instances"] for problem in each["problems"]]
+    assert problems == ["a: it has our name; give each instance its own with --name"] * len(problems) != []
+
+
+def test_status_shows_providers_lag_and_stability(lab: Lab, instances: Instances) -> None:
+    assert command(instances, "status").returncode == 3
+    instances.start("a", "b")
+    instances.wait_connected("a", "b")
+    writer = instances.writer("a")
+    writer.answer("done")
+    write(writer, {"count": COUNT, "time": 1_000})
+    instances.wait_equal("a", "b", count=COUNT)
+    instances.wait_for("b has its provider", lambda: [w.provider for w in instances.writers("b")] == ["a"])
+    shown = command(instances, "status", "--json")
+    assert shown.returncode == 0, shown.stderr
+    one, other = as_json(shown.stdout)["instances"]
+    assert [group["values"] for each in (one, other) for group in each["groups"]] == [COUNT, COUNT]
+    assert [peer["name"] for peer in one["peers"]] == ["b"]
+    (writer_view,) = other["writers"]
+    assert {name: writer_view[name] for name in ("topic", "provider", "selected", "path", "lag_ns")} == {
+        "topic": "Reading",
+        "provider": "a",
+        "selected": "a",
+        "path": ["a", "b"],
+        "lag_ns": 0,
+    }
+    assert (writer_view["stable"], writer_view["stable_of"]) == (1, 1)
+    text = command(instances, "status").stdout
+    assert "original" in text
+    assert "a > b" in text
+
+
+def test_status_can_be_watched(instances: Instances) -> None:
+    instances.start("a")
+    with subprocess.Popen(
+        arguments(instances, "status", "--watch", "--json"),
+        cwd=ROOT,
+        env=instances.lab.environ,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as watching:
+        assert watching.stdout is not None
+        lines = (as_json(line)["instances"] for line in watching.stdout)
+        assert [each["name"] for each in next(lines)] == ["a"]
+        instances.start("b")
+        assert next(len(shown) for shown in lines if len(shown) != 1) == 2
+        instances.kill("b")
+        assert [each["name"] for each in next(shown for shown in lines if len(shown) == 1)] == ["a"]
+        watching.send_signal(signal.SIGINT)
+        assert watching.wait(20) == 130
+
+
+def arguments(instances: Instances, *words: str) -> list[str]:
+    domain = ("--domain", str(instances.lab.domain))
+    return [sys.executable, "-m", "ospltool.cli.app", "persistence", *words, *domain]
+
+
+def command(instances: Instances, *words: str) -> subprocess.CompletedProcess[str]:
+    """`ospltool persistence ...` in the domain of the instances."""
+    return subprocess.run(
+        arguments(instances, *words),
+        cwd=ROOT,
+        env=instances.lab.environ,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+
+
+def test_whatever_somebody_sends_is_survived_and_counted(lab: Lab, instances: Instances) -> None:
+    instances.start("a", "b")
+    instances.wait_connected("a", "b")
+    with NodeParticipant(lab.domain, lab.uri, "hostile", b"h" * 16, TagRole.PERSISTENCE) as participant:
+        channel = Channel(participant, PARTITION, topics=view.STATUS_TOPICS)
+        channel.publish(view.TOPIC, "x", b"\x00nonsense")
+        stranger = Stranger(participant, instances.shown()["a"].id)
+        for number, (kind, body) in enumerate(HOSTILE, 1):
+            stranger.say(kind, body)
+            instances.wait_for("it is counted", lambda: refused(instances) == number)  # noqa: B023 - at once
+        stranger.close()
+    writer = instances.writer("a")
+    writer.answer("done")
+    write(writer, {"count": COUNT, "time": 1_000})
+    instances.wait_equal("a", "b", count=COUNT)
+    assert instances.watching.faults >= 1
+
+
+def refused(instances: Instances) -> int:
+    return instances.counter("a", "malformed") + instances.counter("a", "unknown")
+
+
+HOSTILE: list[tuple[str, bytes]] = [
+    ("delivery", b""),
+    ("announcement", random.Random(1).randbytes(500)),
+    ("groups", b"[" * 100_000),
+    ("groups", json.dumps([{"group": ["p", "t", "x"], "type": 5}]).encode()),
+    ("served", b"{}"),
+    ("unheard of", b"x"),
+]
+
+
+class Stranger:
+    """Speaks to an instance as another one does, but without sense."""
+
+    def __init__(self, participant: NodeParticipant, instance_id: str) -> None:
+        self._signal = Signal(participant)
+        self._discovery = Discovery(participant, self._signal)
+        self._peers = Peers(
+            participant, Hello("redundant", "x", (b"h" * 16).hex()), self._signal, lambda: None
+        )
+        self._id = instance_id
+        self._guid = b""
+        self._events: list[object] = []
+
+    def connect(self) -> None:
+        """Until the link is up; it may have to begin anew."""
+        deadline = time.monotonic() + 20
+        while not self._is_up():
+            assert time.monotonic() < deadline
+            self._signal.wait(0.2)
+
+    def _is_up(self) -> bool:
+        for change in self._discovery.take():
+            if isinstance(change, ParticipantSeen) and change.tag and change.tag.node_id.hex() == self._id:
+                self._guid = change.guid
+                self._peers.seen(change.guid, self._id)
+        self._peers.turn(time.monotonic())
+        self._events += self._peers.take(self._peers.receiver.take())
+        return self._peers.is_up(self._guid)
+
+    def say(self, kind: str, body: bytes) -> None:
+        """Send it; the other side begins the link anew after it."""
+        self.connect()
+        self._peers.send(self._guid, kind, body)
+
+    def close(self) -> None:
+        self._peers.close(1.0)

@@ -1,0 +1,237 @@
+"""Durable subscriptions between real processes: what a reader lacks comes, in order and once."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cyclonedds.core import Policy, Qos
+
+from engine.dds.subscription_endpoints import StateWriter, reader_id
+from engine.persistence_service.view import SubscriptionView
+from engine.redundancy.subscription_codec import encode_state
+from engine.redundancy.subscription_messages import SubscriberState
+from ospltool.client import (
+    DurabilityClient,
+    DurableReader,
+    InvalidSubscription,
+    NoPersistenceService,
+    PreconditionNotMet,
+    UnsupportedQos,
+)
+from tests.integration.application_types import Reading
+from tests.integration.conftest import own_domain
+from tests.integration.lab import Lab
+from tests.redundancy.instances import Instances
+
+pytestmark = pytest.mark.dds
+
+STOCK = ("stock",)
+LOG = "logger"
+TOGETHER = """<synchronize_durable_subscription>true</synchronize_durable_subscription>
+<durable_subscription_synchronization_period>300</durable_subscription_synchronization_period>"""
+
+Open = Callable[..., DurableReader[Reading]]
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    domain, tag = own_domain()
+    made = Lab(tmp_path, domain, tag, watched=False)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def instances(lab: Lab) -> Iterator[Instances]:
+    made = Instances(lab, synchronization=TOGETHER)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def client(lab: Lab) -> Iterator[DurabilityClient]:
+    with DurabilityClient(lab.domain, uri=lab.uri) as made:
+        yield made
+
+
+@pytest.fixture
+def come(client: DurabilityClient) -> Open:
+    """Opens a reader of the durable subscription, with what was pending complete."""
+
+    def make(**options: Any) -> DurableReader[Reading]:
+        options = {"durable_subscription": LOG, **options}
+        reader = DurableReader(client, "Reading", Reading, STOCK, **options)
+        reader.wait_for_historical_data(30)
+        return reader
+
+    return make
+
+
+TIMES = itertools.count(1)
+
+
+def write(lab: Lab, values: Sequence[int], instances: int = 2, *, readers: int) -> None:
+    """Each value to each DDS instance."""
+    steps = [{"count": instances, "time": 1_000_000 * next(TIMES), "value": value} for value in values]
+    lab.write(*steps, depth=0, readers=readers)
+
+
+def check_values(samples: Sequence[Any], values: Sequence[int], instances: int = 2) -> None:
+    """Of each DDS instance these values, in order, once."""
+    for number in range(instances):
+        assert [one.data.value for one in samples if one.data.number == number] == list(values)
+
+
+def pending(instances: Instances, name: str) -> int:
+    shown = instances.shown().get(name)
+    return sum(each.pending for each in shown.subscriptions) if shown else -1
+
+
+def wait_pending(instances: Instances, count: int, *names: str) -> None:
+    """Until so many samples wait at each of them, all on disk."""
+
+    def are_pending() -> bool:
+        shown = instances.shown()
+        return all(
+            name in shown and pending(instances, name) == count and not shown[name].unwritten
+            for name in names
+        )
+
+    instances.wait_for(f"{count} are pending at {', '.join(names)}", are_pending)
+
+
+def test_a_reader_that_was_away_gets_what_it_lacks_although_an_instance_was_killed(
+    lab: Lab, instances: Instances, client: DurabilityClient, come: Open
+) -> None:
+    instances.start("a", "b")
+    instances.wait_connected("a", "b")
+    client.register_durable_subscription("Reading", LOG, partitions=STOCK, timeout_s=20)
+    write(lab, range(10), readers=2)
+    wait_pending(instances, 20, "a", "b")
+    with come() as reader:
+        samples = reader.take(10)
+        reader.wait_for_acknowledgments(20)
+        assert all(one.is_historical for one in samples)
+    wait_pending(instances, 10, "a", "b")
+    instances.kill("b")
+    write(lab, range(10, 15), readers=1)
+    wait_pending(instances, 20, "a")
+    instances.start("b")
+    wait_pending(instances, 20, "b")
+    instances.kill("a")
+    with come() as reader:
+        samples += reader.take()
+        check_values(samples, range(15))
+        reader.wait_for_acknowledgments(20)
+        assert reader.counters.repeated == 0
+    wait_pending(instances, 0, "b")
+    with come() as reader:
+        assert reader.take() == []
+    instances.start("a")
+    wait_pending(instances, 0, "a")
+
+
+def test_live_samples_follow_what_was_pending_and_nothing_comes_twice(
+    lab: Lab, instances: Instances, client: DurabilityClient, come: Open
+) -> None:
+    instances.start("a")
+    say_nonsense(client)
+    client.register_durable_subscription("Reading", LOG, partitions=STOCK, timeout_s=20)
+    write(lab, range(3), readers=1)
+    wait_pending(instances, 6, "a")
+    assert instances.counter("a", "reader_malformed") == 1, "nonsense is counted and harms nobody"
+    refused = lab.program("refused_writer")
+    assert refused.line(30)["refused"]
+    instances.wait_for("it is counted", lambda: instances.counter("a", "refused_writers") == 1)
+    assert "RELIABILITY: offered BEST_EFFORT, requested RELIABLE" in instances.log("a").read_text()
+    assert refused.end() == 0
+    with come(acknowledges_on_take=False) as reader:
+        write(lab, range(3, 6), readers=2)
+        samples = reader.take()
+        while len(samples) < 12:
+            assert reader.wait(20)
+            samples += reader.take()
+        check_values(samples, range(6))
+        assert pending(instances, "a") > 0, "nothing is acknowledged"
+        first = [one for one in samples if one.data is not None and one.data.value < 4]
+        reader.acknowledge(first)
+        reader.wait_for_acknowledgments(20)
+        wait_pending(instances, 4, "a")
+    with come() as reader:
+        check_values(reader.take(), range(4, 6))
+
+
+def test_what_is_configured_has_its_quorum_and_can_be_deleted(
+    lab: Lab, client: DurabilityClient, come: Open
+) -> None:
+    element = f"<role_name>{LOG}</role_name><topic_name>Reading</topic_name><quorum>2</quorum>"
+    configured = f"<durable_subscriptions><element>{element}</element></durable_subscriptions>"
+    instances = Instances(lab, synchronization=TOGETHER, more=configured)
+    try:
+        instances.start("a")
+        write(lab, range(4), readers=1)
+        wait_pending(instances, 8, "a")
+        for member, left in (("one", 8), ("two", 0)):
+            with come(quorum=2, member=member) as reader:
+                check_values(reader.take(), range(4))
+                reader.wait_for_acknowledgments(20)
+                wait_members(instances, member)
+            wait_pending(instances, left, "a")
+        (shown,) = views(instances)
+        assert (shown.name, shown.quorum, shown.topic, shown.partition) == (LOG, 2, "Reading", "stock")
+        client.delete_durable_subscription("Reading", LOG, partitions=["*"], timeout_s=20)
+        instances.wait_for("it is gone", lambda: views(instances) == ())
+    finally:
+        instances.close()
+
+
+def views(instances: Instances) -> tuple[SubscriptionView, ...]:
+    return instances.shown()["a"].subscriptions
+
+
+def wait_members(instances: Instances, *wanted: str) -> None:
+    def are_shown() -> bool:
+        return [member for each in views(instances) for member in each.members] == [*wanted]
+
+    instances.wait_for(f"{wanted} are shown", are_shown)
+
+
+def say_nonsense(client: DurabilityClient) -> None:
+    """As a reader whose state is none."""
+    session = client.session
+    with session.lock:
+        hostile = StateWriter(session.participant, session.signal, reader_id(session.id, 999))
+    assert session.wait_until(lambda: bool(hostile.services()), time.monotonic() + 20)
+    whole = encode_state(SubscriberState("Reading", STOCK, LOG, 1, "m", 1))
+    hostile.write(whole.replace(b'"quorum":1', b'"quorum":0'), time.time_ns())
+
+
+def test_what_can_not_be_is_refused(client: DurabilityClient) -> None:
+    wrong: list[dict[str, Any]] = [
+        {"durable_subscription": ""},
+        {"durable_subscription": "x" * 256},
+        {"durable_subscription": LOG, "quorum": 0},
+        {"durable_subscription": LOG, "quorum": 2},
+        {"durable_subscription": LOG, "member": "\x1b"},
+    ]
+    for options in wrong:
+        with pytest.raises(InvalidSubscription):
+            DurableReader(client, "Reading", Reading, STOCK, **options)
+    with pytest.raises(UnsupportedQos):
+        DurableReader(
+            client, "Reading", Reading, STOCK, Qos(Policy.History.KeepLast(1)), durable_subscription=LOG
+        )
+    with pytest.raises(NoPersistenceService):
+        client.register_durable_subscription("Reading", LOG, timeout_s=0.3)
+    with DurableReader(client, "Reading", Reading, STOCK, durable_subscription=LOG) as reader:
+        with pytest.raises(NoPersistenceService):
+            reader.wait_for_historical_data(0.3)
+        with pytest.raises(NoPersistenceService):
+            reader.wait_for_acknowledgments(0.3)
+    with DurableReader(client, "Reading", Reading, STOCK) as ordinary, pytest.raises(PreconditionNotMet):
+        ordinary.wait_for_acknowledgments(0.3)

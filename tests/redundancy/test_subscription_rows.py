@@ -1,0 +1,104 @@
+"""What an instance has of durable subscriptions, and what its store has: the same, after every change."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.persistence_service import subscription_rows
+from engine.redundancy import ledger
+from engine.redundancy.messages import Sample
+from engine.redundancy.settings import SynchronizationSettings
+from engine.redundancy.subscription_messages import SavedSubscriptions
+from engine.redundancy.subscriptions import Subscriptions
+
+GROUP, OTHER = b"12345678", b"87654321"
+ON = SynchronizationSettings(enable=True, synchronize_durable_subscriptions=True)
+ACTS = st.sampled_from(["sample", "sample", "acknowledge", "acknowledge", "register", "delete", "store"])
+STEPS = st.lists(st.tuples(ACTS, st.integers(0, 5), st.integers(0, 5)), max_size=40)
+
+
+@pytest.fixture
+def store() -> Iterator[sqlite3.Connection]:
+    with contextlib.closing(opened()) as made:
+        yield made
+
+
+def opened() -> sqlite3.Connection:
+    made = sqlite3.connect(":memory:")
+    made.executescript(subscription_rows.TABLES)
+    return made
+
+
+def sample_of(number: int) -> Sample:
+    return Sample("w" * 32, (1 << 127) + number, b"key", number, b"payload %d" % number)
+
+
+def carry_out(stock: Subscriptions, act: str, one: int, other: int) -> None:
+    name = "ab"[one % 2]
+    if act == "sample":
+        stock.sample_arrived(sample_of(one))
+    elif act == "acknowledge":
+        sample = sample_of(other)
+        stock.acknowledge(name, "mn"[one % 3 % 2], ((sample.writer, (sample.sequence,)),))
+    elif act == "register":
+        stock.register(name, 1 + other % 2)
+    elif act == "delete":
+        stock.delete(name)
+
+
+def in_order(saved: SavedSubscriptions) -> SavedSubscriptions:
+    return SavedSubscriptions(
+        tuple(sorted(saved.ledgers, key=lambda each: each.name)),
+        tuple(sorted(saved.held, key=lambda each: each.sequence)),
+    )
+
+
+@settings(max_examples=60)
+@given(STEPS, STEPS)
+def test_the_store_has_what_the_instance_has(
+    steps: list[tuple[str, int, int]], others: list[tuple[str, int, int]]
+) -> None:
+    with contextlib.closing(opened()) as made:
+        stocks = {GROUP: Subscriptions("i", ON, tuple), OTHER: Subscriptions("i", ON, tuple)}
+        for group, part in ((GROUP, steps), (OTHER, others)):
+            for act, one, other in [("register", 0, 0), *part, ("store", 0, 0)]:
+                carry_out(stocks[group], act, one, other)
+                if act != "store":
+                    continue
+                subscription_rows.write(made, {group: stocks[group].changes()})
+                saved, damaged = subscription_rows.read(made)
+                assert damaged == 0
+                assert in_order(saved[group]) == in_order(stocks[group].saved())
+                again = Subscriptions("i", ON, tuple, saved[group])
+                assert again.saved() == stocks[group].saved()
+                assert again.changes() == []
+
+
+def test_a_damaged_sample_is_left_out_and_counted(store: sqlite3.Connection) -> None:
+    stock = Subscriptions("i", ON, tuple)
+    stock.register("a", 1)
+    for number in (1, 2):
+        stock.sample_arrived(sample_of(number))
+    subscription_rows.write(store, {GROUP: stock.changes()})
+    store.execute("UPDATE held SET payload = ? WHERE source_time_ns = 1", (b"another",))
+    saved, damaged = subscription_rows.read(store)
+    assert (damaged, saved[GROUP].held) == (1, (sample_of(2),))
+
+
+def test_what_is_forgotten_at_the_bound_leaves_the_store_as_well(
+    store: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger, "MAX_ACKNOWLEDGED", 10)
+    stock = Subscriptions("i", ON, tuple)
+    stock.register("a", 1)
+    for number in range(30):
+        stock.acknowledge("a", "m", (("w", (1 + number,)),))
+        subscription_rows.write(store, {GROUP: stock.changes()})
+    (rows,) = store.execute("SELECT count(*) FROM acknowledged").fetchone()
+    assert rows == 30 - stock.forgotten <= 10
