@@ -16,7 +16,20 @@ from typing import Final
 from benchmarks import machine
 from benchmarks.rows import Row, table
 
-AREAS: Final = ("start", "capture", "deliver", "align", "reconcile", "store", "trace", "console")
+AREAS: Final = (
+    "start",
+    "crowd",
+    "capture",
+    "deliver",
+    "align",
+    "merge",
+    "reconcile",
+    "sets",
+    "store",
+    "trace",
+    "console",
+    "redundancy",
+)
 FORMAT_VERSION: Final = 1
 
 

@@ -7,7 +7,7 @@ import types
 from typing import TYPE_CHECKING, Any, cast
 
 from engine.core.events import ExpectSet, SendSet, Target
-from engine.core.messages import NO_EPOCH
+from engine.core.messages import CAPABILITIES, NO_EPOCH
 from engine.dataset.dataset import DataSet
 from engine.runtime.transfers import Transfers
 
@@ -30,8 +30,15 @@ class _Anything:
 class Side:
     """The alignment of one node: what it sends waits in `sent`."""
 
-    def __init__(self, node: str, held: DataSet, describe: dict[Group, GroupDescription]) -> None:
+    def __init__(
+        self,
+        node: str,
+        held: DataSet,
+        describe: dict[Group, GroupDescription],
+        capabilities: tuple[str, ...] = CAPABILITIES,
+    ) -> None:
         self.node = node
+        self.capabilities = capabilities
         self.sent: collections.deque[bytes] = collections.deque()
         self.result: DataSet | None = None
         self.failed = False
@@ -93,6 +100,8 @@ def align(
 
     `change` is done to everything that is sent.
     """
+    status = types.SimpleNamespace(capabilities=alignee.capabilities)
+    aligner.holdings.core.fellows = [types.SimpleNamespace(node=alignee.node, status=status)]
     alignee.transfers.expect(ExpectSet(NAME_SPACE, request, aligner.node, "replace"))
     target = Target(alignee.node, request, "replace", compares=bool(alignee.sent))
     aligner.transfers.send(SendSet(NAME_SPACE, NO_EPOCH, (target,)))

@@ -15,7 +15,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 TOPIC: Final = "Load"
@@ -24,11 +24,18 @@ _HEADER: Final = b"\x00\x01\x00\x00"
 
 
 class Program:
-    """A child in one of the roles."""
+    """A child in one of the roles; `prefix` goes before its command.
 
-    def __init__(self, role: str, options: Mapping[str, Any], environ: Mapping[str, str]) -> None:
+    Attributes:
+        began_ns: the wall clock before it was started.
+    """
+
+    def __init__(
+        self, role: str, options: Mapping[str, Any], environ: Mapping[str, str], prefix: Sequence[str] = ()
+    ) -> None:
+        self.began_ns = time.time_ns()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.programs", role, json.dumps(options)],
+            [*prefix, sys.executable, "-m", "benchmarks.programs", role, json.dumps(options)],
             env=dict(environ),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -55,7 +62,7 @@ def say(**what: Any) -> None:
 
 
 def publish(options: dict[str, Any]) -> None:
-    """Write `count` samples of `size` octets to `instances` instances."""
+    """Write `count` samples of `size` octets to `instances` instances, numbered from `first`, at a `rate`."""
     from benchmarks.load_type import Load
     from engine.dataset.groups import KEEP_ALL, DurabilityKind
     from engine.dds.participant import NodeParticipant, TagRole
@@ -78,11 +85,16 @@ def publish(options: dict[str, Any]) -> None:
         raise RuntimeError("nobody reads")
     instances, size = options["instances"], options["size"]
     tail = struct.pack("<I", size) + bytes(size)
-    samples = [_HEADER + struct.pack("<i", number) + tail for number in range(instances)]
+    first = options.get("first", 0)
+    samples = [_HEADER + struct.pack("<i", first + number) + tail for number in range(instances)]
     write, now_ns = writer.write, time.time_ns
     began_ns, began = now_ns(), time.monotonic()
+    rate = options.get("rate", 0)
     for number in range(options["count"]):
         write(samples[number % instances], now_ns())
+        if rate and number % 100 == 0:
+            writer.flush()
+            time.sleep(max(0.0, began + number / rate - time.monotonic()))
     writer.flush()
     if not writer.wait_for_acks(60):
         raise RuntimeError("not everything was acknowledged")
@@ -189,12 +201,13 @@ def join(options: dict[str, Any]) -> None:
     waitset = WaitSet(participant)
     waitset.attach(ReadCondition(reader, state))
     got, first = 0, 0.0
+    say(ready=True)
     while got < options["count"]:
         waitset.wait(1_000_000_000)
         taken = _clayer.ddspy_take(reader._ref, state, 8192)
         got += sum(1 for _, info in taken if info.valid_data)
         first = first or time.monotonic() - began
-    say(first=first, last=time.monotonic() - began, got=got)
+    say(first=first, last=time.monotonic() - began, got=got, ended_ns=time.time_ns())
     sys.stdin.read()
 
 

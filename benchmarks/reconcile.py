@@ -1,7 +1,8 @@
 """What it costs to find and send the difference of two sets: octets on the wire, messages, processor time.
 
 Both sides in one process, with nothing between them but the octets; every difference is an instance that was
-written again on one side.
+written again on one side. Then what it takes without symbols, where those come to no result: range by range,
+held against the list of all identities.
 """
 
 from __future__ import annotations
@@ -9,9 +10,12 @@ from __future__ import annotations
 import time
 from typing import Final
 
+import numpy as np
+
 from benchmarks.exchange import Side, align
 from benchmarks.rows import Bar, Is, Row
 from engine.core.namespaces import Group
+from engine.dataset import ranges
 from engine.dataset.dataset import DataSet
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
 from engine.dataset.sample import DATA, Sample, make_sample
@@ -45,7 +49,41 @@ def run(repeat: int) -> list[Row]:
                 rows.append(Row(AREA, f"{label}, octets sent / differing", "", ratios, bar=the_bar))
             rows.append(Row(AREA, f"{label}, messages", "", messages))
             rows.append(Row(AREA, f"{label}, processor time of both", "s", seconds))
+    return [*rows, *_without_symbols()]
+
+
+def _without_symbols() -> list[Row]:
+    """Octets in both directions for differences that are found range by range."""
+    listed = Row(AREA, "the list of all identities, octets", "B", (8.0 * COUNT,))
+    rows = [listed]
+    draw = np.random.default_rng(1)
+    for differing in DIFFERENCES[1:]:
+        common = draw.integers(0, 2**64 - 1, COUNT - differing, dtype=np.uint64)
+        ours, theirs = (
+            np.concatenate((common, draw.integers(0, 2**64 - 1, differing, dtype=np.uint64)))
+            for _ in range(2)
+        )
+        label = f"{differing:,} of {COUNT:,} range by range"
+        began = time.process_time()
+        octets, rounds = _search(ranges.Search(ours, 2 * differing), ranges.Held(theirs))
+        seconds = time.process_time() - began
+        rows += [
+            Row(AREA, f"{label}, octets", "B", (octets,)).against(listed),
+            Row(AREA, f"{label}, questions", "", (rounds,)),
+            Row(AREA, f"{label}, processor time of both", "s", (seconds,)),
+        ]
     return rows
+
+
+def _search(search: ranges.Search, held: ranges.Held) -> tuple[float, float]:
+    octets = rounds = 0
+    while search.asked is not None:
+        fingerprints, identities = held.answer(search.asked)
+        octets += 4 * (len(search.asked.split) + len(search.asked.listed))
+        octets += 8 * (len(fingerprints) + len(identities))
+        search.take(fingerprints, identities)
+        rounds += 1
+    return float(octets), float(rounds)
 
 
 def _samples(begin: int, end: int, time_ns: int, size: int) -> list[Sample]:

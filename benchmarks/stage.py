@@ -1,4 +1,4 @@
-"""Nodes to measure: the three of the samples, on loopback, in a directory and a domain of their own."""
+"""Nodes to measure: those of the samples and copies of them, on loopback, in a place of their own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from benchmarks.programs import Program
 from engine.dds.uri import settings_text
 from engine.tracing.formats import Line, read_line
-from ospltool.demo.stage import Stage, samples_directory
+from ospltool.demo.stage import NODES, Stage, samples_directory
 from ospltool.live.dds import LiveFeed
 
 PATIENCE_S = 120.0
@@ -30,6 +30,22 @@ def environ() -> dict[str, str]:
     return {**os.environ, "CYCLONEDDS_URI": sample_uri()}
 
 
+class Fleet(Stage):
+    """A stage whose nodes after the third are copies of it with another name."""
+
+    def configuration(self, name: str) -> pathlib.Path:
+        """Where the configuration of a node is; it is made where the samples have none."""
+        last = super().configuration(NODES[-1])
+        if name in NODES:
+            return last.with_name(f"{name}.xml")
+        path = self.directory / name / "ospl.xml"
+        text = last.read_text(encoding="utf-8")
+        for before, after in ((f"<Name>{NODES[-1]}<", f"<Name>{name}<"), (f"/{NODES[-1]}/", f"/{name}/")):
+            text = text.replace(before, after)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+
 @contextlib.contextmanager
 def stage(where: pathlib.Path | None = None) -> Iterator[Stage]:
     """A stage; the nodes that run at the end are ended."""
@@ -39,7 +55,7 @@ def stage(where: pathlib.Path | None = None) -> Iterator[Stage]:
             where = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ospltool-bench-")))
         feed = LiveFeed(domain, uri=sample_uri())
         stack.callback(feed.close)
-        made = Stage(where, domain, feed)
+        made = Fleet(where, domain, feed)
         stack.callback(made.close)
         yield made
 
@@ -51,6 +67,20 @@ def fill(stage: Stage, name: str, count: int, size: int) -> None:
     publisher.answer()
     publisher.end()
     stage.wait_for(f"{count} samples are stored", lambda: stage.stored(name) == count, PATIENCE_S)
+
+
+def processor_s(pid: int) -> float:
+    """Processor time that a process has used, in user and system mode."""
+    text = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    user, system = text.rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def peak_mb(pid: int) -> float:
+    """The most memory that a process has had, in megabytes."""
+    text = pathlib.Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    (line,) = (line for line in text.splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) / 1000
 
 
 def start_and_wait(stage: Stage, *names: str) -> int:

@@ -1,4 +1,4 @@
-"""From the start of three processes to three complete nodes, with nothing to align."""
+"""From the start of 3, 10 and 30 processes to complete nodes, with nothing to align."""
 
 from __future__ import annotations
 
@@ -22,25 +22,41 @@ PHASES: Final = {
 REAL_SERVICE: Final = "the real OpenSplice service needs 7.1 to 8.0 s for it, nearly all of it fixed sleeping"
 
 
+FLEETS: Final = (10, 30)
+"""More nodes than processors: what is measured is mostly the start of so many interpreters."""
+
+
 def run(repeat: int) -> list[Row]:
-    """First starts and later starts, each with fresh processes."""
+    """First starts and later starts, each with fresh processes; then fleets."""
+    rows = _three(repeat)
+    for count in FLEETS:
+        names = [f"n{number}" for number in range(1, count + 1)]
+        runs = []
+        for _ in range(min(repeat, 3)):
+            with stages.stage() as stage:
+                runs.append(_start(stage, *names))
+        rows += _rows(f"first start of {count}", runs, None, "")
+    return rows
+
+
+def _three(repeat: int) -> list[Row]:
     first: list[dict[str, float]] = []
     later: list[dict[str, float]] = []
     for _ in range(repeat):
         with stages.stage() as stage:
-            first.append(_start(stage))
+            first.append(_start(stage, *NODES))
             stage.close()
-            later.append(_start(stage))
+            later.append(_start(stage, *NODES))
     return [
         *_rows("first start", first, Bar(Is.AT_MOST, 2.0), "InitialDiscoveryPeriod is 0.5 s"),
         *_rows("start with known fellows", later, Bar(Is.AT_MOST, 1.5), REAL_SERVICE),
     ]
 
 
-def _start(stage: Stage) -> dict[str, float]:
-    """Seconds until the last of the three is complete, and how long its phases took."""
-    began_ns = stages.start_and_wait(stage, *NODES)
-    ends = {name: _phase_ends(stage, name, began_ns) for name in NODES}
+def _start(stage: Stage, *names: str) -> dict[str, float]:
+    """Seconds until the last node is complete, and how long its phases took."""
+    began_ns = stages.start_and_wait(stage, *names)
+    ends = {name: _phase_ends(stage, name, began_ns) for name in names}
     last = max(ends.values(), key=lambda phases: max(phases.values()))
     result = {"until all are complete": max(last.values())}
     before = 0.0
@@ -55,7 +71,7 @@ def _phase_ends(stage: Stage, name: str, began_ns: int) -> dict[str, float]:
     return {phase: (stages.first_time_ns(lines, words) - began_ns) / 1e9 for phase, words in PHASES.items()}
 
 
-def _rows(what: str, runs: list[dict[str, float]], bar: Bar, remark: str) -> list[Row]:
+def _rows(what: str, runs: list[dict[str, float]], bar: Bar | None, remark: str) -> list[Row]:
     return [
         Row(
             AREA,

@@ -79,7 +79,7 @@ def _ours(directory: Path, samples: list[Sample]) -> dict[str, float]:
 
     def load() -> None:
         log = DamageLog()
-        count = sum(1 for _, found in store.load(NAME_SPACE, log) for _ in found)
+        count = sum(len(piece) for _, pieces in store.load(NAME_SPACE, log) for piece in pieces)
         if count != COUNT or log.count:
             raise RuntimeError(f"{count} samples, {log.count} damaged")
 
