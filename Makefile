@@ -43,12 +43,12 @@ check: $(VENV)/.dev ## Style, types and the layers of the house
 	$(BIN)/lint-imports
 
 test: check ## Everything that must be green, in under 15 minutes
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 sim: $(VENV)/.dev ## Thousands of simulated systems with faults (RUNS=2000 SEED=1)
 	$(BIN)/ospltool simulate --runs $(RUNS) --seed $(SEED)
 
-bench: $(VENV)/.dev ## Figures, side by side in one run (AREA=start|capture|deliver|align|reconcile|store|trace|console)
+bench: $(VENV)/.dev ## Figures, side by side in one run (AREA=start|capture|deliver|align|reconcile|store|trace|console|redundancy)
 	$(BIN)/python -m benchmarks --area $(AREA)
 
 screenshots: $(VENV)/.dev ## The pictures of the README, from the running demo

@@ -1,10 +1,17 @@
-"""For all tests: DDS stays on the loopback interface, whatever a configuration under test says."""
+"""For all tests: DDS stays on the loopback interface, whatever a configuration under test says.
+
+No example of a property has a time limit: machines are busy with other tests.
+"""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
+import hypothesis
+
 _SETTINGS = Path(__file__).parent.parent / "samples" / "three-nodes" / "cyclonedds.xml"
 
 os.environ.setdefault("CYCLONEDDS_URI", f"file://{_SETTINGS}")
+hypothesis.settings.register_profile("ours", deadline=None)
+hypothesis.settings.load_profile("ours")

@@ -79,7 +79,7 @@ class Stage:
         for name in names:
             home = self.directory / name
             home.mkdir(parents=True, exist_ok=True)
-            configuration = self._samples / "three-nodes" / f"{name}.xml"
+            configuration = self.configuration(name)
             with (home / "output.log").open("ab") as output:
                 self._processes[name] = subprocess.Popen(
                     [sys.executable, "-m", "engine", str(configuration)],
@@ -88,6 +88,10 @@ class Stage:
                     stdout=output,
                     stderr=output,
                 )
+
+    def configuration(self, name: str) -> pathlib.Path:
+        """Where the configuration of a node is."""
+        return self._samples / "three-nodes" / f"{name}.xml"
 
     def kill(self, *names: str) -> None:
         """SIGKILL: the process has no chance to tidy up."""

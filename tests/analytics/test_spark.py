@@ -37,7 +37,8 @@ MASTER = "local[2]"
 PORTABLE = {
     "text": "select regexp_extract(text, 'conflict (\\d+)', 1) c, count(*) n from records "
     "where event like 'conflict.%' group by 1 order by n desc nulls last, c asc nulls first limit 5",
-    "map": "select fields['policy'] p, count(*) n from records where event = 'merge.applying' group by 1",
+    "map": "select fields['policy'] p, count(*) n from records where event = 'merge.applying' group by 1 "
+    "order by 1",
     "missing key": "select count(*) n from records where fields['no such field'] is null",
     "partitions": "select node, hour, count(*) n from records group by node, hour order by node, hour",
     "percentile": "select percentile_cont(0.9) within group (order by length) p from records",

@@ -3,13 +3,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
     import pathlib
+import resource
 
 HEAVY = {"textual", "duckdb", "pyspark", "cyclonedds", "lxml", "rich", "numpy", "pandas", "pyarrow"}
 """Not pydantic: Typer imports it itself as soon as a command has a parameter."""
@@ -61,15 +61,16 @@ def test_the_console_and_the_tools_import_without_dds(root: pathlib.Path) -> Non
 
 
 def test_help_answers_at_once(root: pathlib.Path) -> None:
-    """The best of several attempts: what counts is what the program needs, not what else the machine does."""
+    """The best of several attempts, in processor time: what else the machine does should not count."""
     command = [sys.executable, "-c", "from ospltool.cli.app import main; main(['--help'])"]
     best_s = float("inf")
     for _ in range(ATTEMPTS):
-        began = time.perf_counter()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run(
             command, cwd=root, env={"PYTHONPATH": str(root)}, stdout=subprocess.DEVNULL, check=True
         )
-        best_s = min(best_s, time.perf_counter() - began)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        best_s = min(best_s, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
         if best_s < HELP_BUDGET_S:
             break
     assert best_s < HELP_BUDGET_S

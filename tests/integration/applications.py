@@ -76,8 +76,10 @@ class WriterSide:
             qos = qos_of(self._options)
             topic_key = (type_name, topic_name)
             if topic_key not in self._topics:
+                depth = self._options.get("topic_depth")
+                topic_qos = qos if depth is None else qos_of({**self._options, "depth": depth})
                 self._topics[topic_key] = Topic(
-                    self._participant, topic_name, types.TYPES[type_name], qos=qos
+                    self._participant, topic_name, types.TYPES[type_name], qos=topic_qos
                 )
             publisher = Publisher(self._participant, Qos(Policy.Partition(list(partitions))))
             matched = Matched(self._options.get("readers", 1))
@@ -135,6 +137,29 @@ class Matched:
         return Listener(on_publication_matched=on_publication_matched)
 
 
+def refused_writer(options: dict[str, Any]) -> None:
+    """A best-effort writer of durable data; says why a reader refused it, and ends when it is told to."""
+    from cyclonedds.core import Listener, Policy, Qos
+    from cyclonedds.domain import DomainParticipant
+    from cyclonedds.pub import DataWriter, Publisher
+    from cyclonedds.topic import Topic
+
+    refused = threading.Event()
+
+    def on_offered_incompatible_qos(*_: Any) -> None:
+        refused.set()
+
+    participant = DomainParticipant(options["domain"])
+    publisher = Publisher(participant, Qos(Policy.Partition(["stock"])))
+    qos = Qos(Policy.Durability.Persistent, Policy.Reliability.BestEffort)
+    topic = Topic(participant, "Reading", types.Reading)
+    listener = Listener(on_offered_incompatible_qos=on_offered_incompatible_qos)
+    writer = DataWriter(publisher, topic, qos=qos, listener=listener)
+    say(guid=str(writer.guid.hex), refused=refused.wait(20))
+    for _ in commands():
+        pass
+
+
 def writer(options: dict[str, Any]) -> None:
     """Carries out the given steps, and then those that it is told, until it is told to end."""
     side = WriterSide(options)
@@ -152,8 +177,18 @@ class Tally:
         self._samples: collections.defaultdict[str, list[list[Any]]] = collections.defaultdict(list)
         self._states: dict[str, str] = {}
         self._arrivals = 0
+        self._refused = 0
         self._bytes = 0
         self._seen: collections.Counter[tuple[str, int]] = collections.Counter()
+
+    def listener(self) -> Any:
+        """Counts writers that the reader refused (REQUESTED_INCOMPATIBLE_QOS)."""
+        from cyclonedds.core import Listener
+
+        def on_requested_incompatible_qos(_: Any, status: Any) -> None:
+            self._refused = status.total_count
+
+        return Listener(on_requested_incompatible_qos=on_requested_incompatible_qos)
 
     def add(self, type_name: str, sample: Any) -> None:
         info = sample.sample_info
@@ -187,6 +222,7 @@ class Tally:
         say(
             tally={
                 "arrivals": self._arrivals,
+                "refused": self._refused,
                 "instances": len(self._samples),
                 "bytes": self._bytes,
                 "repeated": sum(count - 1 for count in self._seen.values()),
@@ -208,13 +244,13 @@ def reader(options: dict[str, Any]) -> None:
     subscriber = Subscriber(participant, Qos(Policy.Partition(options.get("partitions", ["stock"]))))
     qos = qos_of(options)
     waitset = WaitSet(participant)
+    tally = Tally()
     ends = []
     for type_name in options.get("types", ["Reading"]):
         topic = Topic(participant, options.get("topic") or type_name, types.TYPES[type_name], qos=qos)
-        one = DataReader(subscriber, topic, qos=qos)
+        one = DataReader(subscriber, topic, qos=qos, listener=tally.listener())
         waitset.attach(ReadCondition(one, SampleState.Any | ViewState.Any | InstanceState.Any))
         ends.append((type_name, one))
-    tally = Tally()
     lock = threading.Lock()
     say(ready=True)
 
@@ -271,7 +307,13 @@ def hostile(options: dict[str, Any]) -> None:
         one.close()
 
 
-ROLES = {"writer": writer, "reader": reader, "watch": watch, "hostile": hostile}
+ROLES = {
+    "writer": writer,
+    "refused_writer": refused_writer,
+    "reader": reader,
+    "watch": watch,
+    "hostile": hostile,
+}
 
 if __name__ == "__main__":
     ROLES[sys.argv[1]](json.loads(sys.argv[2]))

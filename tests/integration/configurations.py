@@ -45,6 +45,7 @@ class Settings:
     expiry_s: float = 2.0
     store: bool = True
     terminate_s: float = 10.0
+    combine_s: float = 0.01
     failure_action: str = "kill"
 
     def with_priority(self, priority: int) -> Settings:
@@ -70,6 +71,7 @@ def node_xml(name: str, domain: int, home: Path, settings: Settings) -> str:
     <Network>
       <Heartbeat><ExpiryTime update_factor="0.125">{settings.expiry_s}</ExpiryTime></Heartbeat>
       <InitialDiscoveryPeriod>{settings.discovery_s}</InitialDiscoveryPeriod>
+      <Alignment><RequestCombinePeriod><Operational>{settings.combine_s}</Operational></RequestCombinePeriod></Alignment>
       <WaitForAttachment maxWaitCount="100"><ServiceName>ddsi2</ServiceName></WaitForAttachment>
     </Network>
     {store if settings.store else ""}

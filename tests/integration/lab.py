@@ -19,7 +19,7 @@ from engine.tracing.catalogue import catalogue
 from engine.tracing.formats import read_line
 from ospltool.live.dds import LiveFeed
 from tests.integration.configurations import Settings, node_xml
-from tests.integration.programs import ROOT, Program
+from tests.integration.programs import ROOT, Program, end_all
 from tests.integration.watching import FeedSource, ProgramSource, Watch
 
 END_S: Final = 15.0
@@ -200,9 +200,17 @@ class Lab:
 
     # Applications.
 
-    def program(self, role: str, *, prefix: Sequence[str] = (), **options: Any) -> Program:
+    def program(
+        self,
+        role: str,
+        *,
+        prefix: Sequence[str] = (),
+        environ: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> Program:
         """Start an application; it is ended with the test."""
-        program = Program(role, {"domain": self.domain, **options}, self.environ, prefix)
+        seen = {**self.environ, **(environ or {})}
+        program = Program(role, {"domain": self.domain, **options}, seen, prefix)
         self._programs.append(program)
         return program
 
@@ -251,14 +259,7 @@ class Lab:
 
     def stop_all(self) -> None:
         """End the nodes that run, in order if they can."""
-        for process in self._processes.values():
-            process.terminate()
-        for process in self._processes.values():
-            try:
-                process.wait(END_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait(END_S)
+        end_all(self._processes.values(), END_S)
         self._processes.clear()
 
 

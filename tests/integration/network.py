@@ -10,6 +10,8 @@ import os
 import subprocess
 from collections.abc import Iterator
 
+import pytest
+
 _networks = itertools.count()
 
 
@@ -87,3 +89,11 @@ class Network:
 
 def _ip(*arguments: str) -> None:
     subprocess.run(["ip", *arguments], check=True, capture_output=True, text=True, timeout=10)
+
+
+def network_of(hosts: tuple[str, ...]) -> Network:
+    """A network for a test; where none can be made the test is skipped, and says why."""
+    try:
+        return Network(hosts)
+    except NotPermitted as reason:
+        pytest.skip(f"no network namespaces here: {reason}")

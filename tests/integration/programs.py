@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -103,3 +103,16 @@ class Program:
         self._thread.join(10)
         self._process.stdout.close()
         return self._process.returncode
+
+
+def end_all(processes: Iterable[subprocess.Popen[bytes]], patience_s: float) -> None:
+    """End processes, in order if they can."""
+    started = list(processes)
+    for process in started:
+        process.terminate()
+    for process in started:
+        try:
+            process.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(patience_s)

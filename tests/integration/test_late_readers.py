@@ -109,7 +109,9 @@ def test_a_reader_that_joins_while_a_writer_writes_misses_nothing(lab: Lab) -> N
     tally = reader.tally()
     shown = lab.seen.node("n1")
     assert shown is not None
-    assert tally["arrivals"] - count == tally["repeated"] <= shown.counters["repeated"]
+    assert tally["arrivals"] - count == tally["repeated"]
+    # What was captured since is counted; how early the reader heard the writer the node cannot know.
+    assert shown.counters["repeated"]
 
 
 def test_a_reader_that_was_served_is_not_served_again_by_who_comes_back(lab: Lab) -> None:
@@ -138,7 +140,9 @@ def test_a_reader_that_asks_more_than_is_offered_gets_nothing_and_both_sides_are
     willing = lab.reader(by_source=False)
     willing.wait(5)
     lab.wait_delivered(2)
-    assert refused.tally()["arrivals"] == 0
+    tally = refused.tally()
+    assert tally["arrivals"] == 0
+    assert tally["refused"] > 0, "REQUESTED_INCOMPATIBLE_QOS at the application's own reader"
     shown = lab.seen.node("n1")
     assert shown is not None
     problems = [view.problem for view in shown.deliveries if view.problem]
@@ -147,6 +151,26 @@ def test_a_reader_that_asks_more_than_is_offered_gets_nothing_and_both_sides_are
         assert "offered BY_RECEPTION" in text
         assert "requested BY_SOURCE" in text
     assert lab.trace("n1", "group.qos-mismatch")
+
+
+def test_a_writer_that_offers_less_than_is_requested_is_told_and_both_sides_are_named(lab: Lab) -> None:
+    lab.configure("n1", Settings())
+    lab.start("n1")
+    lab.seen.wait_for("n1 complete", lambda: lab.seen.are_complete("n1"))
+    program = lab.program("refused_writer")
+    answer = program.line(30)
+    assert answer["refused"], "OFFERED_INCOMPATIBLE_QOS at the application's own writer"
+
+    def is_counted() -> bool:
+        shown = lab.seen.node("n1")
+        return shown is not None and shown.counters.get("refused_writers") == 1
+
+    lab.seen.wait_for("it is counted", is_counted)
+    (found,) = lab.trace("n1", "group.qos-mismatch")
+    assert answer["guid"] in found["endpoint"]
+    for text in (found["cause"], lab.information("n1")):
+        assert "RELIABILITY: offered BEST_EFFORT, requested RELIABLE" in text
+    assert program.end() == 0
 
 
 @pytest.mark.parametrize("by_source", [True, False], ids=["by source", "by reception"])

@@ -8,7 +8,7 @@ import pytest
 from engine.dds.uri import cyclone_uri
 from tests.integration.conftest import own_domain
 from tests.integration.lab import LEASE_S, Lab, Reader
-from tests.integration.network import Network, NotPermitted
+from tests.integration.network import Network, network_of
 from tests.integration.programs import Program
 
 pytestmark = [pytest.mark.dds, pytest.mark.netns]
@@ -54,10 +54,7 @@ class SplitLab:
 
 @pytest.fixture(params=["multicast", "unicast"])
 def split(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SplitLab]:
-    try:
-        network = Network(tuple(HOSTS.values()))
-    except NotPermitted as reason:
-        pytest.skip(f"no network namespaces here: {reason}")
+    network = network_of(tuple(HOSTS.values()))
     try:
         made = SplitLab(tmp_path, network, multicast=request.param == "multicast")
         try:

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from engine.dds.uri import cyclone_uri
 from tests.integration import application_types as types
 from tests.integration.configurations import Settings, Space
+from tests.integration.conftest import own_domain
 from tests.integration.dds import sample_types
 from tests.integration.lab import Lab
 
@@ -122,6 +125,31 @@ PLACES = [
     ("Volatile", PERSISTENT, 0, 0),
 ]
 """Policy of the node, durability of the data, samples held, and of those on disk: policies only weaken."""
+
+
+def captured(lab: Lab) -> int:
+    shown = lab.seen.node("n1")
+    return shown.counters["captured"] if shown else 0
+
+
+@pytest.mark.parametrize(("discovers", "kept"), [(True, 3), (False, 1)], ids=["topics", "no topics"])
+def test_the_qos_of_the_topic_counts_where_topic_discovery_tells_it(
+    tmp_path: Path, discovers: bool, kept: int
+) -> None:
+    domain, tag = own_domain()
+    uri = cyclone_uri(tag=tag, lease_s=1.5, spdp_interval_ms=200, environment={})
+    setting = f"<EnableTopicDiscoveryEndpoints>{str(discovers).lower()}</EnableTopicDiscoveryEndpoints>"
+    lab = Lab(tmp_path, domain, tag, uri.replace("<Discovery>", f"<Discovery>{setting}"))
+    try:
+        lab.configure("n1", Settings())
+        lab.start("n1")
+        lab.seen.wait_for("n1 complete", lambda: lab.seen.are_complete("n1"))
+        steps = [{"count": 1, "time": 1_000 * value, "value": value} for value in range(1, 6)]
+        lab.write(*steps, depth=1, topic_depth=3)
+        lab.seen.wait_for("all is captured", lambda: captured(lab) == 5)
+        lab.seen.wait_for("it is stored", lambda: lab.seen.stored("n1") == kept)
+    finally:
+        lab.close()
 
 
 def test_what_is_on_disk_follows_from_the_data_and_from_the_policy(lab: Lab) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.tracing.catalogue import catalogue as engine_catalogue
@@ -98,7 +98,6 @@ def test_fields_come_back_as_they_were() -> None:
 NAMES = st.text(st.characters(exclude_characters="\n\r", exclude_categories=["Cs"]), max_size=30)
 
 
-@settings(deadline=None)
 @given(NAMES, NAMES)
 def test_names_of_any_kind_do_not_confuse_a_pattern(namespace: str, role: str) -> None:
     text = f"State and master of namespace '{namespace}' for role '{role}' cleared"

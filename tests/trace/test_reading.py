@@ -71,7 +71,6 @@ def parse(data: bytes, *, untimed: bool = False, cuts: tuple[int, ...] = ()) -> 
     return [(record.kind, record.offset, record.raw) for record in found]
 
 
-@settings(deadline=None)
 @given(TRACES, st.booleans())
 def test_records_together_are_the_file(data: bytes, untimed: bool) -> None:
     found = parse(data, untimed=untimed)
@@ -81,7 +80,6 @@ def test_records_together_are_the_file(data: bytes, untimed: bool) -> None:
     ]
 
 
-@settings(deadline=None)
 @given(TRACES, st.booleans(), st.data())
 def test_records_do_not_depend_on_how_the_bytes_come_in(
     data: bytes, untimed: bool, more: st.DataObject
@@ -90,7 +88,6 @@ def test_records_do_not_depend_on_how_the_bytes_come_in(
     assert parse(data, untimed=untimed, cuts=cuts) == parse(data, untimed=untimed)
 
 
-@settings(deadline=None)
 @given(TRACES, st.booleans())
 def test_the_fast_splitter_finds_what_the_reader_finds(data: bytes, untimed: bool) -> None:
     slow = list(headers(data, untimed=untimed))
@@ -108,7 +105,7 @@ def test_the_fast_splitter_finds_what_the_reader_finds(data: bytes, untimed: boo
     assert [data[a:b] for a, b in zip(fast.body.tolist(), fast.stop.tolist(), strict=True)] == bodies
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=TRACES, size=st.integers(20, 400))
 def test_parts_of_a_file_have_the_records_of_the_whole(
     data: bytes, size: int, tmp_path_factory: pytest.TempPathFactory
@@ -124,7 +121,6 @@ def test_parts_of_a_file_have_the_records_of_the_whole(
     assert found == [(offset, raw) for _, offset, raw in parse(data)]
 
 
-@settings(deadline=None)
 @given(
     TRACES,
     st.sampled_from([b"COMPLETE", b"12", b"Group", b"->", b"\xff", b"T" * 10, b"broken"]),
@@ -139,7 +135,7 @@ def test_counting_and_finding_agree_with_reading(data: bytes, needle: bytes, unt
     assert counted == bool(whole and needle in whole[-1][1])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     data=st.lists(TRACES, min_size=4, max_size=12).map(b"".join),
     needle=st.sampled_from([b"COMPLETE", b"12", b"Group", b"Role"]),

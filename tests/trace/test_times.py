@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ospltool.trace.times import TimeError, clock, duration, iso, parse_around, parse_duration, parse_time
@@ -70,7 +70,6 @@ def test_around_reaches_both_ways(text: str) -> None:
     assert parse_around(text, REFERENCE) == (1795223312_000000000, 1795223316_000000000)
 
 
-@settings(deadline=None)
 @given(st.integers(0, 4_000_000_000_000_000_000))
 def test_a_written_time_is_read_back(ns: int) -> None:
     assert parse_time(iso(ns)) == ns

@@ -1,10 +1,11 @@
-"""DUR81x: redundant persistence services, and whether their instances end with the same values."""
+"""DUR81x: redundant persistence services: the same values, and nothing lost for durable subscriptions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from engine.config import Kind, Problem, Span
+from engine.core import expressions
 from engine.redundancy.configuration import GroupSettings, PersistenceService
 from ospltool.check.findings import Finding
 from ospltool.check.registry import OSPLTOOL, Scope, rule
@@ -15,6 +16,7 @@ _BOUND = "max_remote_provider_change_period_count"
 _COUNT = "stable_provider_period_count"
 _SECTION = "persistence_service/synchronization"
 _GROUP = "persistence_service/persistence_group"
+_SUBSCRIPTION = "persistence_service/durable_subscriptions/element"
 _HASTY_MS = 1_000
 
 
@@ -153,3 +155,53 @@ def hasty_providers(file: FileView) -> Iterator[Finding]:
         if wait_ms < _HASTY_MS and node is not None and node.value is not None:
             message = f"providers change after {wait_ms} ms, with {_COUNT} {settings.stable_periods}"
             yield Finding(message, _place(file, node.value.span), subject=f"{_SECTION}/{node.name}")
+
+
+@rule("DUR815", "durable-subscription-unkept", Severity.WARNING, scope=Scope.PERSISTENCE, targets=OSPLTOOL)
+def durable_subscription_of_nothing(file: FileView) -> Iterator[Finding]:
+    """A durable subscription is for a topic that no persistence_group keeps.
+
+    Why: Samples are kept for a durable subscription by the service that persists their topic. Its readers
+        would get nothing of what was written while they were away.
+
+    Example:
+        <persistence_group name="ships" filter="Ship*"> and
+        <element><role_name>log</role_name><topic_name>Track</topic_name></element>
+    Use instead:
+        <persistence_group name="ships" filter="Ship*,Track">
+    OpenSplice: Has no persistence service of this kind.
+    Reference: persistence service, Configuring Durable Subscriptions
+    """
+    for service in file.persistence.services if file.persistence is not None else ():
+        filters = [one.strip() for group in service.groups for one in group.filter.split(",")]
+        for each in service.subscriptions:
+            if not any(expressions.matches(one, each.topic) for one in filters if one):
+                message = (
+                    f"durable subscription '{each.name}': no persistence_group keeps topic '{each.topic}'"
+                )
+                yield Finding(message, _place(file, each.node.tag_span), subject=_SUBSCRIPTION)
+
+
+@rule("DUR816", "durable-subscriptions-apart", Severity.WARNING, scope=Scope.PERSISTENCE, targets=OSPLTOOL)
+def durable_subscriptions_apart(file: FileView) -> Iterator[Finding]:
+    """Instances exchange samples, and not what durable subscriptions have acknowledged.
+
+    Why: An instance that did not hear an acknowledgement keeps the sample, and sends it again. When the only
+        instance that knows a durable subscription is lost, nothing is kept for it any more.
+
+    Example:
+        <synchronize_durable_subscription>false</synchronize_durable_subscription>
+    Use instead:
+        <synchronize_durable_subscription>true</synchronize_durable_subscription>
+    OpenSplice: Has no persistence service of this kind.
+    Reference: persistence service, synchronize_durable_subscription
+    """
+    for service in _services(file):
+        if service.subscriptions and not service.synchronization.synchronize_durable_subscriptions:
+            node = service.node.find("synchronization/synchronize_durable_subscription")
+            span = node.value.span if node is not None and node.value is not None else service.node.tag_span
+            message = (
+                "synchronize_durable_subscription is not on: instances do not tell each other what durable "
+                "subscriptions have acknowledged"
+            )
+            yield Finding(message, _place(file, span), subject=f"{_SECTION}/synchronize_durable_subscription")

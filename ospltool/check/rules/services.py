@@ -9,11 +9,12 @@ from engine.config import Node
 from engine.config.schema import SERVICE_COMMANDS
 from engine.config.settings import FailureAction
 from ospltool.check.findings import Finding
-from ospltool.check.registry import OPENSPLICE, rule
+from ospltool.check.registry import OPENSPLICE, OSPLTOOL, rule
 from ospltool.check.views import NodeView
 from ospltool.output.diagnostics_model import Severity
 
 _ELEMENTS = frozenset(SERVICE_COMMANDS.values())
+_DDSI = ("DDSI2Service", "DDSI2EService")
 
 
 def _entries(node: NodeView) -> list[Node]:
@@ -304,3 +305,24 @@ def system_id_range(node: NodeView) -> Iterator[Finding]:
         and int(low.text) > int(high.text)
     ):
         yield node.found(element, f"no system id lies between {low.text} and {high.text}")
+
+
+@rule("DUR712", "only-this-machine", Severity.INFO, targets=OSPLTOOL)
+def only_this_machine(node: NodeView) -> Iterator[Finding]:
+    """The network interface is left open: a node of ours then talks on this machine only.
+
+    Why: Nodes on other machines are never met, without any error. A node of ours leaves the machine only
+        where it is told which way.
+
+    Example:
+        <DDSI2Service name="ddsi2"><General><NetworkInterfaceAddress>AUTO</NetworkInterfaceAddress></General>
+    Use instead:
+        <NetworkInterfaceAddress>192.168.1.7</NetworkInterfaceAddress>, a name such as eth0, or CYCLONEDDS_URI
+    OpenSplice: Takes the first interface that can multicast.
+    Reference: //OpenSplice/DDSI2Service/General/NetworkInterfaceAddress
+    """
+    ddsi = node.configuration.ddsi
+    if ddsi.is_configured and ddsi.network_interface.strip().lower() == "auto":
+        service = next(each for each in node.document.root.children if each.name in _DDSI)
+        message = "without a NetworkInterfaceAddress nodes of ours talk over loopback only"
+        yield node.found(service.find("General/NetworkInterfaceAddress") or service, message)
