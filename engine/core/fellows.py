@@ -63,8 +63,10 @@ class Fellow:
 
     @property
     def answered(self) -> bool:
-        """Whether all three state messages are here."""
-        return None not in (self.status, self.name_spaces, self.deliveries)
+        """Whether all three state messages are here, and the name-spaces not older than the heartbeat."""
+        if self.status is None or self.name_spaces is None or self.deliveries is None:
+            return False
+        return self.name_spaces.serial >= self.status.reported
 
     @property
     def is_current(self) -> bool:
@@ -73,7 +75,7 @@ class Fellow:
         A heartbeat follows each report at once, but one topic may overtake another.
         """
         status, reported = self.status, self.name_spaces
-        return status is not None and reported is not None and status.serial > reported.serial
+        return status is not None and reported is not None and status.reported == reported.serial
 
     def hears(self, node: str) -> bool:
         """Whether its heartbeats say that it hears `node`."""
@@ -175,8 +177,8 @@ class FellowTable:
             fellow.gap_s = now - lost[1]
         known = self._silenced.pop(node, None)
         if known is not None and known.incarnation == incarnation:
-            # If its endpoints were matched all the time, what it said last still holds and is not sent again;
-            # if not, everything is sent again.
+            # Whether it says everything again depends on which side lost the other; heartbeats tell whether
+            # what it said last still holds.
             fellow.name_spaces, fellow.deliveries = known.name_spaces, known.deliveries
             fellow.conflict = known.conflict
         return fellow
@@ -213,10 +215,7 @@ class FellowTable:
         """The fellow's endpoints went away; returns the fellow when it was present, and they were its own."""
         fellow = self._fellows.get(node)
         removed = self.remove(node, now) if fellow is None or self.is_attached(fellow) else None
-        if node in self._attached:
-            del self._attached[node]
-            if removed or fellow is None:
-                self._silenced.pop(node, None)
+        self._attached.pop(node, None)
         return removed
 
     def remove(self, node: str, now: float) -> Fellow | None:

@@ -65,7 +65,7 @@ class DurabilityNode:
         self._discovery_check = self._discovery.next_check(now)
         self._stopping: ServiceState | None = None
         self._next_status = self._greets_from = now
-        self._serial = 0
+        self._serial = self._reported = 0
         self._state = ServiceState.INIT
         self._timer_s: float | None = None
         self._heard_s: float | None = None
@@ -111,7 +111,8 @@ class DurabilityNode:
             self._context.changed = False
             self._context.status_due = True
             reports = tuple(state.report() for state in self._context.states.values())
-            self._context.send(NameSpaces(self._context.settings.incarnation, self._next_serial(), reports))
+            self._reported = self._next_serial()
+            self._context.send(NameSpaces(self._context.settings.incarnation, self._reported, reports))
         if self._context.readers_changed:
             self._context.readers_changed = False
             self._context.send(self._context.readers.message(self._context.settings.incarnation))
@@ -388,6 +389,7 @@ class DurabilityNode:
                 RollUp(state.name, state.complete, state.roll_up.count, state.roll_up.digest)
                 for state in self._context.states.values()
             ),
+            reported=self._reported,
         )
 
     def _receive_request(self, message: SampleRequest, sender: str, now: float) -> None:

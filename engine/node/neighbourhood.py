@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from engine.core.namespaces import Group
 from engine.dataset.groups import DurabilityKind, GroupDescription
+from engine.dds.channel import PeerAttached, PeerDetached
 from engine.dds.discovery import EndpointGone, EndpointSeen, ParticipantGone, ParticipantSeen
 from engine.dds.participant import TagRole
 
@@ -48,7 +49,7 @@ class Changes:
         writers: durable writers with their groups; without groups they are gone.
         offers: what durable writers that came offer.
         readers_seen, readers_gone: durable readers, one for each process, topic and partitions.
-        nodes_gone: nodes of which a participant left or was lost: (node id, participant).
+        fellows: processes of fellows that attached or detached, in order: (node id, participant, attached).
     """
 
     unresolved: list[EndpointSeen] = dataclasses.field(default_factory=list)
@@ -57,7 +58,7 @@ class Changes:
     offers: list[tuple[EndpointSeen, tuple[Group, ...]]] = dataclasses.field(default_factory=list)
     readers_seen: list[DurableReader] = dataclasses.field(default_factory=list)
     readers_gone: list[DurableReader] = dataclasses.field(default_factory=list)
-    nodes_gone: list[tuple[str, bytes]] = dataclasses.field(default_factory=list)
+    fellows: list[tuple[str, bytes, bool]] = dataclasses.field(default_factory=list)
 
 
 class Neighbourhood:
@@ -73,6 +74,8 @@ class Neighbourhood:
         self._writers: set[bytes] = set()
         self._gone: set[bytes] = set()
         self._readers: dict[DurableReader, set[bytes]] = {}
+        self._attached: set[bytes] = set()
+        self._fellows: dict[bytes, str] = {}
 
     def node_of(self, participant: bytes) -> str | None:
         """The id of the node whose participant this is; None for anybody else's."""
@@ -105,17 +108,26 @@ class Neighbourhood:
             return endpoint.qos
         return dataclasses.replace(topic.of_group(), representations=endpoint.qos.representations)
 
-    def take(self, changes: Sequence[Change]) -> Changes:
-        """Bring the picture up to date."""
+    def take(self, changes: Sequence[Change | PeerAttached | PeerDetached]) -> Changes:
+        """Bring the picture up to date.
+
+        What the channel and what discovery tell of one participant may come in either order, and the channel
+        may overlook that a participant was lost and found again.
+        """
         found = Changes()
         for change in changes:
             if isinstance(change, ParticipantSeen):
                 self.participants[change.guid] = change
+                self._fellow_attached(change.guid, found)
             elif isinstance(change, ParticipantGone):
-                node = self.node_of(change.guid)
-                if node:
-                    found.nodes_gone.append((node, change.guid))
+                self._fellow_detached(change.guid, found)
                 self.participants.pop(change.guid, None)
+            elif isinstance(change, PeerAttached):
+                self._attached.add(change.participant)
+                self._fellow_attached(change.participant, found)
+            elif isinstance(change, PeerDetached):
+                self._attached.discard(change.participant)
+                self._fellow_detached(change.participant, found)
             elif isinstance(change, EndpointSeen):
                 self._endpoint_seen(change, found)
             else:
@@ -135,6 +147,17 @@ class Neighbourhood:
         if not self._waiting:
             self._gone.clear()
         return found
+
+    def _fellow_attached(self, participant: bytes, found: Changes) -> None:
+        node = self.node_of(participant)
+        if node is not None and participant in self._attached and participant not in self._fellows:
+            self._fellows[participant] = node
+            found.fellows.append((node, participant, True))
+
+    def _fellow_detached(self, participant: bytes, found: Changes) -> None:
+        node = self._fellows.pop(participant, None)
+        if node is not None:
+            found.fellows.append((node, participant, False))
 
     def _endpoint_seen(self, endpoint: EndpointSeen, found: Changes) -> None:
         participant = self.participants.get(endpoint.participant)

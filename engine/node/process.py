@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from engine.clients.service import ClientService
 from engine.dds.bulk import TOPIC as BULK_TOPIC
 from engine.dds.bulk import BulkReceiver, Received
-from engine.dds.channel import Channel, ChannelTopic, PeerAttached, PeerDetached
+from engine.dds.channel import Channel, ChannelTopic
 from engine.dds.discovery import Discovery, TopicDiscovery
 from engine.dds.interfaces import address_of, first_interface
 from engine.dds.participant import NodeParticipant
@@ -136,7 +136,6 @@ class Node:
         self._batch_bytes_taken = 0  # the pump's thread counts
         self._batch_bytes_done = 0  # the node's thread counts
         self._batches_waiting: collections.deque[bytes] = collections.deque()
-        self._attached_early: set[bytes] = set()
         self._stop_reason: str | None = None
         self._stack = contextlib.ExitStack()
         self._orphans: list[CapturedSample] = []
@@ -248,7 +247,7 @@ class Node:
             "topics": self._neighbourhood.topics_seen,
             "discovery": self._discovered,
             "channel": self._messages,
-            "attachment": self._attachments,
+            "attachment": self._discovered,
             "streams": self._batches,
             "taps": _nothing,  # the turn itself looks at the taps
             "clients": self._clients.handle if self._clients else _nothing,
@@ -363,8 +362,11 @@ class Node:
 
     def _discovered(self, batch: Sequence[Any]) -> None:
         changes = self._neighbourhood.take(batch)
-        if self._attached_early:
-            self._attachments([PeerAttached(participant) for participant in sorted(self._attached_early)])
+        for node, participant, is_attached in changes.fellows:
+            if is_attached:
+                self._runtime.fellow_attached(node, participant.hex())
+            else:
+                self._runtime.fellow_detached(node, participant.hex())
         for endpoint in changes.unresolved:
             self._look_up(endpoint)
         self._writers_seen(changes)
@@ -374,8 +376,6 @@ class Node:
         for reader in changes.readers_seen:
             for key in self._reader_keys(reader):
                 self._runtime.serving.seen(key, reader.host)
-        for node, participant in changes.nodes_gone:
-            self._runtime.fellow_detached(node, participant.hex())
 
     def _writers_seen(self, changes: Changes) -> None:
         """Durable writers came and went."""
@@ -416,19 +416,6 @@ class Node:
             else:
                 cause = f"participant {received.participant.hex()} is not this node"
                 self._runtime.holdings.malformed(received.topic, received.sender_id, cause)
-
-    def _attachments(self, batch: Sequence[Any]) -> None:
-        for change in batch:
-            assert isinstance(change, PeerAttached | PeerDetached)
-            node = self._neighbourhood.node_of(change.participant)
-            self._attached_early.discard(change.participant)
-            if isinstance(change, PeerDetached):
-                if node is not None:
-                    self._runtime.fellow_detached(node, change.participant.hex())
-            elif node is not None:
-                self._runtime.fellow_attached(node, change.participant.hex())
-            else:
-                self._attached_early.add(change.participant)  # discovery will tell whose it is
 
     def _batches(self, batch: Sequence[Any]) -> None:
         self._batches_waiting.extend(received.payload for received in batch if received.payload is not None)

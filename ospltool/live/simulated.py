@@ -191,8 +191,6 @@ class SimulatedFeed:
                 self._hold(max(self._shown_ns, self._run.now_ns))
                 self._release()
                 return False
-            self._hold(max(self._shown_ns, self._run.now_ns))
-            self._release()
             self._simulate(self._run.now_ns + 1_000_000_000, WORK_S)
 
     def _drain(self) -> Update:

@@ -430,6 +430,7 @@ def test_what_arrived_is_used_again_and_again() -> None:
         had = wait_for_more(scenario, "c", had)
         assert not scenario.complete("c")
     before = octets_sent(scenario)
+    scenario.until(lambda: scenario.complete("b", "c"))
     scenario.start("a")
     check_ends_with_the_rest(scenario, before)
 

@@ -137,6 +137,50 @@ def test_a_late_word_of_a_former_run_does_not_keep_the_present_one_out(late: typ
     assert [(fellow.incarnation, fellow.approved) for fellow in core.fellows] == [(2, True)]
 
 
+@pytest.mark.parametrize("again", [False, True], ids=["said once", "said again"])
+def test_a_fellow_that_was_lost_on_one_side_only_need_not_say_everything_again(again: bool) -> None:
+    """Its endpoints go and come here; whether it noticed, and so says everything again, is up to it."""
+    cluster = Cluster()
+    core = cluster.start("a").core
+    core.fellow_attached("b", cluster.now)
+    present = said(1)
+    for message in present.values():
+        core.receive(message, "b", cluster.now)
+    cluster.run(0.2)
+    core.fellow_detached("b", cluster.now)
+    assert core.fellows == []
+    core.fellow_attached("b", cluster.now)
+    status = present[Status]
+    assert isinstance(status, Status)
+    heartbeat = dataclasses.replace(status, serial=1001)
+    for message in (*(present.values() if again else ()), heartbeat):
+        core.receive(message, "b", cluster.now)
+    cluster.run(0.2)
+    assert [fellow.approved for fellow in core.fellows] == [True]
+
+
+def test_a_fellow_is_not_talked_to_before_its_newest_report_is_here() -> None:
+    """What it reported before it was lost is not what it says of itself now."""
+    cluster = Cluster()
+    core = cluster.start("a").core
+    core.fellow_attached("b", cluster.now)
+    present = said(1)
+    for message in present.values():
+        core.receive(message, "b", cluster.now)
+    cluster.run(0.2)
+    core.fellow_detached("b", cluster.now)
+    core.fellow_attached("b", cluster.now)
+    status, report = present[Status], present[NameSpaces]
+    assert isinstance(status, Status)
+    assert isinstance(report, NameSpaces)
+    core.receive(dataclasses.replace(status, serial=1002, reported=1001), "b", cluster.now)
+    cluster.run(0.2)
+    assert [fellow.approved for fellow in core.fellows] == [False]
+    core.receive(dataclasses.replace(report, serial=1001), "b", cluster.now)
+    cluster.run(0.2)
+    assert [fellow.approved for fellow in core.fellows] == [True]
+
+
 def test_aligner_lost_in_the_middle_is_replaced() -> None:
     cluster = Cluster()
     three(cluster, stored={1}, quality=1)
