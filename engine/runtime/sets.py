@@ -13,7 +13,7 @@ from engine.runtime.persistence import Turn
 from engine.store.interface import Change, roll_up
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from engine.core.namespace import NameSpaceState
     from engine.core.namespaces import Group
@@ -44,6 +44,21 @@ def _changes(
         return added
     gone = list(before.samples().without(set(after.samples().each_digest())))
     return [*added, Change(description, None, gone)] if gone else added
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Began:
+    """When a merge began: the wall clock of this node, and what was here then that claims to be newer.
+
+    Clocks of writers may be ahead of this node's. What was here before is not what was written since.
+    """
+
+    time_ns: int
+    ahead: frozenset[bytes]
+
+    def written_since(self, samples: Rows) -> Iterator[Sample]:
+        """Those that have been written since."""
+        return (sample for sample in samples.after(self.time_ns) if sample.digest not in self.ahead)
 
 
 @dataclasses.dataclass(slots=True)
@@ -184,16 +199,23 @@ class NameSpaceData:
             if description.group in groups and self.is_on_disk(description)
         )
 
+    def begin(self, now_ns: int) -> Began:
+        """A set is asked for that is to take the place of this one."""
+        groups = self.working.groups.values()
+        ahead = (sample.digest for group_set in groups for sample in group_set.samples().after(now_ns))
+        return Began(now_ns, frozenset(ahead))
+
     def replace(
         self,
         other: DataSet,
-        since_ns: int,
+        began: Began | None,
         now_ns: int,
         passes_disposed: Callable[[Group], bool],
         describe: dict[Group, GroupDescription],
     ) -> tuple[Difference, list[Change]]:
         """REPLACE, CATCHUP or DELETE: `other` is the set now, with what was written since the merge began.
 
+        Without `began` it begins now, and nothing was.
         Returns what readers on this side must see: a dispose for every instance that is no more (where a
         group `passes_disposed`, for every instance), and the samples that are new (there, all of them); and
         what the store must change.
@@ -201,7 +223,7 @@ class NameSpaceData:
         for group, group_set in self.working.groups.items():
             target = other.open_group(group, group_set.depth)
             target.raise_floor(group_set.floor_ns)
-            for sample in group_set.samples().after(since_ns):
+            for sample in began.written_since(group_set.samples()) if began else ():
                 target.apply(sample)
         difference: Difference = {}
         changes: list[Change] = []

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from engine.runtime.holdings import Holdings
     from engine.runtime.housekeeping import Housekeeping
     from engine.runtime.serving import Serving
-    from engine.runtime.sets import NameSpaceData
+    from engine.runtime.sets import Began, NameSpaceData
 
 _REPLACING = (MergeType.REPLACE.value.lower(), MergeType.CATCHUP.value.lower())
 
@@ -37,7 +37,7 @@ class Transfers:
         self._incoming = IncomingStreams(holdings.settings.node)
         self._comparing = Comparing(holdings, secret)
         self._answering = Answering(holdings, self._send_to)
-        self._began_ns: dict[tuple[str, int], int] = {}
+        self._began: dict[tuple[str, int], Began] = {}
         self._sent = 0
         self._shared: dict[tuple[str, tuple[str, ...]], tuple[Target, ...]] = {}
 
@@ -63,8 +63,8 @@ class Transfers:
         self._comparing.keep_wanted()
         self._keep_streams()
         expects = self._holdings.core.expects
-        for name, request in [key for key in self._began_ns if not expects(*key)]:
-            del self._began_ns[name, request]
+        for name, request in [key for key in self._began if not expects(*key)]:
+            del self._began[name, request]
 
     def _keep_streams(self) -> None:
         for incoming in self._incoming.keep(self._holdings.core.expects):
@@ -149,7 +149,9 @@ class Transfers:
     def expect(self, event: ExpectSet) -> None:
         """A request went out; what is written from now on is newer than what will come."""
         self._keep_streams()  # what broke off is compared with the set that is asked for now
-        self._began_ns[event.name_space, event.request] = self._holdings.clock.wall_ns()
+        if event.purpose in _REPLACING:
+            data = self._holdings.spaces[event.name_space]
+            self._began[event.name_space, event.request] = data.begin(self._holdings.clock.wall_ns())
         self._comparing.begin(event)
 
     def batch(self, payload: bytes) -> None:
@@ -237,9 +239,9 @@ class Transfers:
             if finished is None:
                 return False
             incoming.data, turn = finished
-        began_ns = self._began_ns.get((data.state.name, incoming.target.request), 0)
         if purpose in _REPLACING:
-            self._replace(data, incoming.data, began_ns, passes_disposed=purpose == _REPLACING[0])
+            began = self._began.get((data.state.name, incoming.target.request))
+            self._replace(data, incoming.data, began, passes_disposed=purpose == _REPLACING[0])
         elif not data.state.holder:
             if data.staging is None:
                 data.stage(incoming.data, turn)
@@ -266,9 +268,11 @@ class Transfers:
         emptied = DataSet()
         for group, group_set in data.working.groups.items():
             emptied.open_group(group, group_set.depth)
-        self._replace(data, emptied, self._holdings.clock.wall_ns(), passes_disposed=False)
+        self._replace(data, emptied, None, passes_disposed=False)
 
-    def _replace(self, data: NameSpaceData, other: DataSet, since_ns: int, *, passes_disposed: bool) -> None:
+    def _replace(
+        self, data: NameSpaceData, other: DataSet, began: Began | None, *, passes_disposed: bool
+    ) -> None:
         """Put another set in place. Readers by source time would take no sample older than a dispose."""
         descriptions = self._holdings.descriptions
 
@@ -277,6 +281,6 @@ class Transfers:
 
         before = data.stored_part(descriptions.values())
         now_ns = self._holdings.clock.wall_ns()
-        difference, changes = data.replace(other, since_ns, now_ns, passes, descriptions)
+        difference, changes = data.replace(other, began, now_ns, passes, descriptions)
         self._holdings.write_set(data, Turn(changes, before=before))
         self._serving.show(data.state.name, difference)

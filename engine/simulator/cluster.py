@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from engine.runtime.startup import Found
     from engine.simulator.checkers.base import Checker
     from engine.simulator.options import Options
+    from engine.tracing.record import Record
     from engine.tracing.tracer import Output
 
 LOOK_S: Final = 10.0
@@ -39,6 +40,9 @@ LOOK_S: Final = 10.0
 STEP_S: Final = 0.25
 LAST_WRITES_S: Final = 3.0
 """Applications go on writing for so long after everything has healed."""
+APPROVED: Final = "compatibility.approved"
+HEEDED: Final = (APPROVED, "align.reconciling")
+"""What a node traces when it begins to talk to a fellow, and when it finds that its set differs."""
 ARRIVES_S: Final = 1.0
 """After so long what was written last is everywhere: until then nothing can be said of equal sets."""
 MAX_DRIFT: Final = 200e-6
@@ -243,6 +247,7 @@ class Cluster:
         count = sum(data.summary().count for data, _ in found.sets.values())
         damage = f", damaged: {', '.join(found.damage)}" if found.damage else ""
         self.log.line(node.name, "^", f"start {node.incarnation}, {count} samples stored{damage}")
+        node.tracer.subscribe(lambda record: self._traced(node, record), lambda kind: kind.id in HEEDED)
         for checker in self.checkers:
             checker.opened(node, found)
 
@@ -253,10 +258,12 @@ class Cluster:
         for checker in self.checkers:
             checker.ended(node)
 
-    def met(self, node: SimulatedNode) -> None:
-        """A fellow is attached to a node."""
+    def _traced(self, node: SimulatedNode, record: Record) -> None:
         for checker in self.checkers:
-            checker.met(node)
+            if record.event.id == APPROVED:
+                checker.met(node)
+            else:
+                checker.differed(node, str(record.fields["group"]))
 
     def turned(self, node: SimulatedNode) -> None:
         """A node has taken a turn: see whether it stands elsewhere now."""

@@ -282,7 +282,6 @@ class SimulatedNode:
     def attached(self, peer: Party) -> None:
         """A fellow is attached."""
         if self.runtime is not None:
-            self.cluster.met(self)
             self.post(self.runtime.fellow_attached, peer.node, peer.id)
 
     def detached(self, peer: Party) -> None:

@@ -80,7 +80,10 @@ class Checker:
         """A run has ended, in order or not."""
 
     def met(self, node: SimulatedNode) -> None:
-        """A fellow is attached to a node."""
+        """A node talks to a fellow from now on, or again."""
+
+    def differed(self, node: SimulatedNode, name_space: str) -> None:
+        """A node found that its set differs from its aligner's for no reason that it knows."""
 
     def stepped(self, node: SimulatedNode, name_space: str, before: Standing | None, now: Standing) -> None:
         """A node stands elsewhere than after its last turn; `before` is None in a run's first turn."""

@@ -10,7 +10,7 @@ stored watermark counts it. It must stay there, through crashes and restarts, un
   theirs has newer data: the one that injects was the best of those present, or was there first (deployment
   guide 5.4.3, 5.4.4). What only a node that was down had is lost by that rule, and only by that rule.
 - *Merged away*: the policy of the node is Replace, Catchup or Delete, and its set was merged. Under Replace
-  and Catchup nothing that is newer than the beginning of the merge goes.
+  and Catchup nothing goes that was written after the merge had begun.
 - A bit of it has rotted on the disk.
 
 The same holds, within one run, for everything that a complete set has in memory, acknowledged or not.
@@ -55,7 +55,7 @@ class Kept(Checker):
         self._stored: dict[Place, Held] = {}
         self._held: dict[Place, Held] = {}
         self._excused: dict[Place, int] = {}
-        self._merge_began_ns: dict[Place, int] = {}
+        self._merge_began: dict[Place, tuple[int, Held]] = {}
         self._disposed: dict[SimulatedNode, dict[tuple[Group, bytes], dict[int, float]]] = {}
         self._rotten: dict[Place, set[bytes]] = {}
 
@@ -138,7 +138,7 @@ class Kept(Checker):
             if types:
                 self._excuse(place)
         if now.phase is Phase.MERGE and now.requests and now.requests != before.requests:
-            self._merge_began_ns[place] = node.clock.wall_ns()
+            self._merge_began[place] = node.clock.wall_ns(), held(node.runtime.spaces[name_space].working)
 
     def _excuse(self, place: Place) -> None:
         self._excused[place] = self._excused.get(place, 0) + 1
@@ -160,8 +160,12 @@ class Kept(Checker):
         self._remember_disposes(node, before)
         lost = [one for one in missing(before, working) if not self._is_purged(node, working, *one)]
         if discarding and MergeType.DELETE not in discarding:
-            began_ns = self._merge_began_ns.get(place, 0)
-            lost = [(group, sample) for group, sample in lost if sample.source_time_ns > began_ns]
+            began_ns, had = self._merge_began.get(place, (0, {}))
+            lost = [
+                (group, sample)
+                for group, sample in lost
+                if sample.source_time_ns > began_ns and (group, sample.digest) not in had
+            ]
         elif discarding:
             lost = []
         if lost:

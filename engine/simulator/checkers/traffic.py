@@ -2,7 +2,7 @@
 
 A set is sent because a node started, because two nodes met, because a master changed, or because sets were
 found to differ. Each reason is good for a set, now and then for two; nodes that meet give two reasons, and
-mostly need none.
+mostly need none. A difference is told to the master, which collects and has everybody take it over.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from engine.simulator.node import SimulatedNode
 
 SETS_FOR_A_REASON: Final = 1.5
-LONG_S: Final = 30.0
-"""Sets that differ without a reason that this checker sees are repaired this often at most."""
 
 
 class Traffic(Checker):
@@ -30,7 +28,7 @@ class Traffic(Checker):
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
-        self._reasons: dict[str, int] = {}
+        self._reasons: dict[str, float] = {}
         self._sets: dict[str, int] = {}
 
     def opened(self, node: SimulatedNode, found: Found) -> None:
@@ -40,6 +38,11 @@ class Traffic(Checker):
     def met(self, node: SimulatedNode) -> None:
         """Two nodes have met; each of them says so."""
         self._happened(node)
+
+    def differed(self, node: SimulatedNode, name_space: str) -> None:
+        """A sample did not reach everybody; that pauses between repairs grow is for the check of quiet."""
+        repaired = len(self.cluster.nodes) / SETS_FOR_A_REASON
+        self._reasons[name_space] = self._reasons.get(name_space, 0) + repaired
 
     def stepped(self, node: SimulatedNode, name_space: str, before: Standing | None, now: Standing) -> None:
         """A node follows another master."""
@@ -53,7 +56,6 @@ class Traffic(Checker):
     def streaming(self, node: SimulatedNode, name_space: str, fellows: tuple[str, ...], size: int) -> None:
         """Sets are sent."""
         sent = self._sets[name_space] = self._sets.get(name_space, 0) + len(fellows)
-        repairs = (1 + self.cluster.schedule.now / LONG_S) * len(self.cluster.nodes)
-        bound = SETS_FOR_A_REASON * self._reasons.get(name_space, 0) + repairs
+        bound = SETS_FOR_A_REASON * self._reasons.get(name_space, 0) + len(self.cluster.nodes)
         if sent > bound:
             self.fail(f"{sent} sets of {name_space} were sent, {bound:.0f} would have been enough")
