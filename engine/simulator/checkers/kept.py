@@ -138,7 +138,8 @@ class Kept(Checker):
             if types:
                 self._excuse(place)
         if now.phase is Phase.MERGE and now.requests and now.requests != before.requests:
-            self._merge_began[place] = node.clock.wall_ns(), held(node.runtime.spaces[name_space].working)
+            self._look(place, set())
+            self._merge_began[place] = node.clock.wall_ns(), self._held[place]
 
     def _excuse(self, place: Place) -> None:
         self._excused[place] = self._excused.get(place, 0) + 1
