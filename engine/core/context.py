@@ -87,21 +87,21 @@ class Context:
 
     def role_fellows(self, state: NameSpaceState) -> list[tuple[Fellow, NameSpaceReport]]:
         """The fellows of our role that we talk to and that take part in the name-space, with reports."""
-        found: list[tuple[Fellow, NameSpaceReport]] = []
-        for fellow in self.fellows.approved():
-            report = fellow.report(state.name)
-            if report and report.phase is not Phase.PASSIVE and fellow.role == self.settings.role:
-                found.append((fellow, report))
-        return found
+        return self._fellows_of(state, is_ours=True)
 
     def foreign_fellows(self, state: NameSpaceState) -> list[tuple[Fellow, NameSpaceReport]]:
         """The fellows of other roles that we talk to and that take part in the name-space."""
-        found: list[tuple[Fellow, NameSpaceReport]] = []
-        for fellow in self.fellows.approved():
-            report = fellow.report(state.name)
-            if report and report.phase is not Phase.PASSIVE and fellow.role != self.settings.role:
-                found.append((fellow, report))
-        return found
+        return self._fellows_of(state, is_ours=False)
+
+    def _fellows_of(self, state: NameSpaceState, *, is_ours: bool) -> list[tuple[Fellow, NameSpaceReport]]:
+        name, role = state.name, self.settings.role
+        return [
+            (fellow, report)
+            for fellow in self.fellows.approved()
+            if (fellow.role == role) is is_ours
+            and (report := fellow.report(name)) is not None
+            and report.phase is not Phase.PASSIVE
+        ]
 
     def aligner_report(self, state: NameSpaceState) -> NameSpaceReport | None:
         """What the node to ask for the set says of the name-space; None when it is not to be asked."""

@@ -9,6 +9,7 @@ is lost; when it comes back with the same incarnation that is a reconnection, ho
 from __future__ import annotations
 
 import dataclasses
+import operator
 from typing import TYPE_CHECKING, Final
 
 from engine.core.messages import Deliveries, NameSpaces, Status
@@ -115,7 +116,7 @@ class FellowTable:
 
     def _in_order(self) -> list[Fellow]:
         if self._sorted is None:
-            self._sorted = sorted(self._fellows.values(), key=lambda fellow: fellow.node)
+            self._sorted = sorted(self._fellows.values(), key=operator.attrgetter("node"))
         return self._sorted
 
     def get(self, node: str) -> Fellow | None:

@@ -13,6 +13,8 @@ from engine.core.states import Phase, Trigger
 if TYPE_CHECKING:
     from engine.core.context import Context
     from engine.core.election import Decision
+    from engine.core.fellows import Fellow
+    from engine.core.messages import NameSpaceReport
     from engine.core.namespace import NameSpaceState
 
 _BEFORE_COMPLETE = (Phase.SOURCE, Phase.INJECT, Phase.COLLECT, Phase.ALIGN)
@@ -44,6 +46,30 @@ def elect(context: Context, state: NameSpaceState, now: float) -> None:
 
 
 def _decide(context: Context, state: NameSpaceState, now: float) -> Decision:
+    """The decision on what is known now; on the same grounds it is the same as before."""
+    fellows = context.role_fellows(state)
+    gone = context.fellows.recently_lost(now, within_s=2 * context.settings.heartbeat_expiry_s)
+    expects_more = _expects_more(context, state, now)
+    grounds = (
+        (state.phase, state.holder, state.quality_ns, state.vote, state.following, state.newest),
+        [(fellow.node, report, fellow.status.heard if fellow.status else ()) for fellow, report in fellows],
+        gone,
+        expects_more,
+    )
+    if state.decision is None or grounds != state.grounds:
+        state.decision = _decision(context, state, fellows, gone, expects_more=expects_more)
+        state.grounds = grounds
+    return state.decision
+
+
+def _decision(
+    context: Context,
+    state: NameSpaceState,
+    fellows: list[tuple[Fellow, NameSpaceReport]],
+    gone: frozenset[str],
+    *,
+    expects_more: bool,
+) -> Decision:
     own = stand_of(state.report(), context.node, context.settings.name, (), state.newest, state.run)
     peers = [
         stand_of(
@@ -53,10 +79,9 @@ def _decide(context: Context, state: NameSpaceState, now: float) -> Decision:
             fellow.status.heard if fellow.status else (),
             report.lineage.counter,
         )
-        for fellow, report in context.role_fellows(state)
+        for fellow, report in fellows
     ]
-    gone = context.fellows.recently_lost(now, within_s=2 * context.settings.heartbeat_expiry_s)
-    return election.decide(own, peers, gone, expects_more=_expects_more(context, state, now))
+    return election.decide(own, peers, gone, expects_more=expects_more)
 
 
 def _expects_more(context: Context, state: NameSpaceState, now: float) -> bool:

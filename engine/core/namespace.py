@@ -81,6 +81,8 @@ class NameSpaceState:
     highest: int = 0
     masterless_since_s: float | None = None
     not_before_s: float = 0.0
+    decision: Decision | None = None
+    grounds: object = None
 
     def __post_init__(self) -> None:
         """An empty set is a set."""

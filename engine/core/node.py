@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from engine.core.namespaces import Group
     from engine.core.settings import CoreSettings
 
+_ORDER: Final = {state: place for place, state in enumerate(ServiceState)}
 GREETING_S: Final = 0.005
 """Pause between two heartbeats for newcomers, for each fellow that is present."""
 GREETING_PART: Final = 0.25
@@ -481,8 +482,7 @@ class DurabilityNode:
     def _update_state(self) -> None:
         phases = [state.phase for state in self._context.states.values()]
         reached = service_state(phases) if phases else ServiceState.COMPLETE
-        order = tuple(ServiceState)
-        if order.index(reached) > order.index(self._state):
+        if _ORDER[reached] > _ORDER[self._state]:
             self._state = reached
             self._context.status_due = True
             if reached is ServiceState.COMPLETE:

@@ -165,13 +165,12 @@ def service_state(phases: list[Phase]) -> ServiceState:
 
     A name-space that is merging has been complete before, so the service stays COMPLETE.
     """
-    reached = set(phases)
-    if Phase.DISCOVER in reached:
+    if Phase.DISCOVER in phases:
         return ServiceState.DISCOVER_FELLOWS_GROUPS
-    if reached & {Phase.ELECT, Phase.SOURCE}:
+    if Phase.ELECT in phases or Phase.SOURCE in phases:
         return ServiceState.DISCOVER_PERSISTENT_SOURCE
-    if Phase.INJECT in reached:
+    if Phase.INJECT in phases:
         return ServiceState.INJECT_PERSISTENT
-    if reached & {Phase.COLLECT, Phase.WAIT, Phase.ALIGN}:
+    if Phase.COLLECT in phases or Phase.WAIT in phases or Phase.ALIGN in phases:
         return ServiceState.FETCH_INITIAL
     return ServiceState.COMPLETE

@@ -47,11 +47,12 @@ class Housekeeping:
         self._gone_s: dict[bytes, float] = {}
         self._others_gone_s = holdings.clock.monotonic()
         self._due_s = 0.0
+        self._has_disposed = False
 
     @property
-    def next_s(self) -> float:
-        """When `work` has something to look at again."""
-        return self._due_s
+    def next_s(self) -> float | None:
+        """When `work` has something to look at again; None when the next turn is early enough."""
+        return self._due_s if self._has_disposed else None
 
     def writers(self, writer: bytes, groups: tuple[Group, ...]) -> None:
         """A durable writer of these groups is alive; none means that it is gone."""
@@ -76,9 +77,11 @@ class Housekeeping:
         if now < self._due_s:
             return
         self._due_s = now + PERIOD_S
-        for data in self._holdings.spaces.values():
-            if any(group.disposed for group in data.working.groups.values()):
-                self._purge(data, now)
+        spaces = self._holdings.spaces.values()
+        disposed = [data for data in spaces if any(group.disposed for group in data.working.groups.values())]
+        self._has_disposed = bool(disposed)
+        for data in disposed:
+            self._purge(data, now)
 
     def _purge(self, data: NameSpaceData, now: float) -> None:
         if not self._holdings.core.may_purge(data.state.name, now):

@@ -152,7 +152,7 @@ class Runtime:
     def turn(self) -> float:
         """Carry out everything that is due; returns when the next turn must come at the latest."""
         now = self._clock.monotonic()
-        self._take_results()
+        self.take_results()
         if now >= self._core_due_s:
             self.holdings.tell_changes()
             self.core.handle_timer(now)
@@ -173,8 +173,11 @@ class Runtime:
                 earliest = due
         return earliest
 
-    def _take_results(self) -> None:
+    def take_results(self) -> bool:
+        """Take in what the store has done; False when nothing follows from it that needs a turn."""
+        needs_turn = False
         for result in self.persistence.results():
+            needs_turn = needs_turn or not isinstance(result, Stored)
             data = self.spaces.get(result.name_space)
             if isinstance(result, Stored) and data:
                 data.stored.update(result.watermarks)
@@ -189,6 +192,7 @@ class Runtime:
                     self.holdings.write_set(data)
             elif isinstance(result, SetStored):
                 self._set_stored(result)
+        return needs_turn
 
     def _set_stored(self, result: SetStored) -> None:
         began_ns = self.holdings.set_handed_over_ns.pop(result.name_space, 0)

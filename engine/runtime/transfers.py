@@ -62,9 +62,10 @@ class Transfers:
         """Forget what belongs to requests that are not wanted any more."""
         self._comparing.keep_wanted()
         self._keep_streams()
-        expects = self._holdings.core.expects
-        for name, request in [key for key in self._began if not expects(*key)]:
-            del self._began[name, request]
+        if self._began:
+            expects = self._holdings.core.expects
+            for name, request in [key for key in self._began if not expects(*key)]:
+                del self._began[name, request]
 
     def _keep_streams(self) -> None:
         for incoming in self._incoming.keep(self._holdings.core.expects):

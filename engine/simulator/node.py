@@ -245,7 +245,11 @@ class SimulatedNode:
 
     def _disk_result(self) -> None:
         self.cluster.committed(self)
-        self.post(_nothing)
+        self.post(self._take_results)
+
+    def _take_results(self) -> None:
+        assert self.runtime is not None
+        self._needs_turn = self.runtime.take_results()
 
     # engine.simulator.network.Handler
 
