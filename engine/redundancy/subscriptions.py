@@ -298,6 +298,11 @@ class Subscriptions:
             for number in numbers:
                 self._let_go(new.name, (writer, number))
 
+    def has(self, name: str, member: str, writer: str, number: int) -> bool:
+        """Whether it is known here that a member, or the quorum, has acknowledged a sample."""
+        ledger = self._ledgers.get(name)
+        return ledger is not None and ledger.has(member, writer, number)
+
     # Samples.
 
     def sample_arrived(self, sample: Sample) -> None:

@@ -179,25 +179,31 @@ def rehearse(
 ) -> None:
     """Rehearse instances of a persistence service in virtual time, with two writers and a fault.
 
-    It shows every change of providers, what each instance counted, and whether all keep the same at the end.
-    The same seed gives the same run. Nothing is started and nothing is sent.
+    Readers of the configured durable subscriptions come and go: as many members of each as its quorum, which
+    reach one instance at a time. It shows every change of providers, what each instance counted, what became
+    of each durable subscription, and whether all keep the same at the end. The same seed gives the same run.
+    Nothing is started and nothing is sent.
 
-    Exit codes: 0 all instances ended with the same values, 1 they did not, 2 wrong usage or configuration.
+    Exit codes: 0 all instances ended with the same values and every reader got everything once, 1 not so,
+    2 wrong usage or configuration.
     """
     from engine.redundancy import scenario
 
     if fault not in scenario.FAULTS:
         raise CommandError(f"no fault {fault!r}; there are {', '.join(scenario.FAULTS)}", Exit.USAGE)
-    settings = _settings(file, service).synchronization
-    if not settings.enable:
+    settings = _settings(file, service)
+    if not settings.synchronization.enable:
         message = f"{file}: data_synchronization is not enabled: there is nothing to rehearse"
         raise CommandError(message, Exit.USAGE)
-    changes, cluster = scenario.rehearse(settings, instances, fault, periods, seed)
+    try:
+        result = scenario.rehearse(settings, instances, fault, periods, seed)
+    except ValueError as error:
+        raise CommandError(f"{file}: {error}", Exit.USAGE) from error
     if as_json:
         from ospltool.output import envelope
 
-        streams.put(envelope.document("redundancy", {"changes": changes, **scenario.summary(cluster)}))
+        streams.put(envelope.document("redundancy", scenario.summary(result)))
     else:
-        streams.put("".join(scenario.lines(changes, cluster)))
-    if not cluster.has_converged:
+        streams.put("".join(scenario.lines(result)))
+    if not result.is_good:
         raise typer.Exit(Exit.FINDINGS)
