@@ -5,9 +5,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import os
-import queue
 import socket
-import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -24,6 +22,7 @@ from engine.dds.selfcheck import check_layouts
 from engine.dds.typeinfo import resolve_type
 from engine.dds.uri import cyclone_uri, domain_tag
 from engine.node.disk import Disk
+from engine.node.mailbox import Handler, Mailbox, ignore
 from engine.node.neighbourhood import Neighbourhood
 from engine.node.watch import Watch, Work
 from engine.node.wire import DdsWire, receiver_partition
@@ -35,7 +34,7 @@ from engine.tracing.levels import Level
 from engine.tracing.version import product_version
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from engine.config.settings import Configuration
     from engine.core.messages import ReaderKey
@@ -53,8 +52,6 @@ TOPICS: Final = (
     ChannelTopic(MONITOR_TOPIC, is_state=True, reads=False),
     ChannelTopic(EVENTS_TOPIC, is_state=False, reads=False),
 )
-MAX_WAITING: Final = 1000
-"""Batches from the pump that may wait; then the pump waits, and DDS with it."""
 MAX_BACKLOG: Final = 200_000
 """Samples that may wait for the disk before capture pauses and writers are held back."""
 DRAIN: Final = 20_000
@@ -131,8 +128,7 @@ class Node:
         self._tracer = tracer
         self._lease = lease
         self._clock = SystemClock()
-        self._tasks: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._room = threading.BoundedSemaphore(MAX_WAITING)
+        self._mailbox = Mailbox()
         self._batch_bytes_taken = 0  # the pump's thread counts
         self._batch_bytes_done = 0  # the node's thread counts
         self._batches_waiting: collections.deque[bytes] = collections.deque()
@@ -148,7 +144,7 @@ class Node:
         self._shown_state = ""
         check_layouts()
         directory = configuration.persistent.store_directory if configuration.persistent else None
-        self._disk = Disk(Path(directory) if directory else None, name, self._wake)
+        self._disk = Disk(Path(directory) if directory else None, name, self._mailbox.wake)
         self._uri = uri_of(configuration, environ)
         self._interface = first_interface(self._uri) or "lo"
         try:
@@ -179,7 +175,7 @@ class Node:
             self._channel,
             self._neighbourhood,
             signal,
-            self._post,
+            self._mailbox.post,
             node=node,
             partition=partition,
             interface=self._interface,
@@ -203,7 +199,7 @@ class Node:
         if configuration.client_durability is not None:
             names = configuration.client_durability
             self._clients = ClientService(
-                self._participant, self._runtime, names.partition, signal, self._post
+                self._participant, self._runtime, names.partition, signal, self._mailbox.post
             )
             self._stack.callback(self._clients.close)
             self._pump.add("clients", self._clients.take)
@@ -236,29 +232,17 @@ class Node:
 
     # Other threads.
 
-    def _post(self, task: Callable[[], None]) -> None:
-        self._tasks.put(task)
-
-    def _wake(self) -> None:
-        self._post(_nothing)
-
     def _from_pump(self, source: str, batch: Sequence[Any]) -> None:
-        handlers: dict[str, Callable[[Sequence[Any]], None]] = {
+        handlers: dict[str, Handler] = {
             "topics": self._neighbourhood.topics_seen,
             "discovery": self._discovered,
             "channel": self._messages,
             "attachment": self._discovered,
             "streams": self._batches,
-            "taps": _nothing,  # the turn itself looks at the taps
-            "clients": self._clients.handle if self._clients else _nothing,
+            "taps": ignore,  # the turn itself looks at the taps
+            "clients": self._clients.handle if self._clients else ignore,
         }
-
-        def handle() -> None:
-            self._room.release()
-            handlers[source](batch)
-
-        self._room.acquire()
-        self._post(handle)
+        self._mailbox.post_batch(handlers[source], batch)
 
     def _full_taps(self) -> list[bool]:
         return [True] if any(len(tap) for tap in list(self._wire.taps.values())) else []
@@ -275,7 +259,7 @@ class Node:
         """End in order. May be called from a signal handler and from any thread."""
         if self._stop_reason is None:
             self._stop_reason = reason
-            self._wake()
+            self._mailbox.wake()
 
     # The node's thread.
 
@@ -289,9 +273,9 @@ class Node:
         try:
             due = 0.0
             while self._stop_reason is None:
-                task = self._next_task(max(0.0, min(due, self._snapshot_due) - self._clock.monotonic()))
+                self._mailbox.wait(self._patience_s(min(due, self._snapshot_due)))
                 with self._work:
-                    self._carry_out(task)
+                    self._carry_out()
                     self._take_batches_in()
                     if self._clock.monotonic() >= self._drain_due:
                         self._drain()
@@ -315,25 +299,20 @@ class Node:
             if self._lease:
                 self._lease.report("TERMINATED", node=self._found.report.node_id)
 
-    def _next_task(self, timeout_s: float) -> Callable[[], None]:
+    def _patience_s(self, due: float) -> float:
+        """Seconds to wait for news until the next turn."""
         if self._batches_waiting:
-            timeout_s = 0.0
+            return 0.0
+        now = self._clock.monotonic()
+        patience_s = max(0.0, due - now)
         if self._disk.persistence.queued_changes > MAX_BACKLOG:
-            timeout_s = min(timeout_s, TICK_S)  # taps wait for the disk; look again soon
-        pause_s = self._drain_due - self._clock.monotonic()
-        if pause_s > 0:
-            timeout_s = min(timeout_s, pause_s)
-        try:
-            return self._tasks.get(timeout=timeout_s) if timeout_s > 0 else self._tasks.get_nowait()
-        except queue.Empty:
-            return _nothing
+            patience_s = min(patience_s, TICK_S)  # taps wait for the disk; look again soon
+        if self._drain_due > now:
+            patience_s = min(patience_s, self._drain_due - now)
+        return patience_s
 
-    def _carry_out(self, task: Callable[[], None]) -> None:
-        """Carry out a task and those that wait behind it now."""
-        task()
-        for _ in range(self._tasks.qsize()):
-            with contextlib.suppress(queue.Empty):
-                self._tasks.get_nowait()()
+    def _carry_out(self) -> None:
+        self._mailbox.carry_out()
         for part in (self._disk, self._wire, self._pump):
             if part.fault is not None:
                 raise NodeFault(f"a thread of the node ended: {part.fault!r}") from part.fault
@@ -398,7 +377,7 @@ class Node:
 
         def look_up() -> None:
             resolution = resolve_type(self._participant, reference)
-            self._post(lambda: resolved(resolution.type, resolution.reason))
+            self._mailbox.post(lambda: resolved(resolution.type, resolution.reason))
 
         def resolved(description: Any, reason: str) -> None:
             self._writers_seen(self._neighbourhood.resolved(reference, description))
@@ -514,10 +493,6 @@ class Node:
             self._tracer.event("store.corrupt", namespace="*", cause="; ".join(found.report.findings))
         for name, cause in found.damage.items():
             self._tracer.event("store.corrupt", namespace=name, cause=cause)
-
-
-def _nothing(*_: object) -> None:
-    """A task that only wakes the node."""
 
 
 def uri_of(configuration: Configuration, environ: Mapping[str, str]) -> str:

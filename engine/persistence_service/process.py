@@ -6,10 +6,8 @@ import collections
 import contextlib
 import dataclasses
 import os
-import queue
 import secrets
 import socket
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -27,6 +25,7 @@ from engine.dds.subscription_endpoints import PARTITION
 from engine.dds.typeinfo import resolve_type
 from engine.dds.uri import cyclone_uri, domain_tag
 from engine.node.delivery import Directed
+from engine.node.mailbox import Handler, Mailbox, ignore
 from engine.node.neighbourhood import DurableReader
 from engine.persistence_service import showing, view
 from engine.persistence_service.groups import Groups
@@ -42,8 +41,6 @@ from engine.redundancy.codec import MessageFault
 from engine.redundancy.configuration import PersistenceService
 from engine.redundancy.link import Arrived, Event, Up
 
-MAX_WAITING: Final = 1000
-"""Batches from the pump that may wait; then the pump waits, and DDS with it."""
 STATUS_S: Final = 1.0
 STATUS_SHARE: Final = 20
 """To show much takes time; at most one part of so many is spent on it."""
@@ -90,8 +87,7 @@ class Service:
     def __init__(self, settings: PersistenceService, options: Options) -> None:
         self._settings = settings
         self._options = options
-        self._tasks: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._room = threading.BoundedSemaphore(MAX_WAITING)
+        self._mailbox = Mailbox()
         self._stop_reason: str | None = None
         self._status_due_s = 0.0
         self._is_showing = False
@@ -103,7 +99,9 @@ class Service:
         check_layouts()
         self._groups = Groups(settings.groups)
         self._synchronization = Synchronization(options.name, settings.synchronization, self._groups)
-        self._store = Store(options.directory, options.name, lambda: secrets.token_hex(16), self._wake)
+        self._store = Store(
+            options.directory, options.name, lambda: secrets.token_hex(16), self._mailbox.wake
+        )
         try:
             self._begin()
         except BaseException:
@@ -150,7 +148,7 @@ class Service:
         self._topics = TopicDiscovery(self._participant, signal)
         self._channel = Channel(self._participant, PARTITION, topics=view.STATUS_TOPICS, signal=signal)
         hello = Hello(self._settings.name, options.name, self._store.id)
-        self._peers = Peers(self._participant, hello, signal, self._wake)
+        self._peers = Peers(self._participant, hello, signal, self._mailbox.wake)
         for part in self._parts:
             part.has_room = self._has_room
         self._intake = Intake(self._participant, signal, self._groups, self._synchronization)
@@ -165,27 +163,15 @@ class Service:
 
     # Other threads.
 
-    def _post(self, task: Callable[[], None]) -> None:
-        self._tasks.put(task)
-
-    def _wake(self) -> None:
-        self._post(_nothing)
-
     def _from_pump(self, source: str, batch: Sequence[Any]) -> None:
-        handlers: dict[str, Callable[[Sequence[Any]], None]] = {
+        handlers: dict[str, Handler] = {
             "topics": self._intake.neighbourhood.topics_seen,
             "discovery": self._discovered,
             "exchange": self._exchanged,
             "readers": self._readers_said,
-            "taps": _nothing,  # the turn itself looks at the taps
+            "taps": ignore,  # the turn itself looks at the taps
         }
-
-        def handle() -> None:
-            self._room.release()
-            handlers[source](batch)
-
-        self._room.acquire()
-        self._post(handle)
+        self._mailbox.post_batch(handlers[source], batch)
 
     def _submit(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
         """Run something that blocks on a worker thread; what it does not expect ends the service."""
@@ -196,9 +182,9 @@ class Service:
             except Exception as error:
                 failure = error
                 if not self._participant.closed:
-                    self._post(lambda: self._fail(failure))
+                    self._mailbox.post(lambda: self._fail(failure))
             else:
-                self._post(lambda: done(result))
+                self._mailbox.post(lambda: done(result))
 
         self._workers.submit(run)
 
@@ -220,7 +206,7 @@ class Service:
         """End in order. May be called from a signal handler and from any thread."""
         if self._stop_reason is None:
             self._stop_reason = reason
-            self._wake()
+            self._mailbox.wake()
 
     # The service's thread.
 
@@ -241,10 +227,8 @@ class Service:
 
     def _carry_out(self, timeout_s: float) -> None:
         """Carry out what waits now."""
-        with contextlib.suppress(queue.Empty):
-            self._tasks.get(timeout=timeout_s)() if timeout_s > 0 else self._tasks.get_nowait()()
-            for _ in range(self._tasks.qsize()):
-                self._tasks.get_nowait()()
+        self._mailbox.wait(timeout_s)
+        self._mailbox.carry_out()
         for fault in (self._store.fault, self._pump.fault):
             if fault is not None:
                 raise ServiceFault(f"a thread of the service ended: {fault}") from fault
@@ -514,7 +498,3 @@ class PeerProblem:
 
     name: str
     problem: str
-
-
-def _nothing(*_: object) -> None:
-    """A task that only wakes the service."""
