@@ -56,6 +56,8 @@ class GroupQos:
         exclusive: OWNERSHIP is EXCLUSIVE.
         max_samples: DURABILITY_SERVICE limit for the group, -1 for none; likewise the next two.
         representations: offered data representations, as in DATA_REPRESENTATION (0 XCDR1, 2 XCDR2).
+        requested: durability that the built-in reader requests: the topic's (DDS 1.4, 2.2.3.4); VOLATILE,
+            which every writer offers, where nobody tells that of the topic.
 
     Raises:
         ValueError: the history depth is negative.
@@ -70,6 +72,7 @@ class GroupQos:
     max_instances: int = -1
     max_samples_per_instance: int = -1
     representations: tuple[int, ...] = (0, 2)
+    requested: DurabilityKind = DurabilityKind.VOLATILE
 
     def __post_init__(self) -> None:
         if self.history_depth < KEEP_ALL:

@@ -13,7 +13,7 @@ import ctypes
 import threading
 from typing import Final
 
-from engine.dataset.groups import KEEP_ALL
+from engine.dataset.groups import KEEP_ALL, DurabilityKind
 from engine.dds import abi, ring
 from engine.dds.callbacks import CallbackQueue
 from engine.dds.captured import AUTODISPOSE, WRITER_GONE, Captured
@@ -46,6 +46,7 @@ class CaptureReader:
         capacity_bytes: bytes that the queue holds, rounded up to a power of two. Samples above 32 KiB are
             counted apart and may hold as much again.
         exclusive: ownership of the topic; it must be the writers'.
+        durability: what writers must offer at least; no history is asked for.
         reliable: False also matches best-effort writers, and may lose samples of reliable ones.
         qos: all policies at once, instead of the above; for readers other than captures.
         signal: set when the queue is no longer empty.
@@ -61,6 +62,7 @@ class CaptureReader:
         limit: int = 100_000,
         capacity_bytes: int = 4 << 20,
         exclusive: bool = False,
+        durability: DurabilityKind = DurabilityKind.VOLATILE,
         reliable: bool = True,
         qos: EndpointQos | None = None,
         signal: Signal | None = None,
@@ -70,6 +72,7 @@ class CaptureReader:
         self.topic = topic
         self.qos = qos or EndpointQos(
             reliable=reliable,
+            durability=durability,
             history_depth=KEEP_ALL,
             exclusive=exclusive,
             partitions=partitions,

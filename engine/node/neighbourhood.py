@@ -106,7 +106,9 @@ class Neighbourhood:
         topic = self._topics.get((endpoint.topic, endpoint.type_name))
         if topic is None:
             return endpoint.qos
-        return dataclasses.replace(topic.of_group(), representations=endpoint.qos.representations)
+        return dataclasses.replace(
+            topic.of_group(), representations=endpoint.qos.representations, requested=topic.durability
+        )
 
     def take(self, changes: Sequence[Change | PeerAttached | PeerDetached]) -> Changes:
         """Bring the picture up to date.

@@ -133,6 +133,7 @@ class DdsWire:
                 topic,
                 capacity_bytes=TAP_BYTES,
                 exclusive=description.qos.exclusive,
+                durability=description.qos.requested,
                 signal=self._signal,
             )
 

@@ -96,6 +96,7 @@ class Intake:
                 topic,
                 capacity_bytes=TAP_BYTES,
                 exclusive=description.qos.exclusive,
+                durability=description.qos.requested,
                 signal=self._signal,
             )
 

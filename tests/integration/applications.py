@@ -76,8 +76,12 @@ class WriterSide:
             qos = qos_of(self._options)
             topic_key = (type_name, topic_name)
             if topic_key not in self._topics:
-                depth = self._options.get("topic_depth")
-                topic_qos = qos if depth is None else qos_of({**self._options, "depth": depth})
+                of_topic = {
+                    name.removeprefix("topic_"): value
+                    for name, value in self._options.items()
+                    if name.startswith("topic_")
+                }
+                topic_qos = qos_of({**self._options, **of_topic})
                 self._topics[topic_key] = Topic(
                     self._participant, topic_name, types.TYPES[type_name], qos=topic_qos
                 )
@@ -138,7 +142,10 @@ class Matched:
 
 
 def refused_writer(options: dict[str, Any]) -> None:
-    """A best-effort writer of durable data; says why a reader refused it, and ends when it is told to."""
+    """A writer of durable data that says whether a reader refused it, and ends when it is told to.
+
+    Options: `durability`, `reliable`; `topic_durability`, that of the topic, which has no QoS without it.
+    """
     from cyclonedds.core import Listener, Policy, Qos
     from cyclonedds.domain import DomainParticipant
     from cyclonedds.pub import DataWriter, Publisher
@@ -151,8 +158,12 @@ def refused_writer(options: dict[str, Any]) -> None:
 
     participant = DomainParticipant(options["domain"])
     publisher = Publisher(participant, Qos(Policy.Partition(["stock"])))
-    qos = Qos(Policy.Durability.Persistent, Policy.Reliability.BestEffort)
-    topic = Topic(participant, "Reading", types.Reading)
+    best_effort = Policy.Reliability.BestEffort
+    reliable = Policy.Reliability.Reliable(10_000_000_000) if options.get("reliable") else best_effort
+    qos = Qos(getattr(Policy.Durability, DURABILITY[options.get("durability", 3)]), reliable)
+    kind = options.get("topic_durability")
+    topic_qos = None if kind is None else Qos(getattr(Policy.Durability, DURABILITY[kind]), reliable)
+    topic = Topic(participant, "Reading", types.Reading, qos=topic_qos)
     listener = Listener(on_offered_incompatible_qos=on_offered_incompatible_qos)
     writer = DataWriter(publisher, topic, qos=qos, listener=listener)
     say(guid=str(writer.guid.hex), refused=refused.wait(20))

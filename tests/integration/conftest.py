@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.lab import Lab
+from engine.dds.uri import cyclone_uri
+from tests.integration.lab import LEASE_S, Lab
 
 _counter = itertools.count()
 
@@ -21,6 +22,13 @@ def own_domain() -> tuple[int, str]:
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     number = next(_counter)
     return (30 + worker * 57 + number) % 230, f"nodes-{os.getpid()}-{number}"
+
+
+def topic_discovery(tag: str, *, discovers: bool = True) -> str:
+    """Settings of Cyclone DDS with which participants tell each other of their topics, or do not."""
+    uri = cyclone_uri(tag=tag, lease_s=LEASE_S, spdp_interval_ms=200, environment={})
+    setting = f"<EnableTopicDiscoveryEndpoints>{str(discovers).lower()}</EnableTopicDiscoveryEndpoints>"
+    return uri.replace("<Discovery>", f"<Discovery>{setting}")
 
 
 @pytest.fixture

@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from engine.dds.uri import cyclone_uri
 from tests.integration import application_types as types
 from tests.integration.configurations import Settings, Space
-from tests.integration.conftest import own_domain
+from tests.integration.conftest import own_domain, topic_discovery
 from tests.integration.dds import sample_types
 from tests.integration.lab import Lab
 
@@ -137,9 +136,7 @@ def test_the_qos_of_the_topic_counts_where_topic_discovery_tells_it(
     tmp_path: Path, discovers: bool, kept: int
 ) -> None:
     domain, tag = own_domain()
-    uri = cyclone_uri(tag=tag, lease_s=1.5, spdp_interval_ms=200, environment={})
-    setting = f"<EnableTopicDiscoveryEndpoints>{str(discovers).lower()}</EnableTopicDiscoveryEndpoints>"
-    lab = Lab(tmp_path, domain, tag, uri.replace("<Discovery>", f"<Discovery>{setting}"))
+    lab = Lab(tmp_path, domain, tag, topic_discovery(tag, discovers=discovers))
     try:
         lab.configure("n1", Settings())
         lab.start("n1")
