@@ -58,7 +58,7 @@ class ConsoleApp(App[int]):
         Binding("question_mark", "help", "help", key_display="?"),
         Binding("p", "pause", "pause"),
         *(
-            Binding(str(number), f"screen('{name}')", name, show=False)
+            Binding(str(number % 10), f"screen('{name}')", name, show=False)
             for number, name in enumerate(SCREENS, 1)
         ),
         Binding("full_stop", "step(1)", "step", key_display="."),

@@ -108,7 +108,7 @@ def _speed(app: ConsoleApp, words: list[str]) -> None:
 
 
 COMMANDS: Final = (
-    Command("overview", "[FILTER]", "nodes and name-spaces on one page", _opens("overview")),
+    Command("overview", "[FILTER]", "nodes and name-spaces on one page", _opens("overview"), ("home",)),
     Command("node", "[NAME]", "one node", _node),
     Command("name-space", "[NAME]", "one name-space", _name_space, ("ns",)),
     Command("alignment", "[FILTER]", "who aligns whom", _opens("alignment")),
@@ -117,6 +117,13 @@ COMMANDS: Final = (
     Command("trace", "[FILTER]", "the merged trace", _opens("trace")),
     Command("store", "[FILTER]", "the store of each node", _opens("store"), ("stores",)),
     Command("findings", "[FILTER]", "what the check says of the live system", _opens("findings"), ("check",)),
+    Command(
+        "persistence",
+        "[FILTER]",
+        "persistence services and their providers",
+        _opens("persistence"),
+        ("services",),
+    ),
     Command(
         "filter",
         "[WORDS]",

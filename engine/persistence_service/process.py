@@ -146,7 +146,7 @@ class Service:
         signal = self._pump.signal
         self._discovery = Discovery(self._participant, signal)
         self._topics = TopicDiscovery(self._participant, signal)
-        self._channel = Channel(self._participant, PARTITION, topics=view.STATUS_TOPICS, signal=signal)
+        self._channel = Channel(self._participant, PARTITION, topics=showing.STATUS_TOPICS, signal=signal)
         hello = Hello(self._settings.name, options.name, self._store.id)
         self._peers = Peers(self._participant, hello, signal, self._mailbox.wake)
         for part in self._parts:
@@ -289,6 +289,8 @@ class Service:
         while not self._store.is_idle and time.monotonic() < deadline and not self._store.fault:
             self._carry_out(0.1)
             self._save()
+        with contextlib.suppress(DdsTimeout):
+            self._channel.publish(view.TOPIC, self._options.name, view.encode(self.shown()))
         self._readers.close()
         self._peers.close(1.0)
         self._intake.close()
@@ -450,6 +452,7 @@ class Service:
             subscriptions=showing.subscription_views(self._subscribing),
             counters=self._all_counters(),
             problems=self._problems(),
+            ending=self._stop_reason is not None,
         )
 
     def _peer_views(self) -> tuple[view.PeerView, ...]:

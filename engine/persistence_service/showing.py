@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Iterator
+from typing import Final
 
 from engine.dataset.groups import GroupDescription
+from engine.dds.channel import ChannelTopic
 from engine.persistence_service.groups import ID_BYTES, Groups, WriterName
 from engine.persistence_service.serving import Serving
 from engine.persistence_service.subscribing import Subscribing
 from engine.persistence_service.view import (
     MAX_WRITERS_SHOWN,
+    TOPIC,
     DeliveryView,
     GroupView,
     SubscriptionView,
@@ -18,6 +21,9 @@ from engine.persistence_service.view import (
 )
 from engine.redundancy.instance import Instance
 from engine.redundancy.selection import ORIGINAL
+
+STATUS_TOPICS: Final = (ChannelTopic(TOPIC, is_state=True, reads=False),)
+"""What an instance opens to show itself."""
 
 
 def group_views(groups: Groups, instance: Instance, serving: Serving) -> tuple[GroupView, ...]:

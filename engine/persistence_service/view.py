@@ -7,13 +7,8 @@ import json
 from typing import Any, Final
 
 from engine.core import plain
-from engine.dds.channel import ChannelTopic
 
 TOPIC: Final = "p_status"
-STATUS_TOPICS: Final = (ChannelTopic(TOPIC, is_state=True, reads=False),)
-"""What an instance opens."""
-WATCH_TOPICS: Final = (ChannelTopic(TOPIC, is_state=True, writes=False),)
-"""What a command opens that wants to see instances."""
 
 FORMAT_VERSION: Final = 1
 MAX_BYTES: Final = 16 << 20
@@ -61,7 +56,7 @@ class WriterView:
         stable: periods in a row with the same choice, up to `stable_of`.
         stable_of: how many are needed.
         unsettled: periods without a stable choice, of `unsettled_of`.
-        unsettled_of: after so many the last choice is used.
+        unsettled_of: after so many the last choice is used, and `unsettled` is 0 again.
         path: the instances through which its samples come, this one last; empty when nothing comes.
     """
 
@@ -133,6 +128,7 @@ class InstanceView:
         writers_left_out: those beyond.
         counters: since the start; see docs/redundant-persistence.md.
         problems: what is wrong now.
+        ending: it ends in order, and this is the last that it shows.
     """
 
     service: str
@@ -157,6 +153,7 @@ class InstanceView:
     subscriptions: tuple[SubscriptionView, ...]
     counters: dict[str, int]
     problems: tuple[str, ...] = ()
+    ending: bool = False
 
 
 def encode(view: InstanceView) -> bytes:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from typing import Final, Self
 
-from engine.dds.channel import Channel
+from engine.dds.channel import Channel, ChannelTopic
 from engine.dds.discovery import Discovery, ParticipantGone, ParticipantSeen
 from engine.dds.participant import NODE_ID_BYTES, NodeParticipant, TagRole
 from engine.dds.subscription_endpoints import PARTITION
@@ -15,6 +15,8 @@ from engine.dds.waiting import Signal
 from engine.persistence_service import view
 from engine.persistence_service.view import InstanceView, ViewFault
 
+WATCH_TOPICS: Final = (ChannelTopic(view.TOPIC, is_state=True, writes=False),)
+"""What is opened by whoever wants to see instances."""
 _SLICE_S: Final = 60.0
 
 
@@ -37,7 +39,7 @@ class Watching:
         tag = os.urandom(NODE_ID_BYTES)
         self._participant = NodeParticipant(domain_id, uri, "ospltool status", tag, TagRole.CLIENT)
         self._signal = Signal(self._participant)
-        self._channel = Channel(self._participant, PARTITION, topics=view.WATCH_TOPICS, signal=self._signal)
+        self._channel = Channel(self._participant, PARTITION, topics=WATCH_TOPICS, signal=self._signal)
         self._discovery = Discovery(self._participant, self._signal)
         self._services: set[bytes] = set()
         self._views: dict[bytes, InstanceView] = {}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ospltool.live import providers
 from ospltool.output.text import table, visible
 
 if TYPE_CHECKING:
@@ -23,14 +24,14 @@ def text(instances: Sequence[InstanceView]) -> str:
             each.pid,
             each.values,
             "no" if each.unwritten else "yes",
-            ",".join(peer.name for peer in each.peers if peer.link == "up") or "-",
+            ",".join(providers.connected(each)) or providers.NOTHING,
             *(each.counters.get(name, 0) for name in _SHOWN_COUNTERS),
         )
         for each in instances
     ]
     parts = [table(header, rows)]
     known = [(each.name, writer) for each in instances for writer in each.writers]
-    writers = [one for one in known if _is_of_interest(one[1])]
+    writers = [one for one in known if providers.is_of_interest(one[1])]
     if writers:
         parts.append(_writers(writers))
     subscriptions = [(each.name, one) for each in instances for one in each.subscriptions]
@@ -46,13 +47,6 @@ def text(instances: Sequence[InstanceView]) -> str:
     return "\n".join(parts)
 
 
-def _is_of_interest(writer: WriterView) -> bool:
-    """Something comes or is missing; a writer that is gone and of which all is there is of none."""
-    return bool(
-        writer.provider or writer.filling or writer.selected or writer.selected_filling or writer.lag_ns
-    )
-
-
 def _writers(writers: Sequence[tuple[str, WriterView]]) -> str:
     header = ("TOPIC", "PARTITION", "WRITER", "INSTANCE", "PROVIDER", "SELECTED", "LAG", "STABLE", "PATH")
     ordered = sorted(
@@ -65,14 +59,14 @@ def _row(one: tuple[str, WriterView]) -> tuple[object, ...]:
     instance, writer = one
     return (
         writer.topic,
-        writer.partition or "-",
-        f"{writer.writer[:8]}…{writer.writer[-8:]}{' late' if writer.late else ''}",
+        writer.partition or providers.NOTHING,
+        providers.short_name(writer),
         instance,
-        _providers(writer.provider, writer.filling),
-        _providers(writer.selected, writer.selected_filling),
-        f"{writer.lag_ns / 1e9:.1f} s" if writer.lag_ns else "-",
-        f"{writer.stable} of {writer.stable_of}",
-        " > ".join(writer.path) or "-",
+        providers.used(writer),
+        providers.selected(writer),
+        providers.lag(writer.lag_ns),
+        providers.stability(writer),
+        providers.path(writer),
     )
 
 
@@ -83,23 +77,13 @@ def _subscriptions(subscriptions: Sequence[tuple[str, SubscriptionView]]) -> str
         (
             each.name,
             each.topic,
-            each.partition or "-",
+            each.partition or providers.NOTHING,
             each.quorum,
             instance,
             each.pending,
-            ",".join(each.members) or "-",
-            ",".join(f"{member} {count}" for member, count in each.in_doubt.items()) or "-",
+            providers.members(each.members),
+            providers.in_doubt(each.in_doubt),
         )
         for instance, each in ordered
     ]
     return table(header, rows)
-
-
-def _providers(live: str, filling: tuple[str, ...]) -> str:
-    return "+".join(_named(live, filling)) or "-"
-
-
-def _named(live: str, filling: tuple[str, ...]) -> Iterator[str]:
-    if live:
-        yield live
-    yield from filling

@@ -88,14 +88,14 @@ def record(
         bool, typer.Option("--json", help="Show what was written as JSON at the end.")
     ] = False,
 ) -> None:
-    """Record snapshots and events of all nodes; `ospltool top --replay FILE` shows them again.
+    """Record what nodes and persistence services show; `ospltool top --replay FILE` shows it again.
 
     It goes on until it is interrupted, within the given size: the oldest file is removed when there are too
     many. A node or a domain that goes away, and a full disk, do not end it. With --once nothing is written:
     the system as it is goes to standard output.
 
     Exit codes: 0 ended in order (also by Ctrl+C and SIGTERM), 1 not everything could be written, 2 wrong
-    usage or a file that can not be written, 3 domain not reachable, or no node heard with --once.
+    usage or a file that can not be written, 3 domain not reachable, or nobody heard with --once.
     """
     if once == (output is not None):
         raise CommandError("give either a file with --output or --once", Exit.USAGE)
@@ -120,8 +120,8 @@ def _once(feed: Feed, seconds: float) -> None:
     model = SystemModel()
     listen(feed, model, seconds)
     streams.put(as_json(model, feed.now_ns()))
-    if not model.nodes:
-        streams.say(f"ospltool: no node heard in {feed.title} within {seconds:g} s")
+    if model.is_empty:
+        streams.say(f"ospltool: nobody heard in {feed.title} within {seconds:g} s")
         raise typer.Exit(Exit.UNREACHABLE)
 
 

@@ -80,13 +80,13 @@ def top(
         ),
     ] = None,
 ) -> None:
-    """Open the operations console: fellows, name-spaces, masters, alignment, deliveries, events.
+    """Open the operations console: nodes, name-spaces, masters, alignment, events, persistence services.
 
     It watches, changes nothing without --operate, and needs no node on this machine. Without a configuration
     it watches domain 0. --json listens for three seconds and says what the screens would show.
 
-    Exit codes: 0 left in order, 2 wrong usage or the console is not installed, 3 domain not reachable, or no
-    node heard with --json.
+    Exit codes: 0 left in order, 2 wrong usage or the console is not installed, 3 domain not reachable, or
+    nobody heard with --json.
     """
     if replay is not None and simulate is not None:
         raise CommandError("either --replay or --simulate", Exit.USAGE)

@@ -30,6 +30,7 @@ SCREENS: Final = {
     "trace": ("events", "events_left_out"),
     "store": ("nodes",),
     "findings": ("findings",),
+    "persistence": ("persistence_services", "concerns"),
 }
 """The members of the whole document that each screen is made from."""
 
@@ -41,12 +42,13 @@ def put_json(open_feed: Callable[[], Feed], *, screen: str | None, at: str | Non
 
     Raises:
         CommandError: no such screen or moment.
-        Exit: no node was heard.
+        Exit: nobody was heard.
     """
     if screen is not None and screen not in SCREENS:
         raise CommandError(f"no screen {screen!r}; there are {', '.join(SCREENS)}", Exit.USAGE)
     from ospltool.live.feed import TimeTravel
     from ospltool.live.model import SystemModel
+    from ospltool.live.providers import why_none
 
     model = SystemModel()
     feed = open_feed()
@@ -61,8 +63,10 @@ def put_json(open_feed: Callable[[], Feed], *, screen: str | None, at: str | Non
     finally:
         feed.close()
     streams.put(envelope.document("system", data))
-    if not model.nodes:
-        streams.say(f"ospltool: no node heard in {feed.title}")
+    if screen == "persistence" and not model.persistence:
+        streams.say(f"ospltool: {why_none(feed.mode)}")
+    if model.is_empty:
+        streams.say(f"ospltool: no node and no persistence service heard in {feed.title}")
         raise typer.Exit(Exit.UNREACHABLE)
 
 

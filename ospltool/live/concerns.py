@@ -7,6 +7,7 @@ from typing import Final
 
 from ospltool.live.complaints import Concern, Severity
 from ospltool.live.model import Node, SystemModel
+from ospltool.live.persistence import concerns_of
 from ospltool.live.progress import STALLED_NS
 
 SLOW_START_NS: Final = 60_000_000_000
@@ -22,11 +23,13 @@ def concerns(model: SystemModel, now_ns: int) -> list[Concern]:
         found.append(Concern(Severity.FAULT, "the domain is out of reach", model.domain_lost_ns))
     for node in model.ordered_nodes():
         found.extend(_of_node(model, node, now_ns))
+    for instance in model.persistence.ordered():
+        found.extend(concerns_of(instance, now_ns))
     found.extend(_disagreements(model))
     found.sort(key=lambda c: (c.severity, c.since_ns or now_ns, c.node, c.name_space, c.text))
-    left_out = model.dropped + model.nodes_left_out
-    if left_out:
-        found.append(Concern(Severity.WARNING, f"{left_out:,} messages did not fit and are not shown"))
+    if model.messages_left_out:
+        text = f"{model.messages_left_out:,} messages did not fit and are not shown"
+        found.append(Concern(Severity.WARNING, text))
     if len(found) > MAX_CONCERNS:
         more = Concern(Severity.WARNING, f"at least {len(found) - MAX_CONCERNS:,} more")
         found[MAX_CONCERNS:] = [more]

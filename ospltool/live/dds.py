@@ -1,29 +1,39 @@
-"""The live feed: the monitor topics of a domain. It subscribes and never writes."""
+"""The live feed: what nodes and persistence services of a domain show. It subscribes and never writes."""
 
 from __future__ import annotations
 
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from engine.dds.channel import CONSOLE_TOPICS, PARTITION, Channel, Received
-from engine.dds.discovery import Discovery, ParticipantGone
+from engine.dds.discovery import Discovery, ParticipantGone, ParticipantSeen
 from engine.dds.errors import DdsError
 from engine.dds.participant import NODE_ID_BYTES, NodeParticipant, TagRole
+from engine.dds.subscription_endpoints import PARTITION as PERSISTENCE_PARTITION
 from engine.dds.uri import cyclone_uri
 from engine.dds.waiting import Signal
+from engine.persistence_service import view
+from engine.persistence_service.watching import WATCH_TOPICS
 from engine.runtime import monitor
-from engine.runtime.monitor import NodeSnapshot
-from ospltool.live.feed import Heard, Inbox, Notice, NoticeKind, Update
+from engine.runtime.monitor import NodeEvent, NodeSnapshot
+from ospltool.live.feed import Heard, HeardInstance, Inbox, Notice, NoticeKind, Update
+from ospltool.live.recording import Of, Shown
 
 _LONGEST_WAIT_S: Final = 0.5
 _RETRY_S: Final = 2.0
 
 
+_LOST: Final = {Of.NODE: NoticeKind.NODE_LOST, Of.INSTANCE: NoticeKind.INSTANCE_LOST}
+
+
 class _Link:
-    """Participant and readers; made and closed as one."""
+    """Participant and readers; made and closed as one.
+
+    Persistence services are read as soon as there is one: without any, nobody has to know of a reader more.
+    """
 
     def __init__(self, domain_id: int, partition: str, uri: str) -> None:
         tag = os.urandom(NODE_ID_BYTES)
@@ -35,16 +45,29 @@ class _Link:
         except DdsError:
             self.participant.close()
             raise
+        self._instances: Channel | None = None
+
+    def take(self) -> tuple[list[Received], list[ParticipantGone]]:
+        """What nodes and instances showed, and who went away."""
+        changes = self.discovery.take()
+        if self._instances is None and any(map(_is_service, changes)):
+            self._instances = Channel(
+                self.participant, PERSISTENCE_PARTITION, topics=WATCH_TOPICS, signal=self.signal
+            )
+        received = self.channel.take()
+        if self._instances is not None:
+            received += self._instances.take()
+        return received, [change for change in changes if isinstance(change, ParticipantGone)]
 
     def close(self) -> None:
         self.participant.close()
 
 
 class LiveFeed:
-    """Snapshots and events of all nodes in a domain, as they publish them.
+    """Snapshots and events of all nodes in a domain, and what its persistence services show of themselves.
 
     A thread of its own reads; `poll` only hands over. A participant that leaves or whose lease ends makes its
-    node lost; the last node that is lost makes the domain lost. After a failure of DDS itself the feed says
+    node or instance lost; the last of all makes the domain lost. After a failure of DDS itself the feed says
     so and opens anew every two seconds.
 
     Args:
@@ -71,9 +94,9 @@ class LiveFeed:
         self._clock = clock
         self._lock = threading.Lock()
         self._inbox = Inbox()
-        self._nodes_of: dict[bytes, set[str]] = {}
-        self._present: set[str] = set()
-        self._had_nodes = False
+        self._shown_by: dict[bytes, set[Shown]] = {}
+        self._present: set[Shown] = set()
+        self._had_any = False
         self._stopping = threading.Event()
         self._news = threading.Event()
         self._link: _Link | None = _Link(*self._where)
@@ -128,8 +151,7 @@ class LiveFeed:
     def _read(self, link: _Link) -> None:
         while not self._stopping.is_set():
             link.signal.wait(_LONGEST_WAIT_S)
-            received = link.channel.take()
-            gone = [change for change in link.discovery.take() if isinstance(change, ParticipantGone)]
+            received, gone = link.take()
             items = [self._decode(one) for one in received]
             with self._lock:
                 for item in items:
@@ -140,47 +162,67 @@ class LiveFeed:
                     self._inbox.put(notice)
             self._news.set()
 
-    def _decode(self, received: Received) -> Heard | monitor.NodeEvent | Notice:
+    def _decode(self, received: Received) -> Heard | HeardInstance | NodeEvent | Notice:
         now_ns = self._clock()
         try:
+            if received.topic == view.TOPIC:
+                return self._instance(received, now_ns)
             message = monitor.decode(received.payload)
-        except monitor.MonitorFault as fault:
+        except (monitor.MonitorFault, view.ViewFault) as fault:
             text = f"{received.topic}, sender {received.sender_id}: {fault}"
             return Notice(NoticeKind.FAULT, now_ns, text)
         sender = message.id if isinstance(message, NodeSnapshot) else message.node
         if sender != received.sender_id:
-            text = f"{received.topic}, sender {received.sender_id} speaks for {sender}"
-            return Notice(NoticeKind.FAULT, now_ns, text)
+            return _impostor(received, sender, now_ns)
         if not isinstance(message, NodeSnapshot):
             return message
-        return self._heard(message, received.participant, now_ns)
+        self._is_there((Of.NODE, message.id), message.name, received.participant, now_ns)
+        return Heard(message, now_ns)
 
-    def _heard(self, snapshot: NodeSnapshot, participant: bytes, now_ns: int) -> Heard:
-        self._nodes_of.setdefault(participant, set()).add(snapshot.id)
-        if not self._present and self._had_nodes:
+    def _instance(self, received: Received, now_ns: int) -> HeardInstance | Notice:
+        shown = view.decode(received.payload)
+        if shown.name != received.sender_id:
+            return _impostor(received, shown.name, now_ns)
+        self._is_there((Of.INSTANCE, shown.id), shown.name, received.participant, now_ns)
+        return HeardInstance(shown, now_ns)
+
+    def _is_there(self, who: Shown, name: str, participant: bytes, now_ns: int) -> None:
+        self._shown_by.setdefault(participant, set()).add(who)
+        if not self._present and self._had_any:
             with self._lock:
-                self._inbox.put(Notice(NoticeKind.DOMAIN_FOUND, now_ns, f"{snapshot.name} is in reach again"))
-        self._present.add(snapshot.id)
-        self._had_nodes = True
-        return Heard(snapshot, now_ns)
+                self._inbox.put(Notice(NoticeKind.DOMAIN_FOUND, now_ns, f"{name} is in reach again"))
+        self._present.add(who)
+        self._had_any = True
 
-    def _lost(self, gone: list[ParticipantGone]) -> list[Notice]:
-        """What participants that went away mean for their nodes, unless a node has another by now."""
+    def _lost(self, gone: Sequence[ParticipantGone]) -> list[Notice]:
+        """What participants that went away mean for who showed itself by them, unless by another by now."""
         now_ns = self._clock()
         notices = []
         for change in gone:
-            for node in sorted(self._nodes_of.pop(change.guid, ())):
-                if not any(node in others for others in self._nodes_of.values()):
-                    self._present.discard(node)
-                    notices.append(Notice(NoticeKind.NODE_LOST, now_ns, "its participant is gone", node))
+            for who in sorted(self._shown_by.pop(change.guid, ())):
+                if not any(who in others for others in self._shown_by.values()):
+                    self._present.discard(who)
+                    notices.append(Notice(_LOST[who[0]], now_ns, "its participant is gone", who[1]))
         if notices and not self._present:
-            notices.append(Notice(NoticeKind.DOMAIN_LOST, now_ns, "no node is in reach"))
+            notices.append(Notice(NoticeKind.DOMAIN_LOST, now_ns, "nobody is in reach"))
         return notices
 
     def _lose_all(self, reason: str) -> None:
         now_ns = self._clock()
-        self._nodes_of.clear()
+        self._shown_by.clear()
         self._present.clear()
         with self._lock:
             self._inbox.put(Notice(NoticeKind.FAULT, now_ns, reason))
             self._inbox.put(Notice(NoticeKind.DOMAIN_LOST, now_ns, reason))
+
+
+def _is_service(change: object) -> bool:
+    """A persistence service is there."""
+    if not isinstance(change, ParticipantSeen) or change.tag is None:
+        return False
+    return change.tag.role is TagRole.PERSISTENCE
+
+
+def _impostor(received: Received, sender: str, now_ns: int) -> Notice:
+    text = f"{received.topic}, sender {received.sender_id} speaks for {sender}"
+    return Notice(NoticeKind.FAULT, now_ns, text)

@@ -8,8 +8,10 @@ import io
 from typing import Any, Final
 
 from engine.core import plain
+from ospltool.live import providers
 from ospltool.live.concerns import concerns
 from ospltool.live.model import SystemModel
+from ospltool.live.persistence import Instance, StreamKey
 from ospltool.output import envelope
 from ospltool.output.text import visible
 
@@ -67,7 +69,8 @@ def system(model: SystemModel, now_ns: int) -> dict[str, Any]:
         "masters": [dataclasses.asdict(one) for one in masterships],
         "events": [plain.to_plain(event) for event in model.events],
         "events_left_out": model.events_left_out,
-        "messages_left_out": model.dropped + model.nodes_left_out,
+        "persistence_services": [_instance(model, one, now_ns) for one in model.persistence.ordered()],
+        "messages_left_out": model.messages_left_out,
     }
 
 
@@ -103,6 +106,27 @@ def _groups(model: SystemModel, now_ns: int) -> list[dict[str, Any]]:
         }
         for key in model.groups.ordered()
     ]
+
+
+def _instance(model: SystemModel, one: Instance, now_ns: int) -> dict[str, Any]:
+    """A persistence service as it shows itself, with what follows from that and from its views before."""
+    document = plain.to_plain(one.view)
+    for writer, view in zip(document["writers"], one.view.writers, strict=True):
+        stream = one.streams[StreamKey.of(view)]
+        writer["stability"] = providers.stability(stream.view)
+        writer["is_behind"] = one.is_behind(stream)
+        writer["lag_grows"] = one.grows(stream)
+        writer["lacks_provider"] = one.is_unprovided(stream)
+        writer["changed_ns"] = stream.changed_ns
+    for subscription, each in zip(document["subscriptions"], one.view.subscriptions, strict=True):
+        subscription["present"] = sorted(model.persistence.present(one.view.service, each))
+        subscription["lacks_quorum"] = model.persistence.lacks_quorum(one.view.service, each)
+    return {
+        **document,
+        "state": one.state(now_ns),
+        "heard_ns": one.heard_ns,
+        "gone_ns": one.gone_ns,
+    }
 
 
 def _concern(one: Any) -> dict[str, Any]:

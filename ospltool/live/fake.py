@@ -10,6 +10,8 @@ import random
 from collections.abc import Callable
 from typing import Any, Final
 
+from engine.persistence_service.view import GroupView as PersistedGroup
+from engine.persistence_service.view import InstanceView, SubscriptionView, WriterView
 from engine.runtime.monitor import (
     AlignmentView,
     FellowView,
@@ -102,6 +104,62 @@ def event(number: int, node: int, time_ns: int, text: str, /, **changes: Any) ->
         level="INFO",
         event="node.state",
         text=text,
+    )
+    return dataclasses.replace(value, **changes)
+
+
+def provided(writer: int, topic: str = "Trade", /, **changes: Any) -> WriterView:
+    """Original writer number `writer` of a topic, taken from directly; `changes` replaces fields."""
+    value = WriterView(
+        writer=f"{writer:032x}",
+        topic=topic,
+        partition="Orders",
+        late=False,
+        direct=True,
+        provider="original",
+        filling=(),
+        selected="original",
+        selected_filling=(),
+        lag_ns=0,
+        stable=2,
+        stable_of=2,
+        unsettled=0,
+        unsettled_of=6,
+        path=("a",),
+    )
+    return dataclasses.replace(value, **changes)
+
+
+def subscription(name: str, /, **changes: Any) -> SubscriptionView:
+    """A durable subscription with its one reader, that has acknowledged all; `changes` replaces fields."""
+    value = SubscriptionView(name, "Trade", "Orders", 1, (name,), 0, {})
+    return dataclasses.replace(value, **changes)
+
+
+def instance(name: str, /, *writers: WriterView, **changes: Any) -> InstanceView:
+    """An instance of a persistence service, alone; `changes` replaces fields."""
+    value = InstanceView(
+        service="redundant",
+        name=name,
+        id=name.encode().hex().rjust(32, "0"),
+        host=f"host-{name}",
+        pid=5000,
+        domain_id=7,
+        store=f"/var/lib/ospltool/{name}",
+        started_ns=START_NS - 600 * SECOND_NS,
+        time_ns=START_NS,
+        synchronizes=True,
+        period_ms=5_000,
+        values=1000,
+        transactions=12,
+        unwritten=False,
+        peers=(),
+        groups=(PersistedGroup("Orders", "Trade", "shop::Order", 1000, 0),),
+        writers=writers,
+        writers_left_out=0,
+        deliveries=(),
+        subscriptions=(),
+        counters={"captured": 1000},
     )
     return dataclasses.replace(value, **changes)
 

@@ -12,13 +12,15 @@ import enum
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol, TypeVar, runtime_checkable
 
+from engine.persistence_service.view import InstanceView
 from engine.runtime.monitor import NodeEvent, NodeSnapshot
 
 MAX_PENDING_EVENTS: Final = 5_000
 """Events kept between two polls; the oldest are dropped and counted."""
 
 MAX_PENDING_NODES: Final = 1_000
-"""Nodes with a snapshot waiting; a further node's snapshots are dropped and counted."""
+"""Nodes with a snapshot waiting, and likewise instances of persistence services; what a further one shows is
+dropped and counted."""
 
 MAX_PENDING_NOTICES: Final = 200
 
@@ -30,6 +32,7 @@ class NoticeKind(enum.StrEnum):
 
     NODE_LOST = "node lost"
     NODE_FOUND = "node found"
+    INSTANCE_LOST = "instance lost"
     DOMAIN_LOST = "domain lost"
     DOMAIN_FOUND = "domain found"
     FAULT = "fault"
@@ -38,7 +41,11 @@ class NoticeKind(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Notice:
-    """One remark of the feed: `node` is the node's id where the remark is about one."""
+    """One remark of the feed.
+
+    `node` is the id of what the remark is about: a node, or with INSTANCE_LOST an instance of a persistence
+    service.
+    """
 
     kind: NoticeKind
     time_ns: int
@@ -51,6 +58,14 @@ class Heard:
     """A snapshot and when it reached us, by the clock of the feed (not of the node)."""
 
     snapshot: NodeSnapshot
+    heard_ns: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HeardInstance:
+    """What an instance of a persistence service shows of itself, and when it reached us, as in `Heard`."""
+
+    view: InstanceView
     heard_ns: int
 
 
@@ -69,9 +84,11 @@ class Update:
     caption: str | None = None
     dropped: int = 0
     restart: bool = False
+    instances: tuple[HeardInstance, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.restart or self.snapshots or self.events or self.notices or self.caption is not None)
+        news = self.snapshots or self.instances or self.events or self.notices
+        return bool(self.restart or news or self.caption is not None)
 
 
 class Feed(Protocol):
@@ -149,11 +166,12 @@ class Timeline:
 class Inbox:
     """The bounded memory between a feed's source and its reader. Not locked: the feed locks where it must.
 
-    Snapshots coalesce per node, since only the newest matters; events are kept in order.
+    Snapshots coalesce per node and per instance, since only the newest matters; events are kept in order.
     """
 
     def __init__(self, max_events: int = MAX_PENDING_EVENTS, max_nodes: int = MAX_PENDING_NODES) -> None:
         self._snapshots: dict[str, Heard] = {}
+        self._instances: dict[str, HeardInstance] = {}
         self._events: collections.deque[NodeEvent] = collections.deque()
         self._notices: collections.deque[Notice] = collections.deque()
         self._caption: str | None = None
@@ -161,14 +179,12 @@ class Inbox:
         self._max_nodes = max_nodes
         self.dropped = 0
 
-    def put(self, item: Heard | NodeEvent | Notice) -> None:
+    def put(self, item: Heard | HeardInstance | NodeEvent | Notice) -> None:
         """Add one item; at a bound something is dropped and counted."""
         if isinstance(item, Heard):
-            node = item.snapshot.id
-            if node in self._snapshots or len(self._snapshots) < self._max_nodes:
-                self._snapshots[node] = item
-            else:
-                self.dropped += 1
+            self._replace(self._snapshots, item.snapshot.id, item)
+        elif isinstance(item, HeardInstance):
+            self._replace(self._instances, item.view.id, item)
         elif isinstance(item, Notice):
             self._append(self._notices, item, MAX_PENDING_NOTICES)
         else:
@@ -187,12 +203,20 @@ class Inbox:
             caption=self._caption,
             dropped=self.dropped,
             restart=restart,
+            instances=tuple(self._instances.values()),
         )
         self._snapshots.clear()
+        self._instances.clear()
         self._events.clear()
         self._notices.clear()
         self._caption = None
         return update
+
+    def _replace(self, newest: dict[str, T], key: str, item: T) -> None:
+        if key in newest or len(newest) < self._max_nodes:
+            newest[key] = item
+        else:
+            self.dropped += 1
 
     def _append(self, queue: collections.deque[T], item: T, bound: int) -> None:
         queue.append(item)

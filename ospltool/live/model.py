@@ -13,6 +13,7 @@ from ospltool.live.conflicts import ConflictLog
 from ospltool.live.feed import Heard, Notice, NoticeKind, Update
 from ospltool.live.groups import GroupIndex, GroupKey
 from ospltool.live.names import natural
+from ospltool.live.persistence import PersistenceServices
 from ospltool.live.progress import Progress, Tracker
 from ospltool.live.series import NodeSeries
 
@@ -82,7 +83,10 @@ class Mastership:
 
 
 class SystemModel:
-    """What is known of all nodes. Every collection in it is bounded; `left_out` counts what was not kept."""
+    """What is known of all nodes and persistence services.
+
+    Every collection in it is bounded; `left_out` counts what was not kept.
+    """
 
     def __init__(self) -> None:
         self.revision = 0
@@ -94,6 +98,7 @@ class SystemModel:
         self.events: list[NodeEvent] = []
         self.groups = GroupIndex()
         self.conflicts = ConflictLog()
+        self.persistence = PersistenceServices()
         self.series: dict[str, NodeSeries] = {}
         self.notices: collections.deque[Notice] = collections.deque(maxlen=MAX_NOTICES)
         self.masterships: dict[tuple[str, str], collections.deque[Mastership]] = {}
@@ -116,12 +121,24 @@ class SystemModel:
         """Events that were seen and are no longer kept."""
         return self.events_seen - len(self.events)
 
+    @property
+    def messages_left_out(self) -> int:
+        """What did not fit into a bound, of the feed or of this model."""
+        return self.dropped + self.nodes_left_out + self.persistence.left_out
+
+    @property
+    def is_empty(self) -> bool:
+        """Nobody was heard."""
+        return not self.nodes and not self.persistence
+
     def apply(self, update: Update, now_ns: int) -> None:
         """Take in what a feed returned at `now_ns`."""
         if update.restart:
             self._forget()
         for heard in update.snapshots:
             self._apply_snapshot(heard)
+        for instance in update.instances:
+            self.persistence.apply(instance)
         for notice in update.notices:
             self._apply_notice(notice, now_ns)
         if update.events:
@@ -337,6 +354,8 @@ class SystemModel:
             self.nodes[node.id] = dataclasses.replace(node, gone_ns=notice.time_ns)
         elif notice.kind is NoticeKind.NODE_FOUND and node is not None:
             self.nodes[node.id] = dataclasses.replace(node, gone_ns=0)
+        elif notice.kind is NoticeKind.INSTANCE_LOST:
+            self.persistence.lose(notice.node, notice.time_ns)
         elif notice.kind is NoticeKind.DOMAIN_LOST:
             self.domain_lost_ns = notice.time_ns
         elif notice.kind is NoticeKind.DOMAIN_FOUND:

@@ -10,8 +10,21 @@ import dataclasses
 from pathlib import Path
 from typing import Final
 
+from engine.persistence_service.view import InstanceView
+from engine.runtime.monitor import NodeSnapshot
 from ospltool.live.feed import Notice, NoticeKind, Update
-from ospltool.live.recording import Caption, Header, Item, Key, RecordingFault, Snapshots, encode_line
+from ospltool.live.recording import (
+    Caption,
+    Header,
+    Item,
+    Key,
+    Of,
+    RecordingFault,
+    Shown,
+    Snapshots,
+    encode_line,
+    key_of,
+)
 
 MAX_FILE_BYTES: Final = 64 * 1024 * 1024
 MAX_FILES: Final = 16
@@ -21,10 +34,12 @@ KEY_EVERY_NS: Final = 60_000_000_000
 RETRY_NS: Final = 10_000_000_000
 """After the disk refused a line, the next attempt is so much later; what comes meanwhile is counted."""
 
+_LOST: Final = {NoticeKind.NODE_LOST: Of.NODE, NoticeKind.INSTANCE_LOST: Of.INSTANCE}
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Limits:
-    """How much is written: size of one file, number of files, and pause between snapshots of a node."""
+    """How much is written: size of one file, number of files, pause between snapshots of one sender."""
 
     max_file_bytes: int = MAX_FILE_BYTES
     max_files: int = MAX_FILES
@@ -60,8 +75,8 @@ class Recorder:
         self._header = Header(source, made_by)
         self._limits = limits or Limits()
         self._snapshots = Snapshots()
-        self._gone: dict[str, Notice] = {}
-        self._last_ns: dict[str, int] = {}
+        self._gone: dict[Shown, Notice] = {}
+        self._last_ns: dict[Shown, int] = {}
         self._caption = ""
         self._key_due_ns = 0
         self._size = 0
@@ -81,7 +96,8 @@ class Recorder:
     def write(self, update: Update, now_ns: int) -> None:
         """Append what is new. A disk that refuses does not end the recording: `problem` says why."""
         if now_ns < self._broken_until_ns:
-            self.tally.lost += len(update.snapshots) + len(update.events) + len(update.notices)
+            shown = len(update.snapshots) + len(update.instances)
+            self.tally.lost += shown + len(update.events) + len(update.notices)
             return
         try:
             self._write(update, now_ns)
@@ -119,21 +135,29 @@ class Recorder:
         if update.caption is not None:
             self._line(now_ns, Caption(update.caption))
         for heard in update.snapshots:
-            if heard.heard_ns - self._last_ns.get(heard.snapshot.id, 0) < self._limits.every_ns:
-                self.tally.thinned += 1
-                continue
-            self._last_ns[heard.snapshot.id] = heard.heard_ns
-            self._line(heard.heard_ns, self._snapshots.encode(heard.snapshot))
+            self._show(heard.snapshot, heard.heard_ns)
+        for instance in update.instances:
+            self._show(instance.view, instance.heard_ns)
         for event in update.events:
             self._line(now_ns, event)
+
+    def _show(self, shown: NodeSnapshot | InstanceView, heard_ns: int) -> None:
+        key = key_of(shown)
+        if heard_ns - self._last_ns.get(key, 0) < self._limits.every_ns:
+            self.tally.thinned += 1
+            return
+        self._last_ns[key] = heard_ns
+        self._line(heard_ns, self._snapshots.encode(shown))
 
     def _note(self, update: Update) -> None:
         """What a key must repeat."""
         for notice in update.notices:
-            if notice.kind is NoticeKind.NODE_LOST:
-                self._gone[notice.node] = notice
+            if notice.kind in _LOST:
+                self._gone[_LOST[notice.kind], notice.node] = notice
         for heard in update.snapshots:
-            self._gone.pop(heard.snapshot.id, None)
+            self._gone.pop(key_of(heard.snapshot), None)
+        for instance in update.instances:
+            self._gone.pop(key_of(instance.view), None)
         if update.caption is not None:
             self._caption = update.caption
 
@@ -141,9 +165,10 @@ class Recorder:
         if not self._size:
             self._line(now_ns, self._header)
         states = self._snapshots.states()
-        self._line(now_ns, Key(len(states)))
+        nodes = sum(1 for state in states if state.of is Of.NODE)
+        self._line(now_ns, Key(nodes, len(states) - nodes))
         for state in states:
-            heard_ns = self._last_ns.get(state.plain["id"], now_ns)
+            heard_ns = self._last_ns.get((state.of, state.plain["id"]), now_ns)
             self._line(min(heard_ns, now_ns), state)
         for notice in self._gone.values():
             self._line(now_ns, notice)

@@ -2,27 +2,31 @@
 
 Only the nodes below a key may be older: they keep the moment at which they were heard.
 
-| kind       | data                                                                     |
-|------------|--------------------------------------------------------------------------|
-| recording  | first line: what was recorded, by which version                           |
-| key        | everything known stands below, whole: reading can begin here              |
-| node       | a whole snapshot, as on the monitor topic                                 |
-| node-delta | `id`, and `patch` from the node's snapshot before it                      |
-| event      | an event, as on the monitor topic                                         |
-| notice     | what the feed had to say                                                  |
-| caption    | a sentence for the reader                                                 |
+| kind           | data                                                                 |
+|----------------|----------------------------------------------------------------------|
+| recording      | first line: what was recorded, by which version                      |
+| key            | everything known stands below, whole: reading can begin here         |
+| node           | a whole snapshot, as on the monitor topic                            |
+| node-delta     | `id`, and `patch` from the node's snapshot before it                 |
+| instance       | what an instance of a persistence service shows of itself, whole     |
+| instance-delta | `id`, and `patch` from what the instance showed before               |
+| event          | an event, as on the monitor topic                                    |
+| notice         | what the feed had to say                                             |
+| caption        | a sentence for the reader                                            |
 """
 
 from __future__ import annotations
 
 import dataclasses
+import enum
 import json
 from typing import Any, Final
 
 from engine.core import plain
+from engine.persistence_service.view import InstanceView
 from engine.runtime import monitor
 from engine.runtime.monitor import NodeEvent, NodeSnapshot
-from ospltool.live.feed import Notice
+from ospltool.live.feed import Heard, HeardInstance, Notice
 from ospltool.live.patch import PatchFault, difference, patched
 
 MAX_LINE_BYTES: Final = 64 * 1024 * 1024
@@ -46,9 +50,10 @@ class Header:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Key:
-    """From here on the recording can be read without what is before. `nodes` stand whole below."""
+    """From here on the recording can be read without what is before. So many stand whole below."""
 
     nodes: int
+    instances: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -58,22 +63,34 @@ class Caption:
     text: str
 
 
+class Of(enum.StrEnum):
+    """Who shows itself."""
+
+    NODE = "node"
+    INSTANCE = "instance"
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
-class NodeState:
-    """A whole snapshot in its plain form."""
+class State:
+    """What somebody shows of itself, whole, in its plain form."""
 
     plain: dict[str, Any]
+    of: Of = Of.NODE
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class NodeDelta:
-    """What changed in a node's snapshot."""
+class Delta:
+    """What changed in that."""
 
     id: str
     patch: Any
+    of: Of = Of.NODE
 
 
-Item = Header | Key | NodeState | NodeDelta | NodeEvent | Notice | Caption
+Shown = tuple[Of, str]
+"""Who it is: kind and id."""
+
+Item = Header | Key | State | Delta | NodeEvent | Notice | Caption
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -91,16 +108,19 @@ _PLAIN_KINDS: Final[dict[str, type[Any]]] = {
     "notice": Notice,
     "caption": Caption,
 }
+_DELTA: Final = "-delta"
+_STATES: Final = {of.value: of for of in Of}
+_DELTAS: Final = {of.value + _DELTA: of for of in Of}
 _NAMES: Final = {kind: name for name, kind in _PLAIN_KINDS.items()}
 
 
 def encode_line(heard_ns: int, item: Item) -> bytes:
     """One line with its line end."""
     data: Any
-    if isinstance(item, NodeState):
-        kind, data = "node", item.plain
-    elif isinstance(item, NodeDelta):
-        kind, data = "node-delta", {"id": item.id, "patch": item.patch}
+    if isinstance(item, State):
+        kind, data = item.of.value, item.plain
+    elif isinstance(item, Delta):
+        kind, data = item.of.value + _DELTA, {"id": item.id, "patch": item.patch}
     else:
         kind, data = _NAMES[type(item)], plain.to_plain(item)
     document = {"format_version": monitor.FORMAT_VERSION, "kind": kind, "heard_ns": heard_ns, "data": data}
@@ -127,14 +147,14 @@ def decode_line(line: bytes, where: str) -> Entry:
 
 
 def _item(kind: str, data: Any) -> Item:
-    if kind == "node":
+    if kind in _STATES:
         if not isinstance(data, dict) or not isinstance(data.get("id"), str):
-            raise ValueError("a node without an id")
-        return NodeState(data)
-    if kind == "node-delta":
+            raise ValueError(f"{kind} without an id")
+        return State(data, _STATES[kind])
+    if kind in _DELTAS:
         if type(data["id"]) is not str:
-            raise ValueError("a node without an id")
-        return NodeDelta(data["id"], data["patch"])
+            raise ValueError(f"{kind} without an id")
+        return Delta(data["id"], data["patch"], _DELTAS[kind])
     if kind not in _PLAIN_KINDS:
         raise ValueError(f"kind {kind!r} is none of ours")
     item: Item = plain.from_plain(_PLAIN_KINDS[kind], data)
@@ -142,51 +162,63 @@ def _item(kind: str, data: Any) -> Item:
 
 
 class Snapshots:
-    """The newest snapshot of each node in its plain form, kept up with states and deltas."""
+    """The newest of what each node and instance shows, in its plain form, kept up with states and deltas."""
 
     def __init__(self) -> None:
-        self._plain: dict[str, dict[str, Any]] = {}
+        self._plain: dict[Shown, dict[str, Any]] = {}
 
     def __len__(self) -> int:
         return len(self._plain)
 
     def clear(self) -> None:
-        """Forget all nodes."""
+        """Forget all."""
         self._plain.clear()
 
-    def encode(self, snapshot: NodeSnapshot) -> NodeState | NodeDelta:
-        """How a recorder writes this snapshot: as a delta when the node is known."""
-        new = plain.to_plain(snapshot)
-        old = self._plain.get(snapshot.id)
-        self._plain[snapshot.id] = new
-        return NodeState(new) if old is None else NodeDelta(snapshot.id, difference(old, new) or {})
+    def encode(self, shown: NodeSnapshot | InstanceView) -> State | Delta:
+        """How a recorder writes it: as a delta when there was something before."""
+        key = key_of(shown)
+        new = plain.to_plain(shown)
+        old = self._plain.get(key)
+        self._plain[key] = new
+        if old is None:
+            return State(new, key[0])
+        return Delta(shown.id, difference(old, new) or {}, key[0])
 
-    def states(self) -> list[NodeState]:
-        """All nodes, whole."""
-        return [NodeState(value) for value in self._plain.values()]
+    def states(self) -> list[State]:
+        """All, whole."""
+        return [State(value, of) for (of, _), value in self._plain.items()]
 
-    def take(self, item: NodeState | NodeDelta) -> str:
-        """Note a line that was read; the id of its node.
+    def take(self, item: State | Delta) -> Shown:
+        """Note a line that was read; who showed it.
 
         Raises:
             PatchFault: a delta without the state that it changes, or for another.
         """
-        if isinstance(item, NodeState):
-            self._plain[item.plain["id"]] = item.plain
-            return str(item.plain["id"])
-        if item.id not in self._plain:
-            raise PatchFault(f"a delta for node {item.id!r}, of which no state stands above")
-        changed = patched(self._plain[item.id], item.patch)
+        if isinstance(item, State):
+            key = (item.of, str(item.plain["id"]))
+            self._plain[key] = item.plain
+            return key
+        key = (item.of, item.id)
+        if key not in self._plain:
+            raise PatchFault(f"a delta for {item.of} {item.id!r}, of which no state stands above")
+        changed = patched(self._plain[key], item.patch)
         if not isinstance(changed, dict) or changed.get("id") != item.id:
-            raise PatchFault(f"a delta that makes another node of {item.id!r}")
-        self._plain[item.id] = changed
-        return item.id
+            raise PatchFault(f"a delta that makes another {item.of} of {item.id!r}")
+        self._plain[key] = changed
+        return key
 
-    def decode(self, node: str) -> NodeSnapshot:
-        """The snapshot of a node as it stands now.
+    def decode(self, key: Shown, heard_ns: int) -> Heard | HeardInstance:
+        """What a node or an instance shows as it stands now, heard at this moment.
 
         Raises:
-            PlainFault: it is no snapshot.
+            PlainFault: it is nothing of the kind.
         """
-        snapshot: NodeSnapshot = plain.from_plain(NodeSnapshot, self._plain[node])
-        return snapshot
+        value = self._plain[key]
+        if key[0] is Of.INSTANCE:
+            return HeardInstance(plain.from_plain(InstanceView, value), heard_ns)
+        return Heard(plain.from_plain(NodeSnapshot, value), heard_ns)
+
+
+def key_of(shown: NodeSnapshot | InstanceView) -> Shown:
+    """Who shows itself there."""
+    return (Of.INSTANCE if isinstance(shown, InstanceView) else Of.NODE, shown.id)

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from engine.core.plain import PlainFault
 from engine.runtime.monitor import NodeEvent
-from ospltool.live.feed import Heard, Inbox, Notice, NoticeKind, Timeline, Update
+from ospltool.live.feed import Heard, HeardInstance, Inbox, Notice, NoticeKind, Timeline, Update
 from ospltool.live.marks import Marks
 from ospltool.live.patch import PatchFault
 from ospltool.live.recorder import parts_of
@@ -20,11 +20,12 @@ from ospltool.live.recording import (
     KEY_MARK,
     MAX_LINE_BYTES,
     Caption,
+    Delta,
     Entry,
-    NodeDelta,
-    NodeState,
     RecordingFault,
+    Shown,
     Snapshots,
+    State,
     decode_line,
 )
 
@@ -80,8 +81,8 @@ class ReplayFeed:
         self._parts = _Parts(parts_of(path))
         self._snapshots = Snapshots()
         self._inbox = Inbox()
-        self._lead: list[Heard] = []
-        self._passed_over: dict[str, int] = {}
+        self._lead: list[Heard | HeardInstance] = []
+        self._passed_over: dict[Shown, int] = {}
         self._lines: Iterator[Entry] = iter(())
         self._next: Entry | None = None
         self._restart = False
@@ -136,8 +137,8 @@ class ReplayFeed:
         self._rewind(self._parts.key_before(moment_ns - LEAD_NS))
         self._passed_over = {}
         self._read_until(moment_ns, thinned=True)
-        for node, heard_ns in self._passed_over.items():
-            self._hand_on(node, heard_ns)
+        for key, heard_ns in self._passed_over.items():
+            self._hand_on(key, heard_ns)
         self._hold(moment_ns)
 
     def step(self, direction: int) -> bool:
@@ -198,7 +199,7 @@ class ReplayFeed:
 
     def _read_until(self, moment_ns: int, *, most: int = MAX_JUMP_LINES, thinned: bool = False) -> bool:
         """Take everything up to a moment; False when there were more lines than allowed."""
-        shown_ns: dict[str, int] = {}
+        shown_ns: dict[Shown, int] = {}
         for _ in range(most):
             entry = self._next
             if entry is None or entry.heard_ns > moment_ns:
@@ -207,34 +208,34 @@ class ReplayFeed:
             self._next = next(self._lines, None)
         return False
 
-    def _take(self, entry: Entry, shown_ns: dict[str, int] | None = None) -> None:
-        """Hand on one entry. With `shown_ns`, snapshots of a node that follow closely are passed over."""
+    def _take(self, entry: Entry, shown_ns: dict[Shown, int] | None = None) -> None:
+        """Hand on one entry. With `shown_ns`, what one shows soon after its last is passed over."""
         item = entry.item
         if isinstance(item, Caption):
             self._inbox.say(item.text)
         elif isinstance(item, NodeEvent | Notice):
             self._inbox.put(item)
-        elif isinstance(item, NodeState | NodeDelta):
+        elif isinstance(item, State | Delta):
             try:
-                node = self._snapshots.take(item)
+                key = self._snapshots.take(item)
             except PatchFault as fault:
                 self._fault(entry.heard_ns, str(fault))
                 return
             if shown_ns is None:
-                self._hand_on(node, entry.heard_ns)
-            elif entry.heard_ns - shown_ns.get(node, 0) >= self._apart_ns():
-                shown_ns[node] = entry.heard_ns
-                self._passed_over.pop(node, None)
-                self._hand_on(node, entry.heard_ns, lead=True)
+                self._hand_on(key, entry.heard_ns)
+            elif entry.heard_ns - shown_ns.get(key, 0) >= self._apart_ns():
+                shown_ns[key] = entry.heard_ns
+                self._passed_over.pop(key, None)
+                self._hand_on(key, entry.heard_ns, lead=True)
             else:
-                self._passed_over[node] = entry.heard_ns
+                self._passed_over[key] = entry.heard_ns
 
-    def _hand_on(self, node: str, heard_ns: int, *, lead: bool = False) -> None:
-        """The snapshot of a node as it stands now."""
+    def _hand_on(self, key: Shown, heard_ns: int, *, lead: bool = False) -> None:
+        """What a node or an instance shows as it stands now."""
         try:
-            heard = Heard(self._snapshots.decode(node), heard_ns)
+            heard = self._snapshots.decode(key, heard_ns)
         except PlainFault as fault:
-            self._fault(heard_ns, f"node {node}: {fault}")
+            self._fault(heard_ns, f"{key[0]} {key[1]}: {fault}")
             return
         if lead:
             self._lead.append(heard)
@@ -242,7 +243,7 @@ class ReplayFeed:
             self._inbox.put(heard)
 
     def _apart_ns(self) -> int:
-        """How far the snapshots of one node in a lead stand apart."""
+        """How far the snapshots of one node or instance in a lead stand apart."""
         return max(THIN_NS, LEAD_NS * len(self._snapshots) // MAX_LEAD)
 
     def _fault(self, moment_ns: int, text: str) -> None:
@@ -256,8 +257,16 @@ class ReplayFeed:
         self._inbox.dropped += self._faults
         self._faults = 0
         update = self._inbox.drain(restart=restart)
-        lead, self._lead = tuple(self._lead), []
-        return dataclasses.replace(update, snapshots=(*lead, *update.snapshots)) if lead else update
+        lead, self._lead = self._lead, []
+        if not lead:
+            return update
+        snapshots = [heard for heard in lead if isinstance(heard, Heard)]
+        instances = [heard for heard in lead if isinstance(heard, HeardInstance)]
+        return dataclasses.replace(
+            update,
+            snapshots=(*snapshots, *update.snapshots),
+            instances=(*instances, *update.instances),
+        )
 
 
 class _Parts:

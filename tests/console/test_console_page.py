@@ -57,7 +57,7 @@ def test_the_page_has_every_key_of_every_screen_and_no_other(play: Play) -> None
 
 def test_the_page_names_every_screen_theme_and_operation() -> None:
     for number, name in enumerate(SCREENS, 1):
-        assert f"| `{number}` | {name} | " in PAGE
+        assert f"| `{number % 10}` | {name} | " in PAGE
     for theme in themes.ALL:
         assert f"`{theme}`" in PAGE
     for operation in operations():

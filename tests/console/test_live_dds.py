@@ -10,8 +10,13 @@ from pathlib import Path
 import pytest
 
 from engine.dds.channel import Channel, ChannelTopic
-from engine.dds.participant import NodeParticipant
+from engine.dds.discovery import Discovery, EndpointSeen
+from engine.dds.participant import NodeParticipant, TagRole
+from engine.dds.subscription_endpoints import PARTITION as PERSISTENCE_PARTITION
 from engine.dds.uri import cyclone_uri
+from engine.dds.waiting import Signal
+from engine.persistence_service import view
+from engine.persistence_service.showing import STATUS_TOPICS
 from engine.runtime import monitor
 from ospltool.live import fake
 from ospltool.live.dds import LiveFeed
@@ -206,3 +211,102 @@ def test_captions_come_with_the_next_update(feed: LiveFeed) -> None:
     feed.say("Act 1")
     assert feed.poll().caption == "Act 1"
     assert feed.poll().caption is None
+
+
+class PersistenceService:
+    """What the process of a persistence service publishes of itself, from this process."""
+
+    def __init__(self, name: str, uri: str) -> None:
+        self.view = fake.instance(name, fake.provided(1))
+        tag = bytes.fromhex(self.view.id)
+        self.participant = NodeParticipant(DOMAIN, uri, name, tag, TagRole.PERSISTENCE)
+        self.channel = Channel(self.participant, PERSISTENCE_PARTITION, topics=STATUS_TOPICS)
+
+    def show(self, *, sender: str = "", payload: bytes | None = None) -> None:
+        self.channel.publish(view.TOPIC, sender or self.view.name, payload or view.encode(self.view))
+
+    def close(self) -> None:
+        self.participant.close()
+
+
+@pytest.fixture
+def service(uri: str) -> Iterator[PersistenceService]:
+    made = PersistenceService("a", uri)
+    yield made
+    made.close()
+
+
+def test_a_console_that_comes_late_sees_what_persistence_services_showed_last(
+    uri: str, service: PersistenceService
+) -> None:
+    service.show()
+    late = LiveFeed(DOMAIN, uri=uri)
+    try:
+        model = SystemModel()
+        follow(late, model, lambda update: bool(update.instances))
+        assert [one.view for one in model.persistence.ordered()] == [service.view]
+    finally:
+        late.close()
+
+
+def test_a_persistence_service_that_leaves_is_lost_and_so_is_the_domain_when_it_was_the_last(
+    feed: LiveFeed, uri: str, node: Node
+) -> None:
+    first = PersistenceService("a", uri)
+    model = SystemModel()
+    first.show()
+    node.show()
+    follow(feed, model, lambda _: bool(model.persistence) and bool(model.nodes))
+    node.close()
+    follow(feed, model, has_notice(NoticeKind.NODE_LOST))
+    assert not model.domain_lost_ns
+    first.close()
+    follow(feed, model, has_notice(NoticeKind.DOMAIN_LOST))
+    assert model.persistence.ordered()[0].gone_ns
+
+
+@pytest.mark.parametrize(
+    ("sender", "payload", "reason"),
+    [
+        ("", b"\x1b[2J not json", "no view of an instance"),
+        ("b", None, "sender b speaks for a"),
+    ],
+    ids=["no JSON", "wrong sender"],
+)
+def test_what_no_persistence_service_would_show_is_refused_counted_and_told(
+    feed: LiveFeed, service: PersistenceService, sender: str, payload: bytes | None, reason: str
+) -> None:
+    model = SystemModel()
+    service.show(sender=sender, payload=payload)
+    follow(feed, model, has_notice(NoticeKind.FAULT))
+    assert reason in model.notices[0].text
+    assert model.dropped == 1
+    assert not model.persistence
+
+
+def test_nobody_has_to_know_of_a_reader_more_until_there_is_a_persistence_service(
+    feed: LiveFeed, uri: str, node: Node
+) -> None:
+    signal = Signal(node.participant)
+    discovery = Discovery(node.participant, signal)
+    topics: set[str] = set()
+
+    def has(topic: str) -> Callable[[], bool]:
+        def look() -> bool:
+            topics.update(one.topic for one in discovery.take() if isinstance(one, EndpointSeen))
+            return topic in topics
+
+        return look
+
+    node.show()
+    model = SystemModel()
+    follow(feed, model, lambda update: bool(update.snapshots))
+    assert signal.wait_until(has("d_monitorEvents"), 10)
+    assert view.TOPIC not in topics
+    service = PersistenceService("a", uri)
+    try:
+        service.show()
+        follow(feed, model, lambda update: bool(update.instances))
+        assert signal.wait_until(has(view.TOPIC), 10)
+    finally:
+        service.close()

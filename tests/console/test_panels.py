@@ -75,10 +75,10 @@ def test_the_header_says_what_is_watched_and_how(
         ),
         (
             120,
-            " domain 7  1 overview 2 node n1 3 space 4 align 5 conflicts 6 groups 7 trace 8 store 9 findings",
+            " domain 7  1 home 2 node n1 3 space 4 align 5 conflict 6 group 7 trace 8 store 9 check 0 per",
         ),
-        (80, " ospltool  domain 7  1 2 node n1 3 4 5 6 7 8 9 "),
-        (60, " domain 7  1 2 node n1 3 4 5 6 7 8 9 "),
+        (80, " ospltool  domain 7  1 2 node n1 3 4 5 6 7 8 9 0 "),
+        (60, " domain 7  1 2 node n1 3 4 5 6 7 8 9 0 "),
         (44, " domain 7  2 node n1 "),
     ],
 )

@@ -6,6 +6,8 @@ from collections.abc import Callable
 import pytest
 from textual.pilot import Pilot
 
+from engine.persistence_service.view import GroupView as PersistedGroup
+from engine.persistence_service.view import PeerView
 from engine.runtime.monitor import (
     AlignmentView,
     DeliveryView,
@@ -17,7 +19,7 @@ from engine.runtime.monitor import (
 from engine.tracing.catalogue import catalogue
 from ospltool.live import fake
 from ospltool.live.fake import SECOND_NS, START_NS, node_id
-from ospltool.live.feed import Heard, Notice, NoticeKind, ScriptedFeed, Update
+from ospltool.live.feed import Heard, HeardInstance, Notice, NoticeKind, ScriptedFeed, Update
 from tui import themes
 from tui.app import ConsoleApp
 from tui.glyphs import ASCII
@@ -129,6 +131,66 @@ def trouble() -> ScriptedFeed:
     )
 
 
+def services(heard_ns: int) -> tuple[HeardInstance, ...]:
+    """Three instances: c takes from b since ten seconds before now, and falls behind."""
+    behind_s = (heard_ns - START_NS) // S + 20
+    waiting = (
+        fake.subscription("logger", pending=240, members=(), in_doubt={"logger-2": 17}, quorum=2),
+        fake.subscription("billing"),
+    )
+    trade, quote = fake.provided(0x1107E93, "Trade"), fake.provided(0x1107E94, "Quote")
+    of_c = dataclasses.replace(
+        trade,
+        direct=False,
+        provider="b" if behind_s else "a",
+        selected="b",
+        path=("b", "c"),
+        lag_ns=behind_s * S + S // 5,
+        stable=1,
+        unsettled=3,
+    )
+    of_b = dataclasses.replace(quote, direct=False, provider="a", selected="a", path=("a", "b"))
+    groups = (
+        PersistedGroup("Orders", "Quote", "shop::Quote", 2345, 1),
+        PersistedGroup("Orders", "Trade", "shop::Order", 9000, 2),
+    )
+    shown = {
+        "a": (trade, quote),
+        "b": (dataclasses.replace(trade, path=("b",)), of_b),
+        "c": (of_c, dataclasses.replace(of_b, path=("a", "c"))),
+    }
+    counters = {
+        "a": {"captured": 11_345, "deliveries": 2, "delivered": 1000, "sent": 12_000},
+        "b": {"captured": 9000, "received": 2345, "changes": 1, "sent": 8000},
+        "c": {"received": 11_100, "repeated": 37, "applied": 11_063, "changes": 4, "forced": 1},
+    }
+    return tuple(
+        HeardInstance(
+            fake.instance(
+                name, *writers, values=11_345, groups=groups, counters=counters[name],
+                peers=tuple(PeerView(other, "up") for other in shown if other != name),
+                subscriptions=waiting,
+            ),
+            heard_ns,
+        )
+        for name, writers in shown.items()
+    )  # fmt: skip
+
+
+def guarded() -> ScriptedFeed:
+    """The quiet system with persistence services, of which one is gone."""
+    _, update = quiet()._steps[0]
+    lost = Notice(NoticeKind.INSTANCE_LOST, START_NS, "", fake.instance("c").id)
+    more = dataclasses.replace(update, instances=services(START_NS), notices=(lost,))
+    return ScriptedFeed([(START_NS, more)], title="domain 7")
+
+
+def only_services() -> ScriptedFeed:
+    heard = services(START_NS - 20 * S)[:2]
+    heard = tuple(dataclasses.replace(one, heard_ns=START_NS) for one in heard)
+    return ScriptedFeed([(START_NS, Update(instances=heard))], title="domain 7")
+
+
 def busy() -> ScriptedFeed:
     """Something for every screen: an alignment, a conflict, groups that differ, late joiners, findings."""
     groups = tuple(
@@ -162,8 +224,11 @@ def busy() -> ScriptedFeed:
         text.format(namespace="Telemetry", fellow="n3", conflict="4"),
         event="conflict.native-state",
     )
-    early = Update(tuple(Heard(node, START_NS - 20 * S) for node in nodes))
-    now = Update(tuple(Heard(node, START_NS) for node in nodes), (*QUIET_EVENTS, conflict))
+    early = Update(
+        tuple(Heard(node, START_NS - 20 * S) for node in nodes), instances=services(START_NS - 20 * S)
+    )
+    heard = tuple(Heard(node, START_NS) for node in nodes)
+    now = Update(heard, (*QUIET_EVENTS, conflict), instances=services(START_NS))
     return ScriptedFeed([(START_NS - 20 * S, early), (START_NS, now)], title="domain 7")
 
 
@@ -175,6 +240,8 @@ SCENES: dict[str, Callable[[], ScriptedFeed]] = {
     "quiet": quiet,
     "aligning": aligning,
     "empty": empty,
+    "guarded": guarded,
+    "only-services": only_services,
 }
 
 
@@ -211,6 +278,16 @@ def test_every_other_screen_looks_as_it_did(play: Play, check_picture: Check, sc
         check_picture(app, f"{screen}-{size}")
 
     play(busy(), look, ticks=3, size=SIZES[size])
+
+
+@pytest.mark.parametrize("scene", ["empty", "guarded"])
+def test_the_persistence_screen_looks_as_it_did(play: Play, check_picture: Check, scene: str) -> None:
+    async def look(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        await pilot.press("0")
+        await pilot.pause()
+        check_picture(app, f"persistence-{scene}-80x24")
+
+    play(SCENES[scene](), look)
 
 
 def test_help_looks_as_it_did(play: Play, check_picture: Check) -> None:

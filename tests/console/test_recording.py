@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
@@ -8,34 +9,40 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.core import plain
+from engine.persistence_service.view import InstanceView
 from engine.runtime.monitor import NodeSnapshot
 from ospltool.live import fake
 from ospltool.live.fake import START_NS
-from ospltool.live.feed import Notice, NoticeKind
+from ospltool.live.feed import HeardInstance, Notice, NoticeKind
 from ospltool.live.patch import PatchFault, difference, patched
 from ospltool.live.recording import (
     KEY_MARK,
     Caption,
+    Delta,
     Header,
     Item,
     Key,
-    NodeDelta,
-    NodeState,
+    Of,
     RecordingFault,
     Snapshots,
+    State,
     decode_line,
     encode_line,
 )
 
 SNAPSHOT = fake.snapshot(1, fake.name_space("A", 1), fellows=(fake.fellow(2),))
+INSTANCE = fake.instance("a", fake.provided(1), fake.provided(2))
 
 ITEMS: dict[str, Item] = {
     "header": Header("domain 7", "ospltool 0.1.0"),
     "key": Key(3),
-    "node": NodeState(plain.to_plain(SNAPSHOT)),
-    "delta": NodeDelta(fake.node_id(1), {"state": ["COMPLETE"]}),
+    "node": State(plain.to_plain(SNAPSHOT)),
+    "delta": Delta(fake.node_id(1), {"state": ["COMPLETE"]}),
+    "instance": State(plain.to_plain(INSTANCE), Of.INSTANCE),
+    "instance delta": Delta(INSTANCE.id, {"values": [3]}, Of.INSTANCE),
     "event": fake.event(1, 1, START_NS, "tab\t, ünïcode and \x1b escape"),
     "notice": Notice(NoticeKind.NODE_LOST, START_NS, "gone", fake.node_id(1)),
+    "instance notice": Notice(NoticeKind.INSTANCE_LOST, START_NS, "gone", INSTANCE.id),
     "caption": Caption("Act 1"),
 }
 
@@ -108,6 +115,7 @@ def test_any_event_text_survives(text: str, time_ns: int) -> None:
         b'{"format_version":1,"kind":"node","heard_ns":true,"data":{"id":"x"}}',
         b'{"format_version":1,"kind":"node","heard_ns":1,"data":{}}',
         b'{"format_version":1,"kind":"node","heard_ns":1,"data":[]}',
+        b'{"format_version":1,"kind":"instance","heard_ns":1,"data":{"name":"a"}}',
         b'{"format_version":1,"kind":"node-delta","heard_ns":1,"data":{"id":7,"patch":{}}}',
         b'{"format_version":1,"kind":"node-delta","heard_ns":1,"data":{"id":"x"}}',
         b'{"format_version":99,"kind":"event","heard_ns":1,"data":{}}',
@@ -131,13 +139,15 @@ def test_any_bytes_are_a_line_or_refused(line: bytes) -> None:
         return
 
 
-def roundtrip(*snapshots: NodeSnapshot) -> list[NodeSnapshot]:
+def roundtrip(*shown: NodeSnapshot | InstanceView) -> list[NodeSnapshot | InstanceView]:
     writer, reader = Snapshots(), Snapshots()
-    found = []
-    for snapshot in snapshots:
-        entry = decode_line(encode_line(0, writer.encode(snapshot)), "x")
-        assert isinstance(entry.item, NodeState | NodeDelta)
-        found.append(reader.decode(reader.take(entry.item)))
+    found: list[NodeSnapshot | InstanceView] = []
+    for each in shown:
+        entry = decode_line(encode_line(START_NS, writer.encode(each)), "x")
+        assert isinstance(entry.item, State | Delta)
+        heard = reader.decode(reader.take(entry.item), entry.heard_ns)
+        assert heard.heard_ns == START_NS
+        found.append(heard.view if isinstance(heard, HeardInstance) else heard.snapshot)
     return found
 
 
@@ -148,6 +158,10 @@ def test_snapshots_travel_as_deltas_and_come_back_whole() -> None:
         fake.snapshot(1, fake.name_space("A", 1, count=2), fake.name_space("B", 1), time_ns=START_NS + 1),
         fake.snapshot(2),
         fake.snapshot(1, state="TERMINATING", counters={"captured": 3}),
+        INSTANCE,
+        dataclasses.replace(INSTANCE, values=1001, subscriptions=(fake.subscription("logger"),)),
+        fake.instance("b", fake.provided(1, path=("a", "b"))),
+        dataclasses.replace(INSTANCE, writers=(), ending=True),
     )
     assert roundtrip(*steps) == list(steps)
 
@@ -163,14 +177,15 @@ def test_a_delta_is_much_smaller_than_the_snapshot() -> None:
 @pytest.mark.parametrize(
     "item",
     [
-        NodeDelta(fake.node_id(9), {}),
-        NodeDelta(fake.node_id(1), ["x"]),
-        NodeDelta(fake.node_id(1), {"id": ["other"]}),
-        NodeDelta(fake.node_id(1), {"fellows": {"7": ["x"]}}),
+        Delta(fake.node_id(9), {}),
+        Delta(fake.node_id(1), ["x"]),
+        Delta(fake.node_id(1), {"id": ["other"]}),
+        Delta(fake.node_id(1), {"fellows": {"7": ["x"]}}),
+        Delta(fake.node_id(1), {}, Of.INSTANCE),
     ],
 )
-def test_a_delta_that_does_not_fit_is_refused(item: NodeDelta) -> None:
+def test_a_delta_that_does_not_fit_is_refused(item: Delta) -> None:
     reader = Snapshots()
-    reader.take(NodeState(plain.to_plain(SNAPSHOT)))
+    reader.take(State(plain.to_plain(SNAPSHOT)))
     with pytest.raises(PatchFault):
         reader.take(item)

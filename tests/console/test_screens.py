@@ -14,7 +14,7 @@ from engine.runtime.monitor import AlignmentView, DeliveryView, GroupView
 from engine.tracing.catalogue import catalogue
 from ospltool.live import fake
 from ospltool.live.fake import SECOND_NS, START_NS, node_id
-from ospltool.live.feed import Heard, ScriptedFeed, Update
+from ospltool.live.feed import Heard, HeardInstance, ScriptedFeed, Update
 from tui.app import ConsoleApp
 from tui.screens.base import OpsScreen
 from tui.screens.names import SCREENS
@@ -35,7 +35,7 @@ def event(number: int, name: str, node: int = 1, **fields: Any) -> Any:
 
 
 def system(**changes: Any) -> ScriptedFeed:
-    """Twelve nodes with everything in it that a screen can show."""
+    """Twelve nodes and twelve persistence services with everything in it that a screen can show."""
     heard = []
     for n in range(1, NODES + 1):
         alignment = AlignmentView("from", node_id(1), 10 * n, 1000, 100, START_NS - S)
@@ -60,7 +60,20 @@ def system(**changes: Any) -> ScriptedFeed:
         event(i, "conflict.native-state", namespace=f"s{i % 8 + 1}", fellow=f"n{i}", conflict=str(i))
         for i in range(14)
     ]
-    return ScriptedFeed([(START_NS, Update(tuple(heard), tuple(conflicts)))], title="domain 7")
+    services = tuple(
+        HeardInstance(
+            fake.instance(
+                f"i{n}",
+                fake.provided(1, provider="i1"),
+                *(fake.provided(w, provider="original") for w in range(2, 15)),
+                subscriptions=tuple(fake.subscription(f"s{i}") for i in range(4)),
+            ),
+            START_NS,
+        )
+        for n in range(NODES)
+    )
+    update = Update(tuple(heard), tuple(conflicts), instances=services)
+    return ScriptedFeed([(START_NS, update)], title="domain 7")
 
 
 def fingerprint(app: ConsoleApp, read: Read) -> tuple[Any, ...]:
@@ -89,6 +102,7 @@ NOTHING_TO_DO = {
     "trace": {"7", "tab", "shift+tab", "left", "h", "right", "l", "end", "G"},
     "store": {"8", "tab", "shift+tab", "left", "h", "right", "l"},
     "findings": {"9", "tab", "shift+tab", "left", "h", "right", "l"},
+    "persistence": {"0", "left", "h", "right", "l"},
 }
 """The screen's own number; tab where there is one table; sideways where all columns are in view."""
 

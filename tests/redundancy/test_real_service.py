@@ -17,7 +17,7 @@ from engine.dds.discovery import Discovery, ParticipantSeen
 from engine.dds.participant import NodeParticipant, TagRole
 from engine.dds.subscription_endpoints import PARTITION
 from engine.dds.waiting import Signal
-from engine.persistence_service import view
+from engine.persistence_service import showing, view
 from engine.persistence_service.peers import Hello, Peers
 from engine.redundancy.messages import Saved
 from tests.integration.lab import Lab
@@ -218,7 +218,7 @@ def test_whatever_somebody_sends_is_survived_and_counted(lab: Lab, instances: In
     instances.start("a", "b")
     instances.wait_connected("a", "b")
     with NodeParticipant(lab.domain, lab.uri, "hostile", b"h" * 16, TagRole.PERSISTENCE) as participant:
-        channel = Channel(participant, PARTITION, topics=view.STATUS_TOPICS)
+        channel = Channel(participant, PARTITION, topics=showing.STATUS_TOPICS)
         channel.publish(view.TOPIC, "x", b"\x00nonsense")
         stranger = Stranger(participant, instances.shown()["a"].id)
         for number, (kind, body) in enumerate(HOSTILE, 1):

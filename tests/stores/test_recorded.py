@@ -11,7 +11,7 @@ from engine.core import plain
 from engine.runtime.monitor import GroupView
 from ospltool.cli import app
 from ospltool.live import fake
-from ospltool.live.recording import Header, Item, Key, NodeState, encode_line
+from ospltool.live.recording import Header, Item, Key, State, encode_line
 
 GROUP = GroupView("A", "depot", "Items", "depot::Item", "PERSISTENT", 7, 5, 70, "ab", 99, 7, 0)
 
@@ -27,7 +27,7 @@ def recording(tmp_path: Path) -> Path:
     items: list[Item] = [
         Header("domain 7", "ospltool"),
         Key(0),
-        *(NodeState(plain.to_plain(node)) for node in nodes),
+        *(State(plain.to_plain(node)) for node in nodes),
     ]
     path = tmp_path / "recording.jsonl"
     path.write_bytes(b"".join(encode_line(fake.START_NS + n, item) for n, item in enumerate(items)))

@@ -195,3 +195,14 @@ def set_height(widget: Lines | Sheet, lines: int) -> None:
     height = widget.styles.height
     if lines and (height is None or height.value != lines):
         widget.styles.height = lines
+
+
+def share(wanted: list[int], room: int) -> list[int]:
+    """Lines for each part: what it wants while there is room, then by turns, two at least where it fits."""
+    given = [0] * len(wanted)
+    for least in (2, max(wanted, default=0)):
+        for index, want in enumerate(wanted):
+            more = min(want, least) - given[index]
+            take = max(0, min(more, room - sum(given)))
+            given[index] += take
+    return given

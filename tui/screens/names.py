@@ -1,4 +1,4 @@
-"""The screens by name, in the order of their number keys."""
+"""The screens by name, in the order of their number keys; the tenth has 0."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tui.screens.findings import FindingsScreen
 from tui.screens.name_space import NameSpaceScreen
 from tui.screens.node import NodeScreen
 from tui.screens.overview import OverviewScreen
+from tui.screens.persistence import PersistenceScreen
 from tui.screens.tables import ConflictsScreen, GroupsScreen, StoreScreen
 from tui.screens.trace import TraceScreen
 
@@ -27,5 +28,6 @@ SCREENS: Final[dict[str, Callable[[], Screen[Any]]]] = {
         TraceScreen,
         StoreScreen,
         FindingsScreen,
+        PersistenceScreen,
     )
 }

@@ -10,7 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 
 from ospltool.live.model import Node
-from tui.screens.base import OpsScreen, set_height
+from tui.screens.base import OpsScreen, set_height, share
 from tui.viewmodel import node as views
 from tui.viewmodel import panels
 from tui.viewmodel.base import Subject, View, plural
@@ -125,14 +125,3 @@ class NodeScreen(OpsScreen):
     def _chosen(self, event: Sheet.Chosen) -> None:
         targets = {"fellows": "node", "spaces": "name-space", "joiners": "trace"}
         self.action_jump(targets[event.sheet.id or "fellows"])
-
-
-def share(wanted: list[int], room: int) -> list[int]:
-    """Lines for each part: what it wants while there is room, then by turns, two at least where it fits."""
-    given = [0] * len(wanted)
-    for least in (2, max(wanted, default=0)):
-        for index, want in enumerate(wanted):
-            more = min(want, least) - given[index]
-            take = max(0, min(more, room - sum(given)))
-            given[index] += take
-    return given

@@ -103,7 +103,10 @@ def nothing_shown(view: View) -> list[Line]:
     if view.filter and view.model.nodes:
         number = plural(len(view.model.nodes), "node")
         return [(Span(f" no node matches the filter {view.filter.text!r}; {number} hidden"),)]
-    return [(Span(" no node heard yet", Tone.DIM),)]
+    lines: list[Line] = [(Span(" no node heard yet", Tone.DIM),)]
+    if view.model.persistence:
+        lines.append((Span(" 0 shows the persistence services"),))
+    return lines
 
 
 def detail(view: View, node: Node, name: str | None) -> list[Line]:

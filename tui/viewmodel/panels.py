@@ -25,15 +25,16 @@ MOST_NAME: Final = 12
 """A name of a node in a list of events is cut after so many cells."""
 
 SHORT_NAMES: Final = {
-    "overview": "overview",
+    "overview": "home",
     "node": "node",
     "name-space": "space",
     "alignment": "align",
-    "conflicts": "conflicts",
-    "groups": "groups",
+    "conflicts": "conflict",
+    "groups": "group",
     "trace": "trace",
     "store": "store",
-    "findings": "findings",
+    "findings": "check",
+    "persistence": "persist",
 }
 """What the screens are called in a header without room for their whole names."""
 
@@ -46,7 +47,7 @@ def header(view: View, status: Status, screen: str, heading: str, width: int) ->
     room = max(0, width - sum(len(span.text) for span in right))
     source = Span(f" {status.source} ", Tone.DIM)
     titled = (Span(f" {status.title} ", Tone.STRONG), source)
-    number = 1 + status.screens.index(screen) if screen in status.screens else ""
+    number = (1 + status.screens.index(screen)) % 10 if screen in status.screens else ""
     choices = (
         (*titled, *_tabs(status, screen, heading, {name: name for name in status.screens})),
         (source, *_tabs(status, screen, heading, SHORT_NAMES)),
@@ -61,9 +62,9 @@ def header(view: View, status: Status, screen: str, heading: str, width: int) ->
 def _tabs(status: Status, screen: str, heading: str, names: Mapping[str, str]) -> Line:
     """The screens with their keys; names where there are some, the present one always."""
     return tuple(
-        Span(f" {number} {heading}", Tone.STRONG)
+        Span(f" {number % 10} {heading}", Tone.STRONG)
         if name == screen
-        else Span(f" {number} {names[name]}" if name in names else f" {number}", Tone.DIM)
+        else Span(f" {number % 10} {names[name]}" if name in names else f" {number % 10}", Tone.DIM)
         for number, name in enumerate(status.screens, 1)
     )
 
@@ -107,6 +108,8 @@ def summary(view: View, concerns: list[Concern]) -> Line:
     parts = [plural(len(nodes), "node"), plural(len(spaces), "name-space"), f"{samples:,} samples"]
     if aligning:
         parts.append(f"{aligning} aligning")
+    if view.model.persistence:
+        parts.append(plural(len(view.model.persistence), "persistence service"))
     gap = f" {view.glyphs.separator} "
     line = [Span(" " + gap.join(parts), Tone.DIM), Span(gap, Tone.DIM)]
     for severity in Severity:
@@ -115,13 +118,13 @@ def summary(view: View, concerns: list[Concern]) -> Line:
         if number:
             line += [Span(f"{sign} {number}", tone), Span("  ")]
     if not concerns:
-        line.append(_calm(nodes))
+        line.append(_calm(nodes, is_empty=view.model.is_empty))
     return tuple(line)
 
 
-def _calm(nodes: list[Node]) -> Span:
+def _calm(nodes: list[Node], *, is_empty: bool) -> Span:
     """What is said where nothing is wrong: quiet is only what is complete."""
-    if not nodes:
+    if is_empty:
         return Span("nobody heard yet", Tone.DIM)
     going_on = [
         node

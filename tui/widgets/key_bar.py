@@ -49,7 +49,7 @@ class KeyBar(Lines):
             spans += [Span(f" {key}", Tone.ACCENT), Span(f" {binding.description} ", Tone.DIM)]
             x += len(key) + len(binding.description) + 3
         if len(self._places) < MOST_KEYS:
-            spans += [Span(" 1-9", Tone.ACCENT), Span(" screens", Tone.DIM)]
+            spans += [Span(" 0-9", Tone.ACCENT), Span(" screens", Tone.DIM)]
         line: Line = tuple(spans)
         self.show([line])
 

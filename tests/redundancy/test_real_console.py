@@ -1,0 +1,75 @@
+"""The console's feed and persistence services that run, are killed, and end."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from ospltool.cli.app import main
+from ospltool.live.dds import LiveFeed
+from ospltool.live.model import SystemModel
+from ospltool.live.persistence import State
+from tests.integration.lab import Lab
+from tests.redundancy.instances import PATIENCE_S, Instances, write
+
+pytestmark = pytest.mark.dds
+
+COUNT = 50
+
+
+@pytest.fixture
+def feed(lab: Lab) -> Iterator[LiveFeed]:
+    feed = LiveFeed(lab.domain, uri=lab.uri)
+    yield feed
+    feed.close()
+
+
+def follow(feed: LiveFeed, model: SystemModel, until: Callable[[], bool]) -> None:
+    """Take in what comes, as a console does, until the condition holds."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not until():
+        assert time.monotonic() < deadline, [one.view for one in model.persistence.ordered()]
+        feed.wait(0.5)
+        model.apply(feed.poll(), feed.now_ns())
+
+
+def test_the_console_shows_providers_and_who_was_killed_or_has_ended(
+    instances: Instances,
+    lab: Lab,
+    feed: LiveFeed,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    instances.start("a", "b")
+    instances.wait_connected("a", "b")
+    writer = instances.writer("a")
+    writer.answer("done")
+    write(writer, {"count": COUNT, "time": 1_000})
+    model = SystemModel()
+
+    def states() -> dict[str, State]:
+        return {one.view.name: one.state(feed.now_ns()) for one in model.persistence.ordered()}
+
+    def paths() -> dict[str, list[tuple[str, ...]]]:
+        return {
+            one.view.name: [stream.view.path for stream in one.used() if not stream.view.late]
+            for one in model.persistence.ordered()
+            if one.view.values == COUNT
+        }
+
+    follow(feed, model, lambda: paths() == {"a": [("a",)], "b": [("a", "b")]})
+    follow(feed, model, lambda: states() == {"a": State.IN_STEP, "b": State.IN_STEP})
+    monkeypatch.setenv("CYCLONEDDS_URI", lab.uri)
+    assert main(["top", "--domain", str(lab.domain), "--json", "--screen", "persistence"]) == 0
+    told = json.loads(capsys.readouterr().out)["data"]["persistence_services"]
+    assert {one["name"]: one["state"] for one in told} == {"a": "in step", "b": "in step"}
+    assert {one["name"]: one["writers"][0]["provider"] for one in told} == {"a": "original", "b": "a"}
+    instances.kill("a")
+    follow(feed, model, lambda: states()["a"] is State.GONE)
+    follow(feed, model, lambda: states()["b"] is State.ALONE)
+    assert instances.stop("b") == [0]
+    follow(feed, model, lambda: states()["b"] is State.STOPPED)
+    assert bool(model.domain_lost_ns)

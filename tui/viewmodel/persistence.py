@@ -1,0 +1,315 @@
+"""Redundant persistence services: how each is, whence its samples come, who has to acknowledge them."""
+
+from __future__ import annotations
+
+import collections
+from typing import Final
+
+from engine.persistence_service.view import SubscriptionView
+from ospltool.live import providers
+from ospltool.live.persistence import Instance, State, Stream, concerns_of
+from tui import text
+from tui.cells import Cell, Column, Line, Span, Tone, dimmed, single
+from tui.viewmodel.base import View, plural
+from tui.viewmodel.panels import concern_line
+from tui.viewmodel.tables import Rows
+
+FIELDS: Final = ("instance", "service", "host", "state", "topic", "partition", "provider", "sub")
+_ABOUT_ROWS: Final = ("topic", "partition", "provider", "sub")
+"""The fields that tell about rows of an instance and not about itself."""
+
+_TONES: Final = {
+    State.GONE: Tone.FAULT,
+    State.PROBLEM: Tone.FAULT,
+    State.SILENT: Tone.WARN,
+    State.NO_PROVIDER: Tone.WARN,
+    State.LAGS: Tone.WARN,
+    State.STOPPED: Tone.WARN,
+    State.CONNECTING: Tone.STRONG,
+}
+"""How states are written; the others are normal."""
+
+
+def instances(view: View, width: int) -> Rows[Instance]:
+    """The instances, with the worst of what their writers show."""
+    columns = (
+        Column("mark", "", 1),
+        Column("name", "instance", 8, grow=2, most=20),
+        Column("state", "state", 11),
+        Column("values", "values", 7, right=True),
+        Column("from", "from", 11, grow=4, most=40),
+        Column("lag", "lag", 7, right=True),
+        Column("stability", "stability", 10),
+        Column("changed", "changed", 7, right=True),
+        Column("twice", "twice", 5, right=True),
+        Column("groups", "groups", 6, right=True),
+        Column("connected", "connected with", 14, grow=3, most=40),
+        Column("service", "service", 9, grow=1, most=20),
+    )
+
+    def render(one: Instance, key: str) -> Cell:
+        cell = _instance_cell(view, one, key)
+        return dimmed(cell) if one.is_stale(view.now_ns) else cell
+
+    every = view.model.persistence.ordered()
+    kept = [(one.id, one) for one in every if _keeps(view, one)]
+    return Rows(columns, kept, render, width=width, fixed=2, hidden=len(every) - len(kept))
+
+
+def _keeps(view: View, one: Instance) -> bool:
+    """It matches itself, or something of it does."""
+    own = _values(view, one)
+    is_about_rows = any(term.field in _ABOUT_ROWS for term in view.filter.terms)
+    if not is_about_rows and view.filter.matches(own):
+        return True
+    rows = [_stream_values(stream) for stream in one.used()]
+    rows += [_subscription_values(each) for each in one.view.subscriptions]
+    return any(view.filter.matches({**own, **row}) for row in rows)
+
+
+def _values(view: View, one: Instance) -> dict[str, str]:
+    return {
+        "instance": one.view.name,
+        "service": one.view.service,
+        "host": one.view.host,
+        "state": one.state(view.now_ns),
+    }
+
+
+def _stream_values(stream: Stream) -> dict[str, str]:
+    told = stream.view
+    return {
+        "topic": told.topic,
+        "partition": told.partition,
+        "provider": providers.used(told),
+        "writer": told.writer,
+    }
+
+
+def _subscription_values(each: SubscriptionView) -> dict[str, str]:
+    return {"topic": each.topic, "partition": each.partition, "sub": each.name}
+
+
+def _instance_cell(view: View, one: Instance, key: str) -> Cell:
+    state = one.state(view.now_ns)
+    if key == "mark":
+        return (_mark(view, state),)
+    if key == "state":
+        return single(state, _TONES.get(state, Tone.DIM))
+    used = one.used()
+    if key == "lag":
+        return _lag_cell(one, used)
+    twice = one.view.counters.get("repeated", 0)
+    plain = {
+        "name": one.view.name,
+        "values": text.count(one.view.values),
+        "from": _sources(used),
+        "stability": providers.worst_stability([stream.view for stream in used]),
+        "changed": _age(view, max((stream.changed_ns for stream in used), default=0)),
+        "twice": text.count(twice) if twice else "",
+        "groups": text.count(len(one.view.groups)),
+        "connected": ", ".join(providers.connected(one.view)),
+        "service": one.view.service,
+    }
+    return single(plain[key], Tone.PLAIN if key in ("name", "values", "from") else Tone.DIM)
+
+
+def _mark(view: View, state: State) -> Span:
+    glyphs = view.glyphs
+    tone = _TONES.get(state, Tone.DIM)
+    sign = {
+        State.STOPPED: glyphs.idle,
+        State.CONNECTING: glyphs.busy,
+    }.get(state) or {Tone.FAULT: glyphs.fault, Tone.WARN: glyphs.warn}.get(tone, glyphs.ok)
+    return Span(sign, tone)
+
+
+def _age(view: View, moment_ns: int) -> str:
+    return text.age(view.now_ns - moment_ns) if moment_ns else ""
+
+
+def _lag_cell(one: Instance, streams: list[Stream]) -> Cell:
+    """The largest lag; it stands out where it grows, is large, or nobody gives what is missing."""
+    most = max((stream.view.lag_ns for stream in streams), default=0)
+    urgent = any(one.is_behind(stream) or one.is_unprovided(stream) for stream in streams)
+    return single(providers.lag(most), Tone.WARN if urgent else Tone.PLAIN if most else Tone.DIM)
+
+
+def _sources(streams: list[Stream]) -> str:
+    """Whose samples are used, by most writers first."""
+    counts = collections.Counter(providers.used(stream.view) for stream in streams)
+    return ", ".join(name for name, _ in counts.most_common())
+
+
+def title(view: View, rows: Rows[Instance]) -> str:
+    """How many instances there are, and how many are not there."""
+    every = view.model.persistence.ordered()
+    parts = [plural(len(every), "persistence service")]
+    states = collections.Counter(one.state(view.now_ns) for one in every)
+    parts += [
+        f"{states[state]} {state}" for state in (State.GONE, State.STOPPED, State.SILENT) if states[state]
+    ]
+    if rows.hidden:
+        parts.append(f"{rows.hidden:,} hidden by the filter")
+    return ", ".join(parts)
+
+
+def none_lines(view: View, mode: str, width: int) -> list[Line]:
+    """What stands there instead of instances."""
+    if view.model.persistence:
+        return [(Span(f" no persistence service matches the filter {view.filter.text!r}"),)]
+    told = text.wrap(providers.why_none(mode), max(20, width - 2), 3, ellipsis=view.glyphs.ellipsis)
+    return [(Span(f" {line}", Tone.DIM),) for line in told]
+
+
+def instance_lines(view: View, one: Instance) -> list[Line]:
+    """One instance: where it is, what it keeps, what it counted, what is wrong."""
+    shown, state = one.view, one.state(view.now_ns)
+    where = f"host {shown.host}  pid {shown.pid}  store {shown.store}"
+    lived = f"up {text.age(view.now_ns - shown.started_ns)}  heard {text.ago(one.age_ns(view.now_ns))}"
+    held = f"{plural(shown.values, 'value')} in {plural(len(shown.groups), 'group')}"
+    disk = "not all on disk yet" if shown.unwritten else "on disk"
+    linked = ", ".join(_link(peer.name, peer.link) for peer in shown.peers) or "nobody"
+    counted = "  ".join(f"{name.replace('_', ' ')} {text.count(n)}" for name, n in shown.counters.items())
+    lines: list[Line] = [
+        (
+            Span(f" {shown.name} of {shown.service}  ", Tone.STRONG),
+            Span(state, _TONES.get(state, Tone.DIM)),
+            Span(f"  {held}, {disk}", Tone.DIM),
+        ),
+        (Span(f"   linked with {linked}  {lived}  {where}", Tone.DIM),),
+        (Span(f"   {counted or 'nothing counted yet'}", Tone.DIM),),
+    ]
+    return [*lines, *(concern_line(view, concern) for concern in concerns_of(one, view.now_ns))]
+
+
+def _link(name: str, link: str) -> str:
+    return name if link == "up" else f"{name[:16]} ({link})"
+
+
+def streams(view: View, one: Instance, width: int) -> Rows[Stream]:
+    """The writers of one instance of which something comes or is missing."""
+    columns = (
+        Column("mark", "", 1),
+        Column("group", "partition.topic", 16, grow=4, most=40),
+        Column("from", "from", 9, grow=1, most=20),
+        Column("lag", "lag", 7, right=True),
+        Column("stability", "stability", 11),
+        Column("hops", "hops", 4, right=True),
+        Column("path", "path", 11, grow=3, most=40),
+        Column("changed", "changed", 7, right=True),
+        Column("selected", "selected", 9, grow=1, most=20),
+        Column("unsettled", "unsettled", 9, right=True),
+        Column("writer", "writer", 22),
+    )
+
+    def render(stream: Stream, key: str) -> Cell:
+        cell = _stream_cell(view, one, stream, key)
+        return dimmed(cell) if one.is_stale(view.now_ns) else cell
+
+    own = _values(view, one)
+    used = one.used()
+    kept = [
+        ("\0".join(map(str, (one.id, told.topic, told.partition, told.writer, told.late))), stream)
+        for stream in used
+        for told in (stream.view,)
+        if view.filter.matches({**own, **_stream_values(stream)})
+    ]
+    return Rows(columns, kept, render, width=width, fixed=2, hidden=len(used) - len(kept))
+
+
+def _stream_cell(view: View, one: Instance, stream: Stream, key: str) -> Cell:
+    told = stream.view
+    if key == "mark":
+        return (_stream_mark(view, one, stream),)
+    if key == "lag":
+        return _lag_cell(one, [stream])
+    if key == "from" and providers.lacks_provider(told):
+        return single("nobody", Tone.WARN if one.is_unprovided(stream) else Tone.STRONG)
+    plain = {
+        "group": f"{told.partition}.{told.topic}",
+        "from": providers.used(told),
+        "stability": providers.stability(told),
+        "hops": str(len(told.path)) if told.path else "",
+        "path": providers.path(told),
+        "changed": _age(view, stream.changed_ns),
+        "selected": providers.selected(told),
+        "unsettled": f"{told.unsettled} of {told.unsettled_of}",
+        "writer": providers.short_name(told),
+    }
+    return single(plain[key], Tone.PLAIN if key in ("group", "from") else Tone.DIM)
+
+
+def _stream_mark(view: View, one: Instance, stream: Stream) -> Span:
+    glyphs = view.glyphs
+    if one.is_unprovided(stream) or one.is_behind(stream):
+        return Span(glyphs.warn, Tone.WARN)
+    return Span(glyphs.ok, Tone.DIM) if providers.stability(stream.view) == "stable" else Span(glyphs.busy)
+
+
+def streams_title(one: Instance, rows: Rows[Stream]) -> str:
+    """How many writers are shown, and what is not."""
+    used = len(rows.keys) + rows.hidden
+    quiet = len(one.streams) - used + one.view.writers_left_out
+    parts = [f"{one.view.name}: {plural(used, 'writer')}"]
+    if quiet:
+        parts.append(f"{quiet:,} more of which nothing comes and nothing is missing")
+    if rows.hidden:
+        parts.append(f"{rows.hidden:,} hidden by the filter")
+    return ", ".join(parts)
+
+
+def subscriptions(view: View, one: Instance, width: int) -> Rows[SubscriptionView]:
+    """The durable subscriptions of one instance."""
+    columns = (
+        Column("mark", "", 1),
+        Column("name", "subscription", 12, grow=2, most=24),
+        Column("group", "partition.topic", 16, grow=3, most=40),
+        Column("pending", "pending", 8, right=True),
+        Column("quorum", "quorum", 6, right=True),
+        Column("members", "readers", 12, grow=2, most=30),
+        Column("doubt", "acknowledged by", 15, grow=3, most=40),
+    )
+
+    def render(each: SubscriptionView, key: str) -> Cell:
+        cell = _subscription_cell(view, one, each, key)
+        return dimmed(cell) if one.is_stale(view.now_ns) else cell
+
+    own = _values(view, one)
+    every = one.view.subscriptions
+    kept = [
+        ("\0".join((one.id, each.name, each.topic, each.partition)), each)
+        for each in every
+        if view.filter.matches({**own, **_subscription_values(each)})
+    ]
+    return Rows(columns, kept, render, width=width, fixed=2, hidden=len(every) - len(kept))
+
+
+def _subscription_cell(view: View, one: Instance, each: SubscriptionView, key: str) -> Cell:
+    lacks = view.model.persistence.lacks_quorum(one.view.service, each)
+    if key == "mark":
+        return (Span(view.glyphs.warn, Tone.WARN) if lacks else Span(view.glyphs.ok, Tone.DIM),)
+    present = view.model.persistence.present(one.view.service, each)
+    if key == "members" and lacks:
+        return single(f"{len(present)} of {each.quorum}: {providers.members(sorted(present))}", Tone.WARN)
+    plain = {
+        "name": each.name,
+        "group": f"{each.partition}.{each.topic}",
+        "pending": text.count(each.pending) if each.pending else "none",
+        "quorum": text.count(each.quorum),
+        "members": providers.members(sorted(present)),
+        "doubt": providers.in_doubt(each.in_doubt) if each.pending else "all",
+    }
+    return single(plain[key], Tone.PLAIN if key in ("name", "pending") else Tone.DIM)
+
+
+def subscriptions_title(view: View, one: Instance, rows: Rows[SubscriptionView]) -> str:
+    """How many there are, and of how many too few readers are there."""
+    every = one.view.subscriptions
+    parts = [f"{one.view.name}: {plural(len(every), 'durable subscription')}"]
+    lacking = sum(1 for each in every if view.model.persistence.lacks_quorum(one.view.service, each))
+    if lacking:
+        parts.append(f"{lacking} without enough readers")
+    if rows.hidden:
+        parts.append(f"{rows.hidden:,} hidden by the filter")
+    return ", ".join(parts)
