@@ -19,7 +19,7 @@ from engine.dds.waiting import Signal
 _BATCH: Final = 256
 _MAX_BATCHES: Final = 64
 _MAX_USER_DATA_BYTES: Final = 4096
-_BUILTIN_TYPES: Final = "org::eclipse::cyclonedds::builtin::"
+_BUILTIN_TYPES: Final = b"org::eclipse::cyclonedds::builtin::"
 _LOCATOR: Final = re.compile(r"(?P<kind>\w+)/(?P<address>[^@,\s]+)")
 
 
@@ -156,11 +156,11 @@ class TopicDiscovery:
         """What came; what went is not told."""
         found = []
         for address, info in take_raw(self._reader):
-            if info.valid_data and info.instance_state == abi.ALIVE:
+            if info.valid_data:
                 sample = abi.BuiltinTopic.from_address(address)
-                type_name = sample.type_name.decode("utf-8", "replace")
-                if not type_name.startswith(_BUILTIN_TYPES):
+                if not sample.type_name.startswith(_BUILTIN_TYPES):
                     topic = sample.topic_name.decode("utf-8", "replace")
+                    type_name = sample.type_name.decode("utf-8", "replace")
                     found.append(TopicSeen(topic, type_name, read_endpoint_qos(sample.qos)))
         return found
 
@@ -255,33 +255,21 @@ class Discovery:
         for address, info in take_raw(self._readers[abi.BUILTIN_PARTICIPANT]):
             sample = abi.BuiltinParticipant.from_address(address)
             guid = bytes(sample.key)
-            present = info.valid_data and info.instance_state == abi.ALIVE
-            yield guid, _generation(info), self._participant_seen(guid, sample.qos) if present else None
+            if info.valid_data:
+                yield guid, _generation(info), self._participant_seen(guid, sample.qos)
+            if info.instance_state != abi.ALIVE:
+                yield guid, _generation(info), None
 
     def _take_endpoints(self, topic: int) -> Iterator[tuple[bytes, int, EndpointSeen | None]]:
         is_writer = topic == abi.BUILTIN_PUBLICATION
         for address, info in take_raw(self._readers[topic]):
             sample = abi.BuiltinEndpoint.from_address(address)
             guid = bytes(sample.key)
-            if not info.valid_data or info.instance_state != abi.ALIVE:
+            # What came and went between two looks is told of, too: it may have written something.
+            if info.valid_data and not sample.type_name.startswith(_BUILTIN_TYPES):
+                yield guid, _generation(info), _endpoint_seen(guid, address, is_writer=is_writer)
+            if info.instance_state != abi.ALIVE:
                 yield guid, _generation(info), None
-                continue
-            type_name = sample.type_name.decode("utf-8", "replace")
-            if type_name.startswith(_BUILTIN_TYPES):
-                continue  # the readers of built-in topics in our own participant
-            yield (
-                guid,
-                _generation(info),
-                EndpointSeen(
-                    guid=guid,
-                    participant=bytes(sample.participant_key),
-                    is_writer=is_writer,
-                    topic=sample.topic_name.decode("utf-8", "replace"),
-                    type_name=type_name,
-                    type=TypeRef.of_endpoint(address),
-                    endpoint_qos=read_endpoint_qos(sample.qos),
-                ),
-            )
 
     def _participant_seen(self, guid: bytes, qos: int) -> ParticipantSeen:
         pid = _property(qos, b"__Pid")
@@ -305,6 +293,19 @@ class Discovery:
                 self._signal.detach(reader)
             abi.delete(reader)
         self._participant.disown(self._readers[abi.BUILTIN_PARTICIPANT])
+
+
+def _endpoint_seen(guid: bytes, address: int, *, is_writer: bool) -> EndpointSeen:
+    sample = abi.BuiltinEndpoint.from_address(address)
+    return EndpointSeen(
+        guid=guid,
+        participant=bytes(sample.participant_key),
+        is_writer=is_writer,
+        topic=sample.topic_name.decode("utf-8", "replace"),
+        type_name=sample.type_name.decode("utf-8", "replace"),
+        type=TypeRef.of_endpoint(address),
+        endpoint_qos=read_endpoint_qos(sample.qos),
+    )
 
 
 def take_raw(reader: int) -> Iterator[tuple[int, abi.SampleInfo]]:

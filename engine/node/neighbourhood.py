@@ -142,8 +142,10 @@ class Neighbourhood:
         for endpoint in self._waiting.pop(reference, []):
             if description is None:
                 self.routes[endpoint.guid] = ()
-            elif endpoint.guid not in self._gone:
-                self._writer_seen(endpoint, description, found)
+                continue
+            self._writer_seen(endpoint, description, found)
+            if endpoint.guid in self._gone:  # what it wrote before may have been captured
+                self._endpoint_gone(EndpointGone(endpoint.guid), found)
         if description is not None:
             self._types[reference] = description
         if not self._waiting:
@@ -218,4 +220,11 @@ class Neighbourhood:
                 guids.discard(change.guid)
                 if not guids:
                     del self._readers[reader]
-                    found.readers_gone.append(reader)
+                    self._reader_gone(reader, found)
+
+    @staticmethod
+    def _reader_gone(reader: DurableReader, found: Changes) -> None:
+        if reader in found.readers_seen:  # it came and went between two looks
+            found.readers_seen.remove(reader)
+        else:
+            found.readers_gone.append(reader)

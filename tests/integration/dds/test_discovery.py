@@ -111,6 +111,23 @@ def test_a_participant_that_went_and_came_back_between_two_looks_is_reported_gon
     assert kinds == [EndpointGone, ParticipantGone, ParticipantSeen, EndpointSeen]
 
 
+def test_a_process_that_came_and_went_between_two_looks_is_told_of(
+    arena: Arena, participant: NodeParticipant
+) -> None:
+    """What it wrote meanwhile could not be told from anybody's otherwise."""
+    watcher, absent = Watcher(participant), Watcher(participant)
+    absent.until(ParticipantSeen)
+    absent.changes.clear()
+    peer = arena.start("reader", types=["Plain", "Flagged"])
+    peer.ready()
+    watcher.until(EndpointSeen, 2)
+    peer.kill()
+    watcher.until(ParticipantGone)
+    absent.until(ParticipantGone)
+    kinds = [type(one) for one in absent.changes]
+    assert kinds == [ParticipantSeen, *[EndpointSeen, EndpointGone] * 2, ParticipantGone]
+
+
 def test_a_writer_that_is_replaced_between_two_looks_leaves_no_trace_of_the_old(
     arena: Arena, participant: NodeParticipant
 ) -> None:

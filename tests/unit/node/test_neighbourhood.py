@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.core.namespaces import Group
+from engine.dataset.groups import DurabilityKind, TypeDescription
 from engine.dds.channel import PeerAttached, PeerDetached
-from engine.dds.discovery import ParticipantGone, ParticipantSeen
+from engine.dds.discovery import Change, EndpointGone, EndpointSeen, ParticipantGone, ParticipantSeen
 from engine.dds.participant import Tag, TagRole
+from engine.dds.qos import EndpointQos
+from engine.dds.typeinfo import TypeRef
 from engine.node.neighbourhood import Neighbourhood
 
 NODE, PROCESS = b"n" * 16, b"p" * 16
 
-Told: TypeAlias = ParticipantSeen | ParticipantGone | PeerAttached | PeerDetached
+Told: TypeAlias = Change | PeerAttached | PeerDetached
 
 SEEN = ParticipantSeen(PROCESS, Tag(TagRole.NODE, NODE), "127.0.0.1:7410", "host", 1, "", is_own=False)
 GONE = ParticipantGone(PROCESS)
@@ -70,3 +74,53 @@ def test_every_interleaving_of_the_two_sources_ends_alike(
         turn = data.draw(st.booleans()) if discovery and channel else bool(discovery)
         told.append((discovery if turn else channel).pop(0))
     check_attached(told, expected=is_there)
+
+
+APPLICATION = ParticipantSeen(b"a" * 16, None, "127.0.0.1:7420", "host", 2, "", is_own=False)
+TYPE = cast("TypeRef", object())
+DESCRIPTION = TypeDescription("ships::Observation", b"information", b"mapping", keyed=True)
+GROUP = Group("ships", "Observations", DESCRIPTION.type_id)
+
+
+def endpoint(guid: bytes, *, is_writer: bool) -> EndpointSeen:
+    qos = EndpointQos(durability=DurabilityKind.TRANSIENT, partitions=("ships",))
+    return EndpointSeen(guid, APPLICATION.guid, is_writer, "Observations", DESCRIPTION.name, TYPE, qos)
+
+
+@pytest.mark.parametrize("is_known", [False, True], ids=["first of its type", "of a known type"])
+def test_what_a_writer_wrote_that_came_and_went_between_two_looks_is_routed(is_known: bool) -> None:
+    neighbourhood = Neighbourhood()
+    neighbourhood.take([APPLICATION])
+    if is_known:
+        neighbourhood.take([endpoint(b"1" * 16, is_writer=True)])
+        neighbourhood.resolved(TYPE, DESCRIPTION)
+    gone = b"2" * 16
+    found = neighbourhood.take(
+        [endpoint(gone, is_writer=True), EndpointGone(gone), ParticipantGone(b"a" * 16)]
+    )
+    if not is_known:
+        assert [each.guid for each in found.unresolved] == [gone]
+        found = neighbourhood.resolved(TYPE, DESCRIPTION)
+    assert neighbourhood.routes[gone] == (GROUP,)
+    assert found.writers == [(gone, (GROUP,)), (gone, ())]
+
+
+@pytest.mark.parametrize(
+    ("told", "seen", "gone"),
+    [
+        pytest.param("+", 1, 0, id="came"),
+        pytest.param("+-", 0, 0, id="came and went"),
+        pytest.param("+|-", 0, 1, id="went"),
+        pytest.param("+|-+", 1, 1, id="came back"),
+        pytest.param("+|-+-", 0, 1, id="came back and went"),
+    ],
+)
+def test_a_reader_is_served_if_it_is_there_in_the_end(told: str, seen: int, gone: int) -> None:
+    """What is between two looks is one batch; only the last counts."""
+    neighbourhood = Neighbourhood()
+    neighbourhood.take([APPLICATION])
+    guid = b"3" * 16
+    signs: dict[str, Told] = {"+": endpoint(guid, is_writer=False), "-": EndpointGone(guid)}
+    for batch in told.split("|"):
+        found = neighbourhood.take([signs[sign] for sign in batch])
+    assert (len(found.readers_seen), len(found.readers_gone)) == (seen, gone)
