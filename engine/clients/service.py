@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from engine.dds.captured import Captured
     from engine.dds.participant import NodeParticipant
     from engine.dds.waiting import Signal
-    from engine.runtime.runtime import CapturedSample, Runtime
+    from engine.runtime.runtime import CapturedRun, CapturedSample, Runtime
     from engine.runtime.sets import Difference
 
 MAX_HELD: Final = 10_000
@@ -162,7 +162,9 @@ class ClientService:
                 except Malformed as error:
                     self._runtime.holdings.malformed(topic, client.hex(), str(error))
 
-    def captured(self, records: Sequence[CapturedSample], unrouted: Sequence[CapturedSample]) -> None:
+    def captured(
+        self, records: Sequence[CapturedSample | CapturedRun], unrouted: Sequence[CapturedSample]
+    ) -> None:
         """The node took these samples out of a tap; the writers of `unrouted` are not known yet."""
         self._storage.captured(records, unrouted)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from engine.clients.held import Interest
     from engine.core.namespace import NameSpaceState
-    from engine.runtime.runtime import CapturedSample, Runtime
+    from engine.runtime.runtime import CapturedRun, CapturedSample, Runtime
 
 DRAINS: Final = 8
 """Rounds of draining after which everything that was in a tap before the first one has been taken out."""
@@ -67,11 +67,17 @@ class Storage:
         self._unrouted: set[bytes] = set()
         self.drains = 0
 
-    def captured(self, records: Sequence[CapturedSample], unrouted: Sequence[CapturedSample]) -> None:
+    def captured(
+        self, records: Sequence[CapturedSample | CapturedRun], unrouted: Sequence[CapturedSample]
+    ) -> None:
         """The node took these out of a tap; of `unrouted` the writer is not known yet."""
         self._unrouted = {record[1] for record in unrouted}
         newest = self._newest_ns
-        for time_ns, writer, *_ in records:
+        for record in records:
+            if isinstance(record, tuple):
+                time_ns, writer, *_ = record
+            else:
+                time_ns, writer = max(record.times_ns), record.writer
             if newest.get(writer, -1) < time_ns:
                 newest[writer] = time_ns
         while len(newest) > MAX_WRITERS:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from engine.dds import abi
-from engine.dds.captured import AUTODISPOSE, WRITER_GONE, Captured, WriterNames
+from engine.dds.captured import AUTODISPOSE, WRITER_GONE, Captured, CapturedRun, WriterNames
 from engine.dds.waiting import Signal
 
 _GUID_BYTES: Final = 16
@@ -117,6 +117,11 @@ class CallbackQueue:
             mean_bytes = sum(len(one.payload) for one in taken) // len(taken) + 1
             self._effective_limit = max(1, min(self._limit, self._capacity_bytes // mean_bytes))
         return taken
+
+    def drain_runs(self, limit: int) -> tuple[int, list[Captured | CapturedRun]]:
+        """How many records, and they; here each is an object."""
+        taken: list[Captured | CapturedRun] = [*self.drain(limit)]
+        return len(taken), taken
 
     def _captured(self, serdata: int, info: bytes) -> Captured:
         host_order = info[:_GUID_BYTES]

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+import operator
 import struct
 from typing import Final, NamedTuple
+
+from engine.dataset.sample import DATA
 
 WRITER_GONE: Final = 8
 """Status bit of a record that is no sample: the writer was deleted or lost, or no longer matches. `payload`
@@ -32,6 +36,75 @@ class Captured(NamedTuple):
     status: int
     key: bytes
     payload: bytes
+
+
+class CapturedRun:
+    """Writes of one writer, one after the other, all alike in size: a piece of the queue, not taken apart.
+
+    Where samples of the same instances follow each other quickly, most of them are never looked at.
+
+    Attributes:
+        writer: as in `Captured`.
+        count: how many.
+        octets: how long a piece they are.
+        times_ns: their source timestamps, in the order of the writes.
+    """
+
+    __slots__ = (
+        "_begin",
+        "_key_bytes",
+        "_piece",
+        "_size",
+        "_stride",
+        "count",
+        "octets",
+        "times_ns",
+        "writer",
+    )
+
+    def __init__(
+        self,
+        writer: bytes,
+        times_ns: list[int],
+        piece: bytes,
+        begin: int,
+        stride: int,
+        size: int,
+        key_bytes: int,
+    ) -> None:
+        """From `begin` on in `piece` a payload of `size` with its key behind it, every `stride` octets."""
+        self.writer = writer
+        self.times_ns = times_ns
+        self.count = len(times_ns)
+        self.octets = self.count * stride
+        self._piece = piece
+        self._begin = begin
+        self._stride = stride
+        self._size = size
+        self._key_bytes = key_bytes
+
+    def is_in_order(self) -> bool:
+        """Whether each sample is newer than the one before."""
+        return all(map(operator.lt, self.times_ns, itertools.islice(self.times_ns, 1, None)))
+
+    def keys(self) -> list[bytes]:
+        """The instance of each sample."""
+        piece, size, first = self._piece, self._key_bytes, self._begin + self._size
+        return [piece[at : at + size] for at in range(first, first + self.octets, self._stride)]
+
+    def record(self, place: int) -> Captured:
+        """One of them; places count from 0."""
+        at = self._begin + place * self._stride
+        key_at = at + self._size
+        key = self._piece[key_at : key_at + self._key_bytes]
+        return Captured(self.times_ns[place], self.writer, DATA, key, self._piece[at:key_at])
+
+    def records(self) -> list[Captured]:
+        """All of them."""
+        piece, size, stride = self._piece, self._size, self._stride
+        payloads = [piece[at : at + size] for at in range(self._begin, self._begin + self.octets, stride)]
+        alike = itertools.repeat(self.writer), itertools.repeat(DATA)
+        return [*map(Captured, self.times_ns, *alike, self.keys(), payloads)]
 
 
 class WriterNames:

@@ -17,14 +17,17 @@ import os
 import platform
 import struct
 import sys
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
 from engine.dds import abi
-from engine.dds.captured import WRITER_GONE, Captured, WriterNames
+from engine.dds.captured import WRITER_GONE, Captured, CapturedRun, WriterNames
 from engine.dds.errors import UnsupportedCyclone
 from engine.dds.ring_code import CODE, OFFSETS
 from engine.dds.waiting import Signal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MIN_BYTES: Final = 1 << 18
 
@@ -32,6 +35,10 @@ _LARGE: Final = 16
 _RECORD: Final = struct.Struct("<IIq16sII")
 _SAMPLE: Final = DATA | DISPOSE | UNREGISTER
 _PIECE_BYTES: Final = 1 << 18
+_MIN_RUN: Final = 64
+"""Records that are alike, below which each of them is looked at."""
+_ALIKE: Final = (0, 2, 3, 4)
+"""The words of a record's head that are the same in a run; the other one is the time."""
 _pointer = ctypes.c_void_p
 _count = ctypes.c_uint64
 
@@ -171,41 +178,89 @@ class Ring:
 
     def drain(self, limit: int) -> list[Captured]:
         """Up to `limit` records, oldest first. One thread drains."""
+        taken: list[Captured] = []
+        self._empty(limit, lambda piece, most: self._parse(piece, 0, most, taken))
+        return taken
+
+    def drain_runs(self, limit: int) -> tuple[int, list[Captured | CapturedRun]]:
+        """The same, without an object for each record where many are alike; how many records, and they."""
+        taken: list[Captured | CapturedRun] = []
+        return self._empty(limit, lambda piece, most: self._parse_runs(piece, most, taken)), taken
+
+    def _empty(self, limit: int, parse: Callable[[bytes, int], tuple[int, int]]) -> int:
+        """Let `parse` have up to `limit` records, piece by piece; returns how many it took.
+
+        It is told how many it may take, and returns how many it took and their bytes.
+        """
         ring = self._ring
         capacity, mask = ring.capacity, ring.capacity - 1
         head = self._begin(self._address)
         tail = ring.tail
-        taken: list[Captured] = []
-        while tail < head and len(taken) < limit:
+        left = limit
+        while tail < head and left:
             to_end = capacity - (tail & mask)
-            before = len(taken)
-            used = 0
+            count = used = 0
             if to_end >= _RECORD.size:
                 # A copy of a piece at a time: it stays in the processor's cache, and its place in the ring
                 # is free again before the next piece is looked at.
                 piece = ctypes.string_at(ring.buffer + (tail & mask), min(head - tail, to_end, _PIECE_BYTES))
-                used = self._parse(piece, limit - before, taken)
+                count, used = parse(piece, left)
             tail += used or to_end  # nothing used: the rest of the buffer was too small for a record
-            ring.taken += len(taken) - before
+            left -= count
+            ring.taken += count
             ring.tail = tail
         if tail < head:
             self._signal.set()
-        return taken
+        return limit - left
 
-    def _parse(self, piece: bytes, limit: int, taken: list[Captured]) -> int:
-        """Append the whole records that a piece begins with; how many bytes they are."""
+    def _parse_runs(self, piece: bytes, limit: int, taken: list[Captured | CapturedRun]) -> tuple[int, int]:
+        """Append the whole records that a piece begins with, in runs where that pays."""
+        at, left = 0, limit
+        while left:
+            run = self._run(piece, at, left)
+            if run is not None:
+                taken.append(run)
+                count, used = run.count, run.octets
+            else:
+                count, used = self._parse(piece, at, min(left, _MIN_RUN), taken)
+            if not count:
+                break
+            at += used
+            left -= count
+        return limit - left, at
+
+    def _run(self, piece: bytes, at: int, limit: int) -> CapturedRun | None:
+        """The writes from there on that are alike but for time, key and payload, if there are many."""
+        if len(piece) - at < _RECORD.size:
+            return None
+        total, status, _, host_order, size, key_bytes = _RECORD.unpack_from(piece, at)
+        if status != DATA or not total:
+            return None
+        most = min(limit, (len(piece) - at) // total)
+        words = memoryview(piece)[at : at + most * total].cast("q")
+        count = _alike(words, total // 8, most)
+        if not count:
+            return None
+        writer = self._names.get(host_order) or self._names.learn(host_order)
+        times_ns = words[1 : count * total // 8 : total // 8].tolist()
+        return CapturedRun(writer, times_ns, piece, at + _RECORD.size, total, size, key_bytes)
+
+    def _parse(
+        self, piece: bytes, at: int, limit: int, taken: list[Captured] | list[Captured | CapturedRun]
+    ) -> tuple[int, int]:
+        """Append the whole records from `at` on; how many, and how many bytes they are."""
         unpack, make, add = _RECORD.unpack_from, tuple.__new__, taken.append
         known, learn = self._names.get, self._names.learn
         header = _RECORD.size
         last = len(piece) - header
-        at = 0
-        while limit and at <= last:
+        begin, left = at, limit
+        while left and at <= last:
             total, status, time_ns, host_order, size, key_size = unpack(piece, at)
             if not total or at + total > len(piece):
                 break
             body = at + header
             at += total
-            limit -= 1
+            left -= 1
             writer = known(host_order) or learn(host_order)
             key_at = body + size
             payload = piece[body:key_at]
@@ -216,7 +271,7 @@ class Ring:
                 add(self._take_large(time_ns, writer, status, payload))
             else:
                 add(Captured(0, writer, WRITER_GONE, b"", payload))
-        return at
+        return limit - left, at - begin
 
     def _take_large(self, time_ns: int, writer: bytes, status: int, address: bytes) -> Captured:
         serdata = int.from_bytes(address, "little")
@@ -229,3 +284,21 @@ class Ring:
         """Drop what is queued. Only after the reader is deleted: nothing may use the ring any more."""
         while self.drain(1000):
             pass
+
+
+def _alike(words: memoryview, stride: int, most: int) -> int:
+    """Of `most` records of `stride` words each, how many are surely like the first; 0 when they are few.
+
+    Where not all are, half of them are looked at, and so on.
+    """
+    if most < _MIN_RUN or not _are_alike(words, stride, _MIN_RUN):
+        return 0
+    count = most
+    while not _are_alike(words, stride, count):
+        count //= 2
+    return max(count, _MIN_RUN)
+
+
+def _are_alike(words: memoryview, stride: int, count: int) -> bool:
+    end = stride * count
+    return all(words[at:end:stride].tobytes() == words[at : at + 1].tobytes() * count for at in _ALIKE)

@@ -16,14 +16,14 @@ from typing import Final
 from engine.dataset.groups import KEEP_ALL, DurabilityKind
 from engine.dds import abi, ring
 from engine.dds.callbacks import CallbackQueue
-from engine.dds.captured import AUTODISPOSE, WRITER_GONE, Captured
+from engine.dds.captured import AUTODISPOSE, WRITER_GONE, Captured, CapturedRun
 from engine.dds.errors import check
 from engine.dds.participant import NodeParticipant
 from engine.dds.qos import BOTH_REPRESENTATIONS, EndpointQos, endpoint_qos
 from engine.dds.topics import Topic
 from engine.dds.waiting import Signal
 
-__all__ = ["ANY_PARTITION", "AUTODISPOSE", "WRITER_GONE", "CaptureReader", "Captured"]
+__all__ = ["ANY_PARTITION", "AUTODISPOSE", "WRITER_GONE", "CaptureReader", "Captured", "CapturedRun"]
 
 ANY_PARTITION: Final = ("*",)
 
@@ -119,6 +119,10 @@ class CaptureReader:
     def drain(self, limit: int = 10_000) -> list[Captured]:
         """Take up to `limit` records, oldest first. One thread drains."""
         return [] if self._closed else self._queue.drain(limit)
+
+    def drain_runs(self, limit: int = 10_000) -> tuple[int, list[Captured | CapturedRun]]:
+        """The same, but many writes that are alike come as one `CapturedRun`; how many records, and they."""
+        return (0, []) if self._closed else self._queue.drain_runs(limit)
 
     def matched_writers(self) -> dict[bytes, bytes]:
         """Writer GUID to participant GUID of the writers that match now, at most 4096; network order."""

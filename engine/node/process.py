@@ -324,8 +324,9 @@ class Node:
         routes = self._neighbourhood.routes
         count = 0
         for tap in list(self._wire.taps.values()):
-            taken: list[Any] = tap.drain(DRAIN)
-            count += len(taken)
+            drained: tuple[int, list[Any]] = tap.drain_runs(DRAIN)
+            some, taken = drained
+            count += some
             if self._orphans:
                 taken = [*self._orphans, *taken]
             # Samples whose writer discovery has not told of yet wait; the pump brings it within moments.

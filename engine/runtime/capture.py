@@ -2,21 +2,23 @@
 
 Of an instance of a KEEP_LAST 1 group that is written again and again, only the newest sample of a batch can
 stay; the ones before it would be stored and pushed out at once. They are counted and passed over, which is
-where most of the time goes otherwise. What a set holds in the end is the same.
+where most of the time goes otherwise. What a set holds in the end is the same. Of writes that come as a run,
+those that are passed over never become objects.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+import bisect
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from engine.core.states import Phase
-from engine.dataset.dataset import Outcome
+from engine.dataset.dataset import NO_FLOOR, Outcome
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, make_sample
 from engine.runtime.stream import MAX_BATCH_BYTES
 from engine.store.interface import Change
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from engine.core.namespaces import Group
     from engine.dataset.dataset import GroupSet
@@ -43,17 +45,88 @@ class CapturedSample(NamedTuple):
     payload: bytes
 
 
-class _Sink:
-    """A group that takes in samples, and the newest sample of each instance that has not been applied yet."""
+class CapturedRun(Protocol):
+    """Plain writes of one writer in a row that are no objects yet (see `engine.dds.captured`)."""
 
-    __slots__ = ("data", "description", "group_set", "newest", "on_disk")
+    @property
+    def writer(self) -> bytes:
+        """As in `CapturedSample`."""
+        ...
+
+    @property
+    def count(self) -> int:
+        """How many."""
+        ...
+
+    @property
+    def times_ns(self) -> Sequence[int]:
+        """The source timestamp of each."""
+        ...
+
+    def is_in_order(self) -> bool:
+        """Whether each is newer than the one before."""
+        ...
+
+    def keys(self) -> list[bytes]:
+        """The instance of each."""
+        ...
+
+    def record(self, place: int) -> CapturedSample:
+        """One of them."""
+        ...
+
+    def records(self) -> Sequence[CapturedSample]:
+        """All of them."""
+        ...
+
+
+class _Sink:
+    """A group that takes in samples, and the newest sample of each instance that has not been applied yet.
+
+    Attributes:
+        newest: that sample; one of a run as its place in all runs together.
+        newest_ns: none that waits is newer.
+    """
+
+    __slots__ = ("_runs", "_starts", "data", "description", "group_set", "newest", "newest_ns", "on_disk")
 
     def __init__(self, description: GroupDescription, data: NameSpaceData) -> None:
         self.description = description
         self.data = data
         self.group_set: GroupSet = data.open_group(description)
         self.on_disk = data.is_switched and data.is_on_disk(description)
-        self.newest: dict[bytes, CapturedSample] = {}
+        self.newest: dict[bytes, CapturedSample | int] = {}
+        self.newest_ns = NO_FLOOR
+        self._runs: list[CapturedRun] = []
+        self._starts: list[int] = []
+
+    def wait(self, key: bytes, record: CapturedSample) -> None:
+        """Let the first sample of an instance wait."""
+        self.newest[key] = record
+        self.newest_ns = max(self.newest_ns, record[0])
+
+    def add_run(self, run: CapturedRun) -> int | None:
+        """Let a run wait; how many samples were passed over.
+
+        None, and nothing done, unless each of its samples is newer than all that is known of the group.
+        """
+        known_ns = max(self.newest_ns, self.group_set.summary().newest_ns, self.group_set.floor_ns)
+        if run.times_ns[0] <= known_ns or not run.is_in_order():
+            return None
+        start = self._starts[-1] + self._runs[-1].count if self._runs else 0
+        self._runs.append(run)
+        self._starts.append(start)
+        waiting = len(self.newest)
+        self.newest.update(zip(run.keys(), range(start, start + run.count), strict=True))
+        self.newest_ns = run.times_ns[-1]
+        return run.count - (len(self.newest) - waiting)
+
+    def record(self, waiting: CapturedSample | int) -> CapturedSample:
+        """What waits, as a record."""
+        if isinstance(waiting, int):
+            number = bisect.bisect_right(self._starts, waiting) - 1
+            waiting = self._runs[number].record(waiting - self._starts[number])
+        return waiting
 
 
 class Capture:
@@ -64,7 +137,7 @@ class Capture:
         self._serving = serving
 
     def take(
-        self, records: Iterable[CapturedSample], routes: Mapping[bytes, tuple[Group, ...]]
+        self, records: Iterable[CapturedSample | CapturedRun], routes: Mapping[bytes, tuple[Group, ...]]
     ) -> list[CapturedSample]:
         """Take in what taps saw; returns the samples whose writer is not in `routes` yet.
 
@@ -89,47 +162,72 @@ class _Batch:
         self._unrouted: list[CapturedSample] = []
         self._captured = 0
 
-    def take(self, records: Iterable[CapturedSample]) -> list[CapturedSample]:
-        single, passed = self._single, 0
-        for record in records:
-            time_ns, writer, status, key, _ = record
-            sink = single.get(writer)
-            if sink is not None and status == DATA:
-                before = sink.newest.get(key)
-                if before is None:
-                    if sink.group_set.is_newest(key, time_ns, writer):
-                        sink.newest[key] = record
-                        continue
-                elif time_ns > before[0] or (time_ns == before[0] and writer > before[1]):
-                    sink.newest[key] = record
-                    passed += 1
-                    continue
-            if status <= _SAMPLE:
-                self._take_singly(record)
+    def take(self, records: Iterable[CapturedSample | CapturedRun]) -> list[CapturedSample]:
+        self._take_all(records)
         for sink in self._by_group.values():
-            for record in sink.newest.values():
-                self._apply(sink, record)
+            for waiting in sink.newest.values():
+                self._apply(sink, sink.record(waiting))
         counters = self._holdings.counters
-        counters["captured"] += self._captured + passed
+        counters["captured"] += self._captured
         for name, changes in self._changes.items():
             self._holdings.persistence.append(name, changes)
         return self._unrouted
 
+    def _take_all(self, records: Iterable[CapturedSample | CapturedRun]) -> None:
+        single, passed = self._single, 0
+        for record in records:
+            if not isinstance(record, tuple):
+                self._take_run(record)
+                continue
+            time_ns, writer, status, key, _ = record
+            sink = single.get(writer)
+            if sink is not None and status == DATA:
+                before = sink.newest.get(key)
+                if isinstance(before, int):
+                    before = sink.record(before)
+                if before is None:
+                    if sink.group_set.is_newest(key, time_ns, writer):
+                        sink.wait(key, record)
+                        continue
+                elif time_ns > before[0] or (time_ns == before[0] and writer > before[1]):
+                    sink.newest[key] = record
+                    if time_ns > sink.newest_ns:
+                        sink.newest_ns = time_ns
+                    passed += 1
+                    continue
+            if status <= _SAMPLE:
+                self._take_singly(record)
+        self._captured += passed
+
+    def _take_run(self, run: CapturedRun) -> None:
+        """As its records one by one; quickly where the run is newer than everything that is known."""
+        self._sinks_of(run.writer)
+        sink = self._single.get(run.writer)
+        passed = sink.add_run(run) if sink is not None else None
+        if passed is None:
+            self._take_all(run.records())
+        else:
+            self._captured += passed
+
     def _take_singly(self, record: CapturedSample) -> None:
         """A sample that is not passed over: in order with what waits of its instance."""
-        sinks = self._by_writer.get(record[1])
+        sinks = self._sinks_of(record[1])
         if sinks is None:
-            groups = self._routes.get(record[1])
-            if groups is None:
-                self._unrouted.append(record)
-                return
-            sinks = self._open(record[1], groups)
+            self._unrouted.append(record)
+            return
         for sink in sinks:
             waiting = sink.newest.pop(record[3], None)
             if waiting is not None:
-                self._apply(sink, waiting)
+                self._apply(sink, sink.record(waiting))
             self._apply(sink, record)
         self._captured -= max(0, len(sinks) - 1)  # one sample, in however many partitions
+
+    def _sinks_of(self, writer: bytes) -> tuple[_Sink, ...] | None:
+        """The groups of a writer; None when discovery has not told of it."""
+        sinks = self._by_writer.get(writer)
+        if sinks is None and (groups := self._routes.get(writer)) is not None:
+            sinks = self._open(writer, groups)
+        return sinks
 
     def _open(self, writer: bytes, groups: tuple[Group, ...]) -> tuple[_Sink, ...]:
         sinks: list[_Sink] = []

@@ -14,7 +14,7 @@ from engine.core.namespaces import Group
 from engine.core.states import ServiceState
 from engine.dataset.groups import GroupDescription
 from engine.runtime import codec
-from engine.runtime.capture import Capture, CapturedSample
+from engine.runtime.capture import Capture, CapturedRun, CapturedSample
 from engine.runtime.holdings import LINEAGE, Holdings, lineage_text
 from engine.runtime.housekeeping import Housekeeping
 from engine.runtime.persistence import Degraded, Recovered, SetStored, Stored
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from engine.tracing.tracer import Tracer
 
 
-__all__ = ["CapturedSample", "Runtime"]
+__all__ = ["CapturedRun", "CapturedSample", "Runtime"]
 
 
 class Runtime:
@@ -134,7 +134,7 @@ class Runtime:
         )
 
     def capture(
-        self, records: Iterable[CapturedSample], routes: Mapping[bytes, tuple[Group, ...]]
+        self, records: Iterable[CapturedSample | CapturedRun], routes: Mapping[bytes, tuple[Group, ...]]
     ) -> list[CapturedSample]:
         """Take in what taps saw; returns the samples whose writer is not in `routes` yet.
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -12,8 +13,9 @@ from hypothesis import strategies as st
 from engine.core.namespaces import Element, Group, MergeRule, MergeType, NameSpace, Policy
 from engine.core.settings import CoreSettings
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
-from engine.dataset.sample import Sample
-from engine.runtime.capture import CapturedSample
+from engine.dataset.sample import DATA, Sample
+from engine.dds import captured
+from engine.runtime.capture import CapturedRun, CapturedSample
 from engine.runtime.persistence import Persistence
 from engine.runtime.runtime import Runtime
 from engine.store.interface import DamageLog
@@ -37,6 +39,41 @@ records = st.builds(
     st.sampled_from(KEYS),
     st.sampled_from((b"x", b"y")),
 )
+
+
+batches = st.lists(st.lists(records, max_size=12), max_size=4)
+
+
+def in_order(batches: list[list[CapturedSample]]) -> list[list[CapturedSample]]:
+    """The same, each sample newer than the one before."""
+    times_ns = itertools.count(1)
+    return [[one._replace(source_time_ns=next(times_ns)) for one in batch] for batch in batches]
+
+
+def run_of(alike: list[CapturedSample]) -> CapturedRun:
+    """Writes of one writer that are of one size, as a queue holds them."""
+    first = alike[0]
+    piece = b"".join(b"?" + one.payload + one.key for one in alike)
+    stride = len(piece) // len(alike)
+    times_ns = [one.source_time_ns for one in alike]
+    lengths = stride, len(first.payload), len(first.key)
+    run: Any = captured.CapturedRun(first.writer, times_ns, piece, 1, *lengths)
+    made: CapturedRun = run
+    return made
+
+
+def in_runs(batch: list[CapturedSample], fewest: int) -> list[CapturedSample | CapturedRun]:
+    """The same, with a run wherever so many writes are alike."""
+    result: list[CapturedSample | CapturedRun] = []
+
+    def likeness(one: CapturedSample) -> tuple[object, ...]:
+        return one.writer, one.status, len(one.key), len(one.payload)
+
+    for _, group in itertools.groupby(batch, likeness):
+        alike = list(group)
+        is_run = alike[0].status == DATA and len(alike) >= fewest
+        result += [run_of(alike)] if is_run else alike
+    return result
 
 
 class Stub:
@@ -76,7 +113,7 @@ class Run:
         while self.persistence.work():
             pass
 
-    def capture(self, batch: list[CapturedSample]) -> None:
+    def capture(self, batch: Sequence[CapturedSample | CapturedRun]) -> None:
         assert self.runtime.capture(batch, ROUTES) == []
         self._flush()
 
@@ -99,7 +136,7 @@ class Run:
 
 
 @pytest.mark.parametrize("depth", DEPTHS)
-@given(batches=st.lists(st.lists(records, max_size=12), max_size=4))
+@given(batches=batches)
 def test_a_batch_ends_like_its_samples_one_by_one(depth: int, batches: list[list[CapturedSample]]) -> None:
     at_once, singly = Run(depth), Run(depth)
     for batch in batches:
@@ -109,6 +146,28 @@ def test_a_batch_ends_like_its_samples_one_by_one(depth: int, batches: list[list
     assert at_once.result() == singly.result()
     assert all(sample.status in STATUSES for samples in singly.content().values() for sample in samples)
     assert at_once.content() == singly.content() == at_once.on_disk() == singly.on_disk()
+
+
+@pytest.mark.parametrize("fewest", [1, 2])
+@pytest.mark.parametrize("depth", [1, 2])
+@given(batches=batches | batches.map(in_order))
+def test_a_run_ends_like_its_samples_one_by_one(
+    depth: int, fewest: int, batches: list[list[CapturedSample]]
+) -> None:
+    in_one, singly = Run(depth), Run(depth)
+    for batch in batches:
+        in_one.capture(in_runs(batch, fewest))
+        for record in batch:
+            singly.capture([record])
+    assert in_one.result() == singly.result()
+    assert in_one.content() == singly.content() == in_one.on_disk()
+
+
+def test_a_run_of_an_unknown_writer_comes_back_sample_by_sample() -> None:
+    run = Run(1)
+    unknown = [CapturedSample(time_ns, b"?" * 16, DATA, b"k", b"x") for time_ns in range(3)]
+    assert run.runtime.capture([run_of(unknown)], ROUTES) == unknown
+    assert run.runtime.counters["captured"] == 0
 
 
 def test_samples_of_writers_that_discovery_has_not_told_of_come_back() -> None:

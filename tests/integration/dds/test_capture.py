@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import random
 from collections import defaultdict
 
 import pytest
@@ -11,7 +12,7 @@ from engine.dds.directed import DirectedSession
 from engine.dds.discovery import Discovery, EndpointSeen, ParticipantSeen
 from engine.dds.participant import NodeParticipant
 from engine.dds.qos import EndpointQos
-from engine.dds.tap import AUTODISPOSE, WRITER_GONE, Captured, CaptureReader
+from engine.dds.tap import AUTODISPOSE, WRITER_GONE, Captured, CapturedRun, CaptureReader
 from engine.dds.topics import Topic, open_topic
 from engine.dds.typecheck import BrokenType, check_description
 from engine.dds.typeinfo import resolve_type
@@ -290,6 +291,39 @@ def test_the_ring_turns_round_without_losing_or_mixing(participant: NodeParticip
         got += (one.payload for one in some)
     assert got == sent
     assert tap.rejected == 0
+
+
+@BOTH_QUEUES
+@pytest.mark.parametrize("often", [0.0, 0.002, 0.05, 0.5])
+def test_runs_have_the_same_samples_in_the_same_order(
+    participant: NodeParticipant, in_python: bool, often: float
+) -> None:
+    """However often something else stands between writes that are alike: `often` of all."""
+    topic = Topic.of_class(participant, "Bytes", sample_types.Bytes)
+    qos = EndpointQos(history_depth=0, autodispose=False, representations=(2,))
+    whole = CaptureReader(participant, topic, in_python=in_python)
+    in_runs = CaptureReader(participant, topic, capacity_bytes=1 << 19, in_python=in_python)
+    one, other = (RawWriter(participant, topic, qos) for _ in range(2))
+    chance = random.Random(1)
+    differences = (*["size", "writer"] * 20, "large")
+    got: list[Captured] = []
+    expected: list[Captured] = []
+    runs = 0
+    for number in range(5000):
+        different = chance.choice(differences) if chance.random() < often else ""
+        size = {"size": chance.randrange(60), "large": 33_000}.get(different, 8)
+        (other if different == "writer" else one).write(octets(number % 50, bytes(size)), number)
+        if number % 100 == 99:
+            expected += whole.drain(100)
+        while number % 200 == 199 and len(in_runs) > 30:
+            count, taken = in_runs.drain_runs(chance.choice((10, 100, 500)))
+            records = [each for x in taken for each in ([x] if isinstance(x, Captured) else x.records())]
+            assert len(records) == count
+            assert all(x.record(3) == x.records()[3] for x in taken if isinstance(x, CapturedRun))
+            runs += len(taken) < count
+            got += records
+    assert [*got, *in_runs.drain()] == expected
+    assert in_python or often > 0.01 or runs > 10
 
 
 def test_two_types_under_one_topic_name_are_captured_apart(
