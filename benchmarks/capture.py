@@ -1,7 +1,8 @@
 """How many samples a second a node takes in, against a tap that only drains and against a plain reader.
 
 The same publisher writes to each of them in turn, as fast as they let it: what it needs until everything is
-acknowledged is what is measured. Queues are small against the number of samples.
+acknowledged is what is measured. Queues are small against the number of samples. The processor time that the
+tap and the node need for a sample is printed beside it: two cores have to do for the publisher, too.
 """
 
 from __future__ import annotations
@@ -50,18 +51,25 @@ def run(repeat: int) -> list[Row]:
         taken: list[float] = []
         captured: list[float] = []
         stored: list[float] = []
+        tap_us: list[float] = []
+        node_us: list[float] = []
         for _ in range(repeat):
-            drained.append(_reader("drain", load))
-            taken.append(_reader("take", load))
-            rate, on_disk = _node(load)
+            rate, busy_us = _reader("drain", load)
+            drained.append(rate)
+            tap_us.append(busy_us)
+            taken.append(_reader("take", load)[0])
+            rate, on_disk, busy_us = _node(load)
             captured.append(rate)
             stored.append(on_disk)
+            node_us.append(busy_us)
         label = load.label
         tap = Row(AREA, f"tap that only drains, {label}", "samples/s", tuple(drained))
         plain = Row(AREA, f"plain ddspy_take, {label}", "samples/s", tuple(taken))
         node = Row(AREA, f"node, {label}", "samples/s", tuple(captured))
         disk = Row(AREA, f"node, until on disk, {label}", "samples/s", tuple(stored))
         rows += [tap, plain, node.against(tap, load.bar), disk.against(tap)]
+        for who, used_us in (("tap", tap_us), ("node", node_us)):
+            rows.append(Row(AREA, f"{who}, processor time of a sample, {label}", "us", tuple(used_us)))
         rows.append(
             Row(AREA, f"node against plain take, {label}", "samples/s", tuple(captured)).against(plain)
         )
@@ -84,22 +92,25 @@ def _published(stage: Stage, load: Load) -> Iterator[dict[str, float]]:
         publisher.end()
 
 
-def _reader(role: str, load: Load) -> float:
-    """Samples a second into a process that does nothing with them."""
+def _reader(role: str, load: Load) -> tuple[float, float]:
+    """Samples a second into a process that does nothing with them; its processor time for one, in us."""
     with stages.stage() as stage:
         consumer = Program(role, {"domain": stage.domain_id, "count": load.count}, stages.environ())
         consumer.answer()
+        busy_s = stages.processor_s(consumer.pid)
         with _published(stage, load) as published:
             if consumer.answer()["got"] != load.count:
                 raise RuntimeError(f"{role} did not get everything")
+        used_s = stages.processor_s(consumer.pid) - busy_s
         consumer.end()
-        return load.count / published["seconds"]
+        return load.count / published["seconds"], used_s / load.count * 1e6
 
 
-def _node(load: Load) -> tuple[float, float]:
-    """Samples a second into a node, and until the last one is on its disk."""
+def _node(load: Load) -> tuple[float, float, float]:
+    """Samples a second into a node, and until the last one is on its disk; processor time for one, in us."""
     with stages.stage() as stage:
         stages.start_and_wait(stage, NODE)
+        busy_s = stages.processor_s(stage.pid(NODE))
         with _published(stage, load) as published:
             pass
 
@@ -112,4 +123,6 @@ def _node(load: Load) -> tuple[float, float]:
             "all are on disk", lambda: not stage.snapshots()[NODE].counters["queued"], stages.PATIENCE_S
         )
         ended_ns = stage.snapshots()[NODE].time_ns
-        return load.count / published["seconds"], load.count * 1e9 / (ended_ns - published["began_ns"])
+        used_us = (stages.processor_s(stage.pid(NODE)) - busy_s) / load.count * 1e6
+        stored = load.count * 1e9 / (ended_ns - published["began_ns"])
+        return load.count / published["seconds"], stored, used_us

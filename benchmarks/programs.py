@@ -42,6 +42,11 @@ class Program:
             text=True,
         )
 
+    @property
+    def pid(self) -> int:
+        """The process."""
+        return self._process.pid
+
     def answer(self) -> dict[str, Any]:
         """Its next line."""
         assert self._process.stdout is not None

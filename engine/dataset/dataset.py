@@ -159,6 +159,29 @@ class GroupSet:
                 return Outcome.STORED, []
         return self._insert(history, sample)
 
+    def renew(self, samples: Sequence[Sample]) -> list[list[Sample]]:
+        """Apply writes of which each is newer than all of its instance, with depth 1; what each pushed out.
+
+        Args:
+            samples: plain writes above the floor, of each instance one (see `is_newest`).
+        """
+        instances = self._instances
+        came: list[Sample] = []
+        gone: list[Sample] = []
+        pushed: list[list[Sample]] = []
+        for sample in samples:
+            history = instances.get(sample.key)
+            if history is not None and len(history) == 1 and history[0].status == DATA:
+                instances[sample.key] = [sample]
+                came.append(sample)
+                gone += history
+                pushed.append(history)
+            else:
+                pushed.append(self.apply(sample)[1])
+        self._count_in_rows(Rows((Loose(came),)))
+        self._count_out_rows(Rows((Loose(gone),)))
+        return pushed
+
     def extend(self, samples: Rows | Sequence[Sample]) -> None:
         """Apply many samples; fast where each is the first of its instance, as in a set that arrives."""
         for part in Rows.of(samples).parts:
@@ -292,8 +315,7 @@ class GroupSet:
             self._note_end(key, history)
             if not history:
                 del self._instances[key]
-        for sample in removed:
-            self._count_out(sample)
+        self._count_out_rows(Rows((Loose(removed),)))
         return removed
 
     def remove_instance(self, key: bytes) -> list[Sample]:
@@ -301,8 +323,7 @@ class GroupSet:
         self._unpack_key(key)
         removed = self._instances.pop(key, [])
         self.disposed.discard(key)
-        for sample in removed:
-            self._count_out(sample)
+        self._count_out_rows(Rows((Loose(removed),)))
         return removed
 
     def _count_in(self, sample: Sample) -> None:
@@ -316,6 +337,11 @@ class GroupSet:
         self.payload_bytes += rows.payload_bytes
         self._digest = (self._digest + rows.digest_sum()) & _MODULUS_MASK
         self._newest_ns = max(self._newest_ns, rows.newest_ns())
+
+    def _count_out_rows(self, rows: Rows) -> None:
+        self.count -= len(rows)
+        self.payload_bytes -= rows.payload_bytes
+        self._digest = (self._digest - rows.digest_sum()) & _MODULUS_MASK
 
     def _count_out(self, sample: Sample) -> None:
         self.count -= 1

@@ -11,7 +11,7 @@ import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 DISPOSE: Final = 1
 """Status bit: the instance is disposed (DDSI-RTPS StatusInfo_t)."""
@@ -66,6 +66,29 @@ def make_sample(
     """A sample with its digest computed."""
     digest = digest_of(source_time_ns, writer, sequence, status, key, payload)
     return Sample(source_time_ns, writer, sequence, digest, status, key, payload)
+
+
+def make_samples(records: Iterable[tuple[int, bytes, int, bytes, bytes]]) -> list[Sample]:
+    """Many samples; of each the arguments of `make_sample`."""
+    hashed, pack, new, size = hashlib.blake2b, HEADER.pack, tuple.__new__, DIGEST_BYTES
+    return [
+        new(
+            Sample,
+            (
+                time_ns,
+                writer,
+                0,
+                hashed(
+                    pack(time_ns, 0, status, len(key), len(payload)) + writer + key + payload,
+                    digest_size=size,
+                ).digest(),
+                status,
+                key,
+                payload,
+            ),
+        )
+        for time_ns, writer, status, key, payload in records
+    ]
 
 
 def digest_sum(samples: Sequence[Sample]) -> int:

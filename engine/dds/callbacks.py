@@ -59,6 +59,11 @@ class CallbackQueue:
         """The address that a reader takes as its history cache."""
         return ctypes.addressof(self._cache)
 
+    @property
+    def fill(self) -> float:
+        """How full it is, 0 to 1."""
+        return min(1.0, len(self) / self._effective_limit)
+
     def __len__(self) -> int:
         return len(self._queue)
 

@@ -164,6 +164,13 @@ class Ring:
         return self._address
 
     @property
+    def fill(self) -> float:
+        """How full it is, 0 to 1, in records or octets."""
+        ring = self._ring
+        records, octets = len(self) / int(ring.limit), int(ring.head - ring.tail) / int(ring.capacity)
+        return max(records, octets)
+
+    @property
     def rejected(self) -> int:
         """How often a full ring refused a sample."""
         return int(self._ring.rejected)

@@ -99,6 +99,11 @@ class CaptureReader:
         return len(self._queue)
 
     @property
+    def fill(self) -> float:
+        """How full the queue is, 0 to 1; large samples beside it do not count."""
+        return self._queue.fill
+
+    @property
     def rejected(self) -> int:
         """How often the full queue refused a sample, which Cyclone DDS then offered again."""
         return self._queue.rejected

@@ -57,7 +57,9 @@ MAX_BACKLOG: Final = 200_000
 DRAIN: Final = 20_000
 BUSY: Final = 500
 """Samples in one go from which on there is a pause before the next, so that there are more in one go."""
-DRAIN_PAUSE_S: Final = 0.03
+DRAIN_PAUSE_S: Final = 0.05
+ROOMY: Final = 0.25
+"""A tap that was fuller than this makes the pause shorter, so that writers are not held back."""
 MAX_BATCH_BYTES_WAITING: Final = 32 << 20
 """Octets of streams that may wait for the node's thread."""
 MAX_ORPHANS: Final = 200_000
@@ -322,8 +324,9 @@ class Node:
         if persistence.queued_changes > MAX_BACKLOG and not persistence.problem:
             return
         routes = self._neighbourhood.routes
-        count = 0
+        count, fill = 0, ROOMY
         for tap in list(self._wire.taps.values()):
+            fill = max(fill, tap.fill)
             drained: tuple[int, list[Any]] = tap.drain_runs(DRAIN)
             some, taken = drained
             count += some
@@ -336,7 +339,8 @@ class Node:
             if len(self._orphans) > MAX_ORPHANS:
                 self._runtime.count_unrouted(len(self._orphans))
                 self._orphans = []
-        self._drain_due = self._clock.monotonic() + DRAIN_PAUSE_S if count >= BUSY else 0.0
+        pause_s = 0.0 if count < BUSY or self._runtime.serving.tails else DRAIN_PAUSE_S * ROOMY / fill
+        self._drain_due = self._clock.monotonic() + pause_s
         if self._clients:
             self._clients.drained()
 

@@ -8,12 +8,12 @@ those that are passed over never become objects.
 
 from __future__ import annotations
 
-import bisect
+import itertools
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from engine.core.states import Phase
 from engine.dataset.dataset import NO_FLOOR, Outcome
-from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, make_sample
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, make_sample, make_samples
 from engine.runtime.stream import MAX_BATCH_BYTES
 from engine.store.interface import Change
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 MAX_SAMPLE_BYTES: Final = MAX_BATCH_BYTES - (1 << 20)
 """A larger sample is not kept, because fellows could not be given it."""
 _SAMPLE: Final = DATA | DISPOSE | UNREGISTER
+_PLACE_BITS: Final = 32
+_PLACE: Final = (1 << _PLACE_BITS) - 1
 
 
 class CapturedSample(NamedTuple):
@@ -84,11 +86,11 @@ class _Sink:
     """A group that takes in samples, and the newest sample of each instance that has not been applied yet.
 
     Attributes:
-        newest: that sample; one of a run as its place in all runs together.
+        newest: that sample; one of a run as the number of the run and its place there.
         newest_ns: none that waits is newer.
     """
 
-    __slots__ = ("_runs", "_starts", "data", "description", "group_set", "newest", "newest_ns", "on_disk")
+    __slots__ = ("_runs", "data", "description", "group_set", "newest", "newest_ns", "on_disk")
 
     def __init__(self, description: GroupDescription, data: NameSpaceData) -> None:
         self.description = description
@@ -98,7 +100,6 @@ class _Sink:
         self.newest: dict[bytes, CapturedSample | int] = {}
         self.newest_ns = NO_FLOOR
         self._runs: list[CapturedRun] = []
-        self._starts: list[int] = []
 
     def wait(self, key: bytes, record: CapturedSample) -> None:
         """Let the first sample of an instance wait."""
@@ -113,9 +114,8 @@ class _Sink:
         known_ns = max(self.newest_ns, self.group_set.summary().newest_ns, self.group_set.floor_ns)
         if run.times_ns[0] <= known_ns or not run.is_in_order():
             return None
-        start = self._starts[-1] + self._runs[-1].count if self._runs else 0
+        start = len(self._runs) << _PLACE_BITS
         self._runs.append(run)
-        self._starts.append(start)
         waiting = len(self.newest)
         self.newest.update(zip(run.keys(), range(start, start + run.count), strict=True))
         self.newest_ns = run.times_ns[-1]
@@ -124,8 +124,7 @@ class _Sink:
     def record(self, waiting: CapturedSample | int) -> CapturedSample:
         """What waits, as a record."""
         if isinstance(waiting, int):
-            number = bisect.bisect_right(self._starts, waiting) - 1
-            waiting = self._runs[number].record(waiting - self._starts[number])
+            return self._runs[waiting >> _PLACE_BITS].record(waiting & _PLACE)
         return waiting
 
 
@@ -165,8 +164,7 @@ class _Batch:
     def take(self, records: Iterable[CapturedSample | CapturedRun]) -> list[CapturedSample]:
         self._take_all(records)
         for sink in self._by_group.values():
-            for waiting in sink.newest.values():
-                self._apply(sink, sink.record(waiting))
+            self._apply_waiting(sink)
         counters = self._holdings.counters
         counters["captured"] += self._captured
         for name, changes in self._changes.items():
@@ -262,6 +260,24 @@ class _Batch:
         if sink.on_disk:
             name = sink.data.state.name
             self._changes.setdefault(name, []).append(Change(sink.description, sample, evicted))
+
+    def _apply_waiting(self, sink: _Sink) -> None:
+        """What waits is all new: of each instance one write, which takes the place of what is known of it."""
+        records: list[CapturedSample] = []
+        for record in map(sink.record, sink.newest.values()):
+            if len(record[4]) > MAX_SAMPLE_BYTES:
+                self._refuse(sink, len(record[4]))
+            else:
+                records.append(record)
+        if not records:
+            return
+        self._captured += len(records)
+        samples = make_samples(records)
+        evicted = sink.group_set.renew(samples)
+        sink.data.has_changed = True
+        if sink.on_disk:
+            changes = map(Change, itertools.repeat(sink.description), samples, evicted)
+            self._changes.setdefault(sink.data.state.name, []).extend(changes)
 
     def _refuse(self, sink: _Sink, size: int) -> None:
         self._holdings.counters["too_large"] += 1

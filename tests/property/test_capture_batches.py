@@ -21,7 +21,7 @@ from engine.runtime.runtime import Runtime
 from engine.store.interface import DamageLog
 from engine.store.memory import Medium, MemoryStore
 from engine.tracing.tracer import Tracer
-from tests.property.samples import DEPTHS, GROUPS, KEYS, STATUSES, WRITERS
+from tests.property.samples import DEPTHS, GROUPS, KEYS, STATUSES, WRITERS, pack_early
 
 ROUTES: dict[bytes, tuple[Group, ...]] = {
     b"A" * 16: (GROUPS[0],),
@@ -154,9 +154,12 @@ def test_a_batch_ends_like_its_samples_one_by_one(depth: int, batches: list[list
 def test_a_run_ends_like_its_samples_one_by_one(
     depth: int, fewest: int, batches: list[list[CapturedSample]]
 ) -> None:
+    """Whatever of the set is packed."""
     in_one, singly = Run(depth), Run(depth)
     for batch in batches:
-        in_one.capture(in_runs(batch, fewest))
+        with pytest.MonkeyPatch.context() as patch:
+            pack_early(patch)
+            in_one.capture(in_runs(batch, fewest))
         for record in batch:
             singly.capture([record])
     assert in_one.result() == singly.result()

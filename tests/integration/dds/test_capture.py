@@ -236,6 +236,7 @@ def test_a_full_queue_pushes_back_on_the_writer_and_loses_nothing(
         limit=100,
         in_python=in_python,
     )
+    assert tap.fill == 0
     source = arena.start("raw_writer", count=count)
     numbers: list[int] = []
 
@@ -247,6 +248,7 @@ def test_a_full_queue_pushes_back_on_the_writer_and_loses_nothing(
         return len(numbers) >= count
 
     wait_until(lambda: tap.rejected > 0, lambda _: tap.wait(0.01))
+    assert tap.fill >= 1
     wait_until(all_there, tap.wait, 40)
     assert numbers == list(range(count))
     assert source.expect(lambda line: line.get("written"))["acked"]
