@@ -186,15 +186,18 @@ def test_a_node_in_front_ends_in_order_with_a_signal(machine: Machine, number: s
         stderr=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     ) as front:
-        assert front.stderr is not None
-        poll = select.poll()
-        poll.register(front.stderr, select.POLLIN)
-        said = b""
-        while b" running" not in said:
-            assert poll.poll(PATIENCE_S * 1000)
-            said += front.stderr.readline()
-        front.send_signal(number)
-        _, rest = front.communicate(timeout=PATIENCE_S)
+        try:
+            assert front.stderr is not None
+            poll = select.poll()
+            poll.register(front.stderr, select.POLLIN)
+            said = b""
+            while b" running" not in said:
+                assert poll.poll(PATIENCE_S * 1000)
+                said += front.stderr.readline()
+            front.send_signal(number)
+            _, rest = front.communicate(timeout=PATIENCE_S)
+        finally:
+            front.kill()
     assert front.returncode == 0
     assert f"ended: stopped by {number.name}".encode() in rest
     (directory,) = (machine.root / "run").iterdir()

@@ -185,15 +185,18 @@ def test_status_can_be_watched(instances: Instances) -> None:
         stdout=subprocess.PIPE,
         text=True,
     ) as watching:
-        assert watching.stdout is not None
-        lines = (as_json(line)["instances"] for line in watching.stdout)
-        assert [each["name"] for each in next(lines)] == ["a"]
-        instances.start("b")
-        assert next(len(shown) for shown in lines if len(shown) != 1) == 2
-        instances.kill("b")
-        assert [each["name"] for each in next(shown for shown in lines if len(shown) == 1)] == ["a"]
-        watching.send_signal(signal.SIGINT)
-        assert watching.wait(20) == 130
+        try:
+            assert watching.stdout is not None
+            lines = ([each["name"] for each in as_json(line)["instances"]] for line in watching.stdout)
+            next(names for names in lines if names == ["a"])
+            instances.start("b")
+            next(names for names in lines if names == ["a", "b"])
+            instances.kill("b")
+            next(names for names in lines if names == ["a"])
+            watching.send_signal(signal.SIGINT)
+            assert watching.wait(20) == 130
+        finally:
+            watching.kill()
 
 
 def arguments(instances: Instances, *words: str) -> list[str]:
