@@ -343,6 +343,12 @@ class DurabilityNode:
         self._timer_s = None
         self._context.readers_changed = True
 
+    def reader_joined(self, reader: ReaderKey, now: float) -> None:
+        """One more durable reader of a kind appeared in a process that may have been served already."""
+        self._context.readers.joined(reader, now)
+        self._timer_s = None
+        self._evaluate(now)
+
     def delete_data(self, partition: str, topic: str, until_ns: int) -> None:
         """Delete historical data everywhere (delete_historical_data; 5.5.18 d_deleteData)."""
         self._context.send(DeleteData(partition, topic, until_ns))

@@ -55,6 +55,7 @@ class ReaderTable:
         self._hosts: dict[ReaderKey, str] = {}
         self._claims: dict[ReaderKey, Delivery] = {}
         self._former: dict[ReaderKey, Delivery] = {}
+        self._again: set[ReaderKey] = set()
         self._pauses: dict[ReaderKey, tuple[float | None, float]] = {}
         self._serial = 0
 
@@ -77,6 +78,7 @@ class ReaderTable:
         """The last such reader of the process went away, or the process is out of reach."""
         self._hosts.pop(reader, None)
         self._pauses.pop(reader, None)
+        self._again.discard(reader)
         claim = self._claims.pop(reader, None)
         if claim is not None and claim.done:
             # It has been served, but if it comes back, somebody who never lost it is in charge of it.
@@ -128,13 +130,20 @@ class ReaderTable:
         ours = [
             reader
             for reader, host in sorted(self._hosts.items())
-            if reader not in self._claims
-            and self._pauses.get(reader, _NO_PAUSE)[0] is None
-            and server_for(reader, host) == self._node
+            if self._pauses.get(reader, _NO_PAUSE)[0] is None
+            and (
+                self._is_due_again(reader)
+                if reader in self._claims
+                else server_for(reader, host) == self._node
+            )
         ]
         for reader in ours:
-            self._claims[reader] = Delivery(reader, self._node, done=False)
+            self._again.discard(reader)
+            self._claims.setdefault(reader, Delivery(reader, self._node, done=False))
         return ours
+
+    def _is_due_again(self, reader: ReaderKey) -> bool:
+        return reader in self._again and self._claims[reader].node == self._node
 
     def take_over(self, server_for: Callable[[ReaderKey, str], str | None]) -> bool:
         """Take charge of served readers whose server is gone; True when there were such.
@@ -162,11 +171,24 @@ class ReaderTable:
         ]
 
     def serve_again(self, reader: ReaderKey, now: float) -> None:
-        """A reader in our charge missed something: after a pause it gets everything once more."""
+        """A reader in our charge missed something: after a pause it gets everything once more.
+
+        To others it stays served: else they would tell us that it is, and it would not be.
+        """
         claim = self._claims.get(reader)
         if claim and claim.node == self._node:
-            self._claims[reader] = Delivery(reader, self._node, done=False)
-            self.failed(reader, now)
+            self._again.add(reader)
+            self._pause(reader, now)
+
+    def joined(self, reader: ReaderKey, now: float) -> None:
+        """One more reader of its kind appeared in a process; who was there has been served without it.
+
+        Whoever is in charge serves the process again. If nobody is, that is decided meanwhile.
+        """
+        claim = self._claims.get(reader)
+        if claim and claim.done and claim.node in (self._node, NOBODY):
+            self._again.add(reader)
+            self._pause(reader, now)
 
     def done(self, reader: ReaderKey) -> None:
         """The reader's process acknowledged the whole set."""
@@ -177,10 +199,16 @@ class ReaderTable:
     def failed(self, reader: ReaderKey, now: float) -> None:
         """Our attempt came to nothing; the claim is open again, for us after a pause."""
         claim = self._claims.get(reader)
-        if claim and claim.node == self._node and not claim.done:
-            del self._claims[reader]
-            pause = self._pauses.get(reader, _NO_PAUSE)[1]
-            self._pauses[reader] = (now + pause, min(LONGEST_PAUSE_S, 2 * pause))
+        if claim and claim.node == self._node:
+            if claim.done:
+                self._again.add(reader)
+            else:
+                del self._claims[reader]
+            self._pause(reader, now)
+
+    def _pause(self, reader: ReaderKey, now: float) -> None:
+        pause = self._pauses.get(reader, _NO_PAUSE)[1]
+        self._pauses[reader] = (now + pause, min(LONGEST_PAUSE_S, 2 * pause))
 
     def next_retry(self) -> float | None:
         """When the next delivery that failed is due again."""

@@ -74,4 +74,7 @@ class Directed:
             elapsed_ns=time.monotonic_ns() - started,
             problem=problem or next(filter(None, problems), ""),
             refused=tuple(dict.fromkeys(text for report in reports for text in report.refused)),
+            readers=frozenset.intersection(*(report.readers for report in reports))
+            if reports
+            else frozenset(),
         )

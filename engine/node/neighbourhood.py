@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from engine.core.namespaces import Group
 from engine.dataset.groups import DurabilityKind, GroupDescription
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 MAX_TOPICS: Final = 100_000
 """Topics whose QoS is remembered; groups of others take that of their first writer."""
+
+MAX_FORMER: Final = 10_000
+"""Readers that went away and are remembered, in case they were only out of reach."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -49,6 +52,8 @@ class Changes:
         writers: durable writers with their groups; without groups they are gone.
         offers: what durable writers that came offer.
         readers_seen, readers_gone: durable readers, one for each process, topic and partitions.
+        ends_seen: the durable reader endpoints behind them, with their GUIDs. True stands for one that is
+            new although its process had such readers before: those got theirs without it.
         fellows: processes of fellows that attached or detached, in order: (node id, participant, attached).
     """
 
@@ -58,6 +63,7 @@ class Changes:
     offers: list[tuple[EndpointSeen, tuple[Group, ...]]] = dataclasses.field(default_factory=list)
     readers_seen: list[DurableReader] = dataclasses.field(default_factory=list)
     readers_gone: list[DurableReader] = dataclasses.field(default_factory=list)
+    ends_seen: list[tuple[DurableReader, bytes, bool]] = dataclasses.field(default_factory=list)
     fellows: list[tuple[str, bytes, bool]] = dataclasses.field(default_factory=list)
 
 
@@ -74,6 +80,8 @@ class Neighbourhood:
         self._writers: set[bytes] = set()
         self._gone: set[bytes] = set()
         self._readers: dict[DurableReader, set[bytes]] = {}
+        self._former: dict[bytes, None] = {}
+        self._former_readers: dict[DurableReader, None] = {}
         self._attached: set[bytes] = set()
         self._fellows: dict[bytes, str] = {}
 
@@ -204,6 +212,9 @@ class Neighbourhood:
         guids = self._readers.setdefault(reader, set())
         if not guids:
             found.readers_seen.append(reader)
+        is_known = endpoint.guid in guids or endpoint.guid in self._former
+        is_further = not is_known and (bool(guids) or reader in self._former_readers)
+        found.ends_seen.append((reader, endpoint.guid, is_further))
         guids.add(endpoint.guid)
 
     def _endpoint_gone(self, change: EndpointGone, found: Changes) -> None:
@@ -218,6 +229,8 @@ class Neighbourhood:
         for reader, guids in list(self._readers.items()):
             if change.guid in guids:
                 guids.discard(change.guid)
+                _remember(self._former, change.guid)
+                _remember(self._former_readers, reader)
                 if not guids:
                     del self._readers[reader]
                     self._reader_gone(reader, found)
@@ -226,5 +239,12 @@ class Neighbourhood:
     def _reader_gone(reader: DurableReader, found: Changes) -> None:
         if reader in found.readers_seen:  # it came and went between two looks
             found.readers_seen.remove(reader)
+            found.ends_seen = [each for each in found.ends_seen if each[0] != reader]
         else:
             found.readers_gone.append(reader)
+
+
+def _remember(former: dict[Any, None], key: object) -> None:
+    former[key] = None
+    if len(former) > MAX_FORMER:
+        del former[next(iter(former))]

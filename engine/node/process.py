@@ -360,6 +360,9 @@ class Node:
         for reader in changes.readers_seen:
             for key in self._reader_keys(reader):
                 self._runtime.serving.seen(key, reader.host)
+        for reader, end, is_further in changes.ends_seen:
+            for key in self._reader_keys(reader) if is_further else ():
+                self._runtime.serving.joined(key, end)
 
     def _writers_seen(self, changes: Changes) -> None:
         """Durable writers came and went."""

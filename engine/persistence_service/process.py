@@ -200,6 +200,7 @@ class Service:
             result.samples,
             result.elapsed_ns / 1e9,
             result.problem,
+            result.readers,
         )
 
     def request_stop(self, reason: str) -> None:

@@ -11,7 +11,7 @@ import collections
 import dataclasses
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, Protocol
 
 from engine.core import expressions
@@ -27,16 +27,20 @@ SERVED: Final = "served"
 SETTLE_S: Final = 2.0
 """How long a service that has started looks for others before it serves."""
 RETRY_S: Final = 2.0
+FURTHER_S: Final = 0.5
+"""How long a further reader of a process waits, so that several of them are served at once."""
 MARGIN_NS: Final = 60_000_000_000
 """Clocks of writers may differ so much from ours."""
 MAX_READERS: Final = 10_000
+MAX_ENDS: Final = 100_000
+"""Readers of which is remembered that they have been served."""
 MAX_UPDATES: Final = 100_000
 """Samples that may wait for one reader; beyond it the reader gets everything again."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Delivery:
-    """What became of a delivery to one reader."""
+    """What became of a delivery to one process; `readers` are GUIDs of those that got all of it."""
 
     topic: str
     partition: str
@@ -44,6 +48,7 @@ class Delivery:
     samples: int
     seconds: float
     problem: str
+    readers: frozenset[bytes] = frozenset()
 
 
 Groupwise = list[tuple[GroupDescription, list[dataset_sample.Sample]]]
@@ -58,19 +63,33 @@ class Deliver(Protocol):
 
 @dataclasses.dataclass(slots=True)
 class _Reader:
-    """A reader that is there.
+    """Readers of one kind that are there in a process: what is delivered reaches all of them.
 
     Attributes:
-        seen_ns: since when.
-        wants_all: it has not been served.
-        updates: what else it must get.
+        seen_ns: since when the last of them.
+        unserved: GUIDs, in hexadecimal digits, of those that have not been served.
+        served: and of those that have.
+        missed: more updates than can wait.
+        updates: what else they must get.
     """
 
-    seen_ns: int
-    wants_all: bool = True
+    seen_ns: int = 0
+    unserved: set[str] = dataclasses.field(default_factory=set)
+    served: set[str] = dataclasses.field(default_factory=set)
+    missed: bool = False
     updates: list[Sample] = dataclasses.field(default_factory=list)
     is_busy: bool = False
     due_s: float = 0.0
+
+    @property
+    def wants_all(self) -> bool:
+        """Whether they must get everything."""
+        return self.missed or bool(self.unserved)
+
+    def serve(self, ends: Collection[str]) -> None:
+        """These have been served, whether they are of this kind or not."""
+        self.served |= self.unserved.intersection(ends)
+        self.unserved -= self.served
 
 
 class Serving(Part):
@@ -116,17 +135,29 @@ class Serving(Part):
     def discovered(self, changes: Changes) -> None:
         """Readers came and went."""
         for reader in changes.readers_gone:
-            self._readers.pop(reader, None)
-            self._served.pop(_key(reader), None)
-        for reader in changes.readers_seen:
-            if self._groups.covers(reader.topic) and len(self._readers) < MAX_READERS:
-                self._readers[reader] = _Reader(time.time_ns(), wants_all=_key(reader) not in self._served)
+            gone = self._readers.pop(reader, None)
+            for known in (gone.served | gone.unserved) if gone else ():
+                self._served.pop(known, None)
+        for reader, end, is_further in changes.ends_seen:
+            if self._groups.covers(reader.topic) and (
+                reader in self._readers or len(self._readers) < MAX_READERS
+            ):
+                self._end_seen(self._readers.setdefault(reader, _Reader()), end.hex(), is_further=is_further)
+
+    def _end_seen(self, one: _Reader, end: str, *, is_further: bool) -> None:
+        one.seen_ns = time.time_ns()
+        if end in self._served:
+            one.served.add(end)
+            return
+        one.unserved.add(end)
+        if is_further:
+            one.due_s = max(one.due_s, time.monotonic() + FURTHER_S)
 
     def connected(self, peer: str) -> None:
         """Tell it whom we have served."""
         if self._synchronizes:
             self._peers.add(peer)
-            self._tell([peer], [_key(reader) for reader, one in self._readers.items() if not one.wants_all])
+            self._tell([peer], [end for one in self._readers.values() for end in sorted(one.served)])
 
     def disconnected(self, peer: str) -> None:
         """Whom it would have served, we may have to."""
@@ -142,13 +173,12 @@ class Serving(Part):
             raise MessageFault("no list of readers")
         if peer not in self._peers:
             return
-        for key in keys[:MAX_READERS]:
+        for key in keys[:MAX_ENDS]:
             self._served[key] = None
-        while len(self._served) > 2 * MAX_READERS:
+        while len(self._served) > 2 * MAX_ENDS:
             del self._served[next(iter(self._served))]
-        for reader, one in self._readers.items():
-            if _key(reader) in self._served:
-                one.wants_all = False
+        for one in self._readers.values():
+            one.serve(self._served.keys())
 
     def heard(self, samples: Sequence[Sample]) -> None:
         """Another instance gave these, and each is the last value of its DDS instance."""
@@ -163,7 +193,7 @@ class Serving(Part):
                 one.updates.append(sample)
                 if len(one.updates) > MAX_UPDATES:
                     one.updates.clear()
-                    one.wants_all = True
+                    one.missed = True
 
     def messages(self) -> Sequence[tuple[str, str, bytes]]:
         """Whom we have served."""
@@ -197,15 +227,15 @@ class Serving(Part):
 
     def _serve(self, reader: DurableReader, one: _Reader) -> None:
         groups: Groupwise = []
-        is_whole, updates = one.wants_all, one.updates
-        one.wants_all, one.updates = False, []
+        is_whole, updates, ends = one.wants_all, one.updates, frozenset(one.unserved)
+        one.missed, one.updates = False, []
         for id_, description in self._groups.items():
             if _reads(reader, description):
                 samples = self._kept(id_) if is_whole else [s for s in updates if s.key[:ID_BYTES] == id_]
                 if samples:
                     groups.append((description, [_of_dataset(sample) for sample in samples]))
         if not groups:
-            self._tell(sorted(self._peers), [_key(reader)] if is_whole else [])
+            self._have_served(one, ends)
             return
         one.is_busy = True
 
@@ -215,21 +245,26 @@ class Serving(Part):
             self.counters["deliveries"] += 1
             self.counters["delivered"] += delivery.samples
             if delivery.problem:
-                one.wants_all = one.wants_all or is_whole
+                one.missed = one.missed or is_whole
                 one.updates = [] if one.wants_all else [*updates, *one.updates]
                 one.due_s = time.monotonic() + RETRY_S
             elif is_whole and reader in self._readers:
-                self._tell(sorted(self._peers), [_key(reader)])
+                self._have_served(one, ends | {end.hex() for end in delivery.readers})
 
         self._submit(lambda: self._deliver(reader, groups), done)
+
+    def _have_served(self, one: _Reader, ends: frozenset[str]) -> None:
+        """Everything reached these; one that came meanwhile is among them, or is served again."""
+        before = len(one.served)
+        one.serve(ends)
+        if len(one.served) > before:
+            self._tell(sorted(self._peers), sorted(one.served.intersection(ends)))
+        if one.unserved:
+            one.due_s = time.monotonic() + FURTHER_S
 
     def readers(self, description: GroupDescription) -> int:
         """How many processes read a group."""
         return sum(_reads(reader, description) for reader in self._readers)
-
-
-def _key(reader: DurableReader) -> str:
-    return json.dumps([reader.participant.hex(), reader.topic, *reader.partitions])
 
 
 def _reads(reader: DurableReader, description: GroupDescription) -> bool:

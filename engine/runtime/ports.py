@@ -27,12 +27,14 @@ class Delivered:
         elapsed_ns: how long it took.
         problem: why it is not complete and must be tried again; empty when it is.
         refused: readers whose QoS or type does not fit, each with both sides named; they get nothing.
+        readers: GUIDs of the readers that got all of it.
     """
 
     samples: int = 0
     elapsed_ns: int = 0
     problem: str = ""
     refused: tuple[str, ...] = ()
+    readers: frozenset[bytes] = frozenset()
 
 
 class Clock(Protocol):

@@ -51,6 +51,8 @@ class Serving:
         self.tails: dict[ReaderKey, _Tail] = {}
         self.on_difference: Callable[[str, Difference], None] | None = None
         self._waiting: dict[ReaderKey, collections.deque[tuple[Groups, bool]]] = {}
+        self._got: dict[ReaderKey, frozenset[bytes]] = {}
+        self._joined: dict[ReaderKey, set[bytes]] = {}
 
     @property
     def next_s(self) -> float | None:
@@ -102,7 +104,20 @@ class Serving:
         """The last durable reader of its kind in a process went away."""
         self.tails.pop(reader, None)
         self._waiting.pop(reader, None)
+        self._got.pop(reader, None)
+        self._joined.pop(reader, None)
         self._holdings.core.reader_gone(reader)
+
+    def joined(self, reader: ReaderKey, end: bytes) -> None:
+        """One more durable reader of a kind appeared in a process, with this GUID.
+
+        What is delivered reaches all readers of the process. So it is served again only if it came too late
+        for the last delivery, or for the one that is on its way.
+        """
+        if reader in self._waiting:
+            self._joined.setdefault(reader, set()).add(end)
+        elif end not in self._got.get(reader, ()):
+            self._holdings.core.reader_joined(reader, self._holdings.clock.monotonic())
 
     def deliver(self, reader: ReaderKey) -> None:
         """Give a reader the complete set."""
@@ -184,10 +199,15 @@ class Serving:
                 elapsed_ns=result.elapsed_ns,
             )
         now = holdings.clock.monotonic()
+        if whole and not result.problem:
+            self._got[reader] = result.readers
         if whole:
             holdings.core.delivered(reader, now, done=not result.problem)
         elif result.problem:
             holdings.core.serve_again(reader, now)
+        if reader not in self._waiting:
+            for end in self._joined.pop(reader, ()):
+                self.joined(reader, end)
 
 
 def _text(reader: ReaderKey) -> str:

@@ -6,6 +6,8 @@ import pytest
 
 from tests.integration.configurations import Settings
 from tests.integration.lab import Lab, Reader
+from tests.integration.turns import COUNT as READERS_COUNT
+from tests.integration.turns import check_readers_in_turn
 
 pytestmark = pytest.mark.dds
 
@@ -191,3 +193,10 @@ def test_a_sample_written_in_two_partitions_reaches_a_reader_of_both_once(lab: L
     lab.wait_delivered(3)
     for reader in readers:
         check_whole(reader, COUNT)
+
+
+def test_readers_of_one_process_each_get_what_was_written_before_them(lab: Lab) -> None:
+    names = lab.start_three()
+    lab.write({"count": READERS_COUNT, "time": 1_000}, readers=len(names))
+    lab.seen.wait_for("it is stored", lambda: all(lab.seen.stored(n) == READERS_COUNT for n in names))
+    check_readers_in_turn(lab, lab.wait_delivered)
