@@ -45,7 +45,12 @@ class Side:
         self.now = 0.0
         state = types.SimpleNamespace(name=NAME_SPACE, holder=True, complete=True, lineage=NO_EPOCH)
         self.space: Any = types.SimpleNamespace(
-            state=state, working=held, loaded=None, is_on_disk=lambda _: True, stored_part=lambda _: None
+            state=state,
+            working=held,
+            loaded=None,
+            begin=lambda _: None,
+            is_on_disk=lambda _: True,
+            stored_part=lambda _: None,
         )
         self.space.replace = self._replace
         anything: Any = _Anything()
