@@ -59,7 +59,9 @@ def _joined(live: str, filling: tuple[str, ...]) -> str:
 
 
 def lag(lag_ns: int) -> str:
-    """Seconds of source time; a dash for none."""
+    """Source time in seconds, below a tenth in milliseconds; a dash for none."""
+    if 0 < lag_ns < 100_000_000:
+        return f"{max(1, lag_ns // 1_000_000)} ms"
     return f"{min(lag_ns, MOST_NS) / 1e9:,.1f} s" if lag_ns else NOTHING
 
 

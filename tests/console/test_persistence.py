@@ -83,8 +83,15 @@ def test_the_stability_of_several_writers_is_that_of_the_worst() -> None:
 
 @pytest.mark.parametrize(
     ("lag_ns", "expected"),
-    [(0, "-"), (40_000_000, "0.0 s"), (12_340_000_000, "12.3 s"), (10**400, "9,223,372,036.9 s")],
-    ids=["none", "little", "some", "absurd"],
+    [
+        (0, "-"),
+        (1, "1 ms"),
+        (40_900_000, "40 ms"),
+        (100_000_000, "0.1 s"),
+        (12_340_000_000, "12.3 s"),
+        (10**400, "9,223,372,036.9 s"),
+    ],
+    ids=["none", "least", "little", "a tenth", "some", "absurd"],
 )
 def test_a_lag_is_source_time_in_seconds_however_large(lag_ns: int, expected: str) -> None:
     assert providers.lag(lag_ns) == expected

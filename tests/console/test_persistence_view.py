@@ -136,10 +136,10 @@ def test_a_durable_subscription_without_enough_readers_stands_out() -> None:
 def test_the_lines_about_an_instance_say_where_it_is_and_what_is_wrong() -> None:
     shown = dataclasses.replace(A, problems=("disk full",), unwritten=True, store="/x")
     view = view_of(shown, after_s=2)
-    assert text_of(views.instance_lines(view, first(view))) == [
+    assert text_of(views.instance_lines(view, first(view), 100)) == [
         " a of redundant  problem  1,000 values in 1 group, not all on disk yet",
         "   linked with b, ff (refused)  up 10 min  heard 2 s ago  host host-a  pid 5000  store /x",
-        "   captured 1,000  repeated 37",
+        "   captured 1,000, repeated 37",
         " ✖         persistence service a: disk full",
     ]
 
@@ -208,6 +208,16 @@ def test_enter_goes_to_the_writers_and_on_to_their_provider(play: Play) -> None:
         assert app.focused is app.screen.query_one("#instances", Sheet)
         assert app.screen.query_one("#instances", Sheet).row_key == A.id
         assert len(rows_under(app, "streams").items) == 2
+
+    play(feed_of(A, B), scenario)
+
+
+def test_a_title_that_ends_where_the_note_begins_is_whole(play: Play, read_screen: Read) -> None:
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        await pilot.press("0")
+        await pilot.pause()
+        (header,) = [line for line in read_screen(app) if line.startswith("   instance")]
+        assert header.endswith(" changed twice 3>")
 
     play(feed_of(A, B), scenario)
 

@@ -28,6 +28,7 @@ from tui.viewmodel import alignment, conflicts, groups, name_space, node, store,
 from tui.viewmodel.base import Subject, View
 from tui.viewmodel.panels import current_concerns
 from tui.viewmodel.tables import Rows, spread
+from tui.widgets.sheet import NOTE
 
 S = SECOND_NS
 
@@ -269,10 +270,18 @@ def test_each_alignment_is_shown_once_as_the_alignee_tells_it() -> None:
     check_rows(
         alignment.alignments(view, 110),
         [
-            "◐|3 s|Orders|n1|n2|━━━╌╌╌╌╌╌╌╌╌|25 %|250/1,000|||24.4 KiB",
-            "◐|3 s|Orders|n1|00000003|━━━╌╌╌╌╌╌╌╌╌|25 %|250/1,000|||24.4 KiB",
+            "◐|3 s|Orders|n1|n2|━━━╸╌╌╌╌╌╌╌╌╌╌|25 %|250/1,000|||24.4 KiB",
+            "◐|3 s|Orders|n1|00000003|━━━╸╌╌╌╌╌╌╌╌╌╌|25 %|250/1,000|||24.4 KiB",
         ],
     )
+
+
+def test_where_there_is_little_room_rate_and_time_left_take_the_place_of_the_bar() -> None:
+    view = view_of(fake.snapshot(2, fake.name_space("Orders", 1, complete=False, alignments=())))
+    columns = alignment.alignments(view, 80).columns
+    assert "bar" not in {column.key for column in columns}
+    until = [column.key for column in columns].index("left") + 1
+    assert sum(column.width + 1 for column in columns[:until]) <= 80 - NOTE
 
 
 def test_an_alignment_that_stands_still_is_marked() -> None:
@@ -398,8 +407,8 @@ def test_a_group_in_full_shows_each_node() -> None:
     lines = groups.group_lines(view, key)
     assert text_of(lines) == [
         " Orders.Trade  type T  in Orders, 2 nodes",
-        " ★ n1           100 samples  10 instances  2.0 KiB  on disk all  digest d",
-        " ≠ n2           99 samples  10 instances  2.0 KiB  on disk all  digest other",
+        " ★ n1 100 samples  10 instances  2.0 KiB  on disk all  digest d",
+        " ≠ n2 99 samples  10 instances  2.0 KiB  on disk all  digest other",
     ]
     assert lines[2][1].tone is Tone.WARN
 

@@ -49,7 +49,7 @@ class PersistenceScreen(OpsScreen):
         if one is None:
             self._show_none(view)
             return
-        about = views.instance_lines(view, one)
+        about = views.instance_lines(view, one, width)
         titles = {
             "instances": views.title(view, rows),
         }

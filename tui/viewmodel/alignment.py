@@ -18,6 +18,7 @@ from tui.viewmodel.tables import Rows
 
 FIELDS: Final = ("ns", "aligner", "alignee", "node", "topic", "state")
 EVENTS: Final = ("align.", "merge.")
+LEAST_WITH_BAR: Final = 100
 _ALIGNEES: Final = re.compile(r"\((\d{1,6}) fellows total\)")
 
 
@@ -54,16 +55,17 @@ def sides(view: View, one: Running) -> tuple[str, str]:
 
 
 def alignments(view: View, width: int) -> Rows[Running]:
-    """The running alignments."""
+    """The running alignments. Where there is little room, rate and time left are worth more than a bar."""
+    bar = (Column("bar", "", 10, grow=2, most=40),) if width >= LEAST_WITH_BAR else ()
     columns = (
         Column("mark", "", 1),
         Column("since", "since", 6, right=True),
-        Column("space", "name-space", 12, grow=2, most=28),
-        Column("aligner", "aligner", 8, grow=1, most=16),
-        Column("alignee", "alignee", 8, grow=1, most=16),
-        Column("bar", "", 10, grow=2, most=40),
+        Column("space", "name-space", 10, grow=2, most=28),
+        Column("aligner", "aligner", 7, grow=1, most=16),
+        Column("alignee", "alignee", 7, grow=1, most=16),
+        *bar,
         Column("percent", "done", 5, right=True),
-        Column("samples", "samples", 17, right=True),
+        Column("samples", "samples", 15, right=True),
         Column("rate", "rate", 9, right=True),
         Column("left", "left", 6, right=True),
         Column("bytes", "received", 9, right=True),
@@ -82,7 +84,7 @@ def alignments(view: View, width: int) -> Rows[Running]:
         if view.filter.matches({"ns": one.space.name, "aligner": aligner, "alignee": alignee}):
             kept.append((key, one))
     rows = Rows(columns, kept, render, width=width, fixed=3)
-    width_of_bar = next(column.width for column in rows.columns if column.key == "bar")
+    width_of_bar = next((column.width for column in rows.columns if column.key == "bar"), 0)
     return rows
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from rich.cells import cell_len
+
 from engine.runtime.monitor import GroupView
 from ospltool.live.groups import GroupKey
 from tui import text
@@ -94,6 +96,7 @@ def group_lines(view: View, key: GroupKey) -> list[Line]:
             Span(f"  type {key.type_name}  in {key.name_space}, {plural(len(views), 'node')}", Tone.DIM),
         )
     ]
+    room = min(12, max((cell_len(view.model.name_of(node_id)) for node_id in views), default=0))
     for node in view.model.ordered_nodes():
         one = views.get(node.id)
         if one is None:
@@ -108,7 +111,7 @@ def group_lines(view: View, key: GroupKey) -> list[Line]:
         )
         lost = f"  lost {one.lost:,}" if one.lost else ""
         rest = f"{kept}{lost}  digest {one.digest[:8]}"
-        name = text.fit(node.snapshot.name, 12)
+        name = text.fit(node.snapshot.name, room, ellipsis=view.glyphs.ellipsis)
         lines.append((Span(f" {sign} ", tone), Span(f"{name} {counts}", tone), Span(rest, Tone.DIM)))
     return lines
 

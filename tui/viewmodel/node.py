@@ -7,7 +7,7 @@ from ospltool.live.model import Node
 from ospltool.live.series import COUNTERS, Point
 from tui import text
 from tui.cells import Cell, Column, Line, Span, Tone, single
-from tui.viewmodel.base import View, master_mark, name_space_state, node_mark, node_state
+from tui.viewmodel.base import View, master_mark, name_space_state, node_mark, node_state, plural
 from tui.viewmodel.tables import Rows
 
 
@@ -59,7 +59,7 @@ def counters_line(view: View, node: Node) -> Line:
         spans.append(Span(" "))
     zeros = len(node.snapshot.counters) - len(counted)
     if zeros:
-        spans.append(Span(f" {zeros} others 0", Tone.DIM))
+        spans.append(Span(f" {plural(zeros, 'other')} 0", Tone.DIM))
     return tuple(spans) if len(spans) > 1 else (Span("   nothing counted yet", Tone.DIM),)
 
 
@@ -178,7 +178,7 @@ def deliveries(view: View, nodes: list[Node], width: int) -> Rows[Delivery]:
         Column("since", "since", 6, right=True),
         Column("node", "by", 8, grow=1, most=16),
         Column("topic", "late joiner of", 16, grow=3, most=40),
-        Column("participant", "participant", 10, grow=3, most=36),
+        Column("participant", "participant", 11, grow=3, most=36),
         Column("state", "state", 8),
         Column("samples", "samples", 8, right=True),
         Column("took", "took", 8, right=True),

@@ -73,7 +73,8 @@ def _mode(view: View, status: Status) -> tuple[Span, ...]:
     glyphs = view.glyphs
     moment = Span(f"  {text.clock(view.now_ns)} UTC ", Tone.DIM)
     if status.paused:
-        return (Span(f"  PAUSED, {text.age(status.behind_ns)} behind", Tone.WARN), moment)
+        behind = f", {text.age(status.behind_ns)} behind" if status.behind_ns >= SECOND_NS else ""
+        return (Span(f"  PAUSED{behind}", Tone.WARN), moment)
     if view.model.domain_lost_ns:
         lost = text.ago(view.now_ns - view.model.domain_lost_ns)
         return (Span(f"  {glyphs.fault} DOMAIN LOST {lost}", Tone.FAULT), moment)

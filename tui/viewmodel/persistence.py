@@ -18,6 +18,9 @@ FIELDS: Final = ("instance", "service", "host", "state", "topic", "partition", "
 _ABOUT_ROWS: Final = ("topic", "partition", "provider", "sub")
 """The fields that tell about rows of an instance and not about itself."""
 
+MOST_COUNTED: Final = 2
+"""Lines for what an instance counted."""
+
 _TONES: Final = {
     State.GONE: Tone.FAULT,
     State.PROBLEM: Tone.FAULT,
@@ -105,7 +108,7 @@ def _instance_cell(view: View, one: Instance, key: str) -> Cell:
         "values": text.count(one.view.values),
         "from": _sources(used),
         "stability": providers.worst_stability([stream.view for stream in used]),
-        "changed": _age(view, max((stream.changed_ns for stream in used), default=0)),
+        "changed": _age(view, max((each.changed_ns for each in one.streams.values()), default=0)),
         "twice": text.count(twice) if twice else "",
         "groups": text.count(len(one.view.groups)),
         "connected": ", ".join(providers.connected(one.view)),
@@ -162,7 +165,7 @@ def none_lines(view: View, mode: str, width: int) -> list[Line]:
     return [(Span(f" {line}", Tone.DIM),) for line in told]
 
 
-def instance_lines(view: View, one: Instance) -> list[Line]:
+def instance_lines(view: View, one: Instance, width: int) -> list[Line]:
     """One instance: where it is, what it keeps, what it counted, what is wrong."""
     shown, state = one.view, one.state(view.now_ns)
     where = f"host {shown.host}  pid {shown.pid}  store {shown.store}"
@@ -170,7 +173,8 @@ def instance_lines(view: View, one: Instance) -> list[Line]:
     held = f"{plural(shown.values, 'value')} in {plural(len(shown.groups), 'group')}"
     disk = "not all on disk yet" if shown.unwritten else "on disk"
     linked = ", ".join(_link(peer.name, peer.link) for peer in shown.peers) or "nobody"
-    counted = "  ".join(f"{name.replace('_', ' ')} {text.count(n)}" for name, n in shown.counters.items())
+    counted = ", ".join(f"{name.replace('_', ' ')} {text.count(n)}" for name, n in shown.counters.items())
+    room, ellipsis = max(20, width - 4), view.glyphs.ellipsis
     lines: list[Line] = [
         (
             Span(f" {shown.name} of {shown.service}  ", Tone.STRONG),
@@ -178,8 +182,9 @@ def instance_lines(view: View, one: Instance) -> list[Line]:
             Span(f"  {held}, {disk}", Tone.DIM),
         ),
         (Span(f"   linked with {linked}  {lived}  {where}", Tone.DIM),),
-        (Span(f"   {counted or 'nothing counted yet'}", Tone.DIM),),
     ]
+    counts = text.wrap(counted or "nothing counted yet", room, MOST_COUNTED, ellipsis=ellipsis)
+    lines += [(Span(f"   {line}", Tone.DIM),) for line in counts]
     return [*lines, *(concern_line(view, concern) for concern in concerns_of(one, view.now_ns))]
 
 
@@ -291,7 +296,8 @@ def _subscription_cell(view: View, one: Instance, each: SubscriptionView, key: s
         return (Span(view.glyphs.warn, Tone.WARN) if lacks else Span(view.glyphs.ok, Tone.DIM),)
     present = view.model.persistence.present(one.view.service, each)
     if key == "members" and lacks:
-        return single(f"{len(present)} of {each.quorum}: {providers.members(sorted(present))}", Tone.WARN)
+        named = f": {', '.join(sorted(present))}" if present else ""
+        return single(f"{len(present)} of {each.quorum}{named}", Tone.WARN)
     plain = {
         "name": each.name,
         "group": f"{each.partition}.{each.topic}",

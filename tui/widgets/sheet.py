@@ -269,6 +269,7 @@ class Sheet(ScrollView, Toned, can_focus=True, inherit_bindings=False):
             definition = columns[column]
             spans += fit_line(title, definition.width, right=definition.right, glyphs=self.glyphs)
             spans.append(Span(" " * GAP, Tone.DIM))
+        spans.pop()  # nothing follows the last title, which may end where the note begins
         hidden = len(columns) - len(shown)
         left = f" <{self._first}" if self._first and hidden else ""
         right = f" {hidden - self._first}>" if hidden > self._first else ""
