@@ -143,7 +143,8 @@ class Recorder:
 
     def _show(self, shown: NodeSnapshot | InstanceView, heard_ns: int) -> None:
         key = key_of(shown)
-        if heard_ns - self._last_ns.get(key, 0) < self._limits.every_ns:
+        is_last = isinstance(shown, InstanceView) and shown.ending
+        if not is_last and heard_ns - self._last_ns.get(key, 0) < self._limits.every_ns:
             self.tally.thinned += 1
             return
         self._last_ns[key] = heard_ns

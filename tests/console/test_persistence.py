@@ -335,6 +335,24 @@ def test_a_recording_shows_instances_at_every_moment(
     assert b.state(feed.now_ns()) is state
 
 
+def test_what_an_instance_shows_at_its_end_is_recorded_however_soon_it_comes(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "r.jsonl", source="domain 7", made_by="test")
+    shown = fake.instance("a")
+    for after_ms, view in ((0, shown), (100, shown), (200, dataclasses.replace(shown, ending=True))):
+        now_ns = START_NS + after_ms * 1_000_000
+        recorder.write(Update(instances=(HeardInstance(view, now_ns),)), now_ns)
+    lost = Notice(NoticeKind.INSTANCE_LOST, START_NS + S, "", shown.id)
+    recorder.write(Update(notices=(lost,)), START_NS + S)
+    recorder.close()
+    assert recorder.tally.thinned == 1
+    feed = ReplayFeed(tmp_path / "r.jsonl", paused=True)
+    feed.seek(START_NS + S)
+    model = SystemModel()
+    model.apply(feed.poll(), feed.now_ns())
+    feed.close()
+    assert only(model).state(START_NS + S) is State.STOPPED
+
+
 def test_a_recording_says_its_instances_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "r.jsonl"
     recorded(path)

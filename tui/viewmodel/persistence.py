@@ -140,7 +140,9 @@ def _lag_cell(one: Instance, streams: list[Stream]) -> Cell:
 
 def _sources(streams: list[Stream]) -> str:
     """Whose samples are used, by most writers first."""
-    counts = collections.Counter(providers.used(stream.view) for stream in streams)
+    counts = collections.Counter(
+        name for stream in streams for name in (stream.view.provider, *stream.view.filling) if name
+    )
     return ", ".join(name for name, _ in counts.most_common())
 
 
@@ -196,12 +198,12 @@ def streams(view: View, one: Instance, width: int) -> Rows[Stream]:
     """The writers of one instance of which something comes or is missing."""
     columns = (
         Column("mark", "", 1),
-        Column("group", "partition.topic", 16, grow=4, most=40),
+        Column("group", "partition.topic", 18, grow=4, most=40),
         Column("from", "from", 9, grow=1, most=20),
         Column("lag", "lag", 7, right=True),
         Column("stability", "stability", 11),
         Column("hops", "hops", 4, right=True),
-        Column("path", "path", 11, grow=3, most=40),
+        Column("path", "path", 10, grow=3, most=40),
         Column("changed", "changed", 7, right=True),
         Column("selected", "selected", 9, grow=1, most=20),
         Column("unsettled", "unsettled", 9, right=True),
@@ -258,7 +260,7 @@ def streams_title(one: Instance, rows: Rows[Stream]) -> str:
     quiet = len(one.streams) - used + one.view.writers_left_out
     parts = [f"{one.view.name}: {plural(used, 'writer')}"]
     if quiet:
-        parts.append(f"{quiet:,} more of which nothing comes and nothing is missing")
+        parts.append(f"{quiet:,} idle")
     if rows.hidden:
         parts.append(f"{rows.hidden:,} hidden by the filter")
     return ", ".join(parts)
@@ -269,7 +271,7 @@ def subscriptions(view: View, one: Instance, width: int) -> Rows[SubscriptionVie
     columns = (
         Column("mark", "", 1),
         Column("name", "subscription", 12, grow=2, most=24),
-        Column("group", "partition.topic", 16, grow=3, most=40),
+        Column("group", "partition.topic", 18, grow=3, most=40),
         Column("pending", "pending", 8, right=True),
         Column("quorum", "quorum", 6, right=True),
         Column("members", "readers", 12, grow=2, most=30),
