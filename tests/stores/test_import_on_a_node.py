@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("cyclonedds", reason="a node needs the extra `dds`")
 pytest.importorskip("duckdb", reason="comparing needs the extra `sql`")
 
-from cyclonedds.core import Policy, Qos
+from cyclonedds.core import InstanceState, Policy, Qos, ReadCondition, SampleState, ViewState
 from cyclonedds.domain import DomainParticipant
 from cyclonedds.sub import DataReader, Subscriber
 from cyclonedds.topic import Topic
@@ -52,11 +52,13 @@ def late_reader(lab: Lab, count: int) -> dict[int, tuple[Item, int]]:
     participant = DomainParticipant(lab.domain)
     subscriber = Subscriber(participant, Qos(Policy.Partition(["stock"])))
     reader = DataReader(subscriber, Topic(participant, "Items", Item, qos=qos_of({})), qos=qos_of({}))
+    anything = ReadCondition(reader, ViewState.Any | InstanceState.Any | SampleState.NotRead)
     found: dict[int, tuple[Item, int]] = {}
     deadline = time.monotonic() + PATIENCE_S
     while len(found) < count and time.monotonic() < deadline:
-        for sample in reader.take_iter(timeout=200_000_000):
-            found[sample.id] = sample, sample.sample_info.source_timestamp
+        for sample in reader.take_iter(condition=anything, timeout=200_000_000):
+            if isinstance(sample, Item):
+                found[sample.id] = sample, sample.sample_info.source_timestamp
     return found
 
 
