@@ -17,7 +17,7 @@ from engine.persistence_service.view import InstanceView, ViewFault
 
 WATCH_TOPICS: Final = (ChannelTopic(view.TOPIC, is_state=True, writes=False),)
 """What is opened by whoever wants to see instances."""
-_SLICE_S: Final = 60.0
+_SLICE_S: Final = 0.5
 
 
 class Watching:
