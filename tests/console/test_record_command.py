@@ -35,7 +35,7 @@ def test_a_recording_with_all_defaults_is_written_and_can_be_read(
     assert (tally["kind"], tally["data"]["files"], tally["data"]["lost"]) == ("record", 1, 0)
     assert path.read_bytes().startswith(b'{"format_version":1,"kind":"recording"')
     assert main(["top", "--replay", str(path), "--json"]) == 3
-    assert "no node heard" in capsys.readouterr().err
+    assert "no node and no persistence service heard" in capsys.readouterr().err
 
 
 @pytest.mark.dds
