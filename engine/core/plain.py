@@ -14,7 +14,10 @@ import json
 import math
 import types
 import typing
-from typing import Any
+from typing import Any, Final
+
+LARGEST: Final = 1 << 128
+"""Digests have 128 bits, and nothing has more. What no float can hold would end whoever divides it."""
 
 
 class PlainFault(ValueError):
@@ -108,6 +111,8 @@ def _build_simple(wanted: type, value: Any) -> Any:
         raise PlainFault(f"{value} is no number")
     if type(value) is not wanted:
         raise PlainFault(f"{value!r} is not {wanted.__name__}")
+    if type(value) is int and abs(value) > LARGEST:
+        raise PlainFault(f"a number of {value.bit_length()} bits")
     if isinstance(value, str) and not value.isascii():
         value.encode()  # half a surrogate pair could not be written anywhere later on: a ValueError
     return value

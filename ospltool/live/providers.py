@@ -10,9 +10,6 @@ from engine.persistence_service.view import InstanceView, WriterView
 MAX_LAG_PERIODS: Final = 2
 """A provider that is further behind than so many periods of source time is avoided by the choice."""
 
-MOST_NS: Final = 1 << 63
-"""What anybody may have written can be larger than any time."""
-
 NOTHING: Final = "-"
 
 
@@ -62,7 +59,7 @@ def lag(lag_ns: int) -> str:
     """Source time in seconds, below a tenth in milliseconds; a dash for none."""
     if 0 < lag_ns < 100_000_000:
         return f"{max(1, lag_ns // 1_000_000)} ms"
-    return f"{min(lag_ns, MOST_NS) / 1e9:,.1f} s" if lag_ns else NOTHING
+    return f"{lag_ns / 1e9:,.1f} s" if lag_ns else NOTHING
 
 
 def stability(writer: WriterView) -> str:

@@ -89,9 +89,9 @@ def test_the_stability_of_several_writers_is_that_of_the_worst() -> None:
         (40_900_000, "40 ms"),
         (100_000_000, "0.1 s"),
         (12_340_000_000, "12.3 s"),
-        (10**400, "9,223,372,036.9 s"),
+        (10**13, "10,000.0 s"),
     ],
-    ids=["none", "least", "little", "a tenth", "some", "absurd"],
+    ids=["none", "least", "little", "a tenth", "some", "much"],
 )
 def test_a_lag_is_source_time_in_seconds_however_large(lag_ns: int, expected: str) -> None:
     assert providers.lag(lag_ns) == expected

@@ -13,11 +13,15 @@ from hypothesis import strategies as st
 
 from engine.core import messages, plain
 from engine.core.messages import Message, Outgoing
+from engine.persistence_service import view
 from engine.runtime import codec, monitor, stream
+from ospltool.live import fake
 from tests.property.values import JSON, values
 
 MESSAGES: tuple[type[Message], ...] = typing.get_args(Message)
 VIEWS: tuple[type[monitor.Message], ...] = typing.get_args(monitor.Message)
+NODE = plain.to_plain(fake.snapshot(1))
+INSTANCE = plain.to_plain(fake.instance("a"))
 PLAIN = (*MESSAGES, *VIEWS, stream.Begin, stream.GroupBegin, stream.End)
 ANY = st.sampled_from(PLAIN).flatmap(lambda kind: values(kind))
 MESSAGE = st.sampled_from(MESSAGES).flatmap(lambda kind: values(kind))
@@ -136,6 +140,17 @@ def test_a_time_that_never_comes_is_refused(number: str) -> None:
     # An expiry of a fellow that is no number would keep it alive for ever.
     with pytest.raises(plain.PlainFault):
         plain.from_json(float, number)
+
+
+@pytest.mark.parametrize("number", [(1 << 128) + 1, -(10**400)], ids=["a little", "much"])
+def test_a_number_that_is_larger_than_anything_is_refused(number: int) -> None:
+    """Whoever shows it would divide by it: no float has this size, and the console would end."""
+    node = json.dumps({"format_version": 1, "kind": "node", "data": NODE | {"started_ns": number}})
+    with pytest.raises(monitor.MonitorFault):
+        monitor.decode(node.encode())
+    whole = json.dumps({"format_version": 1, "kind": "instance", "data": INSTANCE | {"values": number}})
+    with pytest.raises(view.ViewFault):
+        view.decode(whole.encode())
 
 
 def test_a_path_that_is_no_text_does_not_keep_a_node_from_showing_itself() -> None:
