@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from engine.core.namespaces import Group
 from engine.dataset.groups import GroupDescription
-from engine.dataset.sample import DATA, DISPOSE
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
+from engine.dds import abi
 from engine.dds.captured import WRITER_GONE, Captured
 from engine.dds.discovery import EndpointGone, EndpointSeen
 from engine.dds.participant import NodeParticipant
@@ -18,6 +19,8 @@ from engine.dds.topics import open_topic
 from engine.dds.waiting import Signal
 from engine.node.neighbourhood import Changes, Neighbourhood
 from engine.persistence_service.groups import Groups, group_id, writer_name
+from engine.persistence_service.lifespans import Lifespans
+from engine.persistence_service.ownership import Owners
 from engine.persistence_service.synchronization import Synchronization
 from engine.redundancy.messages import Sample
 from engine.redundancy.positions import Positions
@@ -36,11 +39,12 @@ class Intake:
         participant, signal: where taps live, and what they set.
         groups: which topics are covered.
         synchronization: is told which writers are there.
+        lifespans: is told how long samples of writers are good.
 
     Attributes:
         neighbourhood: who is in the domain.
         counters: `captured`, `unregistered` (not kept), `unrouted` (dropped), `refused_writers` (their QoS
-            does not satisfy the tap's).
+            does not satisfy the tap's), `not_owner` (written by another writer than the exclusive owner).
     """
 
     def __init__(
@@ -49,11 +53,16 @@ class Intake:
         signal: Signal,
         groups: Groups,
         synchronization: Synchronization,
+        lifespans: Lifespans,
     ) -> None:
         self._participant = participant
         self._signal = signal
         self._groups = groups
         self._synchronization = synchronization
+        self._lifespans = lifespans
+        self._owners = Owners()
+        self._strengths: dict[bytes, int] = {}
+        self._lost: list[bytes] = []
         self._taps: dict[tuple[str, str], CaptureReader] = {}
         self._offers: dict[bytes, EndpointQos] = {}
         self._positions = Positions()
@@ -105,6 +114,10 @@ class Intake:
         ids = [group_id(group) for group in covered]
         self._names[writer] = tuple((id_, writer_name(writer, id_)) for id_ in ids)
         offer = self._offers.get(writer)
+        if covered and offer is not None and offer.lifespan_ns != abi.INFINITE_NS:
+            self._lifespans.learn(writer, offer.lifespan_ns)
+        if covered and offer is not None and offer.exclusive:
+            self._strengths[writer] = offer.strength
         for group, (_, name) in zip(covered, self._names[writer], strict=True):
             tap = self._taps.get((group.topic, group.type_id))
             if tap is None or offer is None:
@@ -126,6 +139,8 @@ class Intake:
         return found
 
     def _writer_gone(self, writer: bytes) -> None:
+        if writer in self._strengths:
+            self._lost.append(writer)  # it owns what it wrote until that has been taken
         for _, name in self._names.get(writer, ()):
             self._synchronization.instance.writer_lost(name)
             self._positions.unmatched(name)
@@ -148,6 +163,10 @@ class Intake:
         if len(self._orphans) > MAX_ORPHANS:
             self.counters["unrouted"] += len(self._orphans)
             self._orphans = []
+        if self._lost and not self.has_news():
+            for writer in self._lost:
+                self._owners.gone(writer)
+            self._lost = []
         self.counters["captured"] += len(found)
         return found
 
@@ -158,21 +177,30 @@ class Intake:
                 self._orphans.append(captured)
             return
         if captured.status & WRITER_GONE:
+            self._owners.gone(captured.writer)
             for _, name in names:
                 self._positions.unmatched(name)
-        elif captured.status & (DATA | DISPOSE):
-            for id_, name in names:
+            return
+        is_kept = captured.status & (DATA | DISPOSE)
+        self.counters["unregistered"] += not is_kept
+        for id_, name in names:
+            instance = id_ + captured.key
+            if is_kept and self._counts(instance, captured.writer):
                 found.append(
                     self._positions.sample(
-                        name,
-                        id_ + captured.key,
-                        captured.source_time_ns,
-                        captured.status,
-                        captured.payload,
+                        name, instance, captured.source_time_ns, captured.status, captured.payload
                     )
                 )
-        else:
-            self.counters["unregistered"] += 1
+            if captured.status & UNREGISTER:
+                self._owners.unregistered(instance, captured.writer)
+
+    def _counts(self, instance: bytes, writer: bytes) -> bool:
+        """Whether what this writer writes counts: always, unless another one owns the instance."""
+        strength = self._strengths.get(writer)
+        if strength is None or self._owners.admits(instance, writer, strength):
+            return True
+        self.counters["not_owner"] += 1
+        return False
 
     @property
     def rejected(self) -> int:

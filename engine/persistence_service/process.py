@@ -30,6 +30,7 @@ from engine.node.neighbourhood import DurableReader
 from engine.persistence_service import showing, view
 from engine.persistence_service.groups import Groups
 from engine.persistence_service.intake import Intake
+from engine.persistence_service.lifespans import Lifespans
 from engine.persistence_service.parts import Part
 from engine.persistence_service.peers import Hello, Peers
 from engine.persistence_service.readers import Readers
@@ -99,6 +100,7 @@ class Service:
         check_layouts()
         self._groups = Groups(settings.groups)
         self._synchronization = Synchronization(options.name, settings.synchronization, self._groups)
+        self._lifespans = Lifespans()
         self._store = Store(
             options.directory, options.name, lambda: secrets.token_hex(16), self._mailbox.wake
         )
@@ -118,6 +120,7 @@ class Service:
             synchronizes=self._settings.synchronization.enable,
             groups=self._groups,
             kept=lambda prefix: self._synchronization.instance.of_group(prefix),
+            is_expired=self._lifespans.is_expired,
             deliver=self._deliver,
             submit=self._submit,
         )
@@ -129,7 +132,7 @@ class Service:
             values=lambda group: self._synchronization.instance.of_group(group),
             say=options.say,
         )
-        self._parts: list[Part] = [self._synchronization, self._serving, self._subscribing]
+        self._parts: list[Part] = [self._lifespans, self._synchronization, self._serving, self._subscribing]
         self._part_of = {kind: part for part in self._parts for kind in part.kinds}
         self._store.open(self._parts)
         self._stack.callback(self._store.close, CLOSE_S)
@@ -151,7 +154,7 @@ class Service:
         self._peers = Peers(self._participant, hello, signal, self._mailbox.wake)
         for part in self._parts:
             part.has_room = self._has_room
-        self._intake = Intake(self._participant, signal, self._groups, self._synchronization)
+        self._intake = Intake(self._participant, signal, self._groups, self._synchronization, self._lifespans)
         self._pump.add("topics", self._topics.take)  # before the writers of these topics
         self._pump.add("discovery", self._discovery.take)
         self._pump.add("exchange", self._peers.receiver.take)
@@ -482,6 +485,7 @@ class Service:
                 "refused_peers": self._peers.refused,
                 "rejected": self._intake.rejected,
                 "refused_groups": self._groups.refused,
+                "refused_lifespans": self._lifespans.refused,
             },
         ):
             counted.update(more)

@@ -100,6 +100,7 @@ class Serving(Part):
         synchronizes: whether instances keep the same; then one serves.
         groups: what is known of groups.
         kept: the last values of a group.
+        is_expired: whether nobody should get a sample any more at a time, in nanoseconds since 1970.
         deliver: gives samples to a reader.
         submit: runs something on a worker thread, and then something on the service's.
     """
@@ -113,6 +114,7 @@ class Serving(Part):
         synchronizes: bool,
         groups: Groups,
         kept: Callable[[bytes], list[Sample]],
+        is_expired: Callable[[Sample, int], bool],
         deliver: Deliver,
         submit: Callable[[Callable[[], Delivery], Callable[[Delivery], None]], None],
     ) -> None:
@@ -120,6 +122,7 @@ class Serving(Part):
         self._synchronizes = synchronizes
         self._groups = groups
         self._kept = kept
+        self._is_expired = is_expired
         self._deliver = deliver
         self._submit = submit
         self._readers: dict[DurableReader, _Reader] = {}
@@ -232,6 +235,7 @@ class Serving(Part):
         for id_, description in self._groups.items():
             if _reads(reader, description):
                 samples = self._kept(id_) if is_whole else [s for s in updates if s.key[:ID_BYTES] == id_]
+                samples = self._unexpired(samples)
                 if samples:
                     groups.append((description, [_of_dataset(sample) for sample in samples]))
         if not groups:
@@ -252,6 +256,12 @@ class Serving(Part):
                 self._have_served(one, ends | {end.hex() for end in delivery.readers})
 
         self._submit(lambda: self._deliver(reader, groups), done)
+
+    def _unexpired(self, samples: list[Sample]) -> list[Sample]:
+        now_ns = time.time_ns()
+        good = [sample for sample in samples if not self._is_expired(sample, now_ns)]
+        self.counters["expired"] += len(samples) - len(good)
+        return good
 
     def _have_served(self, one: _Reader, ends: frozenset[str]) -> None:
         """Everything reached these; one that came meanwhile is among them, or is served again."""

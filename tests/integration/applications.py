@@ -52,6 +52,10 @@ def qos_of(options: dict[str, Any]) -> Any:
         policies.append(Policy.DestinationOrder.BySourceTimestamp)
     if options.get("exclusive"):
         policies.append(Policy.Ownership.Exclusive)
+    if "strength" in options:
+        policies.append(Policy.OwnershipStrength(options["strength"]))
+    if "lifespan_ns" in options:
+        policies.append(Policy.Lifespan(options["lifespan_ns"]))
     return Qos(*policies)
 
 

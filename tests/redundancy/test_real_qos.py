@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
 from tests.integration.conftest import own_domain, topic_discovery
 from tests.integration.lab import Lab
-from tests.redundancy.instances import Instances
+from tests.redundancy.instances import Instances, write
 
 pytestmark = pytest.mark.dds
 
@@ -36,3 +37,67 @@ def test_a_writer_that_offers_less_than_its_topic_says_is_not_captured(tmp_path:
     finally:
         instances.close()
         lab.close()
+
+
+HOUR_NS = 3_600_000_000_000
+
+
+def test_what_has_expired_is_given_to_nobody_who_comes_late(lab: Lab, instances: Instances) -> None:
+    """By the source timestamp; also at an instance that never saw the writer, and after a restart."""
+    instances.start("a", "b")
+    instances.wait_connected("a", "b")
+    writer = instances.writer("b", lifespan_ns=HOUR_NS)
+    writer.answer("done")
+    now_ns = time.time_ns()
+    write(writer, {"count": COUNT, "time": now_ns})
+    write(writer, {"first": 100, "count": COUNT, "time": now_ns - 2 * HOUR_NS})
+    write(writer, {"op": "dispose", "first": 100, "count": 1, "time": now_ns - HOUR_NS - 1})
+    instances.wait_values(2 * COUNT, "a", "b")
+    assert writer.end() == 0
+    lab.write({"first": 300, "count": COUNT, "time": 1_000}, readers=2)
+    instances.wait_values(3 * COUNT, "a", "b")
+    for is_first in (True, False):
+        reader = lab.reader()
+        reader.wait(2 * COUNT, disposed=1)
+        instances.wait_for("that is all", lambda: instances.counter("a", "deliveries") == 1)
+        assert reader.tally()["arrivals"] == 2 * COUNT
+        assert instances.counter("a", "expired") == COUNT - 1
+        assert reader.program.end() == 0
+        if is_first:
+            instances.kill("a", "b")
+            instances.start("a")
+
+
+def test_only_what_the_owner_of_an_exclusive_instance_writes_counts(instances: Instances) -> None:
+    instances.start("a", "b")
+    instances.wait_connected("a", "b")
+    weak, strong = (instances.writer("a", "b", exclusive=True, strength=each) for each in (3, 7))
+    for writer in (weak, strong):
+        writer.answer("done")
+
+    def wait_times(what: str, *times: int) -> None:
+        def are_there() -> bool:
+            return all(
+                sorted(time_ns for time_ns, _, _ in instances.values(name).values()) == sorted(times)
+                for name in "ab"
+            )
+
+        instances.wait_for(what, are_there)
+
+    write(weak, {"count": 2, "time": 1_000})
+    write(strong, {"count": 1, "time": 2_000})
+    wait_times("the stronger one owns the first instance", 2_000, 1_001)
+    write(weak, {"count": 2, "time": 3_000})
+    wait_times("the weaker one still owns the second", 2_000, 3_001)
+    instances.wait_for("both counted", lambda: all(instances.counter(n, "not_owner") == 1 for n in "ab"))
+    write(strong, {"op": "unregister", "count": 1, "time": 4_000})
+    write(weak, {"count": 2, "time": 5_000})
+    wait_times("nobody owned the first", 5_000, 5_001)
+    write(strong, {"count": 2, "time": 6_000})
+    wait_times("the stronger one owns both", 6_000, 6_001)
+    strong.kill()
+    instances.wait_for(
+        "it is gone", lambda: all(sum(w.direct for w in instances.writers(n)) == 1 for n in "ab")
+    )
+    write(weak, {"count": 2, "time": 7_000})
+    wait_times("the other one takes over", 7_000, 7_001)

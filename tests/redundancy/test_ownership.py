@@ -1,0 +1,101 @@
+"""OWNERSHIP EXCLUSIVE and LIFESPAN as persistence services apply them, without a network."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+
+import pytest
+
+from engine.dataset.sample import DATA, DISPOSE
+from engine.persistence_service import ownership
+from engine.persistence_service.groups import writer_name
+from engine.persistence_service.lifespans import LIFESPANS, Lifespans
+from engine.persistence_service.ownership import Owners
+from engine.redundancy.codec import MessageFault
+from engine.redundancy.messages import Sample
+
+LOW, HIGH = bytes(16), b"\xff" * 16
+WRITER = writer_name(LOW, bytes(8))
+
+STEPS = [
+    ("the first owns", [(LOW, 1, True), (LOW, 1, True)]),
+    ("the stronger one takes it", [(LOW, 1, True), (HIGH, 2, True), (LOW, 1, False)]),
+    ("of equal ones that with the lower GUID", [(HIGH, 1, True), (LOW, 1, True), (HIGH, 1, False)]),
+    ("one that became weaker loses it", [(HIGH, 3, True), (HIGH, 1, True), (LOW, 2, True)]),
+    ("negative strengths count, too", [(HIGH, -1, True), (LOW, -2, False)]),
+]
+
+
+@pytest.mark.parametrize(("what", "steps"), STEPS, ids=[what for what, _ in STEPS])
+def test_the_owner_is_the_strongest_writer(what: str, steps: list[tuple[bytes, int, bool]]) -> None:
+    owners = Owners()
+    for writer, strength, counts in steps:
+        assert owners.admits(b"k", writer, strength) is counts, what
+
+
+@pytest.mark.parametrize("ends", ["unregistered", "gone"])
+def test_an_owner_that_ends_gives_its_instances_free(ends: str) -> None:
+    owners = Owners()
+    assert owners.admits(b"k", HIGH, 2)
+    assert owners.admits(b"other", HIGH, 2)
+    owners.unregistered(b"k", LOW)  # it never owned it
+    assert not owners.admits(b"k", LOW, 1)
+    if ends == "gone":
+        owners.gone(HIGH)
+    else:
+        owners.unregistered(b"k", HIGH)
+    assert owners.admits(b"k", LOW, 1)
+    assert owners.admits(b"other", LOW, 1) is (ends == "gone")
+
+
+def test_at_the_bound_the_oldest_owner_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ownership, "MAX_INSTANCES", 2)
+    owners = Owners()
+    for key in (b"1", b"2", b"3"):
+        assert owners.admits(key, HIGH, 2)
+    assert [owners.admits(key, LOW, 1) for key in (b"3", b"2")] == [False, False]
+    assert owners.admits(b"1", LOW, 1)
+
+
+def test_a_sample_expires_by_its_source_time_and_a_dispose_does_not() -> None:
+    lifespans = Lifespans()
+    lifespans.learn(LOW, 10)
+    sample = Sample(WRITER, 1, bytes(9), 100, b"x", DATA)
+    assert [lifespans.is_expired(sample, now) for now in (109, 110)] == [False, True]
+    assert not lifespans.is_expired(Sample(WRITER, 1, bytes(9), 100, b"x", DISPOSE), 200)
+    assert not lifespans.is_expired(Sample(writer_name(HIGH, bytes(8)), 1, bytes(9), 100), 200)
+
+
+def test_instances_tell_each_other_and_the_smaller_value_counts() -> None:
+    nodes = {name: Lifespans() for name in "abc"}
+    nodes["a"].learn(LOW, 10)
+    nodes["c"].learn(LOW, 7)
+    nodes["c"].learn(HIGH, 5)
+    for one, other in ("ab", "bc"):
+        nodes[one].connected(other)
+        nodes[other].connected(one)
+    while moved := [(name, message) for name, node in nodes.items() for message in node.messages()]:
+        for name, (peer, kind, body) in moved:
+            nodes[peer].receive(name, kind, body)
+    store = sqlite3.connect(":memory:")
+    for node in nodes.values():
+        assert node.is_expired(Sample(WRITER, 1, bytes(9), 0, b"x", DATA), 7)
+        store.execute(node.tables)
+        write = node.changes()
+        assert write is not None
+        write(store)
+        assert node.changes() is None
+    again = Lifespans()
+    again.restore(store)
+    again.connected("x")
+    ((peer, kind, body),) = again.messages()
+    assert (peer, kind, json.loads(body)) == ("x", LIFESPANS, {LOW.hex(): 7, HIGH.hex(): 5})
+
+
+@pytest.mark.parametrize(
+    "body", [b"[]", b"{", b'{"x": 1}', b'{"%s": -1}' % LOW.hex().encode(), b"[" * 100_000]
+)
+def test_nonsense_is_refused(body: bytes) -> None:
+    with pytest.raises(MessageFault):
+        Lifespans().receive("x", LIFESPANS, body)
