@@ -7,7 +7,6 @@ from typing import Final
 
 from ospltool.live.complaints import Concern, Severity
 from ospltool.live.model import Node, SystemModel
-from ospltool.live.persistence import concerns_of
 from ospltool.live.progress import STALLED_NS
 
 SLOW_START_NS: Final = 60_000_000_000
@@ -24,7 +23,7 @@ def concerns(model: SystemModel, now_ns: int) -> list[Concern]:
     for node in model.ordered_nodes():
         found.extend(_of_node(model, node, now_ns))
     for instance in model.persistence.ordered():
-        found.extend(concerns_of(instance, now_ns))
+        found.extend(instance.concerns(now_ns))
     found.extend(_disagreements(model))
     found.sort(key=lambda c: (c.severity, c.since_ns or now_ns, c.node, c.name_space, c.text))
     if model.messages_left_out:

@@ -114,9 +114,9 @@ def _instance(model: SystemModel, one: Instance, now_ns: int) -> dict[str, Any]:
     for writer, view in zip(document["writers"], one.view.writers, strict=True):
         stream = one.streams[StreamKey.of(view)]
         writer["stability"] = providers.stability(stream.view)
-        writer["is_behind"] = one.is_behind(stream)
-        writer["lag_grows"] = one.grows(stream)
-        writer["lacks_provider"] = one.is_unprovided(stream)
+        writer["is_behind"] = stream.is_behind
+        writer["lag_grows"] = stream.grows
+        writer["lacks_provider"] = stream.is_unprovided
         writer["changed_ns"] = stream.changed_ns
     for subscription, each in zip(document["subscriptions"], one.view.subscriptions, strict=True):
         subscription["present"] = sorted(model.persistence.present(one.view.service, each))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from engine.persistence_service.view import InstanceView, SubscriptionView, WriterView
@@ -53,39 +53,55 @@ class StreamKey(NamedTuple):
 class Stream:
     """What the views of one writer at one instance were, one after the other; moments are 0 for never.
 
-    `changed_ns` is when another provider was put into use, `unprovided_ns` since when samples are missing
-    that nobody gives, `rising_ns` since when the lag never fell, `rose_ns` when it last rose.
+    Attributes:
+        view: the newest.
+        changed_ns: when another provider was put into use.
+        unprovided_ns: since when samples are missing that nobody gives.
+        is_unprovided: that lasts longer than a choice of providers may take.
+        rising_ns: since when the lag never fell.
+        rose_ns: when it last rose.
+        grows: it rose for a period or longer.
+        is_behind: it grows, or is so large that others avoid this instance as a provider.
     """
 
     view: WriterView
     changed_ns: int = 0
     unprovided_ns: int = 0
+    is_unprovided: bool = False
     rising_ns: int = 0
     rose_ns: int = 0
+    grows: bool = False
+    is_behind: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Instance:
-    """The newest view of one instance, when it was heard, and since when it is gone (0: it is there).
+    """The newest view of one instance, and what follows from it and those before.
 
-    `turn_ns` is the time between its last two views.
+    Attributes:
+        view: the newest.
+        heard_ns: when it was heard.
+        turn_ns: the time between the last two.
+        streams: its writers.
+        used: those from which something comes or of which something is missing.
+        condition: how it is while it is there.
+        complaints: what is wrong with it while it is there.
+        gone_ns: since when it is gone; 0 while it is there.
     """
 
     view: InstanceView
     heard_ns: int
     turn_ns: int
     streams: Mapping[StreamKey, Stream]
+    used: tuple[Stream, ...]
+    condition: State
+    complaints: tuple[Concern, ...]
     gone_ns: int = 0
 
     @property
     def id(self) -> str:
         """The id of its store."""
         return self.view.id
-
-    @property
-    def period_ns(self) -> int:
-        """How often it chooses providers."""
-        return self.view.period_ms * 1_000_000
 
     def age_ns(self, now_ns: int) -> int:
         """Time since it was heard."""
@@ -96,43 +112,24 @@ class Instance:
         silent_ns = max(MIN_SILENT_NS, SILENT_TURNS * self.turn_ns)
         return self.gone_ns > 0 or self.age_ns(now_ns) > silent_ns
 
-    def used(self) -> list[Stream]:
-        """The writers from which something comes or of which something is missing."""
-        return [stream for stream in self.streams.values() if providers.is_of_interest(stream.view)]
-
-    def grows(self, stream: Stream) -> bool:
-        """The lag rose for a period or longer and did not fall meanwhile."""
-        is_rising = self.heard_ns - stream.rose_ns <= providers.MAX_LAG_PERIODS * self.period_ns
-        return bool(stream.rising_ns) and is_rising and stream.rose_ns - stream.rising_ns >= self.period_ns
-
-    def is_behind(self, stream: Stream) -> bool:
-        """The lag grows, or is so large that others avoid this instance as a provider."""
-        return providers.lags(stream.view, self.view.period_ms) or self.grows(stream)
-
-    def is_unprovided(self, stream: Stream) -> bool:
-        """Nobody gives what is missing for longer than a choice may take."""
-        if not self.view.synchronizes or not stream.unprovided_ns:
-            return False
-        return self.heard_ns - stream.unprovided_ns > self.period_ns * (stream.view.unsettled_of + 1)
-
     def state(self, now_ns: int) -> State:
         """How it is, in one word."""
         if self.gone_ns:
             return State.STOPPED if self.view.ending else State.GONE
-        if self.is_stale(now_ns):
-            return State.SILENT
-        if self.view.problems:
-            return State.PROBLEM
-        return self._synchronized()
+        return State.SILENT if self.is_stale(now_ns) else self.condition
 
-    def _synchronized(self) -> State:
-        if any(map(self.is_unprovided, self.streams.values())):
-            return State.NO_PROVIDER
-        if any(map(self.is_behind, self.streams.values())):
-            return State.LAGS
-        if not self.view.synchronizes or not self.view.peers:
-            return State.ALONE
-        return State.IN_STEP if providers.connected(self.view) else State.CONNECTING
+    def concerns(self, now_ns: int) -> Iterator[Concern]:
+        """What a person should look at."""
+        name = _called(self.view)
+        state = self.state(now_ns)
+        if state is State.STOPPED:
+            yield Concern(Severity.WARNING, f"{name} has ended in order", self.gone_ns)
+        elif state is State.GONE:
+            yield Concern(Severity.FAULT, f"{name} is gone", self.gone_ns)
+        elif state is State.SILENT:
+            yield Concern(Severity.WARNING, f"{name} is silent", self.heard_ns)
+        else:
+            yield from self.complaints
 
 
 class PersistenceServices:
@@ -168,10 +165,19 @@ class PersistenceServices:
         old = before.streams if before else {}
         turn_ns = heard.heard_ns - before.heard_ns if before and not before.gone_ns else 0
         streams = {
-            key: _followed(old.get(key), writer, heard.heard_ns)
+            key: _followed(old.get(key), writer, heard)
             for key, writer in ((StreamKey.of(writer), writer) for writer in view.writers)
         }
-        self._instances[view.id] = Instance(view, heard.heard_ns, min(max(turn_ns, 0), MAX_TURN_NS), streams)
+        used = tuple(stream for stream in streams.values() if providers.is_of_interest(stream.view))
+        self._instances[view.id] = Instance(
+            view,
+            heard.heard_ns,
+            min(max(turn_ns, 0), MAX_TURN_NS),
+            streams,
+            used,
+            _condition(view, used),
+            tuple(_complaints(view, used)),
+        )
 
     def _forget_former(self, view: InstanceView) -> None:
         former = [
@@ -205,59 +211,69 @@ class PersistenceServices:
         return subscription.pending > 0 and len(self.present(service, subscription)) < subscription.quorum
 
 
-def _followed(before: Stream | None, view: WriterView, heard_ns: int) -> Stream:
+def _followed(before: Stream | None, view: WriterView, heard: HeardInstance) -> Stream:
     """What becomes of a stream with its next view."""
-    unprovided_ns = (before.unprovided_ns if before else 0) or heard_ns
-    if not providers.lacks_provider(view):
-        unprovided_ns = 0
-    if before is None:
-        return Stream(view, unprovided_ns=unprovided_ns)
-    is_other = (view.provider, view.filling) != (before.view.provider, before.view.filling)
-    rose = view.lag_ns > before.view.lag_ns
-    fell = view.lag_ns < before.view.lag_ns
+    now_ns = heard.heard_ns
+    period_ns = heard.view.period_ms * 1_000_000
+    unprovided_ns = 0
+    if heard.view.synchronizes and providers.lacks_provider(view):
+        unprovided_ns = before.unprovided_ns if before and before.unprovided_ns else now_ns
+    changed_ns = rising_ns = rose_ns = 0
+    if before is not None:
+        is_other = (view.provider, view.filling) != (before.view.provider, before.view.filling)
+        changed_ns = now_ns if is_other else before.changed_ns
+        rose = view.lag_ns > before.view.lag_ns
+        rose_ns = now_ns if rose else before.rose_ns
+        if view.lag_ns >= before.view.lag_ns:
+            rising_ns = before.rising_ns or (now_ns if rose else 0)
+    is_rising = bool(rising_ns) and now_ns - rose_ns <= providers.MAX_LAG_PERIODS * period_ns
+    grows = is_rising and rose_ns - rising_ns >= period_ns
     return Stream(
         view,
-        changed_ns=heard_ns if is_other else before.changed_ns,
+        changed_ns=changed_ns,
         unprovided_ns=unprovided_ns,
-        rising_ns=0 if fell else before.rising_ns or (heard_ns if rose else 0),
-        rose_ns=heard_ns if rose else before.rose_ns,
+        is_unprovided=bool(unprovided_ns) and now_ns - unprovided_ns > period_ns * (view.unsettled_of + 1),
+        rising_ns=rising_ns,
+        rose_ns=rose_ns,
+        grows=grows,
+        is_behind=grows or providers.lags(view, heard.view.period_ms),
     )
 
 
-def concerns_of(instance: Instance, now_ns: int) -> Iterator[Concern]:
-    """What a person should look at."""
-    name = f"persistence service {instance.view.name}"
-    state = instance.state(now_ns)
-    if state is State.STOPPED:
-        yield Concern(Severity.WARNING, f"{name} has ended in order", instance.gone_ns)
-    elif state is State.GONE:
-        yield Concern(Severity.FAULT, f"{name} is gone", instance.gone_ns)
-    elif state is State.SILENT:
-        yield Concern(Severity.WARNING, f"{name} is silent", instance.heard_ns)
-    else:
-        for problem in instance.view.problems:
-            yield Concern(Severity.FAULT, f"{name}: {problem}")
-        yield from _of_streams(name, instance)
+def _condition(view: InstanceView, used: Sequence[Stream]) -> State:
+    if view.problems:
+        return State.PROBLEM
+    if any(stream.is_unprovided for stream in used):
+        return State.NO_PROVIDER
+    if any(stream.is_behind for stream in used):
+        return State.LAGS
+    if not view.synchronizes or not view.peers:
+        return State.ALONE
+    return State.IN_STEP if providers.connected(view) else State.CONNECTING
 
 
-def _of_streams(name: str, instance: Instance) -> Iterator[Concern]:
-    unprovided = [stream for stream in instance.streams.values() if instance.is_unprovided(stream)]
+def _complaints(view: InstanceView, used: Sequence[Stream]) -> Iterator[Concern]:
+    """What is wrong with an instance that is there."""
+    name = _called(view)
+    for problem in view.problems:
+        yield Concern(Severity.FAULT, f"{name}: {problem}")
+    unprovided = [stream for stream in used if stream.is_unprovided]
     if unprovided:
         text = f"{name} has no provider of {_some(unprovided)}"
         yield Concern(Severity.WARNING, text, min(stream.unprovided_ns for stream in unprovided))
-    behind = [
-        stream
-        for stream in instance.streams.values()
-        if instance.is_behind(stream) and not instance.is_unprovided(stream)
-    ]
+    behind = [stream for stream in used if stream.is_behind and not stream.is_unprovided]
     if behind:
         most = max(behind, key=lambda stream: stream.view.lag_ns)
-        grows = " and falls further behind" if instance.grows(most) else ""
+        grows = " and falls further behind" if most.grows else ""
         text = f"{name} lags {providers.lag(most.view.lag_ns)}{grows}, in {_some(behind)}"
         yield Concern(Severity.WARNING, text, most.rising_ns)
 
 
-def _some(streams: list[Stream]) -> str:
+def _called(view: InstanceView) -> str:
+    return f"persistence service {view.name}"
+
+
+def _some(streams: Sequence[Stream]) -> str:
     """One group by its name, more with their number."""
     groups = sorted({f"{stream.view.partition}.{stream.view.topic}" for stream in streams})
     return groups[0] if len(groups) == 1 else f"{groups[0]} and {len(groups) - 1:,} more"

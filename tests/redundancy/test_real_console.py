@@ -55,7 +55,7 @@ def test_the_console_shows_providers_and_who_was_killed_or_has_ended(
 
     def paths() -> dict[str, list[tuple[str, ...]]]:
         return {
-            one.view.name: [stream.view.path for stream in one.used() if not stream.view.late]
+            one.view.name: [stream.view.path for stream in one.used if not stream.view.late]
             for one in model.persistence.ordered()
             if one.view.values == COUNT
         }

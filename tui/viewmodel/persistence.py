@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import collections
+from collections.abc import Sequence
 from typing import Final
 
 from engine.persistence_service.view import SubscriptionView
 from ospltool.live import providers
-from ospltool.live.persistence import Instance, State, Stream, concerns_of
+from ospltool.live.persistence import Instance, State, Stream
 from tui import text
 from tui.cells import Cell, Column, Line, Span, Tone, dimmed, single
 from tui.viewmodel.base import View, plural
@@ -65,7 +66,7 @@ def _keeps(view: View, one: Instance) -> bool:
     is_about_rows = any(term.field in _ABOUT_ROWS for term in view.filter.terms)
     if not is_about_rows and view.filter.matches(own):
         return True
-    rows = [_stream_values(stream) for stream in one.used()]
+    rows = [_stream_values(stream) for stream in one.used]
     rows += [_subscription_values(each) for each in one.view.subscriptions]
     return any(view.filter.matches({**own, **row}) for row in rows)
 
@@ -99,9 +100,9 @@ def _instance_cell(view: View, one: Instance, key: str) -> Cell:
         return (_mark(view, state),)
     if key == "state":
         return single(state, _TONES.get(state, Tone.DIM))
-    used = one.used()
+    used = one.used
     if key == "lag":
-        return _lag_cell(one, used)
+        return _lag_cell(used)
     twice = one.view.counters.get("repeated", 0)
     plain = {
         "name": one.view.name,
@@ -131,14 +132,14 @@ def _age(view: View, moment_ns: int) -> str:
     return text.age(view.now_ns - moment_ns) if moment_ns else ""
 
 
-def _lag_cell(one: Instance, streams: list[Stream]) -> Cell:
+def _lag_cell(streams: Sequence[Stream]) -> Cell:
     """The largest lag; it stands out where it grows, is large, or nobody gives what is missing."""
     most = max((stream.view.lag_ns for stream in streams), default=0)
-    urgent = any(one.is_behind(stream) or one.is_unprovided(stream) for stream in streams)
+    urgent = any(stream.is_behind or stream.is_unprovided for stream in streams)
     return single(providers.lag(most), Tone.WARN if urgent else Tone.PLAIN if most else Tone.DIM)
 
 
-def _sources(streams: list[Stream]) -> str:
+def _sources(streams: Sequence[Stream]) -> str:
     """Whose samples are used, by most writers first."""
     counts = collections.Counter(
         name for stream in streams for name in (stream.view.provider, *stream.view.filling) if name
@@ -187,7 +188,7 @@ def instance_lines(view: View, one: Instance, width: int) -> list[Line]:
     ]
     counts = text.wrap(counted or "nothing counted yet", room, MOST_COUNTED, ellipsis=ellipsis)
     lines += [(Span(f"   {line}", Tone.DIM),) for line in counts]
-    return [*lines, *(concern_line(view, concern) for concern in concerns_of(one, view.now_ns))]
+    return [*lines, *(concern_line(view, concern) for concern in one.concerns(view.now_ns))]
 
 
 def _link(name: str, link: str) -> str:
@@ -211,11 +212,11 @@ def streams(view: View, one: Instance, width: int) -> Rows[Stream]:
     )
 
     def render(stream: Stream, key: str) -> Cell:
-        cell = _stream_cell(view, one, stream, key)
+        cell = _stream_cell(view, stream, key)
         return dimmed(cell) if one.is_stale(view.now_ns) else cell
 
     own = _values(view, one)
-    used = one.used()
+    used = one.used
     kept = [
         ("\0".join(map(str, (one.id, told.topic, told.partition, told.writer, told.late))), stream)
         for stream in used
@@ -225,14 +226,14 @@ def streams(view: View, one: Instance, width: int) -> Rows[Stream]:
     return Rows(columns, kept, render, width=width, fixed=2, hidden=len(used) - len(kept))
 
 
-def _stream_cell(view: View, one: Instance, stream: Stream, key: str) -> Cell:
+def _stream_cell(view: View, stream: Stream, key: str) -> Cell:
     told = stream.view
     if key == "mark":
-        return (_stream_mark(view, one, stream),)
+        return (_stream_mark(view, stream),)
     if key == "lag":
-        return _lag_cell(one, [stream])
+        return _lag_cell([stream])
     if key == "from" and providers.lacks_provider(told):
-        return single("nobody", Tone.WARN if one.is_unprovided(stream) else Tone.STRONG)
+        return single("nobody", Tone.WARN if stream.is_unprovided else Tone.STRONG)
     plain = {
         "group": f"{told.partition}.{told.topic}",
         "from": providers.used(told),
@@ -247,9 +248,9 @@ def _stream_cell(view: View, one: Instance, stream: Stream, key: str) -> Cell:
     return single(plain[key], Tone.PLAIN if key in ("group", "from") else Tone.DIM)
 
 
-def _stream_mark(view: View, one: Instance, stream: Stream) -> Span:
+def _stream_mark(view: View, stream: Stream) -> Span:
     glyphs = view.glyphs
-    if one.is_unprovided(stream) or one.is_behind(stream):
+    if stream.is_unprovided or stream.is_behind:
         return Span(glyphs.warn, Tone.WARN)
     return Span(glyphs.ok, Tone.DIM) if providers.stability(stream.view) == "stable" else Span(glyphs.busy)
 
