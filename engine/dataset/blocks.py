@@ -37,10 +37,6 @@ class BlockFault(ValueError):
     """Octets that are not a block."""
 
 
-Row = tuple[int, bytes, int, bytes, int, bytes, bytes]
-"""The fields of a `Sample`, whatever holds them."""
-
-
 class Columns(NamedTuple):
     """Samples, not none, column by column; see `engine.dataset.sample.Sample`."""
 
@@ -69,8 +65,14 @@ def _fitting(samples: Sequence[Sample], limit_bytes: int) -> Iterator[Sequence[S
         yield from _fitting(samples[middle:], limit_bytes)
 
 
-class _Texts:
-    """A column of octet strings: where each of them lies in a block."""
+class Texts:
+    """A column of octet strings: where each of them lies in the octets of a block.
+
+    Attributes:
+        begin: where the first one begins.
+        size: of each, -1 where they differ.
+        ends: where they do, `begin` and then the end of each.
+    """
 
     __slots__ = ("begin", "ends", "size")
 
@@ -83,15 +85,18 @@ class _Texts:
             self.ends = array.array("Q", itertools.accumulate(lengths, initial=begin))
 
     def end(self, count: int) -> int:
+        """Where all of them end."""
         return self.begin + count * self.size if self.size >= 0 else self.ends[count]
 
     def at(self, data: bytes, place: int) -> bytes:
+        """One of them; places count from 0."""
         if self.size < 0:
             return data[self.ends[place] : self.ends[place + 1]]
         begin = self.begin + place * self.size
         return data[begin : begin + self.size]
 
     def all(self, data: bytes, count: int) -> list[bytes]:
+        """All of them."""
         size = self.size
         if size < 0:
             return [data[at:end] for at, end in itertools.pairwise(self.ends)]
@@ -110,12 +115,11 @@ class Block:
         digests: their digests, 16 octets each, which do not travel.
         is_plain: each of them is a write and nothing else.
         payload_bytes: the octets of all payloads.
+        key_texts, payload_texts: where the keys and the payloads lie in `data`.
     """
 
     __slots__ = (
         "_digest_sum",
-        "_keys",
-        "_payloads",
         "_sequences_at",
         "_span_ns",
         "_statuses_at",
@@ -126,7 +130,9 @@ class Block:
         "data",
         "digests",
         "is_plain",
+        "key_texts",
         "payload_bytes",
+        "payload_texts",
     )
 
     def __init__(self, data: bytes, digests: bytes | None = None) -> None:
@@ -155,25 +161,25 @@ class Block:
         at += count if flags & _STATUSES else 0
         key_lengths, at = _lengths(data, at, count if flags & _KEY_LENGTHS else 1)
         payload_lengths, at = _lengths(data, at, count if flags & _PAYLOAD_LENGTHS else 1)
-        self._keys = _Texts(at, count, key_lengths)
-        at = self._keys.end(count)
-        self._payloads = _Texts(at, count, payload_lengths)
-        self.payload_bytes = self._payloads.end(count) - at
+        self.key_texts = Texts(at, count, key_lengths)
+        at = self.key_texts.end(count)
+        self.payload_texts = Texts(at, count, payload_lengths)
+        self.payload_bytes = self.payload_texts.end(count) - at
         self.is_plain = not flags & _STATUSES
-        if self._payloads.end(count) > len(data):
+        if self.payload_texts.end(count) > len(data):
             raise BlockFault("samples are cut off")
-        if self._payloads.end(count) < len(data):
+        if self.payload_texts.end(count) < len(data):
             raise BlockFault("there is more than the samples")
         self.digests = self._computed() if digests is None else digests
         self._digest_sum = -1
         self._span_ns: tuple[int, int] | None = None
 
     def _computed(self) -> bytes:
-        for status in set(self._statuses()):
+        for status in set(self.statuses()):
             if not status or status & ~_STATUS:
                 raise BlockFault(f"a sample has the status {status}, which means nothing")
         hashed, pack, size = hashlib.blake2b, HEADER.pack, DIGEST_BYTES
-        times, sequences, statuses = self.times_ns(), self._sequences(), self._statuses()
+        times, sequences, statuses = self.times_ns(), self.sequences(), self.statuses()
         texts = self._writer_of(), self.keys(), self._texts()
         return b"".join(
             [
@@ -195,16 +201,23 @@ class Block:
 
     def keys(self) -> list[bytes]:
         """The instances."""
-        return self._keys.all(self.data, self.count)
+        return self.key_texts.all(self.data, self.count)
 
     def _texts(self) -> list[bytes]:
-        return self._payloads.all(self.data, self.count)
+        return self.payload_texts.all(self.data, self.count)
 
-    def _sequences(self) -> Sequence[int]:
+    @property
+    def has_sequences(self) -> bool:
+        """Whether a sequence number is known of any of them."""
+        return bool(self._sequences_at)
+
+    def sequences(self) -> Sequence[int]:
+        """The sequence numbers."""
         at = self._sequences_at
         return struct.unpack_from(f"<{self.count}Q", self.data, at) if at else (0,) * self.count
 
-    def _statuses(self) -> Sequence[int]:
+    def statuses(self) -> Sequence[int]:
+        """The status bits."""
         at = self._statuses_at
         return self.data[at : at + self.count] if at else (DATA,) * self.count
 
@@ -216,22 +229,22 @@ class Block:
             writers[number] for number in struct.unpack_from(f"<{self.count}H", self.data, self._writer_of_at)
         ]
 
+    def writer_octets(self) -> bytes:
+        """The writers, 16 octets each; of one that wrote all, only once."""
+        return b"".join(self._writer_of() if self._writer_of_at else self._writers)
+
     def columns(self) -> Columns:
         """All of it."""
         digests, size = self.digests, DIGEST_BYTES
         return Columns(
             self.times_ns(),
             self._writer_of(),
-            self._sequences(),
+            self.sequences(),
             [digests[at : at + size] for at in range(0, len(digests), size)],
-            self._statuses(),
+            self.statuses(),
             self.keys(),
             self._texts(),
         )
-
-    def rows(self) -> Sequence[Row]:
-        """All of it, row by row."""
-        return list(zip(*self.columns(), strict=True))
 
     def samples(self) -> list[Sample]:
         """All of it as objects."""
@@ -259,7 +272,7 @@ class Block:
 
     def key(self, place: int) -> bytes:
         """The instance of a sample; places count from 0."""
-        return self._keys.at(self.data, place)
+        return self.key_texts.at(self.data, place)
 
     def time_ns(self, place: int) -> int:
         """The source time of a sample."""
@@ -292,7 +305,7 @@ class Block:
             self.digest(place),
             status,
             self.key(place),
-            self._payloads.at(data, place),
+            self.payload_texts.at(data, place),
         )
 
 

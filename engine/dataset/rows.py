@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from engine.dataset.blocks import Block, Columns, Row, pack, pack_samples, pieces
+from engine.dataset.blocks import Block, Columns, pack, pack_samples, pieces
 from engine.dataset.sample import DIGEST_BYTES, Sample, sum_of_digests
 
 if TYPE_CHECKING:
@@ -42,9 +42,9 @@ class Partial:
         columns: Any = self.block.columns()
         return Columns(*(list(itertools.compress(column, self.alive)) for column in columns))
 
-    def rows(self) -> Sequence[Row]:
-        """What is left, row by row."""
-        return list(zip(*self.columns(), strict=True))
+    def times_ns(self) -> Sequence[int]:
+        """The source times."""
+        return list(itertools.compress(self.block.times_ns(), self.alive))
 
     def samples(self) -> list[Sample]:
         """What is left, as objects."""
@@ -56,7 +56,7 @@ class Partial:
 
     def newest_ns(self) -> int:
         """The newest source time."""
-        return max(itertools.compress(self.block.times_ns(), self.alive))
+        return max(self.times_ns())
 
 
 class Loose:
@@ -82,9 +82,9 @@ class Loose:
         """The objects."""
         return self._samples
 
-    def rows(self) -> Sequence[Row]:
-        """Their fields."""
-        return self._samples
+    def times_ns(self) -> Sequence[int]:
+        """The source times."""
+        return [sample.source_time_ns for sample in self._samples]
 
     def digest_sum(self) -> int:
         """The sum of the digests as numbers, not reduced."""
@@ -92,7 +92,7 @@ class Loose:
 
     def newest_ns(self) -> int:
         """The newest source time."""
-        return max([sample.source_time_ns for sample in self._samples])
+        return max(self.times_ns())
 
 
 Part = Block | Partial | Loose
@@ -155,12 +155,12 @@ class Rows:
                 for piece in pieces(part.samples(), limit_bytes):
                     yield pack_samples(piece)
 
-    def chunks(self, size: int) -> Iterator[Sequence[Row]]:
-        """The fields of the samples, for at most `size` samples at once."""
+    def places(self, size: int) -> Iterator[Sequence[tuple[int, bytes]]]:
+        """Source times and digests of at most `size` samples at once."""
         for part in self.parts:
-            whole = part.rows()
+            places = list(zip(part.times_ns(), _each(part.digests), strict=True))
             for begin in range(0, part.count, size):
-                yield whole[begin : begin + size]
+                yield places[begin : begin + size]
 
     def split(self, count: int) -> Iterator[Rows]:
         """The same in order, about `count` samples at once."""

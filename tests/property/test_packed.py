@@ -168,16 +168,17 @@ def test_samples_that_were_taken_can_be_cut_and_picked(
     assert identities[0] == identities[1]
     everything = list(theirs)
     assert [sample for part in theirs.split(size) for sample in part] == everything
-    assert [tuple(row) for chunk in theirs.chunks(size) for row in chunk] == everything
-    assert all(len(chunk) <= size for chunk in theirs.chunks(size))
+    places = [(sample.source_time_ns, sample.digest) for sample in everything]
+    assert [place for some in theirs.places(size) for place in some] == places
+    assert all(len(some) <= size for some in theirs.places(size))
     assert [sample for block in theirs.blocks(size) for sample in block.samples()] == everything
     assert list(theirs.each_digest()) == [sample.digest for sample in everything]
     assert theirs.payload_bytes == sum(len(sample.payload) for sample in everything)
     assert theirs.newest_ns() == max((sample.source_time_ns for sample in everything), default=0)
     assert list(theirs.after(4)) == [sample for sample in everything if sample.source_time_ns > 4]
-    places = sorted(data.draw(st.sets(st.integers(0, max(0, len(everything) - 1))))) if everything else []
-    picked = theirs.at(places)
-    assert picked == [everything[place] for place in places]
+    numbers = sorted(data.draw(st.sets(st.integers(0, max(0, len(everything) - 1))))) if everything else []
+    picked = theirs.at(numbers)
+    assert picked == [everything[number] for number in numbers]
     left = theirs.without({sample.digest for sample in picked})
     assert list(left) == [sample for sample in everything if sample not in picked]
     copied = GroupSet(depth)
