@@ -1,6 +1,8 @@
 """The store on disk by itself: bringing live changes, writing a whole set, reading and verifying it.
 
-Held against SQLite alone: the same bytes in one plain table, with the same durability and transactions.
+Held against SQLite alone: the same bytes in one plain table, with the same durability and transactions. Beside
+the rates stands the processor time of a sample that arrives in a block, as from a fellow, and of one that takes
+the place of another, as in capture.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ from typing import Final
 
 from benchmarks.rows import Row
 from engine.core.namespaces import Group
+from engine.dataset.blocks import pack_samples, pieces
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
+from engine.dataset.rows import Rows
 from engine.dataset.sample import DATA, Sample, make_sample
 from engine.store.interface import Change, DamageLog
 from engine.store.opening import open_store
@@ -23,6 +27,9 @@ AREA: Final = "store"
 COUNT: Final = 100_000
 BATCH: Final = 1_000
 SIZE: Final = 100
+_BLOCK_BYTES: Final = 512 << 10
+_BLOCKS: Final = 12
+"""Blocks that go into one transaction, about as many as in a node."""
 NAME_SPACE: Final = "bench"
 DESCRIPTION: Final = GroupDescription(
     Group("p", "T", "0"), TypeDescription("T", b"i", b"m", keyed=True), GroupQos(DurabilityKind.PERSISTENT)
@@ -31,10 +38,7 @@ DESCRIPTION: Final = GroupDescription(
 
 def run(repeat: int) -> list[Row]:
     """Each repetition in a fresh directory."""
-    samples = [
-        make_sample(1_000 + number, b"w" * 16, DATA, number.to_bytes(4), bytes(SIZE))
-        for number in range(COUNT)
-    ]
+    samples = [_sample(number, 1_000) for number in range(COUNT)]
     measured: dict[str, list[float]] = {}
     for _ in range(repeat):
         with tempfile.TemporaryDirectory(prefix="ospltool-bench-") as directory:
@@ -48,8 +52,39 @@ def run(repeat: int) -> list[Row]:
         rows["write a whole set"].against(rows["SQLite alone, insert"]),
         rows["SQLite alone, read"],
         rows["load and verify"].against(rows["SQLite alone, read"]),
+        *_costs(repeat),
         *_compared(repeat),
     ]
+
+
+def _costs(repeat: int) -> list[Row]:
+    former, newer = ([_sample(number, at_ns) for number in range(COUNT)] for at_ns in (1, COUNT))
+    blocks = [pack_samples(piece) for piece in pieces(former, _BLOCK_BYTES)]
+    changes = [Change(DESCRIPTION, *pair) for pair in zip(newer, ([each] for each in former), strict=True)]
+    arriving: list[float] = []
+    renewed: list[float] = []
+    for _ in range(repeat):
+        with tempfile.TemporaryDirectory(prefix="ospltool-bench-") as directory:
+            store = open_store(Path(directory), "bench")
+            began = time.process_time()
+            writer = store.begin_set(NAME_SPACE)
+            for begin in range(0, len(blocks), _BLOCKS):
+                writer.add(DESCRIPTION, Rows(blocks[begin : begin + _BLOCKS]))
+            store.commit_complete(writer)
+            arriving.append((time.process_time() - began) / COUNT * 1e6)
+            began = time.process_time()
+            for begin in range(0, COUNT, BATCH):
+                store.append(NAME_SPACE, changes[begin : begin + BATCH])
+            renewed.append((time.process_time() - began) / COUNT * 1e6)
+            store.close()
+    return [
+        Row(AREA, "processor time of a sample that arrives in a block", "us", tuple(arriving)),
+        Row(AREA, "processor time of a sample that takes the place of another", "us", tuple(renewed)),
+    ]
+
+
+def _sample(number: int, at_ns: int) -> Sample:
+    return make_sample(at_ns + number, b"w" * 16, DATA, number.to_bytes(4), bytes(SIZE))
 
 
 def _compared(repeat: int) -> list[Row]:
