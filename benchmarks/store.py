@@ -1,8 +1,8 @@
 """The store on disk by itself: bringing live changes, writing a whole set, reading and verifying it.
 
-Held against SQLite alone: the same bytes in one plain table, with the same durability and transactions. Beside
-the rates stands the processor time of a sample that arrives in a block, as from a fellow, and of one that takes
-the place of another, as in capture.
+Held against SQLite alone: the same bytes in one plain table, with the same durability and transactions.
+Beside the rates stands the processor time of a sample that arrives in a block, as from a fellow, and of one
+that takes the place of another, as in capture.
 """
 
 from __future__ import annotations
