@@ -79,9 +79,9 @@ def path(writer: WriterView) -> str:
     return " > ".join(writer.path) or NOTHING
 
 
-def short_name(writer: WriterView) -> str:
+def short_name(writer: WriterView, ellipsis: str = "…") -> str:
     """Both ends of its GUID, and whether this is its stream of late samples."""
-    return f"{writer.writer[:8]}…{writer.writer[-8:]}{' late' if writer.late else ''}"
+    return f"{writer.writer[:8]}{ellipsis}{writer.writer[-8:]}{' late' if writer.late else ''}"
 
 
 def connected(view: InstanceView) -> list[str]:

@@ -19,7 +19,7 @@ from tests.console.test_screen_views import check_rows, rows_of, text_of
 from tui.app import ConsoleApp
 from tui.cells import Tone
 from tui.filters import Filter
-from tui.glyphs import UNICODE
+from tui.glyphs import ASCII, UNICODE
 from tui.viewmodel import persistence as views
 from tui.viewmodel.base import View
 from tui.viewmodel.panels import current_concerns, summary
@@ -140,6 +140,14 @@ def test_the_lines_about_an_instance_say_where_it_is_and_what_is_wrong() -> None
         "   captured 1,000, repeated 37",
         " ✖         persistence service a: disk full",
     ]
+
+
+def test_a_long_problem_is_told_whole_where_there_are_eighty_columns() -> None:
+    problem = "123456 samples are not kept for durable subscriptions, because too many wait already"
+    view = view_of(dataclasses.replace(A, problems=(problem,)))
+    lines = text_of(views.instance_lines(view, first(view), 80))
+    assert all(len(line) <= 80 for line in lines[3:])
+    assert " ".join(" ".join(lines[3:]).split()) == f"✖ persistence service a: {problem}"
 
 
 B = fake.instance("b", dataclasses.replace(TRADE, provider="a"), subscriptions=(LOG,))
@@ -285,6 +293,17 @@ def test_hostile_text_is_shown_and_never_obeyed_at_any_size(
             assert "\\x1b[31m[red]\\x9b" in "\n".join(text)
 
     play(feed_of(shown), scenario, size=size)
+
+
+def test_without_utf_8_every_sign_is_ascii(play: Play, read_screen: Read) -> None:
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        await pilot.press("0")
+        await pilot.pause()
+        text = "\n".join(read_screen(app)[:-1])
+        assert text.isascii()
+        assert "00000000~00000001" in text
+
+    play(feed_of(A, B), scenario, size=(150, 40), signs=ASCII)
 
 
 def test_a_hundred_instances_with_a_thousand_writers_scroll(play: Play, read_screen: Read) -> None:

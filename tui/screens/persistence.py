@@ -59,7 +59,9 @@ class PersistenceScreen(OpsScreen):
             self._rows["subscriptions"] = views.subscriptions(view, one, width)
             titles["subscriptions"] = views.subscriptions_title(view, one, self._rows["subscriptions"])
         room = max(0, self.room - len(titles))
-        about = about[: max(1, room // 3)]
+        most = max(2, room // 3)
+        if len(about) > most:
+            about = [*about[: most - 1], panels.more_line(len(about) - most + 1)]
         self.fill("#about", about)
         parts = [part for part in PARTS if part in titles]
         wanted = [len(self._rows[part].keys) + bool(self._rows[part].keys) for part in parts]

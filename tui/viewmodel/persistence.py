@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 from collections.abc import Sequence
 from typing import Final
 
@@ -21,6 +22,8 @@ _ABOUT_ROWS: Final = ("topic", "partition", "provider", "sub")
 
 MOST_COUNTED: Final = 2
 """Lines for what an instance counted."""
+MOST_TOLD: Final = 3
+"""Lines for one thing that is wrong."""
 
 _TONES: Final = {
     State.GONE: Tone.FAULT,
@@ -188,7 +191,11 @@ def instance_lines(view: View, one: Instance, width: int) -> list[Line]:
     ]
     counts = text.wrap(counted or "nothing counted yet", room, MOST_COUNTED, ellipsis=ellipsis)
     lines += [(Span(f"   {line}", Tone.DIM),) for line in counts]
-    return [*lines, *(concern_line(view, concern) for concern in one.concerns(view.now_ns))]
+    for concern in one.concerns(view.now_ns):
+        first, *more = text.wrap(concern.text, room - 8, MOST_TOLD, ellipsis=ellipsis)
+        lines.append(concern_line(view, dataclasses.replace(concern, text=first)))
+        lines += [(Span(f"{' ' * 11}{line}", lines[-1][-1].tone),) for line in more]
+    return lines
 
 
 def _link(name: str, link: str) -> str:
@@ -243,7 +250,7 @@ def _stream_cell(view: View, stream: Stream, key: str) -> Cell:
         "changed": _age(view, stream.changed_ns),
         "selected": providers.selected(told),
         "unsettled": f"{told.unsettled} of {told.unsettled_of}",
-        "writer": providers.short_name(told),
+        "writer": providers.short_name(told, view.glyphs.ellipsis),
     }
     return single(plain[key], Tone.PLAIN if key in ("group", "from") else Tone.DIM)
 
