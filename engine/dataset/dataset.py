@@ -171,7 +171,13 @@ class GroupSet:
         pushed: list[list[Sample]] = []
         for sample in samples:
             history = instances.get(sample.key)
-            if history is not None and len(history) == 1 and history[0].status == DATA:
+            if history is None:
+                if len(instances) >= self._pack_at:
+                    self._pack_oldest()
+                packed = self._packed
+                slot = packed.find(sample.key) if packed else -1
+                history = self._unpack(slot, packed.sample(slot)) if packed and slot >= 0 else []
+            if not history or (len(history) == 1 and history[0].status == DATA):
                 instances[sample.key] = [sample]
                 came.append(sample)
                 gone += history

@@ -44,6 +44,23 @@ records = st.builds(
 batches = st.lists(st.lists(records, max_size=12), max_size=4)
 
 
+of_many = st.lists(
+    st.lists(
+        st.builds(
+            CapturedSample,
+            st.integers(1, 8),
+            st.sampled_from((b"A" * 16, *[b"B" * 16] * 5)),
+            st.sampled_from((*STATUSES, *[DATA] * 20)),
+            st.sampled_from([b"%x" % number for number in range(12)]),
+            st.just(b"x"),
+        ),
+        max_size=30,
+    ),
+    max_size=4,
+)
+"""Writes of many instances, nearly all of one writer."""
+
+
 def in_order(batches: list[list[CapturedSample]]) -> list[list[CapturedSample]]:
     """The same, each sample newer than the one before."""
     times_ns = itertools.count(1)
@@ -150,18 +167,19 @@ def test_a_batch_ends_like_its_samples_one_by_one(depth: int, batches: list[list
 
 @pytest.mark.parametrize("fewest", [1, 2])
 @pytest.mark.parametrize("depth", [1, 2])
-@given(batches=batches | batches.map(in_order))
+@given(batches=batches | batches.map(in_order) | of_many.map(in_order))
 def test_a_run_ends_like_its_samples_one_by_one(
     depth: int, fewest: int, batches: list[list[CapturedSample]]
 ) -> None:
-    """Whatever of the set is packed."""
-    in_one, singly = Run(depth), Run(depth)
-    for batch in batches:
-        with pytest.MonkeyPatch.context() as patch:
-            pack_early(patch)
+    """Also where most of the set is packed."""
+    singly = Run(depth)
+    with pytest.MonkeyPatch.context() as patch:
+        pack_early(patch)
+        in_one = Run(depth)
+        for batch in batches:
             in_one.capture(in_runs(batch, fewest))
-        for record in batch:
-            singly.capture([record])
+    for record in itertools.chain(*batches):
+        singly.capture([record])
     assert in_one.result() == singly.result()
     assert in_one.content() == singly.content() == in_one.on_disk()
 
