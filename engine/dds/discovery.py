@@ -131,6 +131,12 @@ class TopicSeen:
 
 Change = ParticipantSeen | ParticipantGone | EndpointSeen | EndpointGone
 
+_Endpoint = tuple[bytes, int, EndpointSeen | None]
+"""GUID and generation of an endpoint, and what is told of it; None when it is gone."""
+
+MAX_EARLY: Final = 100_000
+"""Endpoints that wait for their participants; beyond that the oldest are forgotten."""
+
 
 class TopicDiscovery:
     """The topics of others since the last look.
@@ -188,6 +194,7 @@ class Discovery:
         self._signal = signal
         self._participants: dict[bytes, int] = {}
         self._endpoints: dict[bytes, tuple[bytes, int]] = {}
+        self._early: list[_Endpoint] = []
         self._readers: dict[int, int] = {}
         for topic in (abi.BUILTIN_PUBLICATION, abi.BUILTIN_SUBSCRIPTION, abi.BUILTIN_PARTICIPANT):
             reader = check(
@@ -205,10 +212,9 @@ class Discovery:
 
         At most 16384 samples of each built-in topic are looked at in one call; the rest comes next time.
         """
-        # Endpoints are taken before participants: Cyclone DDS announces a participant before its endpoints,
-        # so the participant of each endpoint taken here is known when the changes are put in order.
-        endpoints = list(self._take_endpoints(abi.BUILTIN_PUBLICATION))
-        endpoints += self._take_endpoints(abi.BUILTIN_SUBSCRIPTION)
+        # Cyclone DDS tells of a participant before its endpoints, and of whatever came before its end. So all
+        # endpoints of a participant that is gone are here when they are taken after the participants; those
+        # of one that came in between wait for it.
         first: list[Change] = []
         last: list[Change] = []
         lost: list[bytes] = []
@@ -228,13 +234,30 @@ class Discovery:
                 first.append(ParticipantGone(guid))
             first.append(seen)
         middle: list[Change] = []
-        for guid, generation, endpoint in endpoints:
+        for guid, generation, endpoint in self._endpoints_of_known():
             middle += self._endpoint_change(guid, generation, endpoint)
         for guid in lost:
             del self._participants[guid]
             last += self._forget_endpoints_of(guid)
             last.append(ParticipantGone(guid))
         return first + middle + last
+
+    def _endpoints_of_known(self) -> list[_Endpoint]:
+        """The endpoints whose participants have been told of; the others wait."""
+        endpoints, self._early = self._early, []
+        for topic in (abi.BUILTIN_PUBLICATION, abi.BUILTIN_SUBSCRIPTION):
+            endpoints += self._take_endpoints(topic)
+        known: list[_Endpoint] = []
+        waiting: set[bytes] = set()
+        for each in endpoints:
+            guid, _, seen = each
+            if abi.participant_of(guid) in self._participants:
+                known.append(each)
+            elif seen is not None or guid in waiting:  # else it is the end of what has been told of as gone
+                waiting.add(guid)
+                self._early.append(each)
+        del self._early[:-MAX_EARLY]
+        return known
 
     def _endpoint_change(self, guid: bytes, generation: int, seen: EndpointSeen | None) -> Iterator[Change]:
         known = self._endpoints.get(guid)
@@ -260,7 +283,7 @@ class Discovery:
             if info.instance_state != abi.ALIVE:
                 yield guid, _generation(info), None
 
-    def _take_endpoints(self, topic: int) -> Iterator[tuple[bytes, int, EndpointSeen | None]]:
+    def _take_endpoints(self, topic: int) -> Iterator[_Endpoint]:
         is_writer = topic == abi.BUILTIN_PUBLICATION
         for address, info in take_raw(self._readers[topic]):
             sample = abi.BuiltinEndpoint.from_address(address)

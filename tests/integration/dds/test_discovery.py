@@ -4,9 +4,11 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 
+from engine.dds import abi, discovery
 from engine.dds.discovery import (
     Change,
     Discovery,
@@ -14,6 +16,7 @@ from engine.dds.discovery import (
     EndpointSeen,
     ParticipantGone,
     ParticipantSeen,
+    take_raw,
 )
 from engine.dds.participant import NodeParticipant, Tag, TagRole
 from engine.dds.waiting import Signal
@@ -126,6 +129,42 @@ def test_a_process_that_came_and_went_between_two_looks_is_told_of(
     absent.until(ParticipantGone)
     kinds = [type(one) for one in absent.changes]
     assert kinds == [ParticipantSeen, *[EndpointSeen, EndpointGone] * 2, ParticipantGone]
+
+
+@pytest.mark.parametrize("moment", range(3))
+@pytest.mark.parametrize("lives_on", [False, True], ids=["came and went", "came"])
+def test_what_happens_in_the_middle_of_a_look_is_told_of_in_order(
+    arena: Arena,
+    participant: NodeParticipant,
+    monkeypatch: pytest.MonkeyPatch,
+    moment: int,
+    lives_on: bool,
+) -> None:
+    """A look is three: at participants, writers and readers, one after the other."""
+    watcher, interrupted = Watcher(participant), Watcher(participant)
+    interrupted.until(ParticipantSeen)
+    interrupted.changes.clear()
+    looks: list[int] = []
+
+    def happen() -> None:
+        peer = arena.start("reader", types=["Plain"])
+        peer.ready()
+        watcher.until(EndpointSeen)
+        if not lives_on:
+            peer.kill()
+            watcher.until(ParticipantGone)
+
+    def take_later(reader: int) -> Iterator[tuple[int, abi.SampleInfo]]:
+        looks.append(reader)
+        if len(looks) == moment + 1:
+            monkeypatch.setattr(discovery, "take_raw", take_raw)
+            happen()
+        return take_raw(reader)
+
+    monkeypatch.setattr(discovery, "take_raw", take_later)
+    interrupted.until(EndpointSeen if lives_on else ParticipantGone)
+    kinds = [type(one) for one in interrupted.changes]
+    assert kinds == [ParticipantSeen, EndpointSeen, *([] if lives_on else [EndpointGone, ParticipantGone])]
 
 
 def test_a_writer_that_is_replaced_between_two_looks_leaves_no_trace_of_the_old(
