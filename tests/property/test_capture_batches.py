@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.clients.held import Interest
+from engine.clients.storage import Storage, StorageQuestion
 from engine.core.namespaces import Element, Group, MergeRule, MergeType, NameSpace, Policy
 from engine.core.settings import CoreSettings
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
@@ -197,3 +199,16 @@ def test_samples_of_writers_that_discovery_has_not_told_of_come_back() -> None:
     known = unknown._replace(writer=b"A" * 16)
     assert run.runtime.capture([unknown, known, unknown], ROUTES) == [unknown, unknown]
     assert run.runtime.counters["captured"] == 1
+
+
+def test_who_asks_whether_a_run_is_stored_gets_its_newest_sample() -> None:
+    run = Run(1)
+    storage = Storage(run.runtime)
+    writer = b"A" * 16
+    written = [CapturedSample(time_ns, writer, DATA, b"k", b"x") for time_ns in (5, 7, 6)]
+    storage.captured([run_of(written)], [])
+    answers = [
+        storage.missing(StorageQuestion(writer, until_ns, drains=0), [], Interest("T", ("*",)))
+        for until_ns in (7, 8)
+    ]
+    assert answers == ["", "the newest sample here is of 7 ns"]
