@@ -8,6 +8,7 @@ import pytest
 
 from engine.core.messages import Deliveries, Epoch, Message, NameSpaces, ReaderKey, Status
 from engine.core.namespaces import MergeType, NameSpace
+from engine.core.node import DurabilityNode
 from engine.core.states import Phase, ServiceState
 from tests.unit.core.cluster import NS, Cluster, check_settles, three
 
@@ -137,9 +138,8 @@ def test_a_late_word_of_a_former_run_does_not_keep_the_present_one_out(late: typ
     assert [(fellow.incarnation, fellow.approved) for fellow in core.fellows] == [(2, True)]
 
 
-@pytest.mark.parametrize("again", [False, True], ids=["said once", "said again"])
-def test_a_fellow_that_was_lost_on_one_side_only_need_not_say_everything_again(again: bool) -> None:
-    """Its endpoints go and come here; whether it noticed, and so says everything again, is up to it."""
+def met_again() -> tuple[Cluster, DurabilityNode, dict[type[Message], Message]]:
+    """Node a knew b, whose endpoints have gone and come; and what b had said."""
     cluster = Cluster()
     core = cluster.start("a").core
     core.fellow_attached("b", cluster.now)
@@ -150,6 +150,13 @@ def test_a_fellow_that_was_lost_on_one_side_only_need_not_say_everything_again(a
     core.fellow_detached("b", cluster.now)
     assert core.fellows == []
     core.fellow_attached("b", cluster.now)
+    return cluster, core, present
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["said once", "said again"])
+def test_a_fellow_that_was_lost_on_one_side_only_need_not_say_everything_again(again: bool) -> None:
+    """Whether it noticed that it was lost, and so says everything again, is up to it."""
+    cluster, core, present = met_again()
     status = present[Status]
     assert isinstance(status, Status)
     heartbeat = dataclasses.replace(status, serial=1001)
@@ -161,15 +168,7 @@ def test_a_fellow_that_was_lost_on_one_side_only_need_not_say_everything_again(a
 
 def test_a_fellow_is_not_talked_to_before_its_newest_report_is_here() -> None:
     """What it reported before it was lost is not what it says of itself now."""
-    cluster = Cluster()
-    core = cluster.start("a").core
-    core.fellow_attached("b", cluster.now)
-    present = said(1)
-    for message in present.values():
-        core.receive(message, "b", cluster.now)
-    cluster.run(0.2)
-    core.fellow_detached("b", cluster.now)
-    core.fellow_attached("b", cluster.now)
+    cluster, core, present = met_again()
     status, report = present[Status], present[NameSpaces]
     assert isinstance(status, Status)
     assert isinstance(report, NameSpaces)
