@@ -169,6 +169,7 @@ class GroupSet:
         came: list[Sample] = []
         gone: list[Sample] = []
         pushed: list[list[Sample]] = []
+        nothing: list[Sample] = []  # one for all: many of them may wait for the disk
         for sample in samples:
             history = instances.get(sample.key)
             if history is None:
@@ -176,7 +177,7 @@ class GroupSet:
                     self._pack_oldest()
                 packed = self._packed
                 slot = packed.find(sample.key) if packed else -1
-                history = self._unpack(slot, packed.sample(slot)) if packed and slot >= 0 else []
+                history = self._unpack(slot, packed.sample(slot)) if packed and slot >= 0 else nothing
             if not history or (len(history) == 1 and history[0].status == DATA):
                 instances[sample.key] = [sample]
                 came.append(sample)

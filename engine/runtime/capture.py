@@ -18,7 +18,7 @@ from engine.runtime.stream import MAX_BATCH_BYTES
 from engine.store.interface import Change
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from engine.core.namespaces import Group
     from engine.dataset.dataset import GroupSet
@@ -263,21 +263,22 @@ class _Batch:
 
     def _apply_waiting(self, sink: _Sink) -> None:
         """What waits is all new: of each instance one write, which takes the place of what is known of it."""
-        records: list[CapturedSample] = []
-        for record in map(sink.record, sink.newest.values()):
-            if len(record[4]) > MAX_SAMPLE_BYTES:
-                self._refuse(sink, len(record[4]))
-            else:
-                records.append(record)
-        if not records:
+        samples = make_samples(self._fitting(sink))
+        if not samples:
             return
-        self._captured += len(records)
-        samples = make_samples(records)
+        self._captured += len(samples)
         evicted = sink.group_set.renew(samples)
         sink.data.has_changed = True
         if sink.on_disk:
             changes = map(Change, itertools.repeat(sink.description), samples, evicted)
             self._changes.setdefault(sink.data.state.name, []).extend(changes)
+
+    def _fitting(self, sink: _Sink) -> Iterator[CapturedSample]:
+        for record in map(sink.record, sink.newest.values()):
+            if len(record[4]) > MAX_SAMPLE_BYTES:
+                self._refuse(sink, len(record[4]))
+            else:
+                yield record
 
     def _refuse(self, sink: _Sink, size: int) -> None:
         self._holdings.counters["too_large"] += 1
