@@ -13,15 +13,23 @@ from tests.integration.programs import Program
 
 
 def client_reader(options: dict[str, Any]) -> None:
-    """A durable reader. Commands: `history` waits, `want` waits for so many samples, `tally`."""
+    """A durable reader, or none before the first history with `later`.
+
+    Commands: `history` waits, `want` waits for so many samples; then the tally.
+    """
     from ospltool.client import DurabilityClient, DurableReader
     from tests.integration import application_types as types
 
     with DurabilityClient(options["domain"]) as client:
-        reader = DurableReader(client, "Reading", types.Reading, options.get("partitions", ["stock"]))
+
+        def make() -> DurableReader[Any]:
+            return DurableReader(client, "Reading", types.Reading, options.get("partitions", ["stock"]))
+
+        reader = None if options.get("later") else make()
         got: list[Any] = []
         say(ready=True)
         for command in commands():
+            reader = reader or make()
             if "history" in command:
                 reader.wait_for_historical_data(command["history"])
                 say(history=True)

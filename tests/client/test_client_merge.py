@@ -16,6 +16,9 @@ from tests.integration.watching import ProgramSource, Watch
 pytestmark = [pytest.mark.dds, pytest.mark.netns]
 
 HOSTS = {"n1": "a", "n2": "b"}
+MANY, KBIT_S = 20_000, 4_000
+"""What n2 writes apart, and how fast it may send that: the merge takes a second or more. With a slower link
+its heartbeats would be overdue, n1 alone again, and what it has complete."""
 
 
 @pytest.fixture
@@ -76,6 +79,42 @@ def test_a_merge_gives_a_reader_what_the_other_side_wrote_and_nothing_twice(
     reader.tell(want=31)
     got = reader.answer("tally")
     assert sorted(number for _, number in got) == [*range(31)]
+
+
+def test_history_that_is_asked_for_during_a_merge_comes_when_it_is_over_whole_and_once(
+    lab: ClientLab, network: Network
+) -> None:
+    for name, priority in (("n1", 200), ("n2", 100)):
+        lab.configure(name, Settings().with_priority(priority))
+    lab.start(*HOSTS)
+    near, far = (watch_from(lab, name) for name in HOSTS)
+    far.wait_for("both are complete", lambda: far.are_complete(*HOSTS))
+    reader = lab.client_program("client_reader", prefix=lab.prefixes["n1"], later=True)
+    lab.write({"count": 10, "time": 1_000}, prefix=lab.prefixes["n1"], readers=2)
+    far.wait_for("n2 has it", lambda: far.samples("n2") == 10)
+    network.cut("b")
+    near.wait_for("n1 is alone", lambda: not near.fellows("n1", "approved"))
+    far.wait_for("n2 is alone", lambda: not far.fellows("n2", "approved"))
+    lab.write({"first": 10, "count": 5, "time": 2_000}, prefix=lab.prefixes["n1"])
+    lab.write({"first": 100, "count": MANY, "time": 3_000}, prefix=lab.prefixes["n2"])
+    far.wait_for("n2 has that", lambda: far.samples("n2") == 10 + MANY)
+    network.slow_down("b", KBIT_S)
+
+    network.heal("b")
+    near.wait_for("n1 merges", lambda: is_merging(near))
+    reader.tell(history=60)
+    before = near.samples("n1")
+    reader.answer("history", 90)
+    got = reader.answer("tally")
+    assert before == 15, "it was asked before the other side's was there"
+    assert sorted(number for _, number in got) == [*range(15), *range(100, 100 + MANY)]
+    near.wait_for("the merge is over", lambda: not is_merging(near) and near.samples("n1") == 15 + MANY)
+
+
+def is_merging(seen: Watch) -> bool:
+    """Whether n1 shows that it merges, and that its name-space is not complete for that."""
+    space = seen.space("n1")
+    return space is not None and space.phase == "merge"
 
 
 def watch_from(lab: ClientLab, name: str) -> Watch:

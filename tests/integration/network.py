@@ -60,6 +60,11 @@ class Network:
     def heal(self, host: str) -> None:
         _ip("link", "set", self._ports[host], "up")
 
+    def slow_down(self, host: str, kbit_s: int) -> None:
+        """Let a host send no faster than that; what waits is not lost."""
+        _run(*self.on(host), "tc", "qdisc", "add", "dev", "e0", "root", "tbf", "rate", f"{kbit_s}kbit",
+             "burst", "16kb", "limit", "64mb")  # fmt: skip
+
     def split(self, *hosts: str) -> None:
         """Cut these hosts off from the others, but not from each other."""
         if not self._has_second:
@@ -88,7 +93,11 @@ class Network:
 
 
 def _ip(*arguments: str) -> None:
-    subprocess.run(["ip", *arguments], check=True, capture_output=True, text=True, timeout=10)
+    _run("ip", *arguments)
+
+
+def _run(*command: str) -> None:
+    subprocess.run(command, check=True, capture_output=True, text=True, timeout=10)
 
 
 def network_of(hosts: tuple[str, ...]) -> Network:
