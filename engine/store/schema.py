@@ -69,10 +69,12 @@ def connect(path: Path) -> sqlite3.Connection:
     """Open for writing, in the one way that is right for a store.
 
     Raises:
+        StoreFailed: this SQLite has no JSON functions, in which `engine.store.statements` writes.
         sqlite3.Error: see `typed`.
     """
     connection = sqlite3.connect(path, isolation_level=None, timeout=BUSY_MS / 1000)
     try:
+        _check_functions(connection, path)
         connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
@@ -132,6 +134,14 @@ _REFUSALS: Final = {
     sqlite3.SQLITE_LOCKED,
     sqlite3.SQLITE_PROTOCOL,
 }
+
+
+def _check_functions(connection: sqlite3.Connection, path: Path) -> None:
+    try:
+        connection.execute("SELECT value FROM json_each('[0]')").fetchall()
+    except sqlite3.OperationalError as error:
+        found = f"SQLite {sqlite3.sqlite_version} is built without JSON functions"
+        raise StoreFailed(f"{path}: {found}; 3.38 and later have them") from error
 
 
 def typed(error: sqlite3.Error, path: Path) -> StoreError | None:
