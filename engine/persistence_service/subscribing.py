@@ -17,11 +17,12 @@ from engine.redundancy import subscription_codec
 from engine.redundancy.codec import MessageFault
 from engine.redundancy.configuration import DurableSubscriptionSettings
 from engine.redundancy.desk import Desk
+from engine.redundancy.held import Room
 from engine.redundancy.messages import Sample
 from engine.redundancy.positions import position_of
 from engine.redundancy.settings import SynchronizationSettings
 from engine.redundancy.subscription_messages import Answer, Change, SavedSubscriptions, SubscriberState
-from engine.redundancy.subscriptions import Room, Subscriptions, SubscriptionStatus
+from engine.redundancy.subscriptions import Subscriptions, SubscriptionStatus
 
 MAX_GROUPS: Final = 10_000
 GUID_CHARS: Final = 32

@@ -7,8 +7,9 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from engine.redundancy.held import batches
 from engine.redundancy.subscription_messages import Answer, SubscriberState
-from engine.redundancy.subscriptions import Subscriptions, batches
+from engine.redundancy.subscriptions import Subscriptions
 
 MAX_READERS: Final = 10_000
 """Readers that are there at one time; more get no answer, and are counted."""

@@ -11,19 +11,19 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Final
 
+from engine.redundancy.held import Held, Id, Room, ids_of
 from engine.redundancy.ledger import Ledger, LedgerState, Numbers, Terms
 from engine.redundancy.messages import Sample
 from engine.redundancy.settings import SynchronizationSettings
+from engine.redundancy.subscription_exchange import Exchange
 from engine.redundancy.subscription_messages import (
     Books,
     Change,
     Fetch,
     Forgotten,
-    Handed,
     PeerMessage,
     Released,
     SavedSubscriptions,
@@ -34,68 +34,6 @@ MAX_SUBSCRIPTIONS: Final = 1_000
 
 MAX_WRITERS: Final = 100_000
 """Writers of one group that are remembered; then all are forgotten, which does no harm."""
-
-MAX_HELD: Final = 100_000
-MAX_HELD_BYTES: Final = 256 << 20
-"""Samples, and bytes of them, that an instance keeps for durable subscriptions. New ones beyond are not kept,
-which is counted and reported; what is kept stays. They come from another instance when there is room again,
-if one has kept them."""
-
-BATCH_SAMPLES: Final = 256
-BATCH_BYTES: Final = 512 << 10
-"""Samples in one message; more bytes only when it is a single sample."""
-
-_Id = tuple[str, int]
-
-
-@dataclasses.dataclass(slots=True)
-class Room:
-    """What is kept of all groups that share a bound.
-
-    Attributes:
-        samples, size: how many samples, and bytes of them.
-    """
-
-    samples: int = 0
-    size: int = 0
-
-    def has(self, size: int) -> bool:
-        """Whether there is room for one more sample of so many bytes."""
-        return self.samples < MAX_HELD and self.size + size <= MAX_HELD_BYTES
-
-    def take(self, size: int) -> None:
-        """It is used."""
-        self.samples += 1
-        self.size += size
-
-    def give_back(self, size: int) -> None:
-        """It is used no longer."""
-        self.samples -= 1
-        self.size -= size
-
-
-@dataclasses.dataclass(slots=True)
-class _Held:
-    """A sample, the subscriptions that have not acknowledged it, and the period in which it came."""
-
-    sample: Sample
-    wanted_by: set[str]
-    period: int
-
-
-@dataclasses.dataclass(slots=True)
-class _Peer:
-    """Another instance while it is connected.
-
-    Attributes:
-        ledgers: acknowledgements that it has not been told of.
-        offers: samples that are held here and that it has not been told of.
-        offered: what it holds and we lack, and since which period we know.
-    """
-
-    ledgers: list[LedgerState] = dataclasses.field(default_factory=list)
-    offers: list[_Id] = dataclasses.field(default_factory=list)
-    offered: dict[_Id, int] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -144,18 +82,17 @@ class Subscriptions:
         self.counters: collections.Counter[str] = collections.Counter()
         self._values = values
         self._ledgers: dict[str, Ledger] = {}
-        self._held: dict[_Id, _Held] = {}
+        self._held: dict[Id, Held] = {}
         self._pending: collections.Counter[str] = collections.Counter()
         self._room = room or Room()
         self._writers: set[str] = set()
         self._missed = 0
         self._missed_now = 0
-        self._peers: dict[str, _Peer] = {}
         self._readers: dict[str, tuple[str, str]] = {}
         self._period = 0
         self._changes: list[Change] = []
         self._reports: list[str] = []
-        self._to_peers: list[tuple[str, PeerMessage]] = []
+        self._exchange = Exchange(settings, self._held, self._room, lambda id_: bool(self._wanted_by(id_)))
         self._restore(saved or SavedSubscriptions())
 
     def _restore(self, saved: SavedSubscriptions) -> None:
@@ -171,7 +108,7 @@ class Subscriptions:
         ledgers = tuple(ledger.state() for _, ledger in sorted(self._ledgers.items()))
         return SavedSubscriptions(ledgers, tuple(each.sample for _, each in sorted(self._held.items())))
 
-    def held(self) -> frozenset[_Id]:
+    def held(self) -> frozenset[Id]:
         """The samples that are kept: (writer, number)."""
         return frozenset(self._held)
 
@@ -213,8 +150,7 @@ class Subscriptions:
 
     def messages(self) -> list[tuple[str, PeerMessage]]:
         """What is to be sent to other instances, in order: (receiver, message)."""
-        messages, self._to_peers = self._to_peers, []
-        return messages
+        return self._exchange.messages()
 
     def reports(self) -> list[str]:
         """What somebody should be told."""
@@ -277,9 +213,7 @@ class Subscriptions:
 
     def _spread(self, new: LedgerState, source: str) -> None:
         self._changes.append(new)
-        for name, peer in self._peers.items():
-            if name != source:
-                peer.ledgers.append(new)
+        self._exchange.learned(new, source)
 
     def _begin(self, ledger: Ledger) -> None:
         """A subscription is new, or is deleted."""
@@ -321,7 +255,7 @@ class Subscriptions:
         """Whether there is a durable subscription at all."""
         return any(not ledger.terms.is_deleted for ledger in self._ledgers.values())
 
-    def _wanted_by(self, id_: _Id) -> set[str]:
+    def _wanted_by(self, id_: Id) -> set[str]:
         return {
             name
             for name, ledger in self._ledgers.items()
@@ -338,15 +272,13 @@ class Subscriptions:
         if not self._room.has(len(sample.payload)):
             self._miss()
             return False
-        self._held[id_] = _Held(sample, wanted_by, self._period)
+        self._held[id_] = Held(sample, wanted_by, self._period)
         self._room.take(len(sample.payload))
         self._writers.add(sample.writer)
         self._pending.update(wanted_by)
         self.counters["held"] += 1
         self._changes.append(sample)
-        for peer in self._peers.values():
-            if peer.offered.pop(id_, None) is None:
-                peer.offers.append(id_)
+        self._exchange.held(id_)
         return True
 
     def _miss(self) -> None:
@@ -364,7 +296,7 @@ class Subscriptions:
         for sample in self._values():
             self._hold(sample)
 
-    def _let_go(self, name: str, id_: _Id) -> None:
+    def _let_go(self, name: str, id_: Id) -> None:
         held = self._held.get(id_)
         if held is None or name not in held.wanted_by:
             return
@@ -421,44 +353,33 @@ class Subscriptions:
 
     # Other instances.
 
-    @property
-    def _fetches(self) -> bool:
-        return self.settings.enable and self.settings.synchronize_durable_subscriptions
-
     def connected(self, peer: str) -> None:
         """A link to another instance is up, with nothing left over from before."""
-        self._peers[peer] = _Peer()
-        if self.settings.synchronize_durable_subscriptions:
-            ledgers = tuple(ledger.state() for _, ledger in sorted(self._ledgers.items()))
-            self._to_peers.append((peer, Books(ledgers, _numbers(self._held))))
+        self._exchange.connected(peer, [ledger.state() for _, ledger in sorted(self._ledgers.items())])
 
     def disconnected(self, peer: str) -> None:
         """The link is down."""
-        self._peers.pop(peer, None)
+        self._exchange.disconnected(peer)
 
     def receive(self, peer: str, message: PeerMessage) -> None:
         """A message came from another instance."""
-        state = self._peers.get(peer)
-        if state is None or not self.settings.synchronize_durable_subscriptions:
+        if not self._exchange.hears(peer):
             return
         if isinstance(message, Books):
             for ledger in message.ledgers:
                 self._learn(ledger, peer)
-            for id_ in _ids(message.held):
-                if id_ not in self._held and len(state.offered) < MAX_HELD:  # nobody holds more
-                    state.offered[id_] = self._period
+            self._exchange.offered(peer, ids_of(message.held))
         elif isinstance(message, Fetch):
-            samples = [self._held[id_].sample for id_ in _ids(message.numbers) if id_ in self._held]
+            samples = [self._held[id_].sample for id_ in ids_of(message.numbers) if id_ in self._held]
             self.counters["handed"] += len(samples)
-            if samples:
-                self._to_peers.extend((peer, Handed(part)) for part in batches(samples))
+            self._exchange.hand(peer, samples)
         else:
             for sample in message.samples:
                 id_ = (sample.writer, sample.sequence)
                 if self._hold(sample):
                     self.counters["fetched"] += 1
-                elif id_ not in self._held and self._wanted_by(id_):
-                    state.offered[id_] = self._period  # when there is room
+                elif self._wanted_by(id_):
+                    self._exchange.offered(peer, [id_])  # when there is room
 
     def period(self) -> None:
         """A durable_subscription_synchronization_period is over: tell others what is new, and ask them."""
@@ -466,50 +387,5 @@ class Subscriptions:
             self._reports.append(f"{self._missed_now} samples were not kept for durable subscriptions")
             self._missed_now = 0
             self._hold_values()
-        if self.settings.synchronize_durable_subscriptions:
-            if self._fetches:
-                self._fetch()
-            for name, peer in sorted(self._peers.items()):
-                offers = _numbers(id_ for id_ in peer.offers if id_ in self._held)
-                if peer.ledgers or offers:
-                    self._to_peers.append((name, Books(tuple(peer.ledgers), offers)))
-                peer.ledgers, peer.offers = [], []
+        self._exchange.period()
         self._period += 1
-
-    def _fetch(self) -> None:
-        """Ask for what others hold and we lack; what they have told just now may be on its way."""
-        asked: set[_Id] = set()
-        for name, peer in sorted(self._peers.items()):
-            for id_ in [each for each in peer.offered if each in self._held or not self._wanted_by(each)]:
-                del peer.offered[id_]
-            due = (id_ for id_, since in peer.offered.items() if since < self._period and id_ not in asked)
-            wanted = list(itertools.islice(due, max(0, MAX_HELD - self._room.samples - len(asked))))
-            if wanted and self._room.has(0):
-                asked.update(wanted)
-                for id_ in wanted:
-                    del peer.offered[id_]
-                self._to_peers.append((name, Fetch(_numbers(wanted))))
-
-
-def _numbers(ids: Iterable[_Id] | Mapping[_Id, object]) -> Numbers:
-    found: dict[str, list[int]] = {}
-    for writer, number in ids:
-        found.setdefault(writer, []).append(number)
-    return tuple((writer, tuple(sorted(numbers))) for writer, numbers in sorted(found.items()))
-
-
-def _ids(numbers: Numbers) -> Iterable[_Id]:
-    return ((writer, number) for writer, each in numbers for number in each)
-
-
-def batches(samples: Iterable[Sample]) -> list[tuple[Sample, ...]]:
-    """Parts of messages, at least one."""
-    parts: list[list[Sample]] = [[]]
-    size = 0
-    for sample in samples:
-        if parts[-1] and (len(parts[-1]) == BATCH_SAMPLES or size + len(sample.payload) > BATCH_BYTES):
-            parts.append([])
-            size = 0
-        parts[-1].append(sample)
-        size += len(sample.payload)
-    return [tuple(part) for part in parts]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from engine.redundancy import subscriptions as subscriptions_module
+from engine.redundancy import held as held_module
 from engine.redundancy.scenario import FAULTS
 from ospltool.cli.app import main
 
@@ -109,7 +109,7 @@ def test_instances_that_do_not_tell_what_is_acknowledged_give_it_again(
 def test_what_there_is_no_room_for_is_lost_and_that_is_seen(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(subscriptions_module, "MAX_HELD", 10)
+    monkeypatch.setattr(held_module, "MAX_HELD", 10)
     for each in rehearsed(capsys, SUBSCRIPTIONS, code=1):
         assert each["lost"] > 0
         assert each["most_kept"] <= 10

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.redundancy import held as held_module
 from engine.redundancy import subscriptions as subscriptions_module
 from engine.redundancy.desk import Desk
 from engine.redundancy.messages import Sample
@@ -162,7 +163,7 @@ class Room:
     """One instance with room for three samples."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(subscriptions_module, "MAX_HELD", 3)
+        monkeypatch.setattr(held_module, "MAX_HELD", 3)
         self.values: dict[bytes, Sample] = {}
         self.stock = Subscriptions("i", BOTH, self.values.values)
         self.stock.register(LOG, 1)
