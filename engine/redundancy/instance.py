@@ -11,11 +11,12 @@ not tell that (`engine.redundancy.positions`), the audit finds it out.
 from __future__ import annotations
 
 import collections
-import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Final
 
 from engine.redundancy import audit
+from engine.redundancy.known import NOTHING, Peer, Writer, numbers_of
+from engine.redundancy.last_values import LastValues
 from engine.redundancy.messages import (
     Announcement,
     Delivery,
@@ -50,74 +51,6 @@ BATCH_BYTES: Final = 1 << 20
 """Payload from which on a delivery gets no more samples."""
 
 
-@dataclasses.dataclass(slots=True)
-class _Entry:
-    """The last value of one DDS instance, and every writer that ever wrote it."""
-
-    sample: Sample
-    writers: frozenset[str]
-
-
-@dataclasses.dataclass(slots=True)
-class _Writer:
-    """What is known of one original writer.
-
-    Attributes:
-        highest_before: its highest number at the last period; -1 to have one period of patience.
-        keys: the DDS instances that it ever wrote.
-    """
-
-    stability: Stability
-    had: Sequences = dataclasses.field(default_factory=Sequences)
-    is_direct: bool = False
-    highest_before: int = 0
-    keys: set[bytes] = dataclasses.field(default_factory=set)
-
-
-@dataclasses.dataclass(slots=True)
-class _Peer:
-    """Another instance while it is connected.
-
-    Attributes:
-        known: what it surely has or has been sent, by writer.
-        states: its last announcement.
-        highest_before: its highest numbers at the last period.
-        wants: its subscription to us, by writer.
-        number, asked: our subscription to it.
-        digests, comparison: of what it keeps, and how that differs from ours.
-    """
-
-    known: dict[str, Sequences] = dataclasses.field(default_factory=dict)
-    states: dict[str, WriterState] = dataclasses.field(default_factory=dict)
-    highest_before: dict[str, int] = dataclasses.field(default_factory=dict)
-    wants: dict[str, Sequences | None] = dataclasses.field(default_factory=dict)
-    number: int = 0
-    asked: dict[str, Sequences | None] = dataclasses.field(default_factory=dict)
-    digests: tuple[int, ...] = ()
-    comparison: audit.Comparison = dataclasses.field(default_factory=audit.Comparison)
-
-    def knows(self, sample: Sample) -> bool:
-        return sample.sequence in self.known.get(sample.stream, _NOTHING)
-
-    def learn(self, writer: str, numbers: Sequences) -> None:
-        self.known[writer] = self.known.get(writer, _NOTHING) | numbers
-
-    def learn_samples(self, samples: Iterable[Sample]) -> None:
-        streams: dict[str, list[Sample]] = {}
-        for sample in samples:
-            streams.setdefault(sample.stream, []).append(sample)
-        for stream, some in streams.items():
-            self.learn(stream, _numbers(some))
-
-
-_NOTHING: Final = Sequences()
-
-
-def _numbers(samples: Iterable[Sample]) -> Sequences:
-    """What samples of one stream account for."""
-    return Sequences.joined((sample.first or sample.sequence, sample.sequence) for sample in samples)
-
-
 class Instance:
     """The decisions of one instance. Links to others keep the order and lose nothing while they are up.
 
@@ -137,41 +70,38 @@ class Instance:
         self.name = name
         self.settings = settings
         self.counters: collections.Counter[str] = collections.Counter()
-        self._kept: dict[bytes, _Entry] = {}
-        self._writers: dict[str, _Writer] = {}
-        self._peers: dict[str, _Peer] = {}
+        self._kept = LastValues()
+        self._writers: dict[str, Writer] = {}
+        self._peers: dict[str, Peer] = {}
         self._outbox: list[tuple[str, Message]] = []
-        self._digests = audit.Digests()
-        self._keys_of_part: list[set[bytes]] = [set() for _ in range(audit.PARTS)]
-        self._changed_keys: set[bytes] = set()
         self._changed_writers: set[str] = set()
         self._restore(saved or Saved())
 
     def _restore(self, saved: Saved) -> None:
         for kept in saved.kept:
-            self._keep(kept.sample)
+            self._kept.keep(kept.sample)
             self._wrote(kept.sample.key, kept.writers)
         for writer, had in saved.had:
             known = self._writer(writer)
             if known is not None:
                 known.had = had
                 known.highest_before = had.highest
-        self._changed_keys.clear()
+        self._kept.changed.clear()
         self._changed_writers.clear()
 
     def saved(self) -> Saved:
         """What it has now, to start again with."""
-        return self._saved(self._kept, self._writers)
+        return self._saved(self._kept.entries, self._writers)
 
     def changes(self) -> Saved:
         """The part of `saved` that is different from the last call, or from what it started with."""
-        changed = self._saved(self._changed_keys, self._changed_writers)
-        self._changed_keys.clear()
+        changed = self._saved(self._kept.changed, self._changed_writers)
+        self._kept.changed.clear()
         self._changed_writers.clear()
         return changed
 
     def _saved(self, keys: Iterable[bytes], writers: Iterable[str]) -> Saved:
-        entries = [self._kept[key] for key in sorted(keys)]
+        entries = [self._kept.entries[key] for key in sorted(keys)]
         return Saved(
             tuple(Kept(entry.sample.alone, entry.writers) for entry in entries),
             tuple((name, self._writers[name].had) for name in sorted(writers)),
@@ -181,21 +111,21 @@ class Instance:
 
     def values(self) -> dict[bytes, Sample]:
         """The last value of every DDS instance."""
-        return {key: entry.sample for key, entry in sorted(self._kept.items())}
+        return {key: entry.sample for key, entry in sorted(self._kept.entries.items())}
 
     def value(self, key: bytes) -> Sample | None:
         """The last value of one DDS instance."""
-        entry = self._kept.get(key)
+        entry = self._kept.entries.get(key)
         return entry.sample if entry else None
 
     def of_group(self, prefix: bytes) -> list[Sample]:
         """The last values of the DDS instances whose keys begin like this, in order of source time."""
-        found = [entry.sample for key, entry in self._kept.items() if key.startswith(prefix)]
+        found = [entry.sample for key, entry in self._kept.entries.items() if key.startswith(prefix)]
         return sorted(found, key=lambda sample: sample.order)
 
     def dds_instances(self) -> Iterable[bytes]:
         """All DDS instances."""
-        return self._kept.keys()
+        return self._kept.entries.keys()
 
     def writers(self) -> list[str]:
         """All writers and streams of late samples that are known."""
@@ -239,7 +169,7 @@ class Instance:
 
     def connected(self, peer: str) -> None:
         """A link to another instance is up, with nothing left over from before."""
-        self._peers[peer] = _Peer()
+        self._peers[peer] = Peer()
         self._send(peer, self._announcement())
 
     def disconnected(self, peer: str) -> None:
@@ -333,8 +263,8 @@ class Instance:
             is_advancing = known.had.highest > known.highest_before
             missing = due(known.had, candidates, advanced=is_advancing)
             for source in applied.filling & self._peers.keys():
-                part = (missing & candidates[source].had).bounded if source in candidates else _NOTHING
-                asked = self._peers[source].asked.get(writer, _NOTHING) or _NOTHING
+                part = (missing & candidates[source].had).bounded if source in candidates else NOTHING
+                asked = self._peers[source].asked.get(writer, NOTHING) or NOTHING
                 wanted[source][writer] = asked if not part - asked else part
             if applied.live in wanted:
                 wanted[applied.live][writer] = None
@@ -366,19 +296,10 @@ class Instance:
                 WriterState(writer, known.had, self._path(writer))
                 for writer, known in sorted(self._writers.items())
             ),
-            self._digests.snapshot() if self.settings.enable else (),
+            self._kept.digests() if self.settings.enable else (),
         )
 
     # Samples.
-
-    def _keep(self, sample: Sample) -> None:
-        """This is the last value of its DDS instance from now on."""
-        entry = self._kept.get(sample.key)
-        self._digests.replace(sample.key, entry.sample.order if entry else None, sample.order)
-        if entry is None:
-            self._keys_of_part[audit.part_of(sample.key)].add(sample.key)
-        self._kept[sample.key] = _Entry(sample, entry.writers if entry else frozenset())
-        self._changed_keys.add(sample.key)
 
     def _apply(self, arrived: Sequence[tuple[Sample, frozenset[str]]]) -> None:
         """Take samples, each with writers of its DDS instance, and then account for them."""
@@ -387,13 +308,13 @@ class Instance:
             self._offer(sample, writers)
             streams.setdefault(sample.stream, []).append(sample)
         for stream, samples in streams.items():
-            self._account(stream, _numbers(samples), samples)
+            self._account(stream, numbers_of(samples), samples)
 
     def _offer(self, sample: Sample, writers: frozenset[str]) -> None:
         """Keep what is newer, whatever is accounted for: that costs nothing and can not lose anything."""
-        entry = self._kept.get(sample.key)
+        entry = self._kept.entries.get(sample.key)
         if entry is None or sample.order > entry.sample.order:
-            self._keep(sample)
+            self._kept.keep(sample)
             self.counters["applied"] += 1
         elif sample.order == entry.sample.order or sample.sequence in self._had(sample.stream):
             self.counters["repeated"] += 1
@@ -404,7 +325,7 @@ class Instance:
     def _account(self, stream: str, numbers: Sequences, newest: Sequence[Sample] = ()) -> None:
         """These numbers are accounted for now; tell who wants them. `newest` are samples that bring them."""
         known = self._writer(stream)
-        new = numbers - known.had if known is not None else _NOTHING
+        new = numbers - known.had if known is not None else NOTHING
         if known is not None and new:
             known.had |= new
             self._changed_writers.add(stream)
@@ -412,7 +333,7 @@ class Instance:
                 self._catch_up(peer, stream, newest)
 
     def _wrote(self, key: bytes, writers: Iterable[str]) -> None:
-        entry = self._kept.get(key)
+        entry = self._kept.entries.get(key)
         if entry is None or entry.writers.issuperset(writers):
             return
         for writer in writers:
@@ -420,9 +341,9 @@ class Instance:
             if known is not None:
                 known.keys.add(key)
         entry.writers |= frozenset(writers)
-        self._changed_keys.add(key)
+        self._kept.changed.add(key)
 
-    def _take(self, state: _Peer, delivery: Delivery) -> None:
+    def _take(self, state: Peer, delivery: Delivery) -> None:
         state.learn_samples([kept.sample for kept in delivery.samples])
         self._apply([(kept.sample, kept.writers) for kept in delivery.samples])
         for key, writers in delivery.written:
@@ -437,16 +358,16 @@ class Instance:
         if writer not in state.wants:
             return
         only = state.wants[writer]
-        missing = self._had(writer) - state.known.get(writer, _NOTHING)
+        missing = self._had(writer) - state.known.get(writer, NOTHING)
         if only is not None:
             missing &= only
         missing = missing.bounded
         if not missing:
             return
-        if newest and not missing - _numbers(newest):
+        if newest and not missing - numbers_of(newest):
             self._pass_on(peer, state, newest, missing)
             return
-        entries = [self._kept[key] for key in sorted(self._writers[writer].keys)]
+        entries = [self._kept.entries[key] for key in sorted(self._writers[writer].keys)]
         there = [each for each in entries if each.sample.stream == writer and each.sample.sequence in missing]
         written: list[tuple[bytes, frozenset[str]]] = []
         are_all = missing.count == len({each.sample.sequence for each in there})
@@ -463,14 +384,14 @@ class Instance:
             peer, state, [Kept(each.sample.alone, each.writers) for each in there], written, superseded
         )
 
-    def _pass_on(self, peer: str, state: _Peer, newest: Sequence[Sample], missing: Sequences) -> None:
+    def _pass_on(self, peer: str, state: Peer, newest: Sequence[Sample], missing: Sequences) -> None:
         """Send samples that have just arrived, or what is newer of their DDS instances."""
         given: list[Kept] = []
         written: list[tuple[bytes, frozenset[str]]] = []
         arrived = set(map(id, newest))
         are_all = len(newest) == 1
         for key in dict.fromkeys(sample.key for sample in newest):
-            entry = self._kept[key]
+            entry = self._kept.entries[key]
             if id(entry.sample) in arrived:
                 given.append(Kept(entry.sample, entry.writers))
                 continue
@@ -486,7 +407,7 @@ class Instance:
     def _give(
         self,
         peer: str,
-        state: _Peer,
+        state: Peer,
         samples: list[Kept],
         written: Iterable[tuple[bytes, frozenset[str]]] = (),
         superseded: tuple[tuple[str, Sequences], ...] = (),
@@ -515,15 +436,14 @@ class Instance:
         if any(each.had - self._had(each.writer) for each in state.states.values()):
             return
         patience = self.settings.max_change_periods + audit.MARGIN_PERIODS
-        for part in state.comparison.period(self._digests.snapshot(), state.digests, patience):
+        for part in state.comparison.period(self._kept.digests(), state.digests, patience):
             self.counters["audited"] += 1
-            keys = sorted(self._keys_of_part[part])
-            entries = tuple((key, self._kept[key].sample.order) for key in keys)
+            entries = tuple((each.sample.key, each.sample.order) for each in self._kept.of_part(part))
             self._send(peer, Inventory(part, entries))
 
-    def _give_newer(self, peer: str, state: _Peer, inventory: Inventory) -> None:
+    def _give_newer(self, peer: str, state: Peer, inventory: Inventory) -> None:
         theirs = dict(inventory.entries)
-        entries = [self._kept[key] for key in sorted(self._keys_of_part[inventory.part])]
+        entries = self._kept.of_part(inventory.part)
         newer = [
             each
             for each in entries
@@ -536,16 +456,16 @@ class Instance:
 
     def _had(self, writer: str) -> Sequences:
         known = self._writers.get(writer)
-        return known.had if known else _NOTHING
+        return known.had if known else NOTHING
 
-    def _writer(self, writer: str) -> _Writer | None:
+    def _writer(self, writer: str) -> Writer | None:
         known = self._writers.get(writer)
         if known is None:
             if len(self._writers) >= MAX_WRITERS:
                 self.counters["refused"] += 1
                 return None
             stability = Stability(self.settings.stable_periods, self.settings.max_change_periods)
-            known = self._writers[writer] = _Writer(stability)
+            known = self._writers[writer] = Writer(stability)
         return known
 
     def _send(self, peer: str, message: Message) -> None:
