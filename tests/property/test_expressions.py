@@ -65,10 +65,10 @@ def test_intersection_is_a_shortest_common_name_or_there_is_none(left: str, righ
 def test_many_wildcards_do_not_take_for_ever(name: str) -> None:
     # Such an expression may come from a fellow; a matcher that tries every split never ends.
     expression = "*a" * 20 + "*c"
-    started = time.monotonic()
+    started = time.process_time()
     assert not expressions.matches(expression, name)
     assert expressions.matches(expression[:-2], name[:-1] + "a")
-    assert time.monotonic() - started < 1.0
+    assert time.process_time() - started < 1.0
 
 
 ELEMENTS = st.builds(Element, st.text("ab*", max_size=3), st.text("ab*", min_size=1, max_size=3))

@@ -345,8 +345,8 @@ def test_the_sample_fleet_loads() -> None:
     ],
 )
 def test_more_than_can_be_compared_is_refused_before_it_is_compared(service: str) -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     with pytest.raises(ConfigError) as caught:
         interpret(parse(file_with(service).encode(), "f.xml", {}))
     assert caught.value.problems[0].kind is Kind.TOO_LARGE
-    assert time.perf_counter() - began < 2.0
+    assert time.process_time() - began < 2.0

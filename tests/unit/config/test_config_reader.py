@@ -173,15 +173,15 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_input_is_refused_quickly_and_in_little_memory(name: str) -> None:
     data = HOSTILE[name]()
-    began = time.perf_counter()
+    began = time.process_time()
     try:
         problems = parsed(data).problems
     except ConfigError as error:
         problems = error.problems
-    elapsed_s = time.perf_counter() - began
+    elapsed_s = time.process_time() - began
     assert problems
     assert all(problem.line >= 1 and problem.column >= 1 for problem in problems)
-    assert elapsed_s < 1.0, "the bar of 100 ms is measured apart; this bounds a machine under load"
+    assert elapsed_s < 1.0, "the bar of 100 ms is measured apart"
     tracemalloc.start()
     try:
         parsed(data)
