@@ -114,7 +114,7 @@ def drain(options: dict[str, Any]) -> None:
     from engine.dds.participant import NodeParticipant, TagRole
     from engine.dds.tap import WRITER_GONE, CaptureReader
     from engine.dds.topics import Topic
-    from engine.node.wire import TAP_BYTES
+    from engine.node.taps import TAP_BYTES
 
     uri = os.environ["CYCLONEDDS_URI"]
     participant = NodeParticipant(options["domain"], uri, "drain", os.urandom(16), TagRole.CLIENT)

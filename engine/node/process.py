@@ -229,7 +229,7 @@ class Node:
         self._pump.add("channel", self._channel.take)
         self._pump.add("attachment", self._channel.take_changes)
         self._pump.add("streams", self._take_batches)
-        self._pump.add("taps", self._full_taps)
+        self._pump.add("taps", lambda: [True] if self._wire.taps.has_news() else [])
         self._pump.start()
 
     # Other threads.
@@ -245,9 +245,6 @@ class Node:
             "clients": self._clients.handle if self._clients else ignore,
         }
         self._mailbox.post_batch(handlers[source], batch)
-
-    def _full_taps(self) -> list[bool]:
-        return [True] if any(len(tap) for tap in list(self._wire.taps.values())) else []
 
     def _take_batches(self) -> list[Received]:
         """No more than can be dealt with soon; what stays in the queue pushes senders back."""
@@ -325,7 +322,7 @@ class Node:
             return
         routes = self._neighbourhood.routes
         count, fill = 0, ROOMY
-        for tap in list(self._wire.taps.values()):
+        for tap in self._wire.taps:
             fill = max(fill, tap.fill)
             drained: tuple[int, list[Any]] = tap.drain_runs(DRAIN)
             some, taken = drained
@@ -372,7 +369,7 @@ class Node:
             self._runtime.housekeeping.writers(writer, groups)
         for endpoint, groups in changes.offers:
             for group in groups:
-                policies = self._wire.refusals(group, endpoint.endpoint_qos)
+                policies = self._wire.taps.refusals(group, endpoint.endpoint_qos)
                 if policies:
                     self._runtime.holdings.refuse_writer(group, endpoint.guid.hex(), policies)
 

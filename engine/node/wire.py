@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from engine.dds.bulk import BulkSender
 from engine.dds.errors import DdsError, DdsTimeout
-from engine.dds.qos import incompatibilities
-from engine.dds.tap import CaptureReader
-from engine.dds.topics import open_topic
 from engine.node.delivery import Directed
+from engine.node.taps import Taps
 from engine.node.watch import Work
 from engine.runtime.monitor import DeliveryView
 from engine.runtime.ports import Delivered
@@ -24,12 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from engine.core.messages import ReaderKey
-    from engine.core.namespaces import Group
     from engine.dataset.groups import GroupDescription
     from engine.dataset.rows import Rows
     from engine.dds.channel import Channel
     from engine.dds.participant import NodeParticipant
-    from engine.dds.qos import EndpointQos
     from engine.dds.waiting import Signal
     from engine.node.neighbourhood import Neighbourhood
 
@@ -37,8 +33,6 @@ WORKERS: Final = 8
 """Streams, deliveries and type look-ups that may run at once; more wait for a free thread."""
 MAX_UNSENT: Final = 20_000
 """Protocol and monitor messages that may wait for their turn; monitor messages are dropped first."""
-TAP_BYTES: Final = 16 << 20
-"""What a tap can hold, so that writers are not held back between two looks at it."""
 BATCH_TIMEOUT_S: Final = 30.0
 SHARED_TIMEOUT_S: Final = 2.0
 """A stream to several fellows ends when one stays behind for so long; each then asks for the rest alone."""
@@ -79,7 +73,6 @@ class DdsWire:
         self._participant = participant
         self._channel = channel
         self._neighbourhood = neighbourhood
-        self._signal = signal
         self._post = post
         self._node = node
         self._partition = partition
@@ -87,7 +80,7 @@ class DdsWire:
         self._unsent: queue.Queue[tuple[str, bytes] | None] = queue.Queue()
         self._workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="worker")
         self._sender = threading.Thread(target=self._send_all, name="sender", daemon=True)
-        self.taps: dict[tuple[str, str], CaptureReader] = {}
+        self.taps = Taps(participant, signal)
         self.unsent_dropped = 0
         self.work = Work()
         self.fault: Exception | None = None
@@ -124,23 +117,8 @@ class DdsWire:
             self._submit(self._note, fellow, target, note)
 
     def open_group(self, description: GroupDescription) -> None:
-        """Make the tap of the group's topic and type, if there is none yet."""
-        key = (description.group.topic, description.type.type_id)
-        if key not in self.taps:
-            topic = open_topic(self._participant, description.group.topic, description.type)
-            self.taps[key] = CaptureReader(
-                self._participant,
-                topic,
-                capacity_bytes=TAP_BYTES,
-                exclusive=description.qos.exclusive,
-                durability=description.qos.requested,
-                signal=self._signal,
-            )
-
-    def refusals(self, group: Group, offer: EndpointQos) -> tuple[str, ...]:
-        """The policies because of which the tap of a group, if there is one, does not match a writer."""
-        tap = self.taps.get((group.topic, group.type_id))
-        return incompatibilities(offer, tap.qos) if tap is not None else ()
+        """Capture the group."""
+        self.taps.open(description)
 
     def deliver(self, reader: ReaderKey, groups: list[tuple[GroupDescription, Rows]], *, whole: bool) -> None:
         """Deliver on a worker thread."""
@@ -265,8 +243,7 @@ class DdsWire:
         self._unsent.put(None)
         self._sender.join(timeout_s)
         self._workers.shutdown(wait=False, cancel_futures=True)
-        for tap in self.taps.values():
-            tap.close()
+        self.taps.close()
 
 
 def _nothing() -> None:

@@ -7,17 +7,15 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from engine.core.namespaces import Group
-from engine.dataset.groups import GroupDescription
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
 from engine.dds import abi
 from engine.dds.captured import WRITER_GONE, Captured
 from engine.dds.discovery import EndpointGone, EndpointSeen
 from engine.dds.participant import NodeParticipant
-from engine.dds.qos import EndpointQos, incompatibilities
-from engine.dds.tap import CaptureReader
-from engine.dds.topics import open_topic
+from engine.dds.qos import EndpointQos
 from engine.dds.waiting import Signal
 from engine.node.neighbourhood import Changes, Neighbourhood
+from engine.node.taps import Taps
 from engine.persistence_service.groups import Groups, group_id, writer_name
 from engine.persistence_service.lifespans import Lifespans
 from engine.persistence_service.ownership import Owners
@@ -26,7 +24,6 @@ from engine.redundancy.messages import Sample
 from engine.redundancy.positions import Positions
 
 DRAIN: Final = 20_000
-TAP_BYTES: Final = 16 << 20
 MAX_REFUSALS: Final = 100
 MAX_ORPHANS: Final = 200_000
 """Samples that may wait for discovery to tell of their writer; beyond that they are dropped and counted."""
@@ -43,6 +40,7 @@ class Intake:
 
     Attributes:
         neighbourhood: who is in the domain.
+        taps: what is captured.
         counters: `captured`, `unregistered` (not kept), `unrouted` (dropped), `refused_writers` (their QoS
             does not satisfy the tap's), `not_owner` (written by another writer than the exclusive owner).
     """
@@ -55,15 +53,13 @@ class Intake:
         synchronization: Synchronization,
         lifespans: Lifespans,
     ) -> None:
-        self._participant = participant
-        self._signal = signal
         self._groups = groups
         self._synchronization = synchronization
         self._lifespans = lifespans
         self._owners = Owners()
         self._strengths: dict[bytes, int] = {}
         self._lost: list[bytes] = []
-        self._taps: dict[tuple[str, str], CaptureReader] = {}
+        self.taps = Taps(participant, signal)
         self._offers: dict[bytes, EndpointQos] = {}
         self._positions = Positions()
         self._names: dict[bytes, tuple[tuple[bytes, str], ...]] = {}
@@ -88,26 +84,13 @@ class Intake:
         """Open taps for groups that are new, and tell which writers came and went."""
         for description in changes.groups:
             if self._groups.covers(description.group.topic):
-                self._open(description)
+                self.taps.open(description)
                 self._synchronization.group_seen(description)
         for writer, groups in changes.writers:
             if groups:
                 self._writer_seen(writer, groups)
             else:
                 self._writer_gone(writer)
-
-    def _open(self, description: GroupDescription) -> None:
-        key = (description.group.topic, description.type.type_id)
-        if key not in self._taps:
-            topic = open_topic(self._participant, description.group.topic, description.type)
-            self._taps[key] = CaptureReader(
-                self._participant,
-                topic,
-                capacity_bytes=TAP_BYTES,
-                exclusive=description.qos.exclusive,
-                durability=description.qos.requested,
-                signal=self._signal,
-            )
 
     def _writer_seen(self, writer: bytes, groups: tuple[Group, ...]) -> None:
         covered = [group for group in groups if self._groups.covers(group.topic)]
@@ -119,10 +102,9 @@ class Intake:
         if covered and offer is not None and offer.exclusive:
             self._strengths[writer] = offer.strength
         for group, (_, name) in zip(covered, self._names[writer], strict=True):
-            tap = self._taps.get((group.topic, group.type_id))
-            if tap is None or offer is None:
+            policies = None if offer is None else self.taps.refusals(group, offer)
+            if policies is None:
                 continue
-            policies = incompatibilities(offer, tap.qos)
             if not policies:
                 self._synchronization.instance.writer_matched(name)
                 continue
@@ -145,14 +127,10 @@ class Intake:
             self._synchronization.instance.writer_lost(name)
             self._positions.unmatched(name)
 
-    def has_news(self) -> bool:
-        """Whether a tap has something."""
-        return any(len(tap) for tap in list(self._taps.values()))
-
     def drain(self) -> list[Sample]:
         """What the taps have, in order for each writer; nothing from other services."""
         found: list[Sample] = []
-        for tap in self._taps.values():
+        for tap in self.taps:
             taken: list[Any] = tap.drain(DRAIN)
             if self._orphans:
                 # Samples whose writer discovery has not told of yet wait; it comes within moments.
@@ -163,7 +141,7 @@ class Intake:
         if len(self._orphans) > MAX_ORPHANS:
             self.counters["unrouted"] += len(self._orphans)
             self._orphans = []
-        if self._lost and not self.has_news():
+        if self._lost and not self.taps.has_news():
             for writer in self._lost:
                 self._owners.gone(writer)
             self._lost = []
@@ -205,9 +183,4 @@ class Intake:
     @property
     def rejected(self) -> int:
         """How often a full queue refused a sample, which came again."""
-        return sum(tap.rejected for tap in self._taps.values())
-
-    def close(self) -> None:
-        """Capture nothing any more."""
-        for tap in self._taps.values():
-            tap.close()
+        return sum(tap.rejected for tap in self.taps)

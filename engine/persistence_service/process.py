@@ -161,7 +161,7 @@ class Service:
         self._readers = Readers(self._participant, signal, self._submit)
         self._subscribing.begin(self._participant.guid.hex())
         self._pump.add("readers", self._readers.take)
-        self._pump.add("taps", lambda: [True] if self._intake.has_news() else [])
+        self._pump.add("taps", lambda: [True] if self._intake.taps.has_news() else [])
         self._pump.start()
 
     # Other threads.
@@ -297,7 +297,7 @@ class Service:
             self._channel.publish(view.TOPIC, self._options.name, view.encode(self.shown()))
         self._readers.close()
         self._peers.close(1.0)
-        self._intake.close()
+        self._intake.taps.close()
         return self._store.close(max(0.1, deadline - time.monotonic()))
 
     # Who is there.

@@ -150,6 +150,7 @@ def refused_writer(options: dict[str, Any]) -> None:
     """A writer of durable data that says whether a reader refused it, and ends when it is told to.
 
     Options: `durability`, `reliable`; `topic_durability`, that of the topic, which has no QoS without it.
+    With it, it says `topic` once the topic is there, and goes on when it is told to.
     """
     from cyclonedds.core import Listener, Policy, Qos
     from cyclonedds.domain import DomainParticipant
@@ -169,6 +170,9 @@ def refused_writer(options: dict[str, Any]) -> None:
     kind = options.get("topic_durability")
     topic_qos = None if kind is None else Qos(getattr(Policy.Durability, DURABILITY[kind]), reliable)
     topic = Topic(participant, "Reading", types.Reading, qos=topic_qos)
+    if topic_qos is not None:
+        say(topic="Reading")
+        next(commands())
     listener = Listener(on_offered_incompatible_qos=on_offered_incompatible_qos)
     writer = DataWriter(publisher, topic, qos=qos, listener=listener)
     say(guid=str(writer.guid.hex), refused=refused.wait(20))

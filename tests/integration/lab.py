@@ -12,7 +12,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from engine.dataset.groups import DurabilityKind
+from engine.dds.discovery import TopicDiscovery
+from engine.dds.participant import NodeParticipant, TagRole
 from engine.dds.uri import cyclone_uri
+from engine.dds.waiting import Signal
 from engine.store.interface import DamageLog, SetState
 from engine.store.view import StoreView
 from engine.tracing.catalogue import catalogue
@@ -227,6 +231,23 @@ class Lab:
         program = self.program("writer", prefix=prefix, steps=list(steps), **options)
         program.answer("done")
         assert program.end() == 0
+
+    def writer_below_its_topic(self) -> Program:
+        """A TRANSIENT writer of a PERSISTENT topic, made once the topic has been told of in the domain."""
+        with NodeParticipant(self.domain, self.uri, "looks", os.urandom(16), TagRole.CLIENT) as participant:
+            flag = Signal(participant)
+            topics = TopicDiscovery(participant, flag)
+            program = self.program(
+                "refused_writer",
+                reliable=True,
+                durability=DurabilityKind.TRANSIENT,
+                topic_durability=DurabilityKind.PERSISTENT,
+            )
+            name = program.answer("topic")
+            there = flag.wait_until(lambda: any(each.topic == name for each in topics.take()), 20.0)
+            assert there, f"nothing is told of topic {name!r}"
+        program.tell(go=True)
+        return program
 
     def reader(self, *, prefix: Sequence[str] = (), **options: Any) -> Reader:
         """A reader that is there when this returns."""

@@ -33,7 +33,7 @@ def start(lab: Lab) -> None:
 
 def check_refused(lab: Lab) -> None:
     """A TRANSIENT writer of a PERSISTENT topic is told, counted and named."""
-    program = lab.program("refused_writer", durability=TRANSIENT, reliable=True, topic_durability=PERSISTENT)
+    program = lab.writer_below_its_topic()
     answer = program.line(30)
     assert answer["refused"], "OFFERED_INCOMPATIBLE_QOS at the application's own writer"
 

@@ -23,10 +23,7 @@ def test_a_writer_that_offers_less_than_its_topic_says_is_not_captured(tmp_path:
     instances = Instances(lab)
     try:
         instances.start("a")
-        refused = lab.program(
-            "refused_writer", durability=TRANSIENT, reliable=True, topic_durability=PERSISTENT
-        )
-        answer = refused.line(30)
+        answer = lab.writer_below_its_topic().line(30)
         assert answer["refused"], "OFFERED_INCOMPATIBLE_QOS at the application's own writer"
         instances.wait_for("it is counted", lambda: instances.counter("a", "refused_writers") == 1)
         said = instances.log("a").read_text()
