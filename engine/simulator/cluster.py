@@ -259,10 +259,12 @@ class Cluster:
             checker.ended(node)
 
     def _traced(self, node: SimulatedNode, record: Record) -> None:
-        for checker in self.checkers:
-            if record.event.id == APPROVED:
-                checker.met(node)
-            else:
+        if record.event.id == APPROVED:
+            fellow = next(each for each in self.nodes if each.name == record.fields["fellow"])
+            for checker in self.checkers:
+                checker.met(node, fellow)
+        else:
+            for checker in self.checkers:
                 checker.differed(node, str(record.fields["group"]))
 
     def turned(self, node: SimulatedNode) -> None:

@@ -79,7 +79,7 @@ class Checker:
     def ended(self, node: SimulatedNode) -> None:
         """A run has ended, in order or not."""
 
-    def met(self, node: SimulatedNode) -> None:
+    def met(self, node: SimulatedNode, fellow: SimulatedNode) -> None:
         """A node talks to a fellow from now on, or again."""
 
     def differed(self, node: SimulatedNode, name_space: str) -> None:

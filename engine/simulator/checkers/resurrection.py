@@ -1,7 +1,9 @@
 """I2: an instance that a node knows to be disposed is not alive again without a newer sample.
 
 A dispose that a complete set has is remembered here for as long as the node runs, also when the node itself
-has purged it. It is only forgotten where the node's set was set aside or merged away, as I1 tells.
+has purged it. It is only forgotten where the node's set was set aside or merged away, as I1 tells, and when
+two nodes meet that have never met: a node waits with its tombstones for those it knows of, and can not wait
+for one that it has never heard of.
 """
 
 from __future__ import annotations
@@ -32,6 +34,28 @@ class Resurrection(Checker):
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
         self._tombstones: dict[Place, Tombstones] = {}
+        self._pairs: set[frozenset[str]] = set()
+
+    def met(self, node: SimulatedNode, fellow: SimulatedNode) -> None:
+        """At the first time, older data may come with either of them."""
+        pair = frozenset((node.id, fellow.id))
+        if pair not in self._pairs:
+            self._pairs.add(pair)
+            for place, tombstones in self._tombstones.items():
+                self._tombstones[place] = self._kept(place, tombstones)
+
+    @staticmethod
+    def _kept(place: Place, tombstones: Tombstones) -> Tombstones:
+        """Those that the node has not purged."""
+        node, name_space = place
+        if node.runtime is None:
+            return {}
+        groups = node.runtime.spaces[name_space].working.groups
+        return {
+            (group, key): tombstone
+            for (group, key), tombstone in tombstones.items()
+            if group in groups and key in groups[group].disposed
+        }
 
     def _is_newer(self, group: Group, last: Sample, tombstone: Sample) -> bool:
         """Whether a sample was written after the dispose, by the true time and not by its stamp.

@@ -35,7 +35,7 @@ class Traffic(Checker):
         """A node starts and needs all sets."""
         self._happened(node)
 
-    def met(self, node: SimulatedNode) -> None:
+    def met(self, node: SimulatedNode, fellow: SimulatedNode) -> None:
         """Two nodes have met; each of them says so."""
         self._happened(node)
 
