@@ -84,11 +84,14 @@ class Watching:
         self.wait_for(lambda _: self._services <= self._views.keys(), timeout_s - at_least_s)
         return self.instances()
 
-    def wait_change(self, before: list[InstanceView]) -> list[InstanceView]:
-        """Wait until instances show something else than before, besides the time."""
+    def wait_change(
+        self, before: list[InstanceView], is_over: Callable[[], bool] = lambda: False
+    ) -> list[InstanceView]:
+        """Wait until instances show something else than before, besides the time, or until it is over."""
         known = [_without_time(each) for each in before]
-        while not self.wait_for(lambda now: [_without_time(each) for each in now] != known, _SLICE_S):
-            pass
+        while not is_over():
+            if self.wait_for(lambda now: [_without_time(each) for each in now] != known, _SLICE_S):
+                break
         return self.instances()
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import pathlib
 import re
+import signal
 import sys
+import threading
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -145,8 +147,13 @@ def status(
         with Watching(domain, cyclone_uri()) as watching:
             instances = watching.wait_all(_LISTEN_S, _DISCOVERY_S)
             _put(instances, as_json=as_json, on_one_line=watch)
+            over = threading.Event()
+            if watch:  # an exception in the middle of a call into Cyclone DDS might never come out of it
+                signal.signal(signal.SIGINT, lambda *_: over.set())
             while watch:
-                instances = watching.wait_change(instances)
+                instances = watching.wait_change(instances, over.is_set)
+                if over.is_set():
+                    raise typer.Exit(Exit.INTERRUPTED)
                 _put(instances, as_json=as_json, on_one_line=True)
     except DdsError as error:
         raise CommandError(f"domain {domain} can not be opened: {error}", Exit.UNREACHABLE) from error
