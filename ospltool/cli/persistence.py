@@ -63,7 +63,6 @@ def run(
     Exit codes: 0 ended in order with everything on disk, 1 something could not be written, 2 wrong usage,
     configuration or store, 70 a part of it failed.
     """
-    import signal
     import socket
 
     settings = _settings(file, service)
