@@ -212,12 +212,9 @@ class FellowTable:
                 self._attached[fellow.node] = fellow.incarnation
                 fellow.attached = True
 
-    def detach(self, node: str, now: float) -> Fellow | None:
-        """The fellow's endpoints went away; returns the fellow when it was present, and they were its own."""
-        fellow = self._fellows.get(node)
-        removed = self.remove(node, now) if fellow is None or self.is_attached(fellow) else None
+    def detach(self, node: str) -> None:
+        """The endpoints of a fellow went away."""
         self._attached.pop(node, None)
-        return removed
 
     def remove(self, node: str, now: float) -> Fellow | None:
         """Forget a fellow that left or was lost, but remember its incarnation."""

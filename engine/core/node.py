@@ -234,7 +234,7 @@ class DurabilityNode:
         if fellow and self._context.fellows.is_attached(fellow):
             reason = "it left" if fellow.leaving else "its endpoints are gone"
             membership.lose(self._context, fellow, now, reason)
-        self._context.fellows.detach(node, now)
+        self._context.fellows.detach(node)
         self._evaluate(now)
 
     def roll_up(self, name_space: str, count: int, digest: int) -> None:

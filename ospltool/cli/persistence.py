@@ -7,11 +7,11 @@ import pathlib
 import re
 import signal
 import sys
-import threading
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from ospltool.cli import interrupts
 from ospltool.cli.exits import CommandError, Exit
 from ospltool.output import streams
 
@@ -143,17 +143,15 @@ def status(
 
         raise not_installed("dds", error) from error
     try:
-        with Watching(domain, cyclone_uri()) as watching:
+        with interrupts.flag(signal.SIGINT) as over, Watching(domain, cyclone_uri()) as watching:
             instances = watching.wait_all(_LISTEN_S, _DISCOVERY_S)
-            _put(instances, as_json=as_json, on_one_line=watch)
-            over = threading.Event()
-            if watch:  # an exception in the middle of a call into Cyclone DDS might never come out of it
-                signal.signal(signal.SIGINT, lambda *_: over.set())
-            while watch:
+            while not over.is_set():
+                _put(instances, as_json=as_json, on_one_line=watch)
+                if not watch:
+                    break
                 instances = watching.wait_change(instances, over.is_set)
-                if over.is_set():
-                    raise typer.Exit(Exit.INTERRUPTED)
-                _put(instances, as_json=as_json, on_one_line=True)
+            if over.is_set():
+                raise typer.Exit(Exit.INTERRUPTED)
     except DdsError as error:
         raise CommandError(f"domain {domain} can not be opened: {error}", Exit.UNREACHABLE) from error
     if not instances:

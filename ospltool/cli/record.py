@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
 import re
 import signal
-import threading
 import time
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from ospltool.cli import feeds
+from ospltool.cli import feeds, interrupts
 from ospltool.cli.exits import CommandError, Exit
 from ospltool.cli.top_json import LISTEN_S, listen
 from ospltool.cli.units import duration_s
@@ -140,14 +140,10 @@ def _recorder(feed: Feed, path: pathlib.Path, file_size: int, files: int, every_
 
 def _run(feed: Feed, recorder: Recorder, length_s: float | None) -> None:
     """Write until the time is over or a signal comes."""
-    over = threading.Event()
-    before = {
-        number: signal.signal(number, lambda *_: over.set()) for number in (signal.SIGINT, signal.SIGTERM)
-    }
-    streams.say(f"ospltool: recording {feed.title}; Ctrl+C ends it")
-    end = None if length_s is None else time.monotonic() + length_s
-    said = ""
-    try:
+    with interrupts.flag(signal.SIGINT, signal.SIGTERM) as over, contextlib.closing(recorder):
+        streams.say(f"ospltool: recording {feed.title}; Ctrl+C ends it")
+        end = None if length_s is None else time.monotonic() + length_s
+        said = ""
         while not over.is_set() and (end is None or time.monotonic() < end):
             recorder.write(feed.poll(), feed.now_ns())
             if recorder.problem != said:
@@ -155,10 +151,6 @@ def _run(feed: Feed, recorder: Recorder, length_s: float | None) -> None:
                 streams.say(f"ospltool: {said or 'writing again'}")
             over.wait(POLL_S)
         recorder.write(feed.poll(), feed.now_ns())
-    finally:
-        recorder.close()
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _tell(recorder: Recorder, *, as_json: bool) -> None:

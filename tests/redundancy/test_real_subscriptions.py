@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,7 +23,6 @@ from ospltool.client import (
     UnsupportedQos,
 )
 from tests.integration.application_types import Reading
-from tests.integration.conftest import own_domain
 from tests.integration.lab import Lab
 from tests.redundancy.instances import Instances
 
@@ -36,14 +34,6 @@ TOGETHER = """<synchronize_durable_subscription>true</synchronize_durable_subscr
 <durable_subscription_synchronization_period>300</durable_subscription_synchronization_period>"""
 
 Open = Callable[..., DurableReader[Reading]]
-
-
-@pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Lab]:
-    domain, tag = own_domain()
-    made = Lab(tmp_path, domain, tag, watched=False)
-    yield made
-    made.close()
 
 
 @pytest.fixture
