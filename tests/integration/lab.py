@@ -249,6 +249,26 @@ class Lab:
         program.tell(go=True)
         return program
 
+    def check_refused(self, program: Program, node: str, policy: str) -> int:
+        """A `refused_writer` is told, and a node that just started counts it and names both sides.
+
+        Returns how many the traces of the node name, of all its runs.
+        """
+        answer = program.line(30)
+        assert answer["refused"], "OFFERED_INCOMPATIBLE_QOS at the application's own writer"
+
+        def is_counted() -> bool:
+            shown = self.seen.node(node)
+            return shown is not None and shown.counters.get("refused_writers") == 1
+
+        self.seen.wait_for("it is counted", is_counted)
+        found = self.trace(node, "group.qos-mismatch")
+        assert answer["guid"] in found[-1]["endpoint"]
+        for text in (found[-1]["cause"], self.information(node)):
+            assert policy in text
+        assert program.end() == 0
+        return len(found)
+
     def reader(self, *, prefix: Sequence[str] = (), **options: Any) -> Reader:
         """A reader that is there when this returns."""
         program = self.program("reader", prefix=prefix, **options)

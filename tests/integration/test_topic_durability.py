@@ -34,19 +34,7 @@ def start(lab: Lab) -> None:
 def check_refused(lab: Lab) -> None:
     """A TRANSIENT writer of a PERSISTENT topic is told, counted and named."""
     program = lab.writer_below_its_topic()
-    answer = program.line(30)
-    assert answer["refused"], "OFFERED_INCOMPATIBLE_QOS at the application's own writer"
-
-    def is_counted() -> bool:
-        shown = lab.seen.node("n1")
-        return shown is not None and shown.counters.get("refused_writers") == 1
-
-    lab.seen.wait_for("it is counted", is_counted)
-    found = lab.trace("n1", "group.qos-mismatch")[-1]
-    assert answer["guid"] in found["endpoint"]
-    for text in (found["cause"], lab.information("n1")):
-        assert "DURABILITY: offered TRANSIENT, requested PERSISTENT" in text
-    assert program.end() == 0
+    lab.check_refused(program, "n1", "DURABILITY: offered TRANSIENT, requested PERSISTENT")
 
 
 def test_a_writer_that_offers_less_than_its_topic_says_is_not_captured(discovering: Lab) -> None:
