@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, make_sample
 from engine.dds.errors import DdsError
@@ -18,7 +18,7 @@ from engine.redundancy.subscription_codec import (
     decode_answer,
     encode_state,
 )
-from ospltool.client.errors import InvalidSubscription
+from ospltool.client.errors import DurabilityTimeout, InvalidSubscription, NoPersistenceService
 from ospltool.client.session import Member, Session
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from engine.dataset.sample import Sample
     from engine.redundancy import messages
+    from ospltool.client.samples import ReceivedSample
 
 MEMBER: Final = "reader"
 """The member name of readers that do not give one."""
@@ -85,6 +86,12 @@ class Subscription:
         self.deciding.acknowledge(samples)
         self._session.signal.set()
 
+    def not_answered(self, what: str) -> DurabilityTimeout:
+        """The exception for services that have not done something in time."""
+        if self.deciding.is_alone:
+            return NoPersistenceService(f"{what}: no persistence service was found")
+        return DurabilityTimeout(f"{what} did not happen in time")
+
     @property
     def due_s(self) -> float | None:
         """When `hear` is due."""
@@ -125,6 +132,13 @@ def identity(sample: Sample) -> tuple[str, int]:
     """How services call a sample."""
     status = sample.status & ~UNREGISTER
     return sample.writer.hex(), position_of(sample.key, sample.source_time_ns, status, sample.payload)
+
+
+def identity_of_received(sample: ReceivedSample[Any]) -> tuple[str, int]:
+    """The same of a sample that the application has got."""
+    has_data = sample.data is not None or sample.problem
+    status = (DATA if has_data else 0) | (DISPOSE if sample.is_dispose else 0)
+    return identity(make_sample(sample.source_time_ns, sample.writer, status, sample.key, sample.cdr))
 
 
 def _of_dataset(sample: messages.Sample) -> Sample:

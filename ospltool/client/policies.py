@@ -1,0 +1,53 @@
+"""The policies of a durable reader: what the application gives, and what the reader of live samples gets."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Final
+
+from cyclonedds.qos import Policy, Qos, _CQos
+
+from engine.dataset.groups import KEEP_ALL, DurabilityKind
+from engine.dds.qos import BOTH_REPRESENTATIONS, EndpointQos, read_endpoint_qos
+from ospltool.client.errors import UnsupportedQos
+
+DEFAULT_QOS: Final = (Policy.Durability.Transient, Policy.Reliability.Reliable(0), Policy.History.KeepAll)
+
+
+def endpoint_qos(qos: Qos | None, partitions: tuple[str, ...]) -> EndpointQos:
+    """The policies of the reader of live samples.
+
+    Raises:
+        UnsupportedQos: the library does not carry out what is asked for.
+    """
+    given = Qos(*(DEFAULT_QOS if qos is None else qos))
+    for policy in given:
+        if policy == Policy.Ownership.Exclusive or isinstance(policy, Policy.TimeBasedFilter):
+            raise UnsupportedQos(f"a durable reader does not support {policy}")
+    c_qos = _CQos.qos_to_cqos(given)
+    try:
+        values = read_endpoint_qos(c_qos)
+    finally:
+        _CQos.cqos_destroy(c_qos)
+    if Policy.Durability not in given:
+        values = dataclasses.replace(values, durability=DurabilityKind.TRANSIENT)
+    if Policy.Reliability not in given:
+        values = dataclasses.replace(values, reliable=True)
+    if Policy.History not in given:
+        values = dataclasses.replace(values, history_depth=KEEP_ALL)
+    return dataclasses.replace(
+        values,
+        partitions=partitions or values.partitions,
+        representations=values.representations or BOTH_REPRESENTATIONS,
+    )
+
+
+def subscribed_qos(qos: EndpointQos) -> EndpointQos:
+    """The policies of the reader of live samples, when persistence services give everything else.
+
+    Raises:
+        UnsupportedQos: samples could be lost on the way.
+    """
+    if not qos.reliable or qos.history_depth != KEEP_ALL:
+        raise UnsupportedQos("a reader with a durable subscription is RELIABLE and KEEP_ALL")
+    return dataclasses.replace(qos, durability=DurabilityKind.VOLATILE)
