@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -12,11 +13,22 @@ from textual.pilot import Pilot
 
 from ospltool.live.fake import SECOND_NS, FakeFeed
 from ospltool.live.feed import ScriptedFeed
-from tui.app import ConsoleApp
+from tests.machine import count_s, slowness
+from tui.app import ConsoleApp, look_for_garbage_less_often
 from tui.widgets.sheet import Sheet
 
 NODES, SPACES, GROUPS = 200, 50, 25
 KEYS = ("down", "right", "pagedown", "left", "up", "end", "home", "pageup")
+
+
+@pytest.fixture(autouse=True)
+def collected_as_in_a_console() -> Iterator[None]:
+    """Looks at everything for garbage, 0.1 s each, would come to some of the keys by chance."""
+    thresholds = gc.get_threshold()
+    look_for_garbage_less_often()
+    yield
+    gc.set_threshold(*thresholds)
+    gc.unfreeze()
 
 
 def prepared(polls: int) -> ScriptedFeed:
@@ -30,7 +42,7 @@ async def seconds_to_paint(app: ConsoleApp, key: str, painted: asyncio.Event) ->
     """From the moment a key arrives until what it changed has been written to the terminal.
 
     Counted is the time that this process worked: on a machine of its own that is the time that a person
-    waits, and other tests that run beside this one do not count.
+    waits, and other tests that run beside this one count only as far as they slow it down.
     """
     painted.clear()
     started = time.process_time()
@@ -44,6 +56,7 @@ def test_two_hundred_nodes_and_fifty_name_spaces_stay_responsive(
 ) -> None:
     """Every fourth key arrives just as the console begins to take in what fifty nodes said."""
     latencies_s: list[float] = []
+    counts_s: list[float] = []
 
     async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
         painted = asyncio.Event()
@@ -58,27 +71,30 @@ def test_two_hundred_nodes_and_fifty_name_spaces_stay_responsive(
             if index % 4 == 0:
                 app.call_later(app.tick)
             latencies_s.append(await seconds_to_paint(app, KEYS[index % len(KEYS)], painted))
+            counts_s.append(count_s())
             await pilot.pause()
         assert app.screen.query_one(Sheet).size.height > 10
         assert len(app.model.nodes) == NODES
 
     play(prepared(24), scenario, size=(120, 40), ticks=8)
-    p95_s = statistics.quantiles(latencies_s, n=20)[-1]
+    p95_s, count_p95_s = (statistics.quantiles(each, n=20)[-1] for each in (latencies_s, counts_s))
     print(f"input to paint: median {statistics.median(latencies_s) * 1e3:.0f} ms, p95 {p95_s * 1e3:.0f} ms")
-    assert p95_s < 0.1
+    assert p95_s < 0.1 * slowness(count_p95_s)
 
 
 def test_a_tick_over_a_large_system_leaves_room_for_everything_else(play: Callable[..., None]) -> None:
     """At four ticks a second, a tick may take a quarter of its period at the very most."""
     costs_s: list[float] = []
+    counts_s: list[float] = []
 
     async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
         for _ in range(12):
             started = time.process_time()
             app.tick()
             costs_s.append(time.process_time() - started)
+            counts_s.append(count_s())
             await pilot.pause()
 
     play(prepared(20), scenario, size=(120, 40), ticks=8)
     print(f"tick: median {statistics.median(costs_s) * 1e3:.0f} ms, worst {max(costs_s) * 1e3:.0f} ms")
-    assert statistics.median(costs_s) < 0.0625
+    assert statistics.median(costs_s) < 0.0625 * slowness(statistics.median(counts_s))

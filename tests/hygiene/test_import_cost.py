@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import os
-import resource
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
+
+from tests.machine import check_ratio, child_s, typer_s
 
 if TYPE_CHECKING:
     import pathlib
@@ -15,7 +16,6 @@ HEAVY = {"textual", "duckdb", "pyspark", "cyclonedds", "lxml", "rich", "numpy", 
 """Not pydantic: Typer imports it itself as soon as a command has a parameter."""
 HELP_PER_TYPER = 1.9
 """The whole of `ospltool --help` to a bare import of Typer: 1.5 is usual, 2.1 with help drawn by Rich."""
-ATTEMPTS = 8
 
 
 def imported_by(code: str, root: pathlib.Path) -> set[str]:
@@ -61,24 +61,10 @@ def test_the_console_and_the_tools_import_without_dds(root: pathlib.Path) -> Non
     assert roots(modules) & HEAVY == set()
 
 
-def processor_time_s(code: str, root: pathlib.Path) -> float:
-    """Of a fresh interpreter that runs `code`: what else the machine does does not count."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=root,
-        env={"PYTHONPATH": str(root)},
-        stdout=subprocess.DEVNULL,
-        check=True,
+def test_help_answers_at_once() -> None:
+    """Little more than Typer itself costs on this machine."""
+    check_ratio(
+        lambda: child_s(["-c", "from ospltool.cli.app import main; main(['--help'])"]),
+        typer_s,
+        HELP_PER_TYPER,
     )
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-
-
-def test_help_answers_at_once(root: pathlib.Path) -> None:
-    """Little more than Typer itself costs on this machine: the best of several attempts, side by side."""
-    own_s = typer_s = float("inf")
-    for _ in range(ATTEMPTS):
-        typer_s = min(typer_s, processor_time_s("import typer", root))
-        own_s = min(own_s, processor_time_s("from ospltool.cli.app import main; main(['--help'])", root))
-    assert own_s < HELP_PER_TYPER * typer_s

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import resource
 import sys
 import threading
 import time
@@ -16,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.integration.dds import sample_types
+from tests.integration.dds.processes import PeakMemory
 
 
 def say(**what: Any) -> None:
@@ -198,13 +198,13 @@ def bulk_receiver(options: dict[str, Any]) -> None:
     receiver = BulkReceiver(participant, options["partition"], limit=options.get("limit", 4))
     say(ready=True, guid=participant.guid.hex())
     at_end(receiver.wake)
-    digest, size, before = hashlib.sha256(), 0, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    digest, size, peak = hashlib.sha256(), 0, PeakMemory()
     while not ended.is_set():
         receiver.wait(10.0)
         for _, _, payload in receiver.take(1):
             if payload is None:
-                grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-                say(bytes=size, digest=digest.hexdigest(), rejected=receiver.rejected, grown_kib=grown)
+                grown_kib = peak.grown_kib()
+                say(bytes=size, digest=digest.hexdigest(), rejected=receiver.rejected, grown_kib=grown_kib)
                 continue
             time.sleep(options.get("pause_s", 0.0))  # the receiver is slow: that is what is tested
             size += len(payload)

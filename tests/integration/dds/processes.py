@@ -120,6 +120,25 @@ class Arena:
             peer.end()
 
 
+class PeakMemory:
+    """The peak of this process's resident memory from here on.
+
+    `ru_maxrss` would not do: it begins with the peak of what the process was forked from, and never falls.
+    """
+
+    def __init__(self) -> None:
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak begins anew: proc(5)
+        self._before_kib = self._peak_kib()
+
+    def _peak_kib(self) -> int:
+        status = Path("/proc/self/status").read_text(encoding="ascii")
+        return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM"))
+
+    def grown_kib(self) -> int:
+        """By how many KiB the peak is above where it began."""
+        return self._peak_kib() - self._before_kib
+
+
 def wait_until(condition: Callable[[], Any], wait: Callable[[float], Any], timeout_s: float = 15.0) -> Any:
     """The first true value of the condition, asked again each time `wait` returns."""
     deadline = time.monotonic() + timeout_s

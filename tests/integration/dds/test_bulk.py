@@ -3,7 +3,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import resource
 import threading
 import time
 
@@ -12,7 +11,7 @@ import pytest
 from engine.dds.bulk import MAX_BATCH_BYTES, BulkReceiver, BulkSender
 from engine.dds.errors import DdsTimeout
 from engine.dds.participant import NodeParticipant
-from tests.integration.dds.processes import Arena
+from tests.integration.dds.processes import Arena, PeakMemory
 
 pytestmark = pytest.mark.dds
 
@@ -28,12 +27,12 @@ def test_a_slow_receiver_holds_the_sender_and_memory_stays_bounded(
     assert sender.wait_targets(10) == frozenset()
     batches = [os.urandom(MIB) for _ in range(8)]
     digest = hashlib.sha256()
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    peak = PeakMemory()
     for number in range(64):
         sender.send(batches[number % 8], 20)
         digest.update(batches[number % 8])
     assert sender.finish(20)
-    grown_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    grown_kib = peak.grown_kib()
     sender.close()
     end = peer.expect(lambda line: "bytes" in line, 20)
     assert (end["bytes"], end["digest"]) == (64 * MIB, digest.hexdigest())
@@ -61,7 +60,7 @@ def test_a_target_that_does_not_come_is_named(participant: NodeParticipant) -> N
     sender = BulkSender(participant, ["nobody"], [nobody])
     started = time.monotonic()
     assert sender.wait_targets(0.2) == {nobody}
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < 10, "the time given, not for ever"
 
 
 def test_a_receiver_that_takes_nothing_makes_the_send_time_out(participant: NodeParticipant) -> None:
@@ -115,5 +114,5 @@ def test_a_blocked_sender_does_not_stop_other_threads(participant: NodeParticipa
     while not done.wait(0.01):
         ticks += 1
     thread.join()
-    assert ticks > 50
+    assert ticks > 10, "a hundred on an idle machine, one or two if the sender held the interpreter"
     receiver.close()

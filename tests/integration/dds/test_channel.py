@@ -114,8 +114,8 @@ def test_a_killed_node_detaches_with_its_lease(arena: Arena, listener: Listener)
     listener.until(PeerAttached(guid))
     peer.kill()
     killed = time.monotonic()
-    listener.until(PeerDetached(guid), 5)
-    assert time.monotonic() - killed < 3
+    listener.until(PeerDetached(guid))
+    assert time.monotonic() - killed < 8, "its lease is 1 s; that of Cyclone DDS itself would be 10 s"
     assert listener.channel.peers() == frozenset()
 
 
@@ -126,7 +126,7 @@ def test_a_node_that_was_silent_for_longer_than_its_lease_attaches_anew(
     guid = bytes.fromhex(peer.ready()["guid"])
     listener.until(PeerAttached(guid))
     peer.signal(signal.SIGSTOP)
-    listener.until(PeerDetached(guid), 5)
+    listener.until(PeerDetached(guid))
     listener.changes.clear()
     peer.signal(signal.SIGCONT)
     listener.until(PeerAttached(guid))

@@ -147,7 +147,7 @@ def test_stopping_a_pump_whose_sink_hangs_is_reported(
     pump.add("tap", tap.drain)
     pump.start()
     writer.write(SAMPLE, 1)
-    assert entered.wait(5)
+    assert entered.wait(20)
     with pytest.raises(RuntimeError, match="held by its sink"):
         pump.stop(0.1)
     gate.set()
@@ -167,7 +167,7 @@ def test_a_failing_source_stops_the_pump_and_is_told_at_the_end(
     pump.add("bad", fail)
     with caplog.at_level(logging.CRITICAL, "engine.dds.pump"):
         pump.start()
-        assert failed.wait(5)
+        assert failed.wait(20)
         with pytest.raises(RuntimeError, match="had failed") as told:
             pump.stop()
     assert isinstance(told.value.__cause__, ValueError)
