@@ -144,19 +144,23 @@ class DurabilityNode:
         return self._timer_s
 
     def _earliest(self) -> float:
-        times = [self._greets_from if self._context.greeting_due else self._next_status]
-        times += [state.source_until_s for state in self._context.states.values() if state.source_until_s]
-        retry = self._context.readers.next_retry()
-        if retry is not None:
-            times.append(retry)
-        if self._discovery_check is not None:
-            times.append(self._discovery_check)
-        times += map(self._context.fellows.expires_at, self._context.fellows.all())
-        times += [
-            item.deadline_s for state in self._context.states.values() for item in state.outstanding.values()
-        ]
-        due = self._context.requests.next_due(self._is_ready)
-        return min(times if due is None else [*times, due])
+        context = self._context
+        earliest = self._greets_from if context.greeting_due else self._next_status
+        for due in (
+            self._discovery_check,
+            context.readers.next_retry(),
+            context.requests.next_due(self._is_ready),
+        ):
+            if due is not None and due < earliest:
+                earliest = due
+        for fellow in context.fellows.all():
+            earliest = min(earliest, context.fellows.expires_at(fellow))
+        for state in context.states.values():
+            if state.source_until_s:
+                earliest = min(earliest, state.source_until_s)
+            for item in state.outstanding.values():
+                earliest = min(earliest, item.deadline_s)
+        return earliest
 
     # In.
 

@@ -26,6 +26,7 @@ LOOKS: Final = 6
 _CONTAINERS: Final = (dict, list, tuple, set, frozenset, collections.deque)
 _DATA: Final = (DataSet, Base, GroupDescription, Persistence, Tracer)
 """Not looked into: data, and what waits for a slow disk, which has its own bound."""
+_ATOMS: Final = frozenset({str, int, float, bool, bytes, type(None)})
 _OURS: Final = ("engine.core.", "engine.runtime.", "engine.dataset.")
 
 
@@ -74,7 +75,7 @@ def entries(runtime: Runtime) -> int:
         seen.add(id(value))
         if isinstance(value, _CONTAINERS) and not isinstance(value, tuple):
             count += len(value)
-        waiting += _parts(value)
+        waiting += [part for part in _parts(value) if type(part) not in _ATOMS]
     return count
 
 
