@@ -167,13 +167,14 @@ def run_seed(seed: int, faults: str = ANY) -> Outcome:
     return Campaign(faults).run(seed)
 
 
-def summary(outcomes: Sequence[Outcome], jobs: int) -> str:
-    """A campaign in one line."""
+def summary(outcomes: Sequence[Outcome], jobs: int, elapsed_s: float) -> str:
+    """A campaign in one line; it took `elapsed_s` seconds of real time."""
     bad = sum(bool(outcome.violation) for outcome in outcomes)
     virtual_s = sum(outcome.virtual_s for outcome in outcomes)
     cpu_s = sum(outcome.cpu_s for outcome in outcomes)
     return (
         f"{len(outcomes)} seeds, {len(outcomes) - bad} clean, {bad} not; "
-        f"{virtual_s / 3600:.1f} virtual hours in {cpu_s:.0f} s of processor time, "
-        f"{virtual_s / max(cpu_s, 1e-9):.0f} times as fast for each of {jobs} processes"
+        f"{virtual_s / 3600:.1f} virtual hours in {elapsed_s:.0f} s, {virtual_s / elapsed_s:.0f} times as "
+        f"fast as real time; {virtual_s / max(cpu_s, 1e-9):.0f} times for each of {jobs} processes by its "
+        "processor time"
     )

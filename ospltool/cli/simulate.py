@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -92,13 +93,14 @@ def _many(campaign: Campaign, seeds: range, jobs: int, *, as_json: bool) -> list
     from ospltool.output import streams
 
     outcomes: list[Outcome] = []
+    started = time.monotonic()
     for outcome in campaign.run_all(seeds, jobs):
         outcomes.append(outcome)
         if outcome.violation:
             _tell(outcome, as_json=as_json)
         if len(outcomes) % 100 == 0 and sys.stderr.isatty():
             streams.say(f"{len(outcomes)} of {len(seeds)} seeds")
-    (streams.say if as_json else _put_line)(summary(outcomes, jobs))
+    (streams.say if as_json else _put_line)(summary(outcomes, jobs, time.monotonic() - started))
     return outcomes
 
 
