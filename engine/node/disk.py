@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.runtime.startup import Found
+    from engine.tracing.tracer import Tracer
 
 RETRY_S: Final = 1.0
 """Pause before a disk that refused is tried again."""
@@ -110,3 +111,30 @@ class Disk:
             return False
         with self.work:
             return self.persistence.work()
+
+
+def trace_found(tracer: Tracer, directory: str, found: Found) -> None:
+    """Trace what was found in a store.
+
+    Args:
+        tracer: where events go.
+        directory: of the store, as configured; empty for memory.
+        found: what was found.
+    """
+    if not directory:
+        tracer.event("store.disabled")
+        return
+    tracer.event("store.opened", directory=directory)
+    for name, (data, descriptions) in found.sets.items():
+        tracer.event(
+            "store.namespace",
+            namespace=name,
+            samples=data.summary().count,
+            groups=len(descriptions),
+            completeness="complete",
+            quality_ns=max(0, found.stored[name].quality_ns),
+        )
+    if found.report.is_damaged:
+        tracer.event("store.corrupt", namespace="*", cause="; ".join(found.report.findings))
+    for name, cause in found.damage.items():
+        tracer.event("store.corrupt", namespace=name, cause=cause)

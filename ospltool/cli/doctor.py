@@ -73,7 +73,7 @@ def _listen(uri: str | None, domain: int | None, partition: str | None, seconds:
         raise feeds.not_installed("dds", error) from error
     from engine.dds.channel import PARTITION
     from engine.dds.uri import cyclone_uri
-    from engine.node.process import uri_of
+    from engine.node.uri import uri_of
 
     domain_id, usual, settings = domain or 0, PARTITION, cyclone_uri()
     if domain is None and uri:

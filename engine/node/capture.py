@@ -1,0 +1,95 @@
+"""What applications write, from the taps into the runtime, no faster than the disk takes it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from engine.clients.service import ClientService
+    from engine.node.neighbourhood import Neighbourhood
+    from engine.node.taps import Taps
+    from engine.runtime.persistence import Persistence
+    from engine.runtime.ports import Clock
+    from engine.runtime.runtime import CapturedSample, Runtime
+
+MAX_BACKLOG: Final = 200_000
+"""Samples that may wait for the disk before capture pauses and writers are held back."""
+DRAIN: Final = 20_000
+BUSY: Final = 500
+"""Samples in one go from which on there is a pause before the next, so that there are more in one go."""
+DRAIN_PAUSE_S: Final = 0.05
+ROOMY: Final = 0.25
+"""A tap that was fuller than this makes the pause shorter, so that writers are not held back."""
+MAX_ORPHANS: Final = 200_000
+"""Samples that may wait for discovery to tell of their writer; beyond that they are dropped and counted."""
+TICK_S: Final = 0.005
+
+
+class Capture:
+    """Drains the taps of a node. All methods are called on the node's thread.
+
+    Args:
+        taps: what is captured.
+        neighbourhood: knows the groups of every writer.
+        runtime: takes the samples.
+        persistence: says how many wait for the disk.
+        clients: the service for clients, which looks at the same samples; None without one.
+        clock: the node's.
+    """
+
+    def __init__(
+        self,
+        taps: Taps,
+        neighbourhood: Neighbourhood,
+        runtime: Runtime,
+        persistence: Persistence,
+        clients: ClientService | None,
+        clock: Clock,
+    ) -> None:
+        self._taps = taps
+        self._neighbourhood = neighbourhood
+        self._runtime = runtime
+        self._persistence = persistence
+        self._clients = clients
+        self._clock = clock
+        self._orphans: list[CapturedSample] = []
+        self._due_s = 0.0
+
+    def patience_s(self, now: float) -> float:
+        """Seconds from now until the taps must be looked at although they did not ask; may be infinite."""
+        patience_s = float("inf")
+        if self._persistence.queued_changes > MAX_BACKLOG:
+            patience_s = TICK_S  # taps wait for the disk; look again soon
+        if self._due_s > now:
+            patience_s = min(patience_s, self._due_s - now)
+        return patience_s
+
+    def turn(self) -> None:
+        """Drain the taps, unless it is too early for that."""
+        if self._clock.monotonic() >= self._due_s:
+            self.drain()
+
+    def drain(self) -> None:
+        """Take from every tap what it has, up to a bound, unless too much waits for the disk."""
+        if self._persistence.queued_changes > MAX_BACKLOG and not self._persistence.problem:
+            return
+        routes = self._neighbourhood.routes
+        count, fill = 0, ROOMY
+        for tap in self._taps:
+            fill = max(fill, tap.fill)
+            drained: tuple[int, list[Any]] = tap.drain_runs(DRAIN)
+            some, taken = drained
+            count += some
+            if self._orphans:
+                taken = [*self._orphans, *taken]
+            # Samples whose writer discovery has not told of yet wait; the pump brings it within moments.
+            self._orphans = self._runtime.capture(taken, routes) if taken else []
+            if self._clients:
+                self._clients.captured(taken, self._orphans)
+            if len(self._orphans) > MAX_ORPHANS:
+                self._runtime.count_unrouted(len(self._orphans))
+                self._orphans = []
+        pause_s = 0.0 if count < BUSY or self._runtime.serving.tails else DRAIN_PAUSE_S * ROOMY / fill
+        self._due_s = self._clock.monotonic() + pause_s
+        if self._clients:
+            self._clients.drained()

@@ -1,0 +1,124 @@
+"""What discovery and fellows tell this node, on its way to the runtime."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from engine.dds.typeinfo import resolve_type
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from engine.core.messages import ReaderKey
+    from engine.dds.discovery import EndpointSeen
+    from engine.dds.participant import NodeParticipant
+    from engine.node.neighbourhood import Changes, DurableReader, Neighbourhood
+    from engine.node.wire import DdsWire
+    from engine.runtime.runtime import Runtime
+    from engine.tracing.tracer import Tracer
+
+
+class Incoming:
+    """Tells the runtime. All methods are called on the node's thread.
+
+    Args:
+        participant: where types are looked up.
+        neighbourhood: makes changes out of what discovery tells.
+        wire: has the taps, and threads for what blocks.
+        runtime: is told.
+        tracer: where events go.
+        post: runs a callable on the node's thread.
+    """
+
+    def __init__(
+        self,
+        participant: NodeParticipant,
+        neighbourhood: Neighbourhood,
+        wire: DdsWire,
+        runtime: Runtime,
+        tracer: Tracer,
+        post: Callable[[Callable[[], None]], None],
+    ) -> None:
+        self._participant = participant
+        self._neighbourhood = neighbourhood
+        self._wire = wire
+        self._runtime = runtime
+        self._tracer = tracer
+        self._post = post
+        self._undecodable: dict[str, int] = {}
+
+    def discovered(self, batch: Sequence[Any]) -> None:
+        """Take in what discovery tells."""
+        changes = self._neighbourhood.take(batch)
+        for node, participant, is_attached in changes.fellows:
+            if is_attached:
+                self._runtime.fellow_attached(node, participant.hex())
+            else:
+                self._runtime.fellow_detached(node, participant.hex())
+        for endpoint in changes.unresolved:
+            self._look_up(endpoint)
+        self._writers_seen(changes)
+        for reader in changes.readers_gone:
+            for key in self._reader_keys(reader):
+                self._runtime.serving.gone(key)
+        for reader in changes.readers_seen:
+            for key in self._reader_keys(reader):
+                self._runtime.serving.seen(key, reader.host)
+        for reader, end, is_further in changes.ends_seen:
+            for key in self._reader_keys(reader) if is_further else ():
+                self._runtime.serving.joined(key, end)
+
+    def _writers_seen(self, changes: Changes) -> None:
+        """Durable writers came and went."""
+        for description in changes.groups:
+            self._runtime.group_seen(description)
+        for writer, groups in changes.writers:
+            self._runtime.housekeeping.writers(writer, groups)
+        for endpoint, groups in changes.offers:
+            for group in groups:
+                policies = self._wire.taps.refusals(group, endpoint.endpoint_qos)
+                if policies:
+                    self._runtime.holdings.refuse_writer(group, endpoint.guid.hex(), policies)
+
+    def _reader_keys(self, reader: DurableReader) -> list[ReaderKey]:
+        return self._runtime.serving.reader_keys(reader.participant.hex(), reader.topic, reader.partitions)
+
+    def _look_up(self, endpoint: EndpointSeen) -> None:
+        reference = endpoint.type
+        assert reference is not None
+
+        def look_up() -> None:
+            resolution = resolve_type(self._participant, reference)
+            self._post(lambda: resolved(resolution.type, resolution.reason))
+
+        def resolved(description: Any, reason: str) -> None:
+            self._writers_seen(self._neighbourhood.resolved(reference, description))
+            if description is None:
+                self._tracer.event(
+                    "group.creation-failed", group=f"*.{endpoint.topic}", retries=3, cause=reason
+                )
+
+        self._wire.submit(look_up)
+
+    def messages(self, batch: Sequence[Any]) -> None:
+        """Take in protocol messages, each from the node that it names only."""
+        for received in batch:
+            if self._neighbourhood.may_speak_for(received.participant, received.sender_id):
+                self._runtime.message(received.topic, received.sender_id, received.payload)
+            else:
+                cause = f"participant {received.participant.hex()} is not this node"
+                self._runtime.holdings.malformed(received.topic, received.sender_id, cause)
+
+    def count_undecodable(self, totals: Mapping[str, int]) -> None:
+        """Count and report the samples that the transport could not even take apart.
+
+        Args:
+            totals: how many there were since the node began, by topic.
+        """
+        for topic, total in totals.items():
+            count = total - self._undecodable.get(topic, 0)
+            if count:
+                self._undecodable[topic] = total
+                self._runtime.holdings.malformed(
+                    topic, "?", f"{count} samples are not what the topic carries", count
+                )

@@ -1,0 +1,94 @@
+"""What a node shows to consoles: snapshots of its state, and every event that it traces."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import TYPE_CHECKING, Final
+
+from engine.dds.channel import ChannelTopic
+from engine.runtime import monitor
+from engine.runtime.view import Identity, snapshot
+from engine.tracing.version import product_version
+
+if TYPE_CHECKING:
+    from engine.config.settings import Configuration
+    from engine.node.wire import DdsWire
+    from engine.runtime.ports import Clock
+    from engine.runtime.runtime import Runtime
+    from engine.runtime.startup import Found
+    from engine.tracing.record import Record
+
+MONITOR_TOPIC: Final = "d_monitor"
+EVENTS_TOPIC: Final = "d_monitorEvents"
+TOPICS: Final = (
+    ChannelTopic(MONITOR_TOPIC, is_state=True, reads=False),
+    ChannelTopic(EVENTS_TOPIC, is_state=False, reads=False),
+)
+"""What a node opens to show itself."""
+SNAPSHOT_PAUSE_S: Final = 0.25
+
+
+class Showing:
+    """Publishes snapshots and events.
+
+    Args:
+        runtime: whose state is shown.
+        wire: publishes it.
+        identity: what of the process does not change.
+        clock: the node's.
+
+    Attributes:
+        due_s: when the next snapshot is due.
+    """
+
+    def __init__(self, runtime: Runtime, wire: DdsWire, identity: Identity, clock: Clock) -> None:
+        self._runtime = runtime
+        self._wire = wire
+        self._identity = identity
+        self._clock = clock
+        self.due_s = 0.0
+
+    def show(self, now: float) -> None:
+        """Publish a snapshot."""
+        self.due_s = now + max(SNAPSHOT_PAUSE_S, self._runtime.settings.heartbeat_period_s)
+        shown = snapshot(self._runtime, self._identity, now, self._clock.wall_ns(), self._wire.deliveries())
+        self._wire.publish(MONITOR_TOPIC, monitor.encode(shown))
+
+    def event(self, record: Record) -> None:
+        """Publish an event; the tracer calls it on whatever thread traces."""
+        event = monitor.NodeEvent(
+            node=self._runtime.settings.node,
+            node_name=self._runtime.settings.name,
+            number=record.sequence,
+            time_ns=record.time_ns,
+            state=record.state,
+            thread=record.event.thread,
+            level=record.event.level.name,
+            event=record.event.id,
+            text=record.text,
+        )
+        self._wire.publish(EVENTS_TOPIC, monitor.encode(event))
+
+
+def identity_of(configuration: Configuration, store_kind: str, found: Found, started_ns: int) -> Identity:
+    """What of this process and its configuration does not change.
+
+    Args:
+        configuration: of the node.
+        store_kind: `memory` or `sqlite`.
+        found: what was found in the store.
+        started_ns: when the node began, nanoseconds since 1970 UTC.
+    """
+    persistent = configuration.persistent
+    return Identity(
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        domain_id=configuration.domain.id,
+        configuration=configuration.path,
+        version=product_version(),
+        started_ns=started_ns,
+        store_kind=store_kind,
+        store_path=persistent.store_directory if persistent else "",
+        store_findings=found.report.findings,
+    )

@@ -1,0 +1,64 @@
+"""Batches of alignment streams, from Cyclone DDS into the runtime, no faster than the runtime takes them."""
+
+from __future__ import annotations
+
+import collections
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from engine.dds.bulk import BulkReceiver, Received
+    from engine.runtime.ports import Clock
+    from engine.runtime.runtime import Runtime
+
+MAX_BYTES_WAITING: Final = 32 << 20
+"""Octets of streams that may wait for the node's thread."""
+TURN_S: Final = 0.05
+"""So long streams are taken in before the node looks at everything else again."""
+
+
+class Streams:
+    """What fellows stream to this node.
+
+    Args:
+        receiver: where it arrives.
+        runtime: takes it.
+        clock: the node's.
+    """
+
+    def __init__(self, receiver: BulkReceiver, runtime: Runtime, clock: Clock) -> None:
+        self._receiver = receiver
+        self._runtime = runtime
+        self._clock = clock
+        self._bytes_taken = 0  # the pump's thread counts
+        self._bytes_done = 0  # the node's thread counts
+        self._waiting: collections.deque[bytes] = collections.deque()
+
+    def take(self) -> list[Received]:
+        """On the pump's thread: no more than can be dealt with soon; what stays pushes senders back."""
+        if self._bytes_taken - self._bytes_done >= MAX_BYTES_WAITING:
+            return []
+        taken = self._receiver.take()
+        self._bytes_taken += sum(len(received.payload or b"") for received in taken)
+        return taken
+
+    # On the node's thread.
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether there is something that `turn` would take in."""
+        return bool(self._waiting)
+
+    def arrived(self, batch: Sequence[Any]) -> None:
+        """Keep what the pump took until `turn`."""
+        self._waiting.extend(received.payload for received in batch if received.payload is not None)
+
+    def turn(self) -> None:
+        """Take in what has come of streams, for a moment: heartbeats must come and go meanwhile."""
+        until = self._clock.monotonic() + TURN_S
+        while self._waiting and self._clock.monotonic() < until:
+            payload = self._waiting.popleft()
+            self._runtime.transfers.batch(payload)
+            self._bytes_done += len(payload)
+            self._receiver.wake()
