@@ -36,7 +36,7 @@ class Start:
     """How a start went.
 
     Attributes:
-        record: what the supervisor said last; None when it said nothing.
+        record: what the supervisor said last; None when it has said nothing.
         refusal: why there is no supervisor, empty when there is one.
         is_running: the node has left the state INIT.
     """
@@ -52,7 +52,7 @@ class Start:
     @property
     def has_failed(self) -> bool:
         """Whether there is no node, and none will come."""
-        return bool(self.refusal) or self.record is None or self.record.phase in FINAL
+        return bool(self.refusal) or (self.record is not None and self.record.phase in FINAL)
 
 
 def start(launch: Launch, environ: Mapping[str, str], timeout_s: float) -> Start:
@@ -76,22 +76,31 @@ def start(launch: Launch, environ: Mapping[str, str], timeout_s: float) -> Start
         except BrokenPipeError:  # it says why on stderr
             return Start(None, "the supervisor could not be started")
         record: Record | None = None
-        for message in _messages(process.stdout.fileno(), time.monotonic() + timeout_s):
-            if "refused" in message:
-                return Start(None, str(message["refused"]))
-            record = plain.from_plain(Record, message)
-            if record is not None and record.phase in FINAL | {Phase.RUNNING}:
-                return Start(record)
+        try:
+            for message in _messages(process.stdout.fileno(), time.monotonic() + timeout_s):
+                if "refused" in message:
+                    return Start(None, str(message["refused"]))
+                record = plain.from_plain(Record, message)
+                if record is not None and record.phase in FINAL | {Phase.RUNNING}:
+                    return Start(record)
+        except TimeoutError:
+            return Start(record)
     return Start(record, "" if record is not None else "the supervisor ended without a word")
 
 
 def _messages(descriptor: int, deadline: float) -> Iterator[dict[str, Any]]:
-    """The supervisor's messages until it closes the pipe or the time has come."""
+    """The supervisor's messages until it closes the pipe.
+
+    Raises:
+        TimeoutError: the time has come.
+    """
     os.set_blocking(descriptor, False)
     buffer = b""
     with selectors.DefaultSelector() as selector:
         selector.register(descriptor, selectors.EVENT_READ)
-        while len(buffer) <= _MAX_PROGRESS_BYTES and selector.select(max(deadline - time.monotonic(), 0)):
+        while len(buffer) <= _MAX_PROGRESS_BYTES:
+            if not selector.select(max(deadline - time.monotonic(), 0)):
+                raise TimeoutError
             data = os.read(descriptor, _READ_BYTES)
             if not data:
                 return

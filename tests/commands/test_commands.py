@@ -86,9 +86,10 @@ class Shell:
         captured = self._capfd.readouterr()
         return code, captured.out, captured.err
 
-    def wait_until_operational(self, given: object) -> None:
+    def wait_until(self, words: str, given: object) -> None:
+        """Until the status of what is given is told in these words."""
         deadline = time.monotonic() + 20
-        while "is operational" not in self.run("status", given)[1]:
+        while words not in self.run("status", given)[1]:
             assert time.monotonic() < deadline
             time.sleep(0.02)  # the node, another process, goes through its states
 
@@ -125,7 +126,7 @@ def test_a_node_lives_from_start_to_stop(shell: Shell) -> None:
     assert (code, out) == (0, "")
     assert 'ospltool system with domain name "harbour" is ' in err
 
-    shell.wait_until_operational(path)
+    shell.wait_until("is operational", path)
     (node,) = shell.data("status", path)
     assert (node["domain_name"], node["domain_id"], node["role"]) == ("harbour", 11, "configured")
     assert shell.run("status", path)[:2] == (0, 'ospltool system with domain name "harbour" is operational\n')
@@ -144,7 +145,7 @@ def test_a_uri_a_link_a_name_and_the_environment_mean_the_same_node(
     link = shell.root / "link.xml"
     link.symlink_to(path)
     assert shell.run("start", f"file://{path}")[0] == 0
-    shell.wait_until_operational(path)
+    shell.wait_until("is operational", path)
     for given in (path, link, "n.xml", f"file://{path}", "n"):
         assert shell.run("status", given)[:2] == (0, 'ospltool system with domain name "n" is operational\n')
     monkeypatch.setenv("OSPL_URI", f"file://{path}")
@@ -192,7 +193,7 @@ def test_a_start_has_its_time(shell: Shell) -> None:
     code, _, err = shell.run("start", path, "--timeout", "600ms")
     assert code == 1
     assert "does not run yet" in err
-    assert "is starting" in shell.run("status", path)[1]
+    shell.wait_until("is starting", path)
 
 
 @pytest.mark.parametrize(
