@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from engine.clients.held import Interest
 from engine.dataset.sample import DATA
 from engine.dds.client_protocol import extensions
+from engine.dds.client_protocol.encoding import encode_link
 from engine.dds.client_protocol.limits import Limits
 from engine.dds.client_protocol.messages import (
     MAJOR_VERSION,
@@ -16,7 +17,6 @@ from engine.dds.client_protocol.messages import (
     ErrorCode,
     Format,
     Link,
-    encode_link,
 )
 
 if TYPE_CHECKING:

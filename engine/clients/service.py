@@ -17,16 +17,9 @@ from engine.clients.storage import Storage, StorageQuestion
 from engine.dataset.sample import DATA
 from engine.dds.cdr import Malformed
 from engine.dds.client_protocol import endpoints, extensions
-from engine.dds.client_protocol.messages import (
-    ErrorCode,
-    HistoryRequest,
-    RequestId,
-    State,
-    StateRequest,
-    decode_history_request,
-    decode_state_request,
-    encode_state,
-)
+from engine.dds.client_protocol.decoding import decode_history_request, decode_state_request
+from engine.dds.client_protocol.encoding import encode_state
+from engine.dds.client_protocol.messages import ErrorCode, HistoryRequest, RequestId, State, StateRequest
 from engine.dds.tap import WRITER_GONE
 
 if TYPE_CHECKING:

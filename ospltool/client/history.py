@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from engine.dataset.sample import DATA
 from engine.dds.cdr import Malformed
 from engine.dds.client_protocol import endpoints, extensions
+from engine.dds.client_protocol.decoding import decode_history
 from engine.dds.client_protocol.limits import Limits
 from engine.dds.client_protocol.messages import (
     INFINITE,
@@ -17,7 +18,6 @@ from engine.dds.client_protocol.messages import (
     HistoryRequest,
     RequestId,
     Time,
-    decode_history,
 )
 from engine.dds.errors import DdsError
 from ospltool.client import errors

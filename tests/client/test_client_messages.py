@@ -9,7 +9,7 @@ from engine.core.namespaces import Group
 from engine.dataset.groups import DurabilityKind, GroupQos
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, make_sample
 from engine.dds.cdr import Malformed
-from engine.dds.client_protocol import extensions, messages, wiretypes
+from engine.dds.client_protocol import decoding, encoding, extensions, wiretypes
 from engine.dds.client_protocol.messages import (
     INFINITE,
     ZERO,
@@ -65,14 +65,14 @@ STATE = State(
     {"ospltool": b"{}"},
 )
 CODECS = [
-    (HISTORY_REQUEST, messages.encode_history_request, messages.decode_history_request),
+    (HISTORY_REQUEST, encoding.encode_history_request, decoding.decode_history_request),
     (
         dataclasses.replace(HISTORY_REQUEST, topic="", partitions=()),
-        messages.encode_history_request,
-        messages.decode_history_request,
+        encoding.encode_history_request,
+        decoding.decode_history_request,
     ),
-    (STATE_REQUEST, messages.encode_state_request, messages.decode_state_request),
-    (STATE, messages.encode_state, messages.decode_state),
+    (STATE_REQUEST, encoding.encode_state_request, decoding.decode_state_request),
+    (STATE, encoding.encode_state, decoding.decode_state),
 ]
 
 
@@ -88,7 +88,7 @@ def test_a_message_comes_back_as_it_was_sent(message: object, encode: object, de
 
 
 def test_a_message_of_the_real_service_is_understood() -> None:
-    history = messages.decode_history(REAL_BEAD)
+    history = decoding.decode_history(REAL_BEAD)
     assert isinstance(history.content, Bead)
     assert history.content.partitions == ("partA",)
     assert history.content.source_time == Time(1795226745, 698948441)
@@ -98,18 +98,18 @@ def test_a_message_of_the_real_service_is_understood() -> None:
 
 
 def test_cyclone_reads_from_our_bytes_what_we_wrote() -> None:
-    read = wiretypes.HistoricalDataRequest.deserialize(messages.encode_history_request(HISTORY_REQUEST))
+    read = wiretypes.HistoricalDataRequest.deserialize(encoding.encode_history_request(HISTORY_REQUEST))
     assert [read.topic, read.partitions] == [text("Observation"), [text("ships*"), [0], text("weather")]]
     assert (read.request.number, read.qos.durability, read.qos.history) == (77, 3, 1)
     assert (read.max_samples, read.max_instances, read.max_samples_per_instance) == (5, 6, 7)
     assert read.request.client.prefix == int.from_bytes(REQUEST.client[:8], signed=True)
     assert [bytes(one.value) for one in read.extensions] == [b'{"follow":true}', b""]
-    state = wiretypes.DurabilityState.deserialize(messages.encode_state(STATE))
+    state = wiretypes.DurabilityState.deserialize(encoding.encode_state(STATE))
     assert [(one.partition, one.completeness) for one in state.groups] == [(text("a"), 2), ([0], 1)]
-    request = wiretypes.DurabilityStateRequest.deserialize(messages.encode_state_request(STATE_REQUEST))
+    request = wiretypes.DurabilityStateRequest.deserialize(encoding.encode_state_request(STATE_REQUEST))
     assert (request.timeout.seconds, request.timeout.nanoseconds) == (1, 2)
     link = wiretypes.HistoricalData.deserialize(
-        messages.encode_link(SERVER, REQUEST, Link(3, 2, ErrorCode.NOT_RESPONSIBLE), {})
+        encoding.encode_link(SERVER, REQUEST, Link(3, 2, ErrorCode.NOT_RESPONSIBLE), {})
     )
     assert (link.content.value.count, link.content.value.error) == (3, 0x80000001)
 
@@ -124,7 +124,7 @@ def test_a_sample_comes_back_with_key_status_sequence_and_encapsulation(
     sample = make_sample(1_700_000_000_123_456_789, bytes(range(16)), status, b"k" * 20, payload, 1 << 40)
     encoder = extensions.SampleEncoder(SERVER, REQUEST, Group(partition, "T"), QOS, ours=True)
     encoded = encoder.encode(sample)
-    history = messages.decode_history(encoded)
+    history = decoding.decode_history(encoded)
     assert isinstance(history.content, Bead)
     assert extensions.sample_of(history.content, history.extensions) == (sample, 5)
     assert (history.server, history.requests) == (SERVER, (REQUEST,))
@@ -136,7 +136,7 @@ def test_a_sample_comes_back_with_key_status_sequence_and_encapsulation(
 def test_a_client_of_another_product_gets_a_dispose_with_an_earlier_sample() -> None:
     sample = make_sample(5, bytes(16), DISPOSE, b"key", b"\0\7\0\0key")
     encoder = extensions.SampleEncoder(SERVER, REQUEST, Group("a", "T"), QOS, ours=False)
-    history = messages.decode_history(encoder.encode(sample, b"whole"))
+    history = decoding.decode_history(encoder.encode(sample, b"whole"))
     assert isinstance(history.content, Bead)
     assert (history.content.kind, history.content.payload, history.extensions) == (1, b"whole", {})
 

@@ -13,7 +13,7 @@ from cyclonedds.pub import DataWriter, Publisher
 from cyclonedds.topic import Topic
 
 from engine.dataset.sample import DATA
-from engine.dds.client_protocol import endpoints, messages
+from engine.dds.client_protocol import decoding, encoding, endpoints
 from engine.dds.client_protocol.messages import (
     Bead,
     ErrorCode,
@@ -23,6 +23,7 @@ from engine.dds.client_protocol.messages import (
     Kind,
     Link,
     RequestId,
+    State,
     StateRequest,
     Time,
 )
@@ -174,7 +175,7 @@ class Stranger:
 
     def ask(self, request: HistoryRequest) -> tuple[list[History], Link]:
         """The samples of an answer, and its end."""
-        self._requests.write(messages.encode_history_request(request), time.time_ns())
+        self._requests.write(encoding.encode_history_request(request), time.time_ns())
         parts: list[History] = []
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
@@ -182,23 +183,23 @@ class Stranger:
             for record in self._history.drain():
                 if not record.status & DATA:
                     continue
-                part = messages.decode_history(record.payload)
+                part = decoding.decode_history(record.payload)
                 assert part.requests == (request.request,)
                 if isinstance(part.content, Link):
                     return parts, part.content
                 parts.append(part)
         raise AssertionError("no answer")
 
-    def state(self, partitions: tuple[str, ...]) -> messages.State:
+    def state(self, partitions: tuple[str, ...]) -> State:
         self._number += 1
         request = StateRequest(RequestId(self.id, self._number), "Reading", partitions)
-        self._state_requests.write(messages.encode_state_request(request), time.time_ns())
+        self._state_requests.write(encoding.encode_state_request(request), time.time_ns())
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
             self._signal.wait(1.0)
             for record in self._states.drain():
                 if record.status & DATA:
-                    state = messages.decode_state(record.payload)
+                    state = decoding.decode_state(record.payload)
                     if request.request in state.requests:
                         return state
         raise AssertionError("no answer")
@@ -262,9 +263,9 @@ def test_a_client_of_another_product_is_served_by_the_protocol_alone(
 def test_nonsense_in_the_additions_is_counted_and_harms_nobody(lab: ClientLab, stranger: Stranger) -> None:
     for nonsense in (b"", b"[]", b"{", b"\xff" * 100, b'{"stored":5}', b'{"delete":{"partition":5}}'):
         request = stranger.request(extensions={"ospltool": nonsense})
-        stranger._requests.write(messages.encode_history_request(request), time.time_ns())
+        stranger._requests.write(encoding.encode_history_request(request), time.time_ns())
         ask = StateRequest(request.request, "Reading", STOCK, extensions={"ospltool": nonsense})
-        stranger._state_requests.write(messages.encode_state_request(ask), time.time_ns())
+        stranger._state_requests.write(encoding.encode_state_request(ask), time.time_ns())
     lab.seen.wait_for(
         "it is counted",
         lambda: (shown := lab.seen.node("n1")) is not None and shown.counters["malformed"] >= 10,

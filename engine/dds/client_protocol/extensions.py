@@ -14,14 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 from engine.dds.cdr import HEADER, Malformed
 from engine.dds.client_protocol.cdrstream import Writer
-from engine.dds.client_protocol.messages import (
-    Bead,
-    Format,
-    Kind,
-    RequestId,
-    Time,
-    put_answer_head,
-)
+from engine.dds.client_protocol.encoding import put_answer_head
+from engine.dds.client_protocol.messages import Bead, Format, Kind, RequestId, Time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
