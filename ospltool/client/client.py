@@ -263,15 +263,18 @@ class DurabilityClient:
         found = _Survey()
         while True:
             services = self.session.state_services()
-            left_s = max(0.0, deadline_s - time.monotonic())
+            now_s = time.monotonic()
+            left_s = max(0.0, deadline_s - now_s)
             answers = self._ask(
                 written.topic,
                 written.partitions,
-                min(deadline_s, time.monotonic() + HOLD_S + GRACE_S),
+                min(deadline_s, now_s + HOLD_S + GRACE_S),
                 servers=(),
                 hold_s=min(HOLD_S, left_s / 2),  # the answer must still be in time
                 stored={"writer": written.writer.hex(), "until_ns": written.until_ns},
             )
+            if left_s < HOLD_S + GRACE_S:  # too little to call somebody silent who answered before
+                answers = {**{one: found.answers[one] for one in services & found.answers.keys()}, **answers}
             if answers or not found.answers:
                 found = _Survey(services, answers, None if writer is None else _matched_with(writer))
             if not found.missing(nodes):

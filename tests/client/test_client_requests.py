@@ -88,9 +88,9 @@ def test_what_is_missing_somewhere_is_not_durable_and_the_node_is_named(
     with pytest.raises(NotStored, match=r"n[12]: the newest sample here is of 5000 ns"):
         client.wait_for_durable(dataclasses.replace(written, until_ns=5_001), 3)
     with pytest.raises(NotStored, match="2 nodes store it, 4 are wanted"):
-        client.wait_for_durable(written, 1, nodes=4)
+        client.wait_for_durable(written, 3, nodes=4)
     with pytest.raises(GroupNotFound):
-        client.wait_for_durable(Written("Reading", ("elsewhere",)), 1)
+        client.wait_for_durable(Written("Reading", ("elsewhere",)), 3)
     lab.process("n2").send_signal(signal.SIGSTOP)
     try:
         with pytest.raises(NotStored, match="1 services do not answer"):

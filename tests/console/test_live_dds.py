@@ -74,7 +74,7 @@ def node(uri: str) -> Iterator[Node]:
 
 
 def follow(
-    feed: LiveFeed, model: SystemModel, until: Callable[[Update], bool], timeout_s: float = 15
+    feed: LiveFeed, model: SystemModel, until: Callable[[Update], bool], timeout_s: float = 30
 ) -> list[Update]:
     """Poll as a console does until an update is the one waited for."""
     seen = []
@@ -301,12 +301,12 @@ def test_nobody_has_to_know_of_a_reader_more_until_there_is_a_persistence_servic
     node.show()
     model = SystemModel()
     follow(feed, model, lambda update: bool(update.snapshots))
-    assert signal.wait_until(has("d_monitorEvents"), 10)
+    assert signal.wait_until(has("d_monitorEvents"), 20)
     assert view.TOPIC not in topics
     service = PersistenceService("a", uri)
     try:
         service.show()
         follow(feed, model, lambda update: bool(update.instances))
-        assert signal.wait_until(has(view.TOPIC), 10)
+        assert signal.wait_until(has(view.TOPIC), 20)
     finally:
         service.close()

@@ -134,7 +134,9 @@ def test_live_samples_follow_what_was_pending_and_nothing_comes_twice(
     client.register_durable_subscription("Reading", LOG, partitions=STOCK, timeout_s=20)
     write(lab, range(3), readers=1)
     wait_pending(instances, 6, "a")
-    assert instances.counter("a", "reader_malformed") == 1, "nonsense is counted and harms nobody"
+    instances.wait_for(
+        "nonsense is counted and harms nobody", lambda: instances.counter("a", "reader_malformed") == 1
+    )
     refused = lab.program("refused_writer")
     assert refused.line(30)["refused"]
     instances.wait_for("it is counted", lambda: instances.counter("a", "refused_writers") == 1)

@@ -59,7 +59,7 @@ class Peer:
                 return
             yield line
 
-    def expect(self, wanted: Callable[[dict[str, Any]], Any], timeout_s: float = 15.0) -> dict[str, Any]:
+    def expect(self, wanted: Callable[[dict[str, Any]], Any], timeout_s: float = 30.0) -> dict[str, Any]:
         """The first thing said that is wanted; what was said before is dropped."""
         deadline = time.monotonic() + timeout_s
         dropped = []
@@ -139,7 +139,7 @@ class PeakMemory:
         return self._peak_kib() - self._before_kib
 
 
-def wait_until(condition: Callable[[], Any], wait: Callable[[float], Any], timeout_s: float = 15.0) -> Any:
+def wait_until(condition: Callable[[], Any], wait: Callable[[float], Any], timeout_s: float = 30.0) -> Any:
     """The first true value of the condition, asked again each time `wait` returns."""
     deadline = time.monotonic() + timeout_s
     while not (value := condition()):

@@ -24,7 +24,7 @@ def test_a_slow_receiver_holds_the_sender_and_memory_stays_bounded(
     peer = arena.start("bulk_receiver", partition="slow", limit=4, pause_s=0.01)
     target = bytes.fromhex(peer.ready()["guid"])
     sender = BulkSender(participant, ["slow"], [target])
-    assert sender.wait_targets(10) == frozenset()
+    assert sender.wait_targets(20) == frozenset()
     batches = [os.urandom(MIB) for _ in range(8)]
     digest = hashlib.sha256()
     peak = PeakMemory()
@@ -45,10 +45,10 @@ def test_one_stream_serves_many_receivers_and_no_other(arena: Arena, participant
     peers = [arena.start("bulk_receiver", partition=name) for name in ("a", "b", "c")]
     guids = [bytes.fromhex(peer.ready()["guid"]) for peer in peers]
     sender = BulkSender(participant, ["a", "b"], guids[:2])
-    assert sender.wait_targets(10) == frozenset()
-    sender.send(b"x" * 1000, 5)
-    sender.send(b"", 5)
-    assert sender.finish(5)
+    assert sender.wait_targets(20) == frozenset()
+    sender.send(b"x" * 1000, 20)
+    sender.send(b"", 20)
+    assert sender.finish(20)
     sender.close()
     for peer in peers[:2]:
         assert peer.expect(lambda line: "bytes" in line)["bytes"] == 1000
@@ -75,7 +75,7 @@ def test_a_receiver_that_takes_nothing_makes_the_send_time_out(participant: Node
         send_eight()
     taken = receiver.take()
     assert [one.payload for one in taken] == [b"x" * MIB]
-    sender.send(b"after", 5)
+    sender.send(b"after", 20)
     assert [one.payload for one in receiver.take()] == [b"after"]
 
 

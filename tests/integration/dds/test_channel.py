@@ -32,7 +32,7 @@ class Listener:
         self.received += self.channel.take()
         self.changes += self.channel.take_changes()
 
-    def until(self, thing: object, timeout_s: float = 15.0) -> None:
+    def until(self, thing: object, timeout_s: float = 30.0) -> None:
         def there() -> bool:
             self.look()
             return thing in self.changes or thing in self.received
@@ -57,7 +57,7 @@ def test_nodes_attach_and_nothing_sent_from_then_on_is_lost(
     listener.until(Received("d_message", "peer", b"pong", guid))
     assert listener.channel.peers() == {guid}
     said = []
-    for line in peer.heard(5):
+    for line in peer.heard(20):
         said.append((line.get("change") or line["payload"], line.get("participant")))
         if len(said) == 2:
             break
@@ -76,7 +76,7 @@ def test_a_node_that_comes_later_gets_the_last_state_and_no_old_message(
     listener.until(PeerAttached(guid))
     listener.channel.publish("d_message", "me", b"last")
     heard = []
-    for line in peer.heard(5):
+    for line in peer.heard(20):
         heard.append(line.get("payload"))
         if heard[-1] == "last":
             break

@@ -33,7 +33,7 @@ class Watcher:
         self.discovery = Discovery(participant, self.signal)
         self.changes: list[Change] = []
 
-    def until(self, kind: type, count: int = 1, timeout_s: float = 15.0) -> None:
+    def until(self, kind: type, count: int = 1, timeout_s: float = 30.0) -> None:
         def there() -> bool:
             self.changes += self.discovery.take()
             return sum(isinstance(one, kind) for one in self.changes) >= count

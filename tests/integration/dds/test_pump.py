@@ -93,7 +93,7 @@ def test_data_wakes_the_pump_without_delay(
         for _ in range(200):
             started = time.perf_counter()
             writer.write(SAMPLE, 1)
-            await asyncio.wait_for(queue.get(), 5)
+            await asyncio.wait_for(queue.get(), 20)
             delays.append(time.perf_counter() - started)
         pump.stop()
         tap.close()
@@ -187,5 +187,5 @@ def test_closing_a_signal_ends_a_wait(participant: NodeParticipant) -> None:
     thread = threading.Thread(target=signal.wait)
     thread.start()
     signal.close()
-    thread.join(5)
+    thread.join(20)
     assert not thread.is_alive()

@@ -1,0 +1,96 @@
+"""What a client says of services some of which are late to answer, or silent."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from engine.dataset.sample import DATA
+from engine.dds.client_protocol import decoding, encoding, endpoints, extensions
+from engine.dds.client_protocol.messages import RequestId, State
+from engine.dds.participant import NodeParticipant, TagRole
+from engine.dds.uri import cyclone_uri
+from engine.dds.waiting import Signal
+from ospltool.client import DurabilityClient, NotStored, Written
+from tests.integration.conftest import own_domain
+
+pytestmark = pytest.mark.dds
+
+ALL = 1_000_000
+
+
+class Service:
+    """Says that it must store what it is asked for and has not; after so many answers it is silent."""
+
+    def __init__(self, domain: int, uri: str, name: str, answers: int) -> None:
+        self._name, self._left = name, answers
+        self._participant = NodeParticipant(domain, uri, name, os.urandom(16), TagRole.NODE)
+        self._signal = Signal(self._participant)
+        requests = endpoints.open_protocol_topic(self._participant, endpoints.STATE_REQUEST)
+        states = endpoints.open_protocol_topic(self._participant, endpoints.STATE)
+        where = (endpoints.PARTITION,)
+        self._requests = endpoints.open_reader(self._participant, requests, where, self._signal)
+        self._states = endpoints.open_writer(self._participant, states, where)
+        self._is_closing = False
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        while not self._is_closing:
+            self._signal.wait(1.0)
+            for record in self._requests.drain():
+                if record.status & DATA and self._left > 0:
+                    self._left -= 1
+                    self._answer(decoding.decode_state_request(record.payload).request)
+
+    def _answer(self, request: RequestId) -> None:
+        added = extensions.pack(name=self._name, required=True, stored=False, reason="not yet")
+        state = State(self._participant.guid, (request,), (), added)
+        self._states.write(encoding.encode_state(state), time.time_ns())
+
+    def close(self) -> None:
+        self._is_closing = True
+        self._signal.set()
+        self._thread.join(20)
+        self._participant.close()
+
+
+@pytest.fixture
+def client() -> Iterator[DurabilityClient]:
+    """A client of two services: n1 answers once, n2 always."""
+    domain, tag = own_domain()
+    uri = cyclone_uri(tag=f"surveys-{tag}", environment={})
+    services = [Service(domain, uri, name, answers) for name, answers in (("n1", 1), ("n2", ALL))]
+    with DurabilityClient(domain, uri=uri) as made:
+        yield made
+    for service in services:
+        service.close()
+
+
+def complaint(client: DurabilityClient, timeout_s: float) -> str:
+    assert client.session.wait_until(lambda: len(client.session.state_services()) == 2, time.monotonic() + 20)
+    with pytest.raises(NotStored) as raised:
+        client.wait_for_durable(Written("Reading", ("stock",), until_ns=5), timeout_s)
+    return str(raised.value)
+
+
+def test_who_has_no_time_to_answer_the_last_question_is_not_called_silent(client: DurabilityClient) -> None:
+    said = complaint(client, 1.0)
+    assert "n1: not yet" in said
+    assert "n2: not yet" in said
+    assert "do not answer" not in said
+
+
+def test_who_had_all_the_time_for_an_answer_is_silent(
+    client: DurabilityClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ospltool.client.client.HOLD_S", 0.2)
+    monkeypatch.setattr("ospltool.client.client.GRACE_S", 0.2)
+    said = complaint(client, 2.0)
+    assert "1 services do not answer" in said
+    assert "n1" not in said
+    assert "n2: not yet" in said
