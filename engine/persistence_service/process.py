@@ -5,9 +5,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
-import os
 import secrets
-import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +14,6 @@ from typing import Any, Final
 
 from engine.dds.channel import Channel
 from engine.dds.discovery import Discovery, EndpointSeen, ParticipantGone, ParticipantSeen, TopicDiscovery
-from engine.dds.errors import DdsTimeout
 from engine.dds.interfaces import first_interface
 from engine.dds.participant import NodeParticipant, TagRole
 from engine.dds.pump import Pump
@@ -27,24 +24,22 @@ from engine.dds.uri import cyclone_uri, domain_tag
 from engine.node.delivery import Directed
 from engine.node.mailbox import Handler, Mailbox, ignore
 from engine.node.neighbourhood import DurableReader
-from engine.persistence_service import showing, view
 from engine.persistence_service.groups import Groups
 from engine.persistence_service.intake import Intake
 from engine.persistence_service.lifespans import Lifespans
+from engine.persistence_service.links import Links
 from engine.persistence_service.parts import Part
 from engine.persistence_service.peers import Hello, Peers
 from engine.persistence_service.readers import Readers
 from engine.persistence_service.serving import Delivery, Groupwise, Serving
+from engine.persistence_service.showing import STATUS_TOPICS
+from engine.persistence_service.status import Shown, Status
 from engine.persistence_service.store import Store
 from engine.persistence_service.subscribing import Subscribing
 from engine.persistence_service.synchronization import Synchronization
-from engine.redundancy.codec import MessageFault
+from engine.persistence_service.view import InstanceView
 from engine.redundancy.configuration import PersistenceService
-from engine.redundancy.link import Arrived, Event, Up
 
-STATUS_S: Final = 1.0
-STATUS_SHARE: Final = 20
-"""To show much takes time; at most one part of so many is spent on it."""
 LONGEST_TURN_S: Final = 1.0
 WORKERS: Final = 8
 CLOSE_S: Final = 10.0
@@ -90,11 +85,7 @@ class Service:
         self._options = options
         self._mailbox = Mailbox()
         self._stop_reason: str | None = None
-        self._status_due_s = 0.0
-        self._is_showing = False
         self._started_ns = time.time_ns()
-        self._names: dict[bytes, Hello] = {}
-        self._refused: dict[bytes, PeerProblem] = {}
         self._counters: collections.Counter[str] = collections.Counter()
         self._stack = contextlib.ExitStack()
         check_layouts()
@@ -133,7 +124,6 @@ class Service:
             say=options.say,
         )
         self._parts: list[Part] = [self._lifespans, self._synchronization, self._serving, self._subscribing]
-        self._part_of = {kind: part for part in self._parts for kind in part.kinds}
         self._store.open(self._parts)
         self._stack.callback(self._store.close, CLOSE_S)
         self._participant = self._stack.enter_context(
@@ -149,17 +139,44 @@ class Service:
         signal = self._pump.signal
         self._discovery = Discovery(self._participant, signal)
         self._topics = TopicDiscovery(self._participant, signal)
-        self._channel = Channel(self._participant, PARTITION, topics=showing.STATUS_TOPICS, signal=signal)
+        self._channel = Channel(self._participant, PARTITION, topics=STATUS_TOPICS, signal=signal)
         hello = Hello(self._settings.name, options.name, self._store.id)
         self._peers = Peers(self._participant, hello, signal, self._mailbox.wake)
+        self._links = Links(hello, self._peers, self._parts, self._received, options.say)
         for part in self._parts:
-            part.has_room = self._has_room
+            part.has_room = self._links.has_room
         self._intake = Intake(self._participant, signal, self._groups, self._synchronization, self._lifespans)
+        self._readers = Readers(self._participant, signal, self._submit)
+        self._subscribing.begin(self._participant.guid.hex())
+        self._prepare_status()
+        self._listen()
+
+    def _prepare_status(self) -> None:
+        options = self._options
+        self._shown = Shown(
+            settings=self._settings,
+            name=options.name,
+            domain_id=options.domain_id,
+            directory=options.directory,
+            started_ns=self._started_ns,
+            counters=self._counters,
+            groups=self._groups,
+            synchronization=self._synchronization,
+            lifespans=self._lifespans,
+            serving=self._serving,
+            subscribing=self._subscribing,
+            store=self._store,
+            intake=self._intake,
+            readers=self._readers,
+            peers=self._peers,
+            links=self._links,
+        )
+        self._status = Status(options.name, self._channel, self._submit)
+
+    def _listen(self) -> None:
         self._pump.add("topics", self._topics.take)  # before the writers of these topics
         self._pump.add("discovery", self._discovery.take)
         self._pump.add("exchange", self._peers.receiver.take)
-        self._readers = Readers(self._participant, signal, self._submit)
-        self._subscribing.begin(self._participant.guid.hex())
         self._pump.add("readers", self._readers.take)
         self._pump.add("taps", lambda: [True] if self._intake.taps.has_news() else [])
         self._pump.start()
@@ -170,7 +187,7 @@ class Service:
         handlers: dict[str, Handler] = {
             "topics": self._intake.neighbourhood.topics_seen,
             "discovery": self._discovered,
-            "exchange": self._exchanged,
+            "exchange": self._links.exchanged,
             "readers": self._readers_said,
             "taps": ignore,  # the turn itself looks at the taps
         }
@@ -256,25 +273,11 @@ class Service:
         self._send()
         self._save()
         self._readers.send(self._subscribing.answers())
-        if now_s >= self._status_due_s:
-            self._show()
-            took_s = time.monotonic() - now_s
-            self._status_due_s = now_s + max(STATUS_S, STATUS_SHARE * took_s)
-        return min(due_s, self._status_due_s)
+        return min(due_s, self._status.turn(now_s, self.shown))
 
     def _send(self) -> None:
-        guids = {hello.name: guid for guid, hello in self._names.items()}
-        for part in self._parts:
-            for name, kind, body in part.messages():
-                guid = guids.get(name)
-                if guid is not None:
-                    self._peers.send(guid, kind, body)
-        for name in self._synchronization.overrun():
-            self._counters["overruns"] += 1
-            self._happened(guids[name], self._peers.restart(guids[name]))
-
-    def _has_room(self, name: str) -> bool:
-        return all(self._peers.has_room(guid) for guid, hello in self._names.items() if hello.name == name)
+        self._links.send()
+        self._links.begin_anew(self._synchronization.overrun())
 
     def _save(self) -> None:
         if self._store.is_idle:
@@ -293,8 +296,7 @@ class Service:
         while not self._store.is_idle and time.monotonic() < deadline and not self._store.fault:
             self._carry_out(0.1)
             self._save()
-        with contextlib.suppress(DdsTimeout):
-            self._channel.publish(view.TOPIC, self._options.name, view.encode(self.shown()))
+        self._status.show_last(self.shown())
         self._readers.close()
         self._peers.close(1.0)
         self._intake.taps.close()
@@ -308,8 +310,7 @@ class Service:
                 if change.tag is not None and change.tag.role is TagRole.PERSISTENCE:
                     self._peers.seen(change.guid, change.tag.node_id.hex())
             elif isinstance(change, ParticipantGone):
-                self._happened(change.guid, self._peers.gone(change.guid))
-                self._refused.pop(change.guid, None)
+                self._links.gone(change.guid)
         changes = self._intake.discovered(batch)
         self._serving.discovered(changes)
         for endpoint in changes.unresolved:
@@ -329,79 +330,13 @@ class Service:
 
         self._submit(lambda: resolve_type(self._participant, reference), resolved)
 
-    # Links.
+    # What others say.
 
-    def _exchanged(self, batch: Sequence[Any]) -> None:
-        for guid, event in self._peers.take(batch):
-            self._happened(guid, [event])
-
-    def _happened(self, guid: bytes, events: Sequence[Event]) -> None:
-        """What became of a link, or came over it."""
-        for event in events:
-            if isinstance(event, Up):
-                self._link_up(guid, event.hello)
-            elif isinstance(event, Arrived):
-                self._arrived(guid, event)
-            else:
-                self._link_down(guid)
-
-    def _link_up(self, guid: bytes, body: bytes) -> None:
-        try:
-            hello = Hello.decode(body)
-        except MessageFault as fault:
-            self._counters["malformed"] += 1
-            self._refused[guid] = PeerProblem(guid.hex(), str(fault))
-            return
-        if hello.service != self._settings.name:
-            return  # of another service: it is left alone
-        problem = self._conflict(guid, hello)
-        if problem:
-            self._refused[guid] = PeerProblem(hello.name, problem)
-            self._options.say(f"instance {hello.name!r} is refused: {problem}")
-            return
-        self._refused.pop(guid, None)
-        self._names[guid] = hello
-        for part in self._parts:
-            part.connected(hello.name)
-
-    def _conflict(self, guid: bytes, hello: Hello) -> str:
-        """Why an instance can not be connected; an earlier process of the same one is let go."""
-        if hello.name == self._options.name:
-            return "it has our name; give each instance its own with --name"
-        for other, known in list(self._names.items()):
-            if known.name == hello.name and other != guid:
-                if known.id != hello.id:
-                    return "two instances have this name; give each its own with --name"
-                self._link_down(other)
-        return ""
-
-    def _link_down(self, guid: bytes) -> None:
-        hello = self._names.pop(guid, None)
-        if hello is not None:
-            for part in self._parts:
-                part.disconnected(hello.name)
-
-    def _arrived(self, guid: bytes, message: Arrived) -> None:
-        hello = self._names.get(guid)
-        if hello is None:
-            return
-        part = self._part_of.get(message.kind)
-        if part is None:
-            self._counters["unknown"] += 1  # of a newer version
-            return
-        try:
-            part.receive(hello.name, message.kind, message.body)
-        except MessageFault as fault:
-            self._counters["malformed"] += 1
-            self._options.say(f"instance {hello.name!r} sent what is no message: {fault}")
-            self._happened(guid, self._peers.restart(guid))  # it may have told us something that we missed
-            return
+    def _received(self) -> None:
         arrived, last_values = self._synchronization.take_from_others()
         if arrived:
             self._subscribing.captured(arrived)
             self._serving.heard(last_values)
-
-    # Readers with durable subscriptions.
 
     def _readers_said(self, batch: Sequence[Any]) -> None:
         for heard in self._readers.understand(batch):
@@ -412,97 +347,6 @@ class Service:
 
     # What it shows.
 
-    def _show(self) -> None:
-        """Unless the last view is still on its way: a reader that is behind must hold nothing up."""
-        if self._is_showing:
-            return
-        self._is_showing = True
-        payload = view.encode(self.shown())
-
-        def publish() -> None:
-            with contextlib.suppress(DdsTimeout):
-                self._channel.publish(view.TOPIC, self._options.name, payload)
-
-        def published(_: None) -> None:
-            self._is_showing = False
-
-        self._submit(publish, published)
-
-    def shown(self) -> view.InstanceView:
+    def shown(self) -> InstanceView:
         """What it shows now."""
-        instance = self._synchronization.instance
-        groups = showing.group_views(self._groups, instance, self._serving)
-        writers, left_out = showing.writer_views(self._groups, instance)
-        return view.InstanceView(
-            service=self._settings.name,
-            name=self._options.name,
-            id=self._store.id,
-            host=socket.gethostname(),
-            pid=os.getpid(),
-            domain_id=self._options.domain_id,
-            store=str(self._options.directory.absolute()),
-            started_ns=self._started_ns,
-            time_ns=time.time_ns(),
-            synchronizes=self._settings.synchronization.enable,
-            period_ms=self._settings.synchronization.period_ms,
-            values=sum(group.values for group in groups),
-            transactions=self._store.written,
-            unwritten=not self._store.is_idle,
-            peers=self._peer_views(),
-            groups=groups,
-            writers=writers,
-            writers_left_out=left_out,
-            deliveries=showing.delivery_views(self._serving),
-            subscriptions=showing.subscription_views(self._subscribing),
-            counters=self._all_counters(),
-            problems=self._problems(),
-            ending=self._stop_reason is not None,
-        )
-
-    def _peer_views(self) -> tuple[view.PeerView, ...]:
-        up = [view.PeerView(hello.name, "up") for hello in self._names.values()]
-        refused = [view.PeerView(one.name, "refused", one.problem) for one in self._refused.values()]
-        others = [
-            view.PeerView(guid.hex(), "beginning")
-            for guid in self._peers.guids()
-            if not self._peers.is_up(guid)
-        ]
-        return tuple(sorted((*up, *refused, *others), key=lambda peer: peer.name))
-
-    def _all_counters(self) -> dict[str, int]:
-        counted = collections.Counter(self._synchronization.instance.counters)
-        for more in (
-            self._synchronization.counters,
-            self._intake.counters,
-            self._serving.counters,
-            self._subscribing.counters(),
-            {f"reader_{name}": count for name, count in self._readers.counters.items()},
-            self._counters,
-            {
-                "malformed": self._peers.malformed + self._peers.receiver.malformed,
-                "broken_links": self._peers.breaks,
-                "oversized": self._peers.oversized,
-                "refused_peers": self._peers.refused,
-                "rejected": self._intake.rejected,
-                "refused_groups": self._groups.refused,
-                "refused_lifespans": self._lifespans.refused,
-            },
-        ):
-            counted.update(more)
-        return dict(sorted((name, count) for name, count in counted.items() if count))
-
-    def _problems(self) -> tuple[str, ...]:
-        found = [self._store.problem] if self._store.problem else []
-        damaged = self._synchronization.damaged + self._subscribing.damaged
-        if damaged:
-            found.append(f"{damaged} rows of the store were damaged and left out")
-        found += self._subscribing.problems()
-        return (*found, *(f"{one.name}: {one.problem}" for one in self._refused.values()))
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class PeerProblem:
-    """Why an instance is not connected."""
-
-    name: str
-    problem: str
+        return self._shown.look(is_ending=self._stop_reason is not None)

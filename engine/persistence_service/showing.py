@@ -9,6 +9,7 @@ from typing import Final
 from engine.dataset.groups import GroupDescription
 from engine.dds.channel import ChannelTopic
 from engine.persistence_service.groups import ID_BYTES, Groups, WriterName
+from engine.persistence_service.links import Links
 from engine.persistence_service.serving import Serving
 from engine.persistence_service.subscribing import Subscribing
 from engine.persistence_service.view import (
@@ -16,6 +17,7 @@ from engine.persistence_service.view import (
     TOPIC,
     DeliveryView,
     GroupView,
+    PeerView,
     SubscriptionView,
     WriterView,
 )
@@ -116,3 +118,11 @@ def delivery_views(serving: Serving) -> tuple[DeliveryView, ...]:
         DeliveryView(d.topic, d.partition, d.participant, d.samples, round(d.seconds, 3), d.problem)
         for d in serving.deliveries
     )
+
+
+def peer_views(links: Links) -> tuple[PeerView, ...]:
+    """Other instances and processes of such, by name."""
+    up = [PeerView(name, "up") for name in links.connected]
+    refused = [PeerView(one.name, "refused", one.problem) for one in links.refused]
+    others = [PeerView(guid.hex(), "beginning") for guid in links.beginning]
+    return tuple(sorted((*up, *refused, *others), key=lambda peer: peer.name))
