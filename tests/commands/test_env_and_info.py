@@ -1,0 +1,42 @@
+"""env and info."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.commands.shell import Shell
+
+
+def test_env_shows_values_and_where_they_come_from(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OSPL_LOGPATH", "/var/log\x1b")
+    path = shell.write()
+
+    def row(variable: str) -> dict[str, str]:
+        return next(each for each in shell.data("env", path) if each["variable"] == variable)
+
+    assert row("OSPL_LOGPATH")["origin"] == "environment"
+    assert row("OSPL_INFOFILE")["value"] == "ospl-info.log"
+    assert row("DOMAIN_ID")["origin"] == f"{path}:4:9, ${{DOMAIN_ID:-11}}"
+    assert row("DOMAIN_ID")["value"] == "11"
+    monkeypatch.setenv("DOMAIN_ID", "5")
+    assert (row("DOMAIN_ID")["origin"], row("DOMAIN_ID")["value"]) == ("environment", "5")
+
+    code, out, _ = shell.run("env", path)
+    assert code == 0
+    assert "/var/log\\x1b" in out
+    assert shell.run("env", "/no/such.xml")[0] == 2
+
+
+def test_info_shows_versions_and_every_setting_with_its_origin(shell: Shell) -> None:
+    path = shell.write()
+    data = shell.data("info", path, "--role", "other")
+    assert data["versions"]["typer"]
+    assert data["configuration"]["role"] == "other"
+    origins = {each["path"]: each["origin"] for each in data["configuration"]["settings"]}
+    assert origins["//OpenSplice/Domain/Name"].startswith(f"{path}:3:")
+    assert origins["//OpenSplice/Domain/ServiceTerminatePeriod"].startswith(f"{path}:7:")
+    assert "default" in origins.values()
+    code, out, _ = shell.run("info", path)
+    assert code == 0
+    assert "//OpenSplice/Domain/Name" in out
+    assert "configuration" not in shell.data("info")

@@ -1,0 +1,166 @@
+"""start, with a stand-in for the node (fake_node.py)."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from engine.supervisor.rundir import RunDirectory
+from engine.supervisor.status import status_of
+from ospltool.cli import targets
+from tests.commands.shell import CONFIGURATION, Shell
+
+
+def test_a_node_lives_from_start_to_stop(shell: Shell) -> None:
+    path = shell.write("harbour")
+    code, out, err = shell.run("start", path)
+    assert (code, out) == (0, "")
+    assert 'ospltool system with domain name "harbour" is ' in err
+
+    shell.wait_until("is operational", path)
+    (node,) = shell.data("status", path)
+    assert (node["domain_name"], node["domain_id"], node["role"]) == ("harbour", 11, "configured")
+    assert shell.run("status", path)[:2] == (0, 'ospltool system with domain name "harbour" is operational\n')
+
+    code, out, err = shell.run("stop", path)
+    assert (code, out) == (0, "")
+    assert err == f"ospltool: harbour ({path}) stopped\n"
+    assert (shell.root / "ended").read_text() == "in order"
+    assert shell.run("status", path)[0] == 1
+
+
+def test_the_role_can_be_replaced(shell: Shell) -> None:
+    path = shell.write()
+    (node,) = shell.data("start", path, "--role", "other")
+    assert node["role"] == "other"
+
+
+def test_a_second_start_is_recoverable(shell: Shell) -> None:
+    path = shell.write()
+    shell.run("start", path)
+    code, _, err = shell.run("start", path)
+    assert code == 1
+    assert "already running" in err
+    assert shell.run("status", path)[0] == 0
+
+
+@pytest.mark.parametrize(("mode", "expected"), [("crash", 1), ("bad-configuration", 2)])
+def test_a_node_that_fails_makes_the_start_fail(shell: Shell, mode: str, expected: int) -> None:
+    path = shell.write()
+    shell.use(mode)
+    code, _, err = shell.run("start", path)
+    assert code == expected
+    assert "has died: the node ended unexpectedly" in err
+    if mode == "crash":
+        assert "  about to crash\n" in err
+
+    code, out, _ = shell.run("status", path)
+    assert code == 1
+    assert out.startswith('ospltool system with domain name "a" has died')
+    assert "died" in shell.run("list")[1]
+
+    shell.use("run")
+    assert shell.run("start", path)[0] == 0
+
+
+def test_a_start_has_its_time(shell: Shell) -> None:
+    path = shell.write()
+    shell.use("slow")
+    code, _, err = shell.run("start", path, "--timeout", "600ms")
+    assert code == 1
+    assert "does not run yet" in err
+    shell.wait_until("is starting", path)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("<OpenSplice>", "a.xml:1:13: "),
+        ("<Wrong/>", "a.xml:1:2: "),
+        (CONFIGURATION.format(name="a", action="perhaps", terminate=5), "a.xml:10:22: "),
+    ],
+)
+def test_a_wrong_configuration_is_shown_with_its_place(shell: Shell, text: str, place: str) -> None:
+    path = shell.root / "a.xml"
+    path.write_text(text)
+    for command in ("start", "info"):
+        code, out, err = shell.run(command, path)
+        assert (code, out) == (2, "")
+        assert place in err
+        assert "Traceback" not in err
+
+
+def test_every_problem_of_a_configuration_is_shown(shell: Shell) -> None:
+    text = CONFIGURATION.format(name="a", action="perhaps", terminate=999)
+    (shell.root / "a.xml").write_text(text)
+    _, _, err = shell.run("start", "a.xml")
+    assert "a.xml:7:" in err
+    assert "a.xml:10:" in err
+
+
+def test_a_file_that_is_not_there_is_an_error_not_a_traceback(shell: Shell) -> None:
+    for given in ("/no/such.xml", "http://host/a.xml", "missing.toml"):
+        code, _, err = shell.run("start", given)
+        assert code == 2
+        assert given.rpartition("/")[2] in err
+        assert "Traceback" not in err
+
+
+def test_without_a_configuration_a_command_says_how_to_give_one(shell: Shell) -> None:
+    code, _, err = shell.run("start")
+    assert code == 2
+    assert "OSPL_URI" in err
+    assert shell.run("stop")[0] == 2
+
+
+def test_one_node_of_a_fleet_can_be_chosen(shell: Shell) -> None:
+    (shell.root / "fleet.toml").write_text(
+        "".join(f'[[node]]\nname = "{name}"\nfile = "{shell.write(name).name}"\n' for name in "ab")
+    )
+    assert [node["domain_name"] for node in shell.data("start", "fleet.toml", "--node", "b")] == ["b"]
+    code, _, err = shell.run("start", "fleet.toml", "--node", "c")
+    assert code == 2
+    assert "it has a, b" in err
+    assert shell.run("start", "a.xml", "--node", "a")[0] == 2
+    assert shell.run("start", "-f", "fleet.toml")[0] == 2
+
+
+def test_the_record_of_a_node_is_complete(shell: Shell) -> None:
+    path = shell.write("n", terminate=3)
+    shell.run("start", path)
+    (directory,) = RunDirectory(shell.runs).nodes()
+    status = status_of(directory)
+    assert status is not None
+    assert (status.record.uri, status.record.configuration) == (str(path), str(path))
+    assert status.record.terminate_period_s == 3
+
+
+def test_a_node_whose_supervisor_died_must_end_before_it_starts_again(shell: Shell) -> None:
+    path = shell.write()
+    shell.use("orphan")
+    shell.run("start", path)
+    (directory,) = RunDirectory(shell.runs).nodes()
+    record = directory.record()
+    assert record is not None
+    record.supervisor.send(signal.SIGKILL)
+    assert record.supervisor.wait(20)
+
+    code, _, err = shell.run("start", path)
+    assert code == 1
+    assert "the node is ending" in err
+    assert shell.run("stop", path)[0] == 0
+    shell.use("run")
+    assert shell.run("start", path)[0] == 0
+
+
+def test_a_run_directory_without_room_is_recoverable(shell: Shell) -> None:
+    path = shell.write()
+    shell.runs.mkdir(mode=0o700)
+    (shell.runs / targets.one_target(str(path), os.environ).key).write_text("in the way")
+    for arguments in (("start", path), ("start", "-f", path)):
+        code, _, err = shell.run(*arguments)
+        assert code == 1
+        assert "Traceback" not in err
+        assert "File exists" in err

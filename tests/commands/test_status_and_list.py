@@ -1,0 +1,67 @@
+"""status and list: which nodes there are, and how one is named; the node is a stand-in (fake_node.py)."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from engine.supervisor.rundir import location
+from tests.commands.shell import Shell
+
+
+def test_a_uri_a_link_a_name_and_the_environment_mean_the_same_node(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = shell.write("n")
+    link = shell.root / "link.xml"
+    link.symlink_to(path)
+    assert shell.run("start", f"file://{path}")[0] == 0
+    shell.wait_until("is operational", path)
+    for given in (path, link, "n.xml", f"file://{path}", "n"):
+        assert shell.run("status", given)[:2] == (0, 'ospltool system with domain name "n" is operational\n')
+    monkeypatch.setenv("OSPL_URI", f"file://{path}")
+    assert shell.run("status")[1] == 'ospltool system with domain name "n" is operational\n'
+    assert shell.run("stop")[0] == 0
+
+
+def test_nothing_is_printed_for_a_node_that_is_not_known(shell: Shell) -> None:
+    path = shell.write()
+    assert shell.run("status", path)[:2] == (1, "")
+    assert shell.run("status")[:2] == (1, "")
+    assert shell.run("list")[:2] == (0, "DOMAIN NAME  CONDITION  STATE  ROLE  PID  CONFIGURATION\n")
+    assert shell.data("list") == []
+    assert shell.run("stop", path)[0] == 2
+
+
+def test_control_characters_of_a_configuration_do_not_reach_the_terminal(shell: Shell) -> None:
+    path = shell.write("evil&#155;2J")
+    shell.run("start", path)
+    for arguments in (("status",), ("list",), ("info", path), ("stop", path)):
+        code, out, err = shell.run(*arguments)
+        assert code == 0
+        assert "\x9b" not in out + err
+        assert "\\x9b2J" in out + err
+
+
+def test_a_run_directory_that_others_can_enter_is_refused(shell: Shell) -> None:
+    shell.runs.mkdir()
+    shell.runs.chmod(0o755)
+    code, _, err = shell.run("list")
+    assert code == 2
+    assert "others may enter it" in err
+    shell.runs.rmdir()
+    shell.runs.symlink_to(shell.root)
+    assert shell.run("list")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({"OSPLTOOL_RUNDIR": "/r", "XDG_RUNTIME_DIR": "/x"}, "/r"),
+        ({"XDG_RUNTIME_DIR": "/x"}, "/x/ospltool"),
+        ({}, f"/tmp/ospltool-{os.geteuid()}"),
+    ],
+)
+def test_the_run_directory_follows_the_environment(environ: dict[str, str], expected: str) -> None:
+    assert str(location(environ)) == expected

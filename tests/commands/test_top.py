@@ -1,0 +1,77 @@
+"""top: which feed the console gets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ospltool.live.recording import Caption, encode_line
+from tests.commands.shell import Shell
+
+
+def test_the_console_needs_a_terminal(shell: Shell) -> None:
+    code, out, err = shell.run("top")
+    assert (code, out) == (2, "")
+    assert "needs a terminal" in err
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ospltool.cli.top.has_terminal", lambda: True)
+
+
+@pytest.mark.usefixtures("terminal")
+def test_the_console_plays_recordings_and_refuses_other_files(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[Any] = []
+
+    def show(feed: Any, **options: Any) -> int:
+        shown.append((feed.title, feed.mode, options))
+        feed.close()
+        return 0
+
+    monkeypatch.setattr("tui.app.run_console", show)
+    item = Caption("began")
+    (shell.root / "night.jsonl").write_bytes(encode_line(1, item))
+    assert shell.run("top", "--replay", "night.jsonl", "--ascii", "--theme", "ops-mono")[0] == 0
+    options = {
+        "title": "ospltool",
+        "theme": "ops-mono",
+        "ascii_only": True,
+        "traces": (),
+        "operator": None,
+    }
+    assert shown == [("recording night.jsonl", "recorded", options)]
+
+    (shell.root / "other.txt").write_text("no recording")
+    for name in ("other.txt", "missing.jsonl"):
+        code, _, err = shell.run("top", "--replay", name)
+        assert code == 2
+        assert name in err
+        assert "Traceback" not in err
+
+
+@pytest.mark.dds
+@pytest.mark.usefixtures("terminal")
+def test_the_console_watches_the_domain_of_a_configuration_or_the_one_given(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    titles: list[str] = []
+
+    def show(feed: Any, **_: Any) -> int:
+        titles.append(feed.title)
+        feed.close()
+        return 0
+
+    monkeypatch.setattr("tui.app.run_console", show)
+    monkeypatch.setenv("DOMAIN_ID", "212")
+    path = shell.write()
+    assert shell.run("top", path)[0] == 0
+    assert shell.run("top", path, "--domain", "213")[0] == 0
+    assert titles == ["domain 212", "domain 213"]
+    monkeypatch.setenv("CYCLONEDDS_URI", "<CycloneDDS><General><Wrong/></General></CycloneDDS>")
+    code, _, err = shell.run("top", "--domain", "214")
+    assert code == 3
+    assert "domain 214 can not be opened" in err
