@@ -8,6 +8,7 @@ import sqlite3
 import pytest
 
 from engine.dataset.sample import DATA, DISPOSE
+from engine.persistence_service import lifespans as lifespans_module
 from engine.persistence_service import ownership
 from engine.persistence_service.groups import writer_name
 from engine.persistence_service.lifespans import LIFESPANS, Lifespans
@@ -47,6 +48,14 @@ def test_an_owner_that_ends_gives_its_instances_free(ends: str) -> None:
         owners.unregistered(b"k", HIGH)
     assert owners.admits(b"k", LOW, 1)
     assert owners.admits(b"other", LOW, 1) is (ends == "gone")
+
+
+def test_who_owned_an_instance_once_takes_nothing_away_at_its_end() -> None:
+    owners = Owners()
+    assert owners.admits(b"k", LOW, 1)
+    assert owners.admits(b"k", HIGH, 2)
+    owners.gone(LOW)
+    assert not owners.admits(b"k", LOW, 1)
 
 
 def test_at_the_bound_the_oldest_owner_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,8 +102,60 @@ def test_instances_tell_each_other_and_the_smaller_value_counts() -> None:
     assert (peer, kind, json.loads(body)) == ("x", LIFESPANS, {LOW.hex(): 7, HIGH.hex(): 5})
 
 
+def test_only_what_is_new_is_told_and_only_to_others_that_are_there() -> None:
+    lifespans = Lifespans()
+    for peer in "abc":
+        lifespans.connected(peer)
+    assert lifespans.messages() == [], "nothing is known"
+    lifespans.disconnected("c")
+    lifespans.receive("a", LIFESPANS, json.dumps({LOW.hex(): 10}).encode())
+    assert [peer for peer, _, _ in lifespans.messages()] == ["b"]
+    lifespans.learn(LOW, 10)
+    lifespans.learn(LOW, 11)
+    assert lifespans.messages() == []
+
+
+def test_a_smaller_value_replaces_what_is_saved() -> None:
+    lifespans, again = Lifespans(), Lifespans()
+    store = sqlite3.connect(":memory:")
+    store.execute(lifespans.tables)
+    for lifespan_ns in (10, 7):
+        lifespans.learn(LOW, lifespan_ns)
+        write = lifespans.changes()
+        assert write is not None
+        write(store)
+    again.restore(store)
+    assert [again.is_expired(Sample(WRITER, 1, bytes(9), 0, b"x", DATA), now) for now in (6, 7)] == [
+        False,
+        True,
+    ]
+
+
+def test_writers_beyond_the_bound_are_counted_and_their_samples_do_not_expire(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lifespans_module, "MAX_WRITERS", 1)
+    lifespans = Lifespans()
+    for writer, lifespan_ns in ((LOW, 10), (HIGH, 10), (LOW, 5)):
+        lifespans.learn(writer, lifespan_ns)
+    assert lifespans.refused == 1
+    assert lifespans.is_expired(Sample(WRITER, 1, bytes(9), 0, b"x", DATA), 5)
+    assert not lifespans.is_expired(Sample(writer_name(HIGH, bytes(8)), 1, bytes(9), 0, b"x", DATA), 50)
+
+
+def of_writer(value: str) -> bytes:
+    return b'{"%s": %s}' % (LOW.hex().encode(), value.encode())
+
+
 @pytest.mark.parametrize(
-    "body", [b"[]", b"{", b'{"x": 1}', b'{"%s": -1}' % LOW.hex().encode(), b"[" * 100_000]
+    "body",
+    [
+        b"[]",
+        b"{",
+        b'{"x": 1}',
+        *map(of_writer, ("-1", "1.5", "true", '"1"', str(1 << 63))),
+        b"[" * 100_000,
+    ],
 )
 def test_nonsense_is_refused(body: bytes) -> None:
     with pytest.raises(MessageFault):
