@@ -78,6 +78,17 @@ class GroupQos:
         if self.history_depth < KEEP_ALL:
             raise ValueError(f"a history depth of {self.history_depth} keeps nothing")
 
+    def raised_by(self, other: GroupQos) -> GroupQos:
+        """This QoS with the durability of a topic that asks for more and was told of later.
+
+        In whatever order they are told of, what is requested in the end is the highest. Everything else
+        stays: nothing that is captured is given up while the system runs.
+        """
+        if other.requested <= self.requested:
+            return self
+        durability = max(self.durability, other.requested)
+        return dataclasses.replace(self, durability=durability, requested=other.requested)
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GroupDescription:

@@ -48,6 +48,7 @@ class CallbackQueue:
         self._effective_limit = limit
         self._signal = signal
         self._signalled = False
+        self._hears = True
         self._queue: list[tuple[int, bytes]] = []
         self._names = WriterNames()
         self._functions = self._make_functions()
@@ -67,6 +68,10 @@ class CallbackQueue:
     def __len__(self) -> int:
         return len(self._queue)
 
+    def listen(self, *, hears: bool) -> None:
+        """From now on keep what comes, or accept and forget it."""
+        self._hears = hears
+
     def _wake(self) -> None:
         self._signalled = True
         self._signal.set()
@@ -79,6 +84,8 @@ class CallbackQueue:
         pinned: set[int] = set()
 
         def store(_cache: int, writer: int, serdata: int, _instance: int) -> bool:
+            if not self._hears:
+                return True
             if len(queue) >= self._effective_limit:
                 self.rejected += 1
                 return False
@@ -94,6 +101,8 @@ class CallbackQueue:
             return True
 
         def unregister_writer(_cache: int, writer: int) -> None:
+            if not self._hears:
+                return
             append((0, string_at(writer, _WRITER_INFO_BYTES)))
             if not self._signalled:
                 self._wake()

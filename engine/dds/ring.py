@@ -118,6 +118,15 @@ def _cache_ops() -> abi.ReaderCacheOps:
 
 
 @functools.cache
+def _deaf_ops() -> abi.ReaderCacheOps:
+    """Functions that accept everything and keep nothing."""
+    ops = abi.ReaderCacheOps.from_buffer_copy(_cache_ops())
+    ops.store = _code_address() + OFFSETS["ring_yes"]
+    ops.unregister_writer = _code_address() + OFFSETS["ring_none"]
+    return ops
+
+
+@functools.cache
 def _begin() -> ctypes._CFunctionType:
     # PYFUNCTYPE keeps the interpreter lock: the call takes some nanoseconds.
     prototype = ctypes.PYFUNCTYPE(ctypes.c_uint64, _pointer)
@@ -182,6 +191,10 @@ class Ring:
 
     def __len__(self) -> int:
         return int(self._ring.put - self._ring.taken)
+
+    def listen(self, *, hears: bool) -> None:
+        """From now on keep what comes, or accept and forget it."""
+        self._ring.ops = ctypes.addressof(_cache_ops() if hears else _deaf_ops())
 
     def drain(self, limit: int) -> list[Captured]:
         """Up to `limit` records, oldest first. One thread drains."""

@@ -51,6 +51,7 @@ class CaptureReader:
         qos: all policies at once, instead of the above; for readers other than captures.
         signal: set when the queue is no longer empty.
         in_python: use the queue in Python even where the fast one is available.
+        hears: False accepts and forgets what comes, until `listen`.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class CaptureReader:
         qos: EndpointQos | None = None,
         signal: Signal | None = None,
         in_python: bool = False,
+        hears: bool = True,
     ) -> None:
         self._participant = participant
         self.topic = topic
@@ -81,9 +83,10 @@ class CaptureReader:
         self._owns_signal = signal is None
         self._signal = signal or Signal(participant)
         self._lock = threading.Lock()
-        self._closed = False
+        self._closed = self._has_ended = False
         make = CallbackQueue if in_python or ring.available() else ring.Ring
         self._queue: CallbackQueue | ring.Ring = make(self._signal, limit, capacity_bytes)
+        self._queue.listen(hears=hears)
         self._subscriber = participant.create_subscriber(self.qos)
         with endpoint_qos(self.qos) as c_qos:
             code = abi.create_reader_with_cache(
@@ -145,13 +148,29 @@ class CaptureReader:
                 abi.free_endpoint(data)
         return found
 
+    def listen(self) -> None:
+        """From now on keep what comes."""
+        self._queue.listen(hears=True)
+
+    def end(self) -> None:
+        """Delete the reader, and forget what comes; what is queued can still be drained. Idempotent.
+
+        When this returns, what this reader kept has reached all other readers of this process, too.
+        """
+        with self._lock:
+            if self._has_ended:
+                return
+            self._has_ended = True
+        self._queue.listen(hears=False)
+        abi.delete(self._subscriber)
+
     def close(self) -> None:
         """Delete the reader; what is still queued is dropped. Not while another thread drains. Idempotent."""
         with self._lock:
             if self._closed:
                 return
             self._closed = True
-        abi.delete(self._subscriber)
+        self.end()
         self._queue.close()
         if self._owns_signal:
             self._signal.close()

@@ -57,9 +57,9 @@ class Capture:
 
     def patience_s(self, now: float) -> float:
         """Seconds from now until the taps must be looked at although they did not ask; may be infinite."""
-        patience_s = float("inf")
+        patience_s = self._taps.patience_s
         if self._persistence.queued_changes > MAX_BACKLOG:
-            patience_s = TICK_S  # taps wait for the disk; look again soon
+            patience_s = min(patience_s, TICK_S)  # taps wait for the disk; look again soon
         if self._due_s > now:
             patience_s = min(patience_s, self._due_s - now)
         return patience_s

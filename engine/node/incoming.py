@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 from engine.dds.typeinfo import resolve_type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from engine.core.messages import ReaderKey
     from engine.dds.discovery import EndpointSeen
     from engine.dds.participant import NodeParticipant
-    from engine.node.neighbourhood import Changes, DurableReader, Neighbourhood
+    from engine.node.neighbourhood import Changes, DurableReader, Neighbourhood, Offer
     from engine.node.wire import DdsWire
     from engine.runtime.runtime import Runtime
     from engine.tracing.tracer import Tracer
@@ -47,6 +47,23 @@ class Incoming:
         self._post = post
         self._undecodable: dict[str, int] = {}
 
+    def turn(self) -> None:
+        """Let taps follow what is known of topics, and look again at the writers of those that do."""
+        for topic, type_id in self._wire.taps.take_raised():
+            self._check_offers(self._neighbourhood.offers(topic, type_id))
+        for moved in self._wire.taps.turn():
+            self._tracer.event(
+                "capture.moved",
+                topic=moved.topic,
+                before=moved.before.name,
+                requested=moved.requested.name,
+                elapsed_ns=moved.elapsed_ns,
+            )
+
+    def topics_seen(self, batch: Sequence[Any]) -> None:
+        """Take in what topic discovery tells."""
+        self._writers_seen(self._neighbourhood.topics_seen(batch))
+
     def discovered(self, batch: Sequence[Any]) -> None:
         """Take in what discovery tells."""
         changes = self._neighbourhood.take(batch)
@@ -69,16 +86,20 @@ class Incoming:
                 self._runtime.serving.joined(key, end)
 
     def _writers_seen(self, changes: Changes) -> None:
-        """Durable writers came and went."""
+        """Durable writers came and went, or groups of theirs are known better."""
         for description in changes.groups:
             self._runtime.group_seen(description)
         for writer, groups in changes.writers:
             self._runtime.housekeeping.writers(writer, groups)
-        for endpoint, groups in changes.offers:
-            for group in groups:
-                policies = self._wire.taps.refusals(group, endpoint.endpoint_qos)
-                if policies:
-                    self._runtime.holdings.refuse_writer(group, endpoint.guid.hex(), policies)
+        self._check_offers(changes.offers)
+
+    def _check_offers(self, offers: Iterable[Offer]) -> None:
+        for offer in offers:
+            writer, qos = offer.endpoint.guid, offer.endpoint.endpoint_qos
+            policies = self._wire.taps.refusals(offer.groups[0], qos)
+            if policies and self._neighbourhood.refuse(writer):
+                for group in offer.groups:
+                    self._runtime.holdings.refuse_writer(group, writer.hex(), policies)
 
     def _reader_keys(self, reader: DurableReader) -> list[ReaderKey]:
         return self._runtime.serving.reader_keys(reader.participant.hex(), reader.topic, reader.partitions)

@@ -42,13 +42,22 @@ class DurableReader:
         return self.address.rpartition(":")[0]
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Offer:
+    """A durable writer with its type and its groups, one for each partition; all of them have one tap."""
+
+    endpoint: EndpointSeen
+    type: TypeDescription
+    groups: tuple[Group, ...]
+
+
 @dataclasses.dataclass(slots=True)
 class Changes:
     """What a batch of discovery changed for the node.
 
     Attributes:
         unresolved: types that have to be looked up before their writers can be captured.
-        groups: durable groups that now have a writer.
+        groups: durable groups that now have a writer, or of whose topic more is known now.
         writers: durable writers with their groups; without groups they are gone.
         offers: what durable writers that came offer.
         readers_seen, readers_gone: durable readers, one for each process, topic and partitions.
@@ -60,7 +69,7 @@ class Changes:
     unresolved: list[EndpointSeen] = dataclasses.field(default_factory=list)
     groups: list[GroupDescription] = dataclasses.field(default_factory=list)
     writers: list[tuple[bytes, tuple[Group, ...]]] = dataclasses.field(default_factory=list)
-    offers: list[tuple[EndpointSeen, tuple[Group, ...]]] = dataclasses.field(default_factory=list)
+    offers: list[Offer] = dataclasses.field(default_factory=list)
     readers_seen: list[DurableReader] = dataclasses.field(default_factory=list)
     readers_gone: list[DurableReader] = dataclasses.field(default_factory=list)
     ends_seen: list[tuple[DurableReader, bytes, bool]] = dataclasses.field(default_factory=list)
@@ -77,7 +86,8 @@ class Neighbourhood:
         self._types: dict[TypeRef, TypeDescription] = {}
         self._waiting: dict[TypeRef, list[EndpointSeen]] = {}
         self._endpoints: dict[bytes, EndpointSeen] = {}
-        self._writers: set[bytes] = set()
+        self._writers: dict[bytes, str] = {}
+        self._offers: dict[str, dict[bytes, Offer]] = {}
         self._gone: set[bytes] = set()
         self._readers: dict[DurableReader, set[bytes]] = {}
         self._former: dict[bytes, None] = {}
@@ -100,11 +110,32 @@ class Neighbourhood:
         """The participant of a fellow."""
         return next((guid for guid in self.participants if self.node_of(guid) == node), None)
 
-    def topics_seen(self, topics: Sequence[TopicSeen]) -> None:
-        """Topics with their QoS; the first one of a name and type stays."""
+    def topics_seen(self, topics: Sequence[TopicSeen]) -> Changes:
+        """Topics with their QoS; of one name and type the first one of the highest durability counts.
+
+        Groups of writers that are there already are in what is returned.
+        """
+        found = Changes()
         for each in topics:
-            if each.topic_qos.durability >= DurabilityKind.TRANSIENT and len(self._topics) < MAX_TOPICS:
-                self._topics.setdefault((each.topic, each.type_name), each.topic_qos)
+            topic = each.topic, each.type_name
+            known = self._topics.get(topic)
+            least = DurabilityKind.TRANSIENT if known is None else known.durability + 1
+            if each.topic_qos.durability >= least and (known or len(self._topics) < MAX_TOPICS):
+                self._topics[topic] = each.topic_qos
+                for offer in self._offers.get(each.topic, {}).values():
+                    if offer.endpoint.type_name == each.type_name:
+                        found.groups += self._descriptions(offer)
+        return found
+
+    def offers(self, topic: str, type_id: str) -> list[Offer]:
+        """The durable writers that there are of a topic and type."""
+        return [each for each in self._offers.get(topic, {}).values() if each.type.type_id == type_id]
+
+    def refuse(self, writer: bytes) -> bool:
+        """Ignore from now on what a writer writes, because the tap refuses it; whether that is news."""
+        is_news = bool(self.routes.get(writer))
+        self.routes[writer] = ()
+        return is_news
 
     def _qos_of(self, endpoint: EndpointSeen) -> GroupQos:
         """The QoS of a writer's group: a durable topic's, where topic discovery tells it, else the writer's.
@@ -197,11 +228,16 @@ class Neighbourhood:
         type_id = description.type_id
         groups = tuple(Group(name, endpoint.topic, type_id) for name in endpoint.partitions or ("",))
         self.routes[endpoint.guid] = groups
-        self._writers.add(endpoint.guid)
+        self._writers[endpoint.guid] = endpoint.topic
         found.writers.append((endpoint.guid, groups))
-        found.offers.append((endpoint, groups))
-        qos = self._qos_of(endpoint)
-        found.groups += [GroupDescription(group, description, qos) for group in groups]
+        offer = Offer(endpoint, description, groups)
+        self._offers.setdefault(endpoint.topic, {})[endpoint.guid] = offer
+        found.offers.append(offer)
+        found.groups += self._descriptions(offer)
+
+    def _descriptions(self, offer: Offer) -> list[GroupDescription]:
+        qos = self._qos_of(offer.endpoint)
+        return [GroupDescription(group, offer.type, qos) for group in offer.groups]
 
     def _reader_seen(self, endpoint: EndpointSeen, participant: ParticipantSeen, found: Changes) -> None:
         if participant.address is None or (participant.tag and participant.tag.role is TagRole.CLIENT):
@@ -219,8 +255,12 @@ class Neighbourhood:
 
     def _endpoint_gone(self, change: EndpointGone, found: Changes) -> None:
         # The route of a writer stays: samples of it may still be queued in the tap.
-        if change.guid in self._writers:
-            self._writers.discard(change.guid)
+        topic = self._writers.pop(change.guid, None)
+        if topic is not None:
+            offers = self._offers[topic]
+            del offers[change.guid]
+            if not offers:
+                del self._offers[topic]
             found.writers.append((change.guid, ()))
         elif self._waiting:
             self._gone.add(change.guid)

@@ -236,7 +236,7 @@ class Node:
 
     def _from_pump(self, source: str, batch: Sequence[Any]) -> None:
         handlers: dict[str, Handler] = {
-            "topics": self._neighbourhood.topics_seen,
+            "topics": self._incoming.topics_seen,
             "discovery": self._incoming.discovered,
             "channel": self._incoming.messages,
             "attachment": self._incoming.discovered,
@@ -268,6 +268,7 @@ class Node:
                 with self._work:
                     self._carry_out()
                     self._streams.turn()
+                    self._incoming.turn()
                     self._capture.turn()
                     due = self._runtime.turn()
                     if self._clients:

@@ -71,6 +71,7 @@ class Groups:
         self._filters = [one.strip() for each in settings for one in each.filter.split(",") if one.strip()]
         self._known: dict[bytes, GroupDescription] = {}
         self._unsaved: set[bytes] = set()
+        self._raised: list[GroupDescription] = []
         self.refused = 0
 
     def __len__(self) -> int:
@@ -89,16 +90,28 @@ class Groups:
         yield from sorted(self._known.items())
 
     def learn(self, description: GroupDescription) -> bool:
-        """A group is there; whether that is news. A group beyond the bound is refused and counted."""
+        """A group is there; whether that is news. A group beyond the bound is refused and counted.
+
+        News, too, is that its topic asks for more durability than was known.
+        """
         id_ = group_id(description.group)
-        if id_ in self._known:
-            return False
-        if len(self._known) >= MAX_GROUPS:
+        known = self._known.get(id_)
+        if known is not None:
+            description = dataclasses.replace(known, qos=known.qos.raised_by(description.qos))
+            if description == known:
+                return False
+            self._raised.append(description)
+        elif len(self._known) >= MAX_GROUPS:
             self.refused += 1
             return False
         self._known[id_] = description
         self._unsaved.add(id_)
         return True
+
+    def take_raised(self) -> list[GroupDescription]:
+        """The groups whose topic asks for more since the last call."""
+        raised, self._raised = self._raised, []
+        return raised
 
     def check(self, sample: Sample) -> None:
         """A sample of another instance is one of a known group.

@@ -6,15 +6,12 @@ import collections
 from collections.abc import Sequence
 from typing import Any, Final
 
-from engine.core.namespaces import Group
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
 from engine.dds import abi
 from engine.dds.captured import WRITER_GONE, Captured
-from engine.dds.discovery import EndpointGone, EndpointSeen
 from engine.dds.participant import NodeParticipant
-from engine.dds.qos import EndpointQos
 from engine.dds.waiting import Signal
-from engine.node.neighbourhood import Changes, Neighbourhood
+from engine.node.neighbourhood import Changes, Neighbourhood, Offer
 from engine.node.taps import Taps
 from engine.persistence_service.groups import Groups, group_id, writer_name
 from engine.persistence_service.lifespans import Lifespans
@@ -24,7 +21,7 @@ from engine.redundancy.messages import Sample
 from engine.redundancy.positions import Positions
 
 DRAIN: Final = 20_000
-MAX_REFUSALS: Final = 100
+MAX_NEWS: Final = 100
 MAX_ORPHANS: Final = 200_000
 """Samples that may wait for discovery to tell of their writer; beyond that they are dropped and counted."""
 
@@ -60,64 +57,80 @@ class Intake:
         self._strengths: dict[bytes, int] = {}
         self._lost: list[bytes] = []
         self.taps = Taps(participant, signal)
-        self._offers: dict[bytes, EndpointQos] = {}
         self._positions = Positions()
         self._names: dict[bytes, tuple[tuple[bytes, str], ...]] = {}
         self._orphans: list[Captured] = []
-        self._refusals: collections.deque[str] = collections.deque(maxlen=MAX_REFUSALS)
+        self._news: collections.deque[str] = collections.deque(maxlen=MAX_NEWS)
         self.neighbourhood = Neighbourhood()
         self.counters: collections.Counter[str] = collections.Counter()
 
     def discovered(self, batch: Sequence[Any]) -> Changes:
         """Take in what discovery tells; the types that must be looked up are in what is returned."""
-        for change in batch:
-            if isinstance(change, EndpointSeen) and change.is_writer:
-                self._offers[change.guid] = change.endpoint_qos
         changes = self.neighbourhood.take(batch)
         self.changed(changes)
-        for change in batch:
-            if isinstance(change, EndpointGone):
-                self._offers.pop(change.guid, None)
         return changes
+
+    def topics_seen(self, batch: Sequence[Any]) -> None:
+        """Take in what topic discovery tells."""
+        self.changed(self.neighbourhood.topics_seen(batch))
 
     def changed(self, changes: Changes) -> None:
         """Open taps for groups that are new, and tell which writers came and went."""
         for description in changes.groups:
             if self._groups.covers(description.group.topic):
-                self.taps.open(description)
                 self._synchronization.group_seen(description)
+                self.taps.open(self._groups.get(group_id(description.group)) or description)
+        offers = {offer.endpoint.guid: offer for offer in changes.offers}
         for writer, groups in changes.writers:
             if groups:
-                self._writer_seen(writer, groups)
+                self._writer_seen(offers[writer])
             else:
                 self._writer_gone(writer)
 
-    def _writer_seen(self, writer: bytes, groups: tuple[Group, ...]) -> None:
-        covered = [group for group in groups if self._groups.covers(group.topic)]
-        ids = [group_id(group) for group in covered]
+    def _writer_seen(self, offer: Offer) -> None:
+        if not self._groups.covers(offer.endpoint.topic):
+            self._names[offer.endpoint.guid] = ()
+            return
+        writer, qos = offer.endpoint.guid, offer.endpoint.endpoint_qos
+        ids = [group_id(group) for group in offer.groups]
         self._names[writer] = tuple((id_, writer_name(writer, id_)) for id_ in ids)
-        offer = self._offers.get(writer)
-        if covered and offer is not None and offer.lifespan_ns != abi.INFINITE_NS:
-            self._lifespans.learn(writer, offer.lifespan_ns)
-        if covered and offer is not None and offer.exclusive:
-            self._strengths[writer] = offer.strength
-        for group, (_, name) in zip(covered, self._names[writer], strict=True):
-            policies = None if offer is None else self.taps.refusals(group, offer)
-            if policies is None:
-                continue
-            if not policies:
+        if qos.lifespan_ns != abi.INFINITE_NS:
+            self._lifespans.learn(writer, qos.lifespan_ns)
+        if qos.exclusive:
+            self._strengths[writer] = qos.strength
+        if not self._is_refused(offer):
+            for _, name in self._names[writer]:
                 self._synchronization.instance.writer_matched(name)
-                continue
-            self.counters["refused_writers"] += 1
-            self._refusals.append(
+
+    def _is_refused(self, offer: Offer) -> bool:
+        """Whether a writer does not match its tap; then what it writes is ignored, and it is said once."""
+        writer = offer.endpoint.guid
+        policies = self.taps.refusals(offer.groups[0], offer.endpoint.endpoint_qos)
+        if policies and self.neighbourhood.refuse(writer):
+            self._writer_gone(writer)
+            self._names[writer] = ()
+            self.counters["refused_writers"] += len(offer.groups)
+            self._news += (
                 f"writer {writer.hex()} of topic {group.topic!r} in partition {group.partition!r} is not "
                 f"captured: it and the built-in reader do not match, {', '.join(policies)}"
+                for group in offer.groups
             )
+        return bool(policies)
 
-    def refusals(self) -> list[str]:
-        """Writers that are not captured, since the last call; of many the last."""
-        found = list(self._refusals)
-        self._refusals.clear()
+    def turn(self) -> list[str]:
+        """Let taps follow what is known of topics; what is to be said, of much the last."""
+        for description in self._groups.take_raised():
+            self.taps.request(description)
+        for topic, type_id in self.taps.take_raised():
+            for offer in self.neighbourhood.offers(topic, type_id):
+                self._is_refused(offer)
+        for moved in self.taps.turn():
+            self._news.append(
+                f"topic {moved.topic!r} is {moved.requested.name}, which was not known before: another "
+                f"built-in reader has taken the place of the one that requested {moved.before.name}"
+            )
+        found = list(self._news)
+        self._news.clear()
         return found
 
     def _writer_gone(self, writer: bytes) -> None:

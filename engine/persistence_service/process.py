@@ -185,7 +185,7 @@ class Service:
 
     def _from_pump(self, source: str, batch: Sequence[Any]) -> None:
         handlers: dict[str, Handler] = {
-            "topics": self._intake.neighbourhood.topics_seen,
+            "topics": self._intake.topics_seen,
             "discovery": self._discovered,
             "exchange": self._links.exchanged,
             "readers": self._readers_said,
@@ -256,14 +256,14 @@ class Service:
 
     def _turn(self) -> float:
         """Decide, send, store and show; returns when to come again at the latest."""
-        for text in self._intake.refusals():
+        for text in self._intake.turn():
             self._options.say(text)
         captured = self._intake.drain()
         if captured:
             for part in self._parts:
                 part.captured(captured)
         now_s = time.monotonic()
-        due_s = now_s + LONGEST_TURN_S
+        due_s = now_s + min(LONGEST_TURN_S, self._intake.taps.patience_s)
         for part in self._parts:
             due_s = min(due_s, part.turn(now_s))
         try:

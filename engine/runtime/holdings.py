@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from engine.core.namespaces import Group
     from engine.core.settings import CoreSettings
     from engine.dataset.dataset import DataSet
-    from engine.dataset.groups import GroupDescription
+    from engine.dataset.groups import GroupDescription, GroupQos
     from engine.runtime.persistence import Persistence, Turn
     from engine.runtime.ports import Clock, Wire
     from engine.tracing.tracer import Tracer
@@ -95,7 +96,10 @@ class Holdings:
         )
 
     def open_group(self, description: GroupDescription, *, announce: bool) -> bool:
-        """Keep a group from now on; with `announce`, tell fellows. False when it is none of ours."""
+        """Keep a group from now on; with `announce`, tell fellows. False when it is none of ours.
+
+        Of a group that is known, the durability that its topic asks for may be raised.
+        """
         group = description.group
         state = self.core.name_space_of(group)
         if state is None or state.name not in self.spaces:
@@ -112,8 +116,10 @@ class Holdings:
             self.tracer.event("group.found", group=group, durability=description.qos.durability.name)
             self.tracer.event("capture.started", group=group, depth=description.qos.history_depth)
             if announce:
-                self.core.group_found(group, json.dumps(plain.to_plain(description)).encode())
-        elif self.descriptions[group].qos != description.qos:
+                self._announce(description)
+            return True
+        self.raise_group(group, description.qos, announce=announce)
+        if self.descriptions[group].qos != description.qos:
             self.tracer.event(
                 "group.qos-mismatch",
                 group=group,
@@ -121,6 +127,30 @@ class Holdings:
                 cause=f"{description.qos} differs from {self.descriptions[group].qos}, which stays",
             )
         return True
+
+    def _announce(self, description: GroupDescription) -> None:
+        self.core.group_found(description.group, json.dumps(plain.to_plain(description)).encode())
+
+    def raise_group(self, group: Group, qos: GroupQos, *, announce: bool) -> None:
+        """The topic of a group that is kept may ask for more than was known; see `GroupQos.raised_by`."""
+        known = self.descriptions[group]
+        raised = dataclasses.replace(known, qos=known.qos.raised_by(qos))
+        if raised == known:
+            return
+        self.descriptions[group] = raised
+        self.wire.open_group(raised)
+        self.tracer.event(
+            "capture.moving",
+            group=group,
+            before=known.qos.requested.name,
+            requested=raised.qos.requested.name,
+        )
+        if announce:
+            self._announce(raised)
+        state = self.core.name_space_of(group)
+        data = self.spaces[state.name] if state is not None else None
+        if data is not None and data.is_switched and data.is_on_disk(raised) and not data.is_on_disk(known):
+            self.write_set(data)
 
     def refuse_writer(self, group: Group, writer: str, policies: Sequence[str]) -> None:
         """A writer does not match the built-in reader of its group (DDS 1.4, 2.2.3.4): it is not captured."""

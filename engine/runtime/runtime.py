@@ -123,8 +123,7 @@ class Runtime:
 
     def group_seen(self, description: GroupDescription) -> bool:
         """A durable writer of this group exists; False when the group is none of ours."""
-        known = description.group in self.descriptions
-        return self.holdings.open_group(description, announce=not known)
+        return self.holdings.open_group(description, announce=True)
 
     def count_unrouted(self, count: int) -> None:
         """Samples were dropped because discovery never told of their writers."""
@@ -253,9 +252,9 @@ class Runtime:
         except ValueError as error:
             self.holdings.malformed(codec.MESSAGE_TOPIC, event.fellow, str(error))
             return
-        if description.group not in self.descriptions and self.holdings.open_group(
-            description, announce=False
-        ):
+        if description.group in self.descriptions:
+            self.holdings.raise_group(description.group, description.qos, announce=False)
+        elif self.holdings.open_group(description, announce=False):
             self._tracer.event("group.created", group=event.group, quality_ns=0)
 
     def _inject(self, name: str) -> None:

@@ -69,6 +69,8 @@ class WriterSide:
         self._participant = DomainParticipant(options["domain"])
         self._writers: dict[tuple[str, str, tuple[str, ...]], Any] = {}
         self._topics: dict[tuple[str, str], Any] = {}
+        self._refused = threading.Event()
+        self._told: list[Any] = []
 
     def writer(self, type_name: str, partitions: tuple[str, ...]) -> Any:
         from cyclonedds.core import Policy, Qos
@@ -91,7 +93,7 @@ class WriterSide:
                     self._participant, topic_name, types.TYPES[type_name], qos=topic_qos
                 )
             publisher = Publisher(self._participant, Qos(Policy.Partition(list(partitions))))
-            matched = Matched(self._options.get("readers", 1))
+            matched = Matched(self._options.get("readers", 1), self._refused)
             writer = DataWriter(publisher, self._topics[topic_key], qos=qos, listener=matched.listener())
             if not matched.reached.wait(20):
                 say(error=f"nobody reads {topic_name} in {partitions}")
@@ -128,22 +130,44 @@ class WriterSide:
             writer.wait_for_acks(20_000_000_000)
         return done
 
+    def tell_topic(self, durability: int) -> None:
+        """Make each topic once more, with this durability, in a participant that tells of it only now."""
+        from cyclonedds.domain import DomainParticipant
+        from cyclonedds.topic import Topic
+
+        participant = DomainParticipant(self._options["domain"])
+        qos = qos_of({**self._options, "durability": durability})
+        for type_name, topic_name in self._topics:
+            self._told.append(Topic(participant, topic_name, types.TYPES[type_name], qos=qos))
+
+    def refusal(self) -> dict[str, Any]:
+        """Whether a reader refuses the writer, and its GUID."""
+        (writer,) = self._writers.values()
+        return {"guid": str(writer.guid.hex), "refused": self._refused.wait(20)}
+
 
 class Matched:
     """Set once so many readers match."""
 
-    def __init__(self, wanted: int) -> None:
+    def __init__(self, wanted: int, refused: threading.Event) -> None:
         self.wanted = wanted
         self.reached = threading.Event()
+        self.refused = refused
 
     def listener(self) -> Any:
         from cyclonedds.core import Listener
+
+        def on_offered_incompatible_qos(*_: Any) -> None:
+            self.refused.set()
 
         def on_publication_matched(_: Any, status: Any) -> None:
             if status.current_count >= self.wanted:
                 self.reached.set()
 
-        return Listener(on_publication_matched=on_publication_matched)
+        return Listener(
+            on_publication_matched=on_publication_matched,
+            on_offered_incompatible_qos=on_offered_incompatible_qos,
+        )
 
 
 def refused_writer(options: dict[str, Any]) -> None:
@@ -181,11 +205,20 @@ def refused_writer(options: dict[str, Any]) -> None:
 
 
 def writer(options: dict[str, Any]) -> None:
-    """Carries out the given steps, and then those that it is told, until it is told to end."""
+    """Carries out the given steps, and then those that it is told, until it is told to end.
+
+    Other commands: `topic`, to tell of its topic with this durability; `refused`, to say whether it is.
+    """
     side = WriterSide(options)
     say(done=side.carry_out(options.get("steps", [])))
     for command in commands():
-        say(done=side.carry_out(command["steps"]))
+        if "topic" in command:
+            side.tell_topic(command["topic"])
+            say(told=command["topic"])
+        elif "refused" in command:
+            say(**side.refusal())
+        else:
+            say(done=side.carry_out(command["steps"]))
 
 
 class Tally:

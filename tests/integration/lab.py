@@ -249,6 +249,18 @@ class Lab:
         program.tell(go=True)
         return program
 
+    def writer_before_its_topic(self, durability: DurabilityKind, count: int, readers: int = 1) -> Program:
+        """A writer of which nodes hear before any topic is told; it has written so much."""
+        program = self.program(
+            "writer",
+            durability=durability,
+            topic_durability=DurabilityKind.VOLATILE,
+            steps=[{"count": count, "time": 1_000}],
+            readers=readers,
+        )
+        program.answer("done")
+        return program
+
     def check_refused(self, program: Program, node: str, policy: str) -> int:
         """A `refused_writer` is told, and a node that just started counts it and names both sides.
 

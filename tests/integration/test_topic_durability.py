@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from engine.dataset.groups import DurabilityKind
 from tests.integration.configurations import Settings
 from tests.integration.conftest import own_domain, topic_discovery
 from tests.integration.lab import Lab
 
 pytestmark = pytest.mark.dds
 
-VOLATILE, _, TRANSIENT, PERSISTENT = range(4)
+VOLATILE, _, TRANSIENT, PERSISTENT = DurabilityKind
 COUNT = 5
 
 
@@ -65,3 +66,50 @@ def test_without_a_word_of_the_topic_every_durable_writer_is_captured(
     shown = system.seen.node("n1")
     assert shown is not None
     assert not shown.counters.get("refused_writers")
+
+
+def have_moved(lab: Lab, *names: str) -> bool:
+    return all(lab.trace(name, "capture.moved") for name in names)
+
+
+def test_a_topic_that_is_told_after_its_writers_counts_from_then_on(discovering: Lab) -> None:
+    """What was captured before stays. Of the writer that offers enough nothing is lost or comes twice.
+
+    The second node is not told of topics; the first one tells it.
+    """
+    lab, names = discovering, ("n1", "n2")
+    for name in names:
+        lab.configure(name, Settings())
+    lab.start("n1")
+    told = "<EnableTopicDiscoveryEndpoints>{}</EnableTopicDiscoveryEndpoints>"
+    uri = lab.uri.replace(told.format("true"), told.format("false"))
+    assert uri != lab.uri
+    lab.start("n2", environ={"CYCLONEDDS_URI": uri})
+    lab.seen.wait_for("both are complete", lambda: lab.seen.are_complete(*names))
+    lower = lab.writer_before_its_topic(TRANSIENT, COUNT, len(names))
+    upper = lab.writer_before_its_topic(PERSISTENT, COUNT, len(names))
+    lower.tell(topic=PERSISTENT)
+    lower.answer("told")
+    written = after = 0
+    while after < 3:  # several rounds with the new one only
+        upper.tell(steps=[{"first": 100 + written, "count": 500, "time": 2_000}])
+        upper.answer("done")
+        written += 500
+        after += have_moved(lab, *names)
+    lower.tell(steps=[{"first": COUNT, "count": COUNT, "time": 2_000}])
+    lower.answer("done")
+    lower.tell(refused=True)
+    lab.check_refused(lower, "n1", "DURABILITY: offered TRANSIENT, requested PERSISTENT")
+    # The group is one of a PERSISTENT topic now: all of it goes to disk, and nothing of the refused writer.
+    total = COUNT + written
+    lab.seen.wait_for("all is on disk", lambda: {lab.seen.stored(name) for name in names} == {total})
+    for name in names:
+        shown = lab.seen.node(name)
+        assert shown is not None
+        assert shown.counters["captured"] == total + COUNT
+        assert shown.counters["refused_writers"] == 1
+        moving, moved = lab.trace(name, "capture.moving", "capture.moved")
+        assert (moving["event"], moving["before"]) == ("capture.moving", "VOLATILE")
+        assert (moved["topic"], moved["requested"]) == ("Reading", "PERSISTENT")
+    lab.kill(*names)
+    assert all(sum(map(len, lab.on_disk(name).values())) == total for name in names)

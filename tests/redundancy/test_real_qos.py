@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from engine.dataset.groups import DurabilityKind
 from tests.integration.conftest import own_domain, topic_discovery
 from tests.integration.lab import Lab
 from tests.redundancy.instances import Instances, write
 
 pytestmark = pytest.mark.dds
 
-TRANSIENT, PERSISTENT = 2, 3
+TRANSIENT, PERSISTENT = DurabilityKind.TRANSIENT, DurabilityKind.PERSISTENT
 COUNT = 5
 
 
@@ -31,6 +32,39 @@ def test_a_writer_that_offers_less_than_its_topic_says_is_not_captured(tmp_path:
         assert "DURABILITY: offered TRANSIENT, requested PERSISTENT" in said
         lab.write({"count": COUNT, "time": 1_000}, durability=PERSISTENT)
         instances.wait_values(COUNT, "a")
+    finally:
+        instances.close()
+        lab.close()
+
+
+def test_a_topic_that_is_told_after_its_writers_counts_from_then_on(tmp_path: Path) -> None:
+    """The writer below it is not captured any more; of the other one nothing is lost or comes twice."""
+    domain, tag = own_domain()
+    lab = Lab(tmp_path, domain, tag, topic_discovery(tag), watched=False)
+    instances = Instances(lab)
+    try:
+        instances.start("a")
+        lower = lab.writer_before_its_topic(TRANSIENT, COUNT)
+        instances.wait_values(COUNT, "a")
+        upper = lab.program("writer", durability=PERSISTENT)
+        upper.answer("done")
+        lower.tell(topic=PERSISTENT)
+        lower.answer("told")
+        written = after = 0
+        while after < 3:
+            write(upper, {"first": 100 + written, "count": 500, "time": 1_000})
+            written += 500
+            after += "another built-in reader" in instances.log("a").read_text()
+        write(lower, {"first": COUNT, "count": COUNT, "time": 2_000})
+        lower.tell(refused=True)
+        answer = lower.line(30)
+        assert answer["refused"], "OFFERED_INCOMPATIBLE_QOS at the application's own writer"
+        instances.wait_values(COUNT + written, "a")
+        assert instances.counter("a", "captured") == COUNT + written
+        assert instances.counter("a", "refused_writers") == 1
+        said = instances.log("a").read_text()
+        assert answer["guid"] in said
+        assert "DURABILITY: offered TRANSIENT, requested PERSISTENT" in said
     finally:
         instances.close()
         lab.close()

@@ -149,7 +149,8 @@ def tap(options: dict[str, Any]) -> None:
 
 
 def raw_writer(options: dict[str, Any]) -> None:
-    """Writes numbers as fast as it can."""
+    """Writes `count` numbers as fast as it can, or until it is enough."""
+    from engine.dataset.groups import DurabilityKind
     from engine.dds.participant import NodeParticipant
     from engine.dds.qos import EndpointQos
     from engine.dds.topics import Topic
@@ -157,13 +158,16 @@ def raw_writer(options: dict[str, Any]) -> None:
 
     participant = NodeParticipant(options["domain"], os.environ["CYCLONEDDS_URI"], "writer", b"w" * 16)
     topic = Topic.of_class(participant, "Plain", sample_types.Plain)
-    qos = EndpointQos(history_depth=0, blocking_ns=10_000_000_000, autodispose=False)
+    durability = DurabilityKind(options.get("durability", 0))
+    qos = EndpointQos(history_depth=0, blocking_ns=10_000_000_000, autodispose=False, durability=durability)
     one = RawWriter(participant, topic, qos)
     at_end(lambda: None)
     one.wait_matched(1, 10)
-    for number in range(options["count"]):
+    number = 0
+    while number < options.get("count", 1 << 62) and not ended.is_set():
         one.write(b"\0\1\0\0" + number.to_bytes(8, "little") + bytes(8), 1000 + number)
-    say(written=True, acked=one.wait_for_acks(30))
+        number += 1
+    say(written=number, acked=one.wait_for_acks(30))
     ended.wait()
     participant.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TypeAlias, cast
 
 import pytest
@@ -9,11 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.core.namespaces import Group
-from engine.dataset.groups import DurabilityKind, TypeDescription
+from engine.dataset.groups import DurabilityKind, GroupQos, TypeDescription
 from engine.dds.channel import PeerAttached, PeerDetached
-from engine.dds.discovery import Change, EndpointGone, EndpointSeen, ParticipantGone, ParticipantSeen
+from engine.dds.discovery import (
+    Change,
+    EndpointGone,
+    EndpointSeen,
+    ParticipantGone,
+    ParticipantSeen,
+    TopicSeen,
+)
 from engine.dds.participant import Tag, TagRole
-from engine.dds.qos import EndpointQos
+from engine.dds.qos import EndpointQos, incompatibilities
 from engine.dds.typeinfo import TypeRef
 from engine.node.neighbourhood import Neighbourhood
 
@@ -124,3 +132,69 @@ def test_a_reader_is_served_if_it_is_there_in_the_end(told: str, seen: int, gone
     for batch in told.split("|"):
         found = neighbourhood.take([signs[sign] for sign in batch])
     assert (len(found.readers_seen), len(found.readers_gone)) == (seen, gone)
+
+
+BELOW, ABOVE = DurabilityKind.TRANSIENT, DurabilityKind.PERSISTENT
+
+
+def check_told(told: list[TopicSeen | EndpointSeen]) -> tuple[GroupQos, set[bytes], list[bytes]]:
+    """A group's QoS in the end, the writers that its tap refuses then, and those told as refused."""
+    neighbourhood = Neighbourhood()
+    neighbourhood.take([APPLICATION])
+    kept: GroupQos | None = None
+    news = []
+    for each in told:
+        if isinstance(each, TopicSeen):
+            found = neighbourhood.topics_seen([each])
+        else:
+            unresolved = neighbourhood.take([each]).unresolved
+            found = neighbourhood.resolved(TYPE, DESCRIPTION) if unresolved else neighbourhood.take([each])
+        for description in found.groups:
+            kept = description.qos if kept is None else kept.raised_by(description.qos)
+        if kept is not None:
+            request = EndpointQos(durability=kept.requested)
+            for offer in neighbourhood.offers("Observations", DESCRIPTION.type_id):
+                refused = incompatibilities(offer.endpoint.endpoint_qos, request)
+                if refused and neighbourhood.refuse(offer.endpoint.guid):
+                    news.append(offer.endpoint.guid)
+    assert kept is not None
+    return kept, {guid for guid, groups in neighbourhood.routes.items() if not groups}, news
+
+
+@given(
+    st.lists(st.sampled_from([BELOW, ABOVE]), min_size=1, max_size=4),
+    st.lists(st.sampled_from(DurabilityKind), max_size=4),
+    st.data(),
+)
+def test_which_writers_a_tap_refuses_does_not_depend_on_what_is_heard_of_first(
+    offered: list[DurabilityKind], topics: list[DurabilityKind], data: st.DataObject
+) -> None:
+    """Each of them is told as refused once."""
+    writers = {
+        bytes([number]) * 16: dataclasses.replace(
+            endpoint(bytes([number]) * 16, is_writer=True),
+            endpoint_qos=EndpointQos(durability=durability, partitions=("ships",)),
+        )
+        for number, durability in enumerate(offered)
+    }
+    told: list[TopicSeen | EndpointSeen] = [
+        TopicSeen("Observations", DESCRIPTION.name, EndpointQos(durability=durability))
+        for durability in topics
+    ]
+    told += writers.values()
+    kept, refused, news = check_told(data.draw(st.permutations(told)))
+    asked = max((one for one in topics if one >= BELOW), default=DurabilityKind.VOLATILE)
+    expected = {guid for guid, writer in writers.items() if writer.durability < asked}
+    assert kept.requested is asked
+    assert kept.durability >= asked
+    assert refused == expected
+    assert sorted(news) == sorted(expected)
+
+
+def test_a_topic_of_another_type_or_name_asks_nothing() -> None:
+    writer = endpoint(b"1" * 16, is_writer=True)
+    qos = EndpointQos(durability=ABOVE)
+    others = [TopicSeen("Others", DESCRIPTION.name, qos), TopicSeen("Observations", "ships::Other", qos)]
+    kept, refused, _ = check_told([writer, *others])
+    assert kept.requested is DurabilityKind.VOLATILE
+    assert not refused

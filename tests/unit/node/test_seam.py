@@ -1,0 +1,69 @@
+"""What two readers of the same writers got counts once, whoever of them was ahead."""
+
+from __future__ import annotations
+
+import collections
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.dataset.sample import DATA
+from engine.dds.captured import Captured
+from engine.node.seam import Seam
+
+WRITERS = (b"1" * 16, b"2" * 16)
+
+
+@given(st.data())
+def test_every_sample_counts_once_and_in_order(data: st.DataObject) -> None:
+    """The former reader has the first samples of each writer, the present one the last, and some both."""
+    former: list[Captured] = []
+    present: list[Captured] = []
+    counts = {}
+    for writer in WRITERS:
+        counts[writer] = count = data.draw(st.integers(0, 12))
+        ends = data.draw(st.integers(0, count), label="the former one had so many")
+        begins = data.draw(st.integers(0, ends), label="the present one has from there")
+        samples = [Captured(number, writer, DATA, b"key", b"payload") for number in range(count)]
+        former, present = _mix(data, former, samples[:ends]), _mix(data, present, samples[begins:])
+    seam, found = Seam(), []
+    heard = data.draw(st.integers(0, len(present)), label="of the present one before it takes the place")
+    first, rest = list(former), present[:heard]
+    while first or rest:
+        count = data.draw(st.integers(1, 5))
+        if first and (not rest or data.draw(st.booleans(), label="the former one is drained")):
+            found += first[:count]
+            seam.give(first[:count])
+            del first[:count]
+        else:
+            seam.hear(rest[:count])
+            del rest[:count]
+    found += seam.rest() + seam.fresh(present[heard:])
+    numbers = collections.defaultdict(list)
+    for record in found:
+        numbers[record.writer].append(record.source_time_ns)
+    assert numbers == {writer: list(range(count)) for writer, count in counts.items() if count}
+
+
+def _mix(data: st.DataObject, one: list[Captured], other: list[Captured]) -> list[Captured]:
+    """Both, each in its order."""
+    one, other, mixed = list(one), list(other), []
+    while one and other:
+        mixed.append((one if data.draw(st.booleans()) else other).pop(0))
+    return mixed + one + other
+
+
+def test_the_present_one_is_in_step_when_it_has_heard_the_last_of_each_writer_that_matches_it() -> None:
+    records = [Captured(number, writer, DATA, b"", b"") for number in range(3) for writer in WRITERS]
+    seam = Seam()
+    seam.give(records[:2], both=False)  # before it listened
+    assert seam.is_in_step(WRITERS)
+    seam.give(records[2:])
+    assert not seam.is_in_step(WRITERS)
+    assert seam.is_in_step(())
+    seam.hear(records[2:5])
+    assert seam.is_in_step(WRITERS[:1])
+    assert not seam.is_in_step(WRITERS)
+    seam.hear(records[5:])
+    assert seam.is_in_step(WRITERS)
+    assert (seam.rest(), seam.fresh([]), seam.is_closed) == ([], [], False)
