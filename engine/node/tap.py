@@ -221,7 +221,7 @@ class Tap:
         if not len(self._former):
             self._former.close()
             self._former = None
-            last += seam.rest()
+            last += seam.rest() + self._drain_present(seam, limit)
         return last
 
     def _drain_present(self, seam: Seam, limit: int) -> list[Captured]:

@@ -147,12 +147,12 @@ class WriterSide:
 
 
 class Matched:
-    """Set once so many readers match."""
+    """`reached` is set once so many readers match, `refused` once one does not for its QoS."""
 
-    def __init__(self, wanted: int, refused: threading.Event) -> None:
+    def __init__(self, wanted: int, refused: threading.Event | None = None) -> None:
         self.wanted = wanted
         self.reached = threading.Event()
-        self.refused = refused
+        self.refused = refused or threading.Event()
 
     def listener(self) -> Any:
         from cyclonedds.core import Listener
