@@ -13,6 +13,9 @@ from tests.integration.lab import Lab
 
 pytestmark = pytest.mark.dds
 
+PERIOD_S = 15.0
+"""ServiceTerminatePeriod of nodes that end while much is written: they need 1 s, 5 s beside much else."""
+
 
 def start_alone(lab: Lab, settings: Settings | None = None) -> None:
     lab.configure("n1", settings or Settings())
@@ -42,7 +45,7 @@ def test_a_second_node_on_the_same_store_is_refused_and_told_who_has_it(lab: Lab
 
 
 def test_sigterm_ends_in_order_within_the_terminate_period_and_leaves_a_clean_store(lab: Lab) -> None:
-    names = lab.configure_three(Settings(terminate_s=5.0))
+    names = lab.configure_three(Settings(terminate_s=PERIOD_S))
     lab.start(*names)
     lab.seen.wait_for("all complete", lambda: lab.seen.are_complete(*names))
     writer = lab.program("writer", steps=[{"count": 200_000, "time": 1_000, "progress": True}])
@@ -51,7 +54,7 @@ def test_sigterm_ends_in_order_within_the_terminate_period_and_leaves_a_clean_st
     processes = [lab.process(name) for name in names]
     for process in processes:
         process.terminate()
-    assert [process.wait(5.0) for process in processes] == [0, 0, 0]
+    assert [process.wait(PERIOD_S) for process in processes] == [0, 0, 0]
     writer.kill()
     lab.stop(*names)
     for name in names:
