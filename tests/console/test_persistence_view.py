@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from engine.persistence_service.view import InstanceView, PeerView
+from engine.persistence_service.view import InstanceView, PeerView, WriterView
 from ospltool.live import fake
 from ospltool.live.fake import SECOND_NS, START_NS
 from ospltool.live.feed import HeardInstance, Notice, NoticeKind, ScriptedFeed, Update
@@ -45,6 +45,20 @@ def view_of(*shown: InstanceView, after_s: float = 0, text: str = "", lost: str 
 
 def first(view: View) -> Instance:
     return view.model.persistence.ordered()[0]
+
+
+def over_time(*steps: tuple[float, InstanceView], until_s: float) -> View:
+    """What is known of an instance that showed this after so many seconds."""
+    model = SystemModel()
+    for after_s, shown in steps:
+        now_ns = START_NS + int(after_s * S)
+        model.apply(Update(instances=(HeardInstance(shown, now_ns),)), now_ns)
+    return View(model, START_NS + int(until_s * S), UNICODE, Filter.parse("", views.FIELDS))
+
+
+def tone_of(rows: Rows[Any], key: str, row: int = 0) -> Tone:
+    column = next(i for i, column in enumerate(rows.columns) if column.key == key)
+    return rows.cell(row, column)[0].tone
 
 
 A = fake.instance("a", TRADE, QUOTE, peers=UP, counters={"captured": 1000, "repeated": 37})
@@ -85,6 +99,11 @@ def test_an_instance_that_is_not_there_is_never_fine(
     rows = views.instances(view, WIDE)
     assert rows_of(rows)[0].startswith(expected)
     is_there = expected.startswith("●")
+    state = expected.rpartition("|")[2]
+    tone = {"in step": Tone.DIM, "gone": Tone.FAULT}.get(state, Tone.WARN)
+    assert tone_of(rows, "mark") is tone_of(rows, "state") is tone
+    title = "1 persistence service" + ("" if state == "in step" else f", 1 {state}")
+    assert views.title(view, rows) == title
     tones = {span.tone for i in range(len(rows.columns)) for span in rows.cell(0, i)}
     assert (Tone.PLAIN in tones) is is_there
     writers = views.streams(view, first(view), WIDE)
@@ -107,6 +126,37 @@ def test_a_writer_has_its_provider_lag_path_and_stability() -> None:
             "◐|Orders.Tick|nobody|1.0 s|0 of 2||-||-|0 of 6|00000000…00000003",
         ],
     )
+
+
+@pytest.mark.parametrize(
+    ("writer", "state"),
+    [
+        (dataclasses.replace(QUOTE, lag_ns=60 * S), "lags"),
+        (dataclasses.replace(QUOTE, provider="", selected="", lag_ns=1), "no provider"),
+        (TRADE, "in step"),
+    ],
+    ids=["it lags", "nobody gives it", "all is well"],
+)
+def test_a_writer_that_lags_or_that_nobody_gives_stands_out(writer: WriterView, state: str) -> None:
+    shown = fake.instance("a", writer, peers=UP)
+    view = over_time((0, shown), (60, shown), until_s=61)
+    is_well = state == "in step"
+    rows = views.instances(view, WIDE)
+    assert first(view).state(view.now_ns) == state
+    assert (tone_of(rows, "lag") is Tone.WARN) is not is_well
+    writers = views.streams(view, first(view), WIDE)
+    assert (tone_of(writers, "mark") is Tone.WARN) is not is_well
+    assert (tone_of(writers, "lag") is Tone.WARN) is not is_well
+
+
+def test_the_last_change_of_a_provider_is_that_of_any_writer() -> None:
+    other = dataclasses.replace(TRADE, provider="b"), dataclasses.replace(QUOTE, provider="c")
+    steps = [
+        (at, fake.instance("a", *writers, peers=UP))
+        for at, writers in ((0.0, (TRADE, QUOTE)), (10.0, (other[0], QUOTE)), (50.0, other))
+    ]
+    view = over_time(*steps, until_s=55)
+    assert "|5 s|" in rows_of(views.instances(view, WIDE))[0]
 
 
 def test_a_durable_subscription_without_enough_readers_stands_out() -> None:
@@ -157,6 +207,7 @@ FILTERS: list[tuple[str, list[str], list[str]]] = [
     ("instance:b", ["b"], []),
     ("!instance:b", ["a"], ["Trade", "Quote"]),
     ("topic:quote", ["a"], ["Quote"]),
+    ("!topic:trade", ["a"], ["Quote"]),
     ("provider:original", ["a"], ["Trade"]),
     ("trade", ["a", "b"], ["Trade"]),
     ("sub:logger", ["b"], []),
