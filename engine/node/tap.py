@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 BESIDE_S: Final = 2.0
 """How long both are there after the last writer has come, before the second one keeps anything."""
+REMEMBER_S: Final = 0.2
+"""How long before that what the first one gives is remembered: the second one may be about to get it, too."""
 LISTEN_S: Final = 0.2
 """How long both keep what comes, at least."""
 LONGEST_S: Final = 60.0
@@ -70,6 +72,7 @@ class _Move:
         began_s: when it was made.
         writers: those that match it.
         quiet_s: when the last of them came.
+        remembers_s: since when it is remembered what the first one gives.
         listens_s: since when the second one keeps what comes, too.
         earlier: records in the queue of the first one that came before that.
     """
@@ -78,6 +81,7 @@ class _Move:
     began_s: float
     writers: frozenset[bytes]
     quiet_s: float
+    remembers_s: float | None = None
     listens_s: float | None = None
     earlier: int = 0
 
@@ -142,8 +146,10 @@ class Tap:
             self._begin(now_s)
         elif move.reader.qos.durability < self._wanted:
             self._give_up(move)
-        elif move.listens_s is None:
+        elif move.remembers_s is None:
             self._look(move, now_s)
+        elif move.listens_s is None:
+            self._listen(move, move.remembers_s, now_s)
         else:
             return self._try_switch(move, move.listens_s, now_s)
         return None
@@ -159,16 +165,23 @@ class Tap:
         self._move = self._seam = None
 
     def _look(self, move: _Move, now_s: float) -> None:
-        """Let the second one listen if no writer has come for some time."""
-        if now_s < move.quiet_s + BESIDE_S or self._reader.fill >= ROOM:
+        """Go on if no writer has come for some time."""
+        if now_s < move.quiet_s + BESIDE_S:
             return
         writers = frozenset(move.reader.matched_writers())
         if writers <= move.writers or now_s >= move.began_s + LONGEST_S:
-            self._seam, move.listens_s = Seam(), now_s
-            move.reader.listen()
-            move.earlier = len(self._reader)
+            self._seam, move.remembers_s = Seam(), now_s
         else:
             move.writers, move.quiet_s = writers, now_s
+
+    def _listen(self, move: _Move, remembers_s: float, now_s: float) -> None:
+        """Let the second one keep what comes, if there is room for it."""
+        if now_s >= remembers_s + REMEMBER_S and self._reader.fill < ROOM:
+            move.listens_s = now_s
+            move.reader.listen()
+            move.earlier = len(self._reader)
+        elif now_s >= remembers_s + BEHIND_S:
+            self._give_up(move)
 
     def _try_switch(self, move: _Move, listens_s: float, now_s: float) -> Moved | None:
         """End the first one if the second one is in step with all writers that match it."""
@@ -205,8 +218,8 @@ class Tap:
             seam.hear(_all_of(move.reader))
             count, taken = self._reader.drain_runs(limit)
             singly = _singly(taken)
-            earlier = min(move.earlier, count)
-            move.earlier -= earlier
+            earlier = count if move.listens_s is None else min(move.earlier, count)
+            move.earlier = max(0, move.earlier - earlier)
             seam.give(singly[:earlier], both=False)
             seam.give(singly[earlier:])
             return count, taken

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import itertools
 import operator
 from collections.abc import Sequence
 
@@ -25,6 +26,12 @@ pytestmark = pytest.mark.dds
 
 WRITERS = 2
 MORE = 2000
+
+
+def faults(numbers: list[int]) -> list[tuple[int, int, int]]:
+    """Where a number does not follow the one before it: the place, that one, and this one."""
+    pairs = enumerate(itertools.pairwise([-1, *numbers]))
+    return [(place, before, number) for place, (before, number) in pairs if number != before + 1][:10]
 
 
 @pytest.mark.parametrize("in_python", [False, True], ids=["machine code", "python"])
@@ -78,6 +85,7 @@ def test_each_writer_s_samples_come_once_and_in_order_while_the_tap_moves(
         each.end()
     written = [each.expect(lambda line: line.get("written"))["written"] for each in writers]
     wait_until(lambda: has(written) and not len(tap), signal.wait)
-    assert sorted(numbers.values()) == [list(range(count)) for count in sorted(written)]
+    assert [fault for each in numbers.values() for fault in faults(each)] == []
+    assert sorted(map(len, numbers.values())) == sorted(written)
     assert tap.qos.durability is DurabilityKind.PERSISTENT
     tap.close()
