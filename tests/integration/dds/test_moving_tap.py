@@ -6,6 +6,7 @@ import collections
 import functools
 import itertools
 import operator
+import threading
 from collections.abc import Sequence
 
 import pytest
@@ -81,8 +82,10 @@ def test_each_writer_s_samples_come_once_and_in_order_while_the_tap_moves(
         assert not tap.is_moving
         so_far = [len(each) + MORE for each in numbers.values()]
         wait_until(functools.partial(has, so_far), signal.wait)
-    for each in writers:
-        each.end()
+    ends = [threading.Thread(target=each.end) for each in writers]  # which takes as long as it is drained
+    for end in ends:
+        end.start()
+    wait_until(lambda: has([]) and not any(end.is_alive() for end in ends), lambda _: signal.wait(0.02), 30)
     written = [each.expect(lambda line: line.get("written"))["written"] for each in writers]
     wait_until(lambda: has(written) and not len(tap), signal.wait)
     assert [fault for each in numbers.values() for fault in faults(each)] == []
