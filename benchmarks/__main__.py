@@ -19,6 +19,7 @@ from benchmarks.rows import Row, table
 AREAS: Final = (
     "start",
     "crowd",
+    "simulator",
     "capture",
     "deliver",
     "align",
