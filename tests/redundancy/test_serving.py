@@ -1,0 +1,328 @@
+"""Who serves late readers, and with what, among connected persistence services; without a network."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import types
+from collections.abc import Callable
+
+import pytest
+
+from engine.core.namespaces import Group
+from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos
+from engine.dataset.sample import DATA
+from engine.dds.topics import description_of
+from engine.dds.wiretypes import State
+from engine.node.neighbourhood import Changes, DurableReader
+from engine.persistence_service import serving as serving_module
+from engine.persistence_service.groups import Groups, group_id, writer_name
+from engine.persistence_service.serving import (
+    FURTHER_S,
+    MARGIN_NS,
+    RETRY_S,
+    SERVED,
+    SETTLE_S,
+    Delivery,
+    Groupwise,
+    Serving,
+)
+from engine.redundancy.codec import MessageFault
+from engine.redundancy.configuration import load
+from engine.redundancy.messages import Sample
+
+CONFIGURATION = str(pathlib.Path(__file__).parents[2] / "samples" / "redundant-persistence" / "service.xml")
+TYPE = description_of(State)
+DESCRIPTION = GroupDescription(Group("p", "t", TYPE.type_id), TYPE, GroupQos(DurabilityKind.PERSISTENT))
+ID = group_id(DESCRIPTION.group)
+READER = DurableReader(bytes(16), "10.0.0.1:1", "t", ("p",))
+OTHER = DurableReader(b"\1" * 16, "10.0.0.1:2", "t", ("*",))
+START_S, START_NS = 1_000.0, 10**18
+
+
+def sample(number: int, time_ns: int = START_NS) -> Sample:
+    return Sample(writer_name(bytes(16), ID), number, ID + bytes((number,)), time_ns + number, b"x", DATA)
+
+
+class Clock:
+    """Time as the module under test sees it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_s = START_S
+        monkeypatch.setattr(
+            serving_module,
+            "time",
+            types.SimpleNamespace(monotonic=lambda: self.now_s, time_ns=lambda: START_NS),
+        )
+
+
+class Instance:
+    """A service that keeps three samples; what it delivers is written down, and done when it is told."""
+
+    def __init__(self, name: str, *, synchronizes: bool = True) -> None:
+        groups = Groups(load(CONFIGURATION, {}).groups)
+        groups.learn(DESCRIPTION)
+        self.name = name
+        self.kept = [sample(number) for number in (1, 2, 3)]
+        self.given: list[tuple[DurableReader, list[int]]] = []
+        self.reached: frozenset[bytes] = frozenset()
+        self.problem = ""
+        self._under_way: list[tuple[Callable[[], Delivery], Callable[[Delivery], None]]] = []
+        self.part = Serving(
+            name,
+            synchronizes=synchronizes,
+            groups=groups,
+            kept=lambda _: self.kept,
+            is_expired=lambda one, _: one.payload == b"expired",
+            deliver=self._deliver,
+            submit=lambda work, done: self._under_way.append((work, done)),
+        )
+
+    def _deliver(self, reader: DurableReader, groups: Groupwise) -> Delivery:
+        numbers = [one.key[0] for _, samples in groups for one in samples]
+        self.given.append((reader, numbers))
+        return Delivery("t", "p", reader.participant.hex(), len(numbers), 0.0, self.problem, self.reached)
+
+    def sees(self, *ends: bytes, reader: DurableReader = READER, is_further: bool = False) -> None:
+        self.part.discovered(Changes(ends_seen=[(reader, end, is_further) for end in ends]))
+
+    def finish(self) -> None:
+        under_way, self._under_way = self._under_way, []
+        for work, done in under_way:
+            done(work())
+
+
+class Services:
+    """Instances that are connected and hear each other at once."""
+
+    def __init__(self, clock: Clock, names: str) -> None:
+        self._clock = clock
+        self.instances = {name: Instance(name) for name in names}
+        for name in names:
+            for peer in names.replace(name, ""):
+                self.instances[name].part.connected(peer)
+
+    def turn(self) -> None:
+        for name, instance in self.instances.items():
+            instance.part.turn(self._clock.now_s)
+            instance.finish()
+            for peer, kind, body in instance.part.messages():
+                if peer in self.instances:
+                    self.instances[peer].part.receive(name, kind, body)
+
+    def pass_time(self, seconds: float) -> None:
+        self._clock.now_s += seconds
+        self.turn()
+
+    def end(self, name: str) -> None:
+        del self.instances[name]
+        for instance in self.instances.values():
+            instance.part.disconnected(name)
+
+    def given(self) -> dict[str, int]:
+        return {name: len(one.given) for name, one in self.instances.items()}
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+def settled(clock: Clock, names: str) -> Services:
+    services = Services(clock, names)
+    services.turn()
+    services.pass_time(SETTLE_S)
+    return services
+
+
+def alone(clock: Clock, *, synchronizes: bool = True) -> Instance:
+    instance = Instance("a", synchronizes=synchronizes)
+    instance.part.turn(clock.now_s)
+    clock.now_s += SETTLE_S
+    return instance
+
+
+def check_given(instance: Instance, clock: Clock, *numbers: int, reader: DurableReader = READER) -> None:
+    """The next turn gives just these samples to the reader's process."""
+    instance.given.clear()
+    instance.part.turn(clock.now_s)
+    instance.finish()
+    assert instance.given == ([(reader, list(numbers))] if numbers else [])
+
+
+def test_one_of_those_that_are_connected_serves_and_the_others_know(clock: Clock) -> None:
+    services = settled(clock, "abc")
+    for instance in services.instances.values():
+        instance.sees(b"1")
+    services.turn()
+    assert services.given() == {"a": 1, "b": 0, "c": 0}
+    services.end("a")
+    services.pass_time(RETRY_S)
+    assert services.given() == {"b": 0, "c": 0}, "who was served is not served again"
+    for instance in services.instances.values():
+        instance.sees(b"2", reader=OTHER)
+    services.turn()
+    assert services.given() == {"b": 1, "c": 0}
+
+
+def test_one_that_connects_later_is_told_who_has_been_served(clock: Clock) -> None:
+    first, second = alone(clock), Instance("b")
+    second.part.turn(clock.now_s - SETTLE_S)
+    for instance in (first, second):
+        instance.sees(b"1")
+    check_given(first, clock, 1, 2, 3)
+    first.part.connected("b")
+    second.part.connected("a")
+    for _, kind, body in first.part.messages():
+        second.part.receive("a", kind, body)
+    second.part.disconnected("a")
+    check_given(second, clock)
+
+
+def test_an_end_that_was_served_elsewhere_before_it_was_seen_here_is_not_served(clock: Clock) -> None:
+    instance = alone(clock)
+    instance.part.connected("0")
+    instance.part.receive("0", SERVED, json.dumps([b"1".hex()]).encode())
+    instance.part.disconnected("0")
+    instance.sees(b"1")
+    check_given(instance, clock)
+    instance.part.discovered(Changes(readers_gone=[READER]))
+    instance.sees(b"1")  # out of reach for a while: nobody knows what it missed
+    check_given(instance, clock, 1, 2, 3)
+
+
+def test_without_synchronization_each_serves_and_tells_nobody(clock: Clock) -> None:
+    instance = alone(clock, synchronizes=False)
+    instance.part.connected("0")
+    instance.sees(b"1")
+    check_given(instance, clock, 1, 2, 3)
+    assert instance.part.messages() == []
+
+
+def test_nobody_is_served_before_others_can_have_been_found(clock: Clock) -> None:
+    instance = Instance("b")
+    instance.sees(b"1")
+    due_s = instance.part.turn(clock.now_s)
+    assert due_s == clock.now_s + SETTLE_S
+    check_given(instance, clock)
+    clock.now_s = due_s
+    check_given(instance, clock, 1, 2, 3)
+
+
+def test_further_readers_of_a_process_are_served_together_after_a_pause(clock: Clock) -> None:
+    instance = alone(clock)
+    instance.sees(b"1")
+    check_given(instance, clock, 1, 2, 3)
+    instance.sees(b"2", is_further=True)
+    check_given(instance, clock)
+    clock.now_s += 0.8 * FURTHER_S
+    instance.sees(b"3", is_further=True)
+    clock.now_s += 0.8 * FURTHER_S
+    check_given(instance, clock)
+    clock.now_s += 0.3 * FURTHER_S
+    check_given(instance, clock, 1, 2, 3)
+    check_given(instance, clock)
+
+
+def test_one_that_comes_during_a_delivery_is_served_again_unless_it_got_all_of_it(clock: Clock) -> None:
+    for reached, again in ((frozenset({b"2"}), ()), (frozenset[bytes](), (1, 2, 3))):
+        instance = alone(clock)
+        instance.sees(b"1")
+        instance.part.turn(clock.now_s)
+        instance.sees(b"2")
+        instance.part.turn(clock.now_s)
+        instance.reached = reached
+        instance.finish()
+        assert instance.given == [(READER, [1, 2, 3])], "one after the other"
+        check_given(instance, clock)
+        clock.now_s += FURTHER_S
+        check_given(instance, clock, *again)
+
+
+def test_a_delivery_that_came_to_nothing_is_tried_again_later_and_whole(clock: Clock) -> None:
+    instance = alone(clock)
+    instance.problem = "its process does not answer"
+    instance.sees(b"1")
+    check_given(instance, clock, 1, 2, 3)
+    check_given(instance, clock)
+    assert instance.part.messages() == []
+    clock.now_s += RETRY_S
+    instance.problem = ""
+    check_given(instance, clock, 1, 2, 3)
+    clock.now_s += RETRY_S
+    check_given(instance, clock)
+
+
+def test_what_others_give_later_reaches_those_who_may_have_come_after_it(clock: Clock) -> None:
+    instance = alone(clock)
+    instance.sees(b"1")
+    instance.part.heard([sample(7)])  # the whole comes first, with it
+    check_given(instance, clock, 1, 2, 3)
+    instance.part.heard([sample(8), sample(9, START_NS + MARGIN_NS)])
+    check_given(instance, clock, 8)
+    instance.part.connected("0")
+    instance.part.heard([sample(8)])
+    instance.part.disconnected("0")
+    check_given(instance, clock)
+
+
+def test_an_update_that_could_not_be_given_is_given_later(clock: Clock) -> None:
+    instance = alone(clock)
+    instance.sees(b"1")
+    check_given(instance, clock, 1, 2, 3)
+    instance.problem = "its process does not answer"
+    instance.part.heard([sample(8)])
+    check_given(instance, clock, 8)
+    instance.problem = ""
+    instance.part.heard([sample(9)])
+    check_given(instance, clock)
+    clock.now_s += RETRY_S
+    check_given(instance, clock, 8, 9)
+
+
+def test_who_misses_more_than_can_wait_gets_everything(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving_module, "MAX_UPDATES", 2)
+    instance = alone(clock)
+    instance.sees(b"1")
+    check_given(instance, clock, 1, 2, 3)
+    instance.part.heard([sample(number) for number in (7, 8, 9)])
+    instance.problem = "its process does not answer"
+    check_given(instance, clock, 1, 2, 3)
+    instance.problem = ""
+    clock.now_s += RETRY_S
+    check_given(instance, clock, 1, 2, 3)
+    check_given(instance, clock)
+
+
+def test_what_has_expired_is_counted_and_not_given(clock: Clock) -> None:
+    instance = alone(clock)
+    instance.kept[1] = Sample(instance.kept[1].writer, 2, ID + b"\2", START_NS, b"expired", DATA)
+    instance.sees(b"1")
+    check_given(instance, clock, 1, 3)
+    assert instance.part.counters["expired"] == 1
+
+
+def test_a_reader_that_went_is_forgotten_and_served_when_it_is_there_again(clock: Clock) -> None:
+    instance = alone(clock)
+    instance.sees(b"1")
+    check_given(instance, clock, 1, 2, 3)
+    instance.part.discovered(Changes(readers_gone=[READER]))
+    assert instance.part.readers(DESCRIPTION) == 0
+    instance.sees(b"1")
+    assert instance.part.readers(DESCRIPTION) == 1
+    check_given(instance, clock, 1, 2, 3)
+
+
+@pytest.mark.parametrize("body", [b"", b"[", b"{}", b"[1]", b'"x"', b"[" * 100_000], ids=range(6))
+def test_what_is_no_list_of_readers_is_refused(clock: Clock, body: bytes) -> None:
+    instance = alone(clock)
+    instance.part.connected("0")
+    with pytest.raises(MessageFault):
+        instance.part.receive("0", SERVED, body)
+
+
+def test_a_stranger_has_no_say_in_who_was_served(clock: Clock) -> None:
+    instance = alone(clock)
+    instance.part.receive("stranger", SERVED, json.dumps([b"1".hex()]).encode())
+    instance.sees(b"1")
+    check_given(instance, clock, 1, 2, 3)
