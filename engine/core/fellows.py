@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 MAX_REMEMBERED: Final = 1024
 """Lost fellows remembered for telling a reconnection; the oldest are forgotten first."""
 
-_NOBODY: Final[frozenset[str]] = frozenset()
 _LEAVING: Final = (ServiceState.TERMINATING, ServiceState.TERMINATED)
 
 
@@ -131,8 +130,6 @@ class FellowTable:
 
     def recently_lost(self, now: float, within_s: float) -> frozenset[str]:
         """Ids lost within the last `within_s` seconds and not back."""
-        if not self._lost:
-            return _NOBODY
         return frozenset(
             node
             for node, (_, when) in self._lost.items()
@@ -235,8 +232,6 @@ class FellowTable:
 
     def absent(self, now: float, within_s: float, remembered: frozenset[str]) -> frozenset[str]:
         """Fellows of this run or the last that are not here and not away for longer than `within_s`."""
-        if not self._lost:
-            return remembered - self._fellows.keys()
         lost = {node for node, (_, when) in self._lost.items() if now - when <= within_s}
         given_up = self._lost.keys() - lost
         return frozenset((lost | remembered) - given_up - self._fellows.keys())

@@ -212,8 +212,6 @@ class ReaderTable:
 
     def next_retry(self) -> float | None:
         """When the next delivery that failed is due again."""
-        if not self._pauses:
-            return None
         return min((when for when, _ in self._pauses.values() if when is not None), default=None)
 
     def message(self, incarnation: int) -> Deliveries:

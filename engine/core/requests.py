@@ -55,8 +55,6 @@ class RequestQueue:
 
     def due(self, now: float, is_ready: Callable[[str], bool]) -> list[tuple[str, tuple[Target, ...]]]:
         """The batches to answer now: the period is over and the name-space is ready to be given away."""
-        if not self._batches:
-            return []
         due = [name for name in sorted(self._batches) if is_ready(name) and now >= self._batches[name].due_s]
         answers: list[tuple[str, tuple[Target, ...]]] = []
         for name in due:
@@ -67,6 +65,4 @@ class RequestQueue:
 
     def next_due(self, is_ready: Callable[[str], bool]) -> float | None:
         """When the next batch that could be answered is due."""
-        if not self._batches:
-            return None
         return min((batch.due_s for name, batch in self._batches.items() if is_ready(name)), default=None)

@@ -129,8 +129,6 @@ class IncomingStreams:
 
     def keep(self, wanted: Callable[[str, int], bool]) -> list[Incoming]:
         """Forget the streams whose request is not wanted any more; returns them."""
-        if not self._streams:
-            return []
         forgotten = [
             stream
             for stream in self._streams.values()

@@ -25,6 +25,7 @@ With several name-spaces, the one that is least far counts. The kinds of lines: 
 
 from __future__ import annotations
 
+import datetime
 from typing import TYPE_CHECKING, Final
 
 from engine.core.states import Phase
@@ -48,8 +49,6 @@ SIGNS: Final = {
     Phase.COMPLETE: "C",
 }
 _ORDER: Final = list(SIGNS.values())
-_PLACE: Final = {phase: place for place, phase in enumerate(SIGNS)}
-_COMPLETE: Final = _PLACE[Phase.COMPLETE]
 
 
 class ShortLog:
@@ -69,9 +68,9 @@ class ShortLog:
         """Add a line."""
         schedule = self._cluster.schedule
         seconds, nanoseconds = divmod(schedule.true_ns, 1_000_000_000)
-        minutes, second = divmod(seconds, 60)
+        utc = datetime.datetime.fromtimestamp(seconds, tz=datetime.UTC)
         columns = "".join(map(sign_of, self._cluster.nodes))
-        clock = f"{minutes // 60 % 24:02d}:{minutes % 60:02d}:{second:02d}.{nanoseconds // 1000:06d}Z"
+        clock = f"{utc:%H:%M:%S}.{nanoseconds // 1000:06d}Z"
         self._put(f"{schedule.now:13.6f}  {clock}  {columns}  {who:<6} {sign} {text}")
 
     def _put(self, line: str) -> None:
@@ -91,7 +90,7 @@ def sign_of(node: SimulatedNode) -> str:
     if node.is_stalled or node.party.is_frozen:
         return "z"
     states = node.runtime.core.name_spaces
-    least = min([_PLACE[state.phase] for state in states], default=_COMPLETE)
-    if least == _COMPLETE and any(state.is_master(node.id) for state in states):
-        return "M"
-    return _ORDER[least]
+    signs = [SIGNS[state.phase] for state in states]
+    least = min(signs, key=_ORDER.index, default="C")
+    is_master = any(state.is_master(node.id) for state in states)
+    return "M" if least == "C" and is_master else least

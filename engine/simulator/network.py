@@ -14,7 +14,6 @@ It stands for what Cyclone DDS does on a real network, as far as a node can tell
 from __future__ import annotations
 
 import dataclasses
-import math
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
@@ -243,8 +242,7 @@ class Network:
         if sender.host == receiver.host:
             return LOOPBACK_S
         rng = self._rng
-        # As `expovariate`, without the call: this is done for every message.
-        delay = self._plan.delay_min_s - math.log(1.0 - rng.random()) * self.delay_mean_s
+        delay = self._plan.delay_min_s + rng.expovariate(1.0) * self.delay_mean_s
         while self.loss and rng.random() < self.loss:
             delay += rng.uniform(0.01, LONG_LOSS_S)
         return delay

@@ -36,9 +36,7 @@ class Schedule:
     def at(self, when: float, action: Callable[..., None], *arguments: object) -> None:
         """Plan an action; one that is planned for the past comes at once."""
         self._count += 1
-        if when < self.now:
-            when = self.now
-        heapq.heappush(self._heap, (when, self._count, action, arguments))
+        heapq.heappush(self._heap, (max(when, self.now), self._count, action, arguments))
 
     def after(self, delay_s: float, action: Callable[..., None], *arguments: object) -> None:
         """Plan an action after a pause."""
