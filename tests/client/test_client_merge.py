@@ -49,11 +49,7 @@ def lab(tmp_path: Path, network: Network) -> Iterator[ClientLab]:
 def test_a_merge_gives_a_reader_what_the_other_side_wrote_and_nothing_twice(
     lab: ClientLab, network: Network
 ) -> None:
-    for name, priority in (("n1", 200), ("n2", 100)):
-        lab.configure(name, Settings().with_priority(priority))
-    lab.start(*HOSTS)
-    near, far = (watch_from(lab, name) for name in HOSTS)
-    far.wait_for("both are complete", lambda: far.are_complete(*HOSTS))
+    near, far = start_both(lab)
     reader = lab.client_program("client_reader", prefix=lab.prefixes["n1"])
     writer = lab.program("writer", prefix=lab.prefixes["n2"], readers=3)
     writer.tell(steps=[{"count": 10, "time": 1_000}])
@@ -62,9 +58,7 @@ def test_a_merge_gives_a_reader_what_the_other_side_wrote_and_nothing_twice(
     reader.answer("history")
     assert len(reader.answer("tally")) == 10
 
-    network.cut("b")
-    near.wait_for("n1 is alone", lambda: not near.fellows("n1", "approved"))
-    far.wait_for("n2 is alone", lambda: not far.fellows("n2", "approved"))
+    part(network, near, far)
     writer.tell(steps=[{"first": 10, "count": 20, "time": 2_000}])
     writer.answer("done")
     reader.tell()
@@ -84,17 +78,11 @@ def test_a_merge_gives_a_reader_what_the_other_side_wrote_and_nothing_twice(
 def test_history_that_is_asked_for_during_a_merge_comes_when_it_is_over_whole_and_once(
     lab: ClientLab, network: Network
 ) -> None:
-    for name, priority in (("n1", 200), ("n2", 100)):
-        lab.configure(name, Settings().with_priority(priority))
-    lab.start(*HOSTS)
-    near, far = (watch_from(lab, name) for name in HOSTS)
-    far.wait_for("both are complete", lambda: far.are_complete(*HOSTS))
+    near, far = start_both(lab)
     reader = lab.client_program("client_reader", prefix=lab.prefixes["n1"], later=True)
     lab.write({"count": 10, "time": 1_000}, prefix=lab.prefixes["n1"], readers=2)
     far.wait_for("n2 has it", lambda: far.samples("n2") == 10)
-    network.cut("b")
-    near.wait_for("n1 is alone", lambda: not near.fellows("n1", "approved"))
-    far.wait_for("n2 is alone", lambda: not far.fellows("n2", "approved"))
+    part(network, near, far)
     lab.write({"first": 10, "count": 5, "time": 2_000}, prefix=lab.prefixes["n1"])
     lab.write({"first": 100, "count": MANY, "time": 3_000}, prefix=lab.prefixes["n2"])
     far.wait_for("n2 has that", lambda: far.samples("n2") == 10 + MANY)
@@ -109,6 +97,23 @@ def test_history_that_is_asked_for_during_a_merge_comes_when_it_is_over_whole_an
     assert before == 15, "it was asked before the other side's was there"
     assert sorted(number for _, number in got) == [*range(15), *range(100, 100 + MANY)]
     near.wait_for("the merge is over", lambda: not is_merging(near) and near.samples("n1") == 15 + MANY)
+
+
+def start_both(lab: ClientLab) -> tuple[Watch, Watch]:
+    """Both nodes are complete; eyes on the host of each."""
+    for name, priority in (("n1", 200), ("n2", 100)):
+        lab.configure(name, Settings().with_priority(priority))
+    lab.start(*HOSTS)
+    near, far = (watch_from(lab, name) for name in HOSTS)
+    far.wait_for("both are complete", lambda: far.are_complete(*HOSTS))
+    return near, far
+
+
+def part(network: Network, near: Watch, far: Watch) -> None:
+    """Cut the link, until each node is alone."""
+    network.cut("b")
+    near.wait_for("n1 is alone", lambda: not near.fellows("n1", "approved"))
+    far.wait_for("n2 is alone", lambda: not far.fellows("n2", "approved"))
 
 
 def is_merging(seen: Watch) -> bool:

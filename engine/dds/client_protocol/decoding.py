@@ -8,6 +8,7 @@ from typing import Final
 from engine.dds.cdr import HEADER, Malformed
 from engine.dds.client_protocol.cdrstream import Reader
 from engine.dds.client_protocol.messages import (
+    ID_BYTES,
     Bead,
     GroupState,
     History,
@@ -19,7 +20,6 @@ from engine.dds.client_protocol.messages import (
     Time,
 )
 
-_ID_BYTES: Final = 16
 _QUICK: Final = struct.Struct("<4x8x8s8sI4x8s8sIH16s2xiII68x")
 """Header to policies of a message with one sample for one request."""
 
@@ -125,17 +125,17 @@ def _quick_bead(payload: bytes) -> History | None:
         return None
     reader = Reader(payload, _QUICK.size - len(HEADER))
     partitions, what = _texts(reader), reader.u16()
-    reader.raw(_ID_BYTES)
+    reader.raw(ID_BYTES)
     bead = Bead(writer, Time(seconds, nanoseconds), sequence, partitions, what, reader.u16(), reader.octets())
     request = RequestId(client[::-1] + more[::-1], number)
     return History(prefix[::-1] + suffix[::-1], (request,), bead, _extensions(reader))
 
 
 def _bead(reader: Reader) -> Bead:
-    writer, source_time, sequence = reader.raw(_ID_BYTES), _time(reader), reader.u32()
+    writer, source_time, sequence = reader.raw(ID_BYTES), _time(reader), reader.u32()
     reader.take("3iB3x2iBB2x4I3I2Ii", 4)  # the policies of its writer
     partitions, kind = _texts(reader), reader.u16()
-    reader.raw(_ID_BYTES)  # key hash
+    reader.raw(ID_BYTES)  # key hash
     return Bead(writer, source_time, sequence, partitions, kind, reader.u16(), reader.octets())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from engine.dds.client_protocol.cdrstream import Writer
-from engine.dds.client_protocol.messages import INFINITE, MAJOR_VERSION, ZERO
+from engine.dds.client_protocol.messages import ID_BYTES, INFINITE, MAJOR_VERSION, ZERO
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from engine.dds.client_protocol.messages import HistoryRequest, Link, RequestId, State, StateRequest
 
 _VENDOR: Final = (1, 16)
-_ID_BYTES: Final = 16
 
 
 def encode_state_request(message: StateRequest) -> bytes:
@@ -99,7 +98,7 @@ def _put_version(writer: Writer, major: int) -> None:
 
 def _put_id(writer: Writer, id_: bytes) -> None:
     prefix = int.from_bytes(id_[:8], signed=True)
-    writer.put("qq", 8, prefix, int.from_bytes(id_[8:_ID_BYTES], signed=True))
+    writer.put("qq", 8, prefix, int.from_bytes(id_[8:ID_BYTES], signed=True))
 
 
 def _put_request(writer: Writer, request: RequestId) -> None:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 UNLIMITED: Final = -1
 """No limit for samples, instances or samples per instance."""
 MAJOR_VERSION: Final = 1
+ID_BYTES: Final = 16
+"""Of a client, a server, a writer or a key hash."""
 _SECOND_NS: Final = 1_000_000_000
 _MAX_SECONDS: Final = 0x7FFFFFFF
 
