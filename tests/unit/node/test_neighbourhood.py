@@ -198,3 +198,28 @@ def test_a_topic_of_another_type_or_name_asks_nothing() -> None:
     kept, refused, _ = check_told([writer, *others])
     assert kept.requested is DurabilityKind.VOLATILE
     assert not refused
+    neighbourhood = Neighbourhood()
+    neighbourhood.take([APPLICATION])
+    neighbourhood.take([writer])
+    assert neighbourhood.resolved(TYPE, DESCRIPTION).groups
+    assert neighbourhood.topics_seen(others).groups == []
+
+
+def test_of_topics_that_ask_for_the_same_durability_the_first_one_counts() -> None:
+    first, second = (
+        TopicSeen(
+            "Observations", DESCRIPTION.name, EndpointQos(durability=ABOVE, service_history_depth=depth)
+        )
+        for depth in (3, 5)
+    )
+    kept, _, _ = check_told([first, second, endpoint(b"1" * 16, is_writer=True)])
+    assert kept.history_depth == 3
+
+
+def test_a_writer_that_is_gone_offers_nothing() -> None:
+    neighbourhood = Neighbourhood()
+    neighbourhood.take([APPLICATION, endpoint(b"1" * 16, is_writer=True)])
+    neighbourhood.resolved(TYPE, DESCRIPTION)
+    assert len(neighbourhood.offers("Observations", DESCRIPTION.type_id)) == 1
+    neighbourhood.take([EndpointGone(b"1" * 16)])
+    assert neighbourhood.offers("Observations", DESCRIPTION.type_id) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -67,3 +68,29 @@ def test_the_present_one_is_in_step_when_it_has_heard_the_last_of_each_writer_th
     seam.hear(records[5:])
     assert seam.is_in_step(WRITERS)
     assert (seam.rest(), seam.fresh([]), seam.is_closed) == ([], [], False)
+
+
+def records(text: str) -> list[Captured]:
+    """One for each letter, of one writer; equal letters are equal samples."""
+    return [Captured(ord(letter), WRITERS[0], DATA, b"key", b"payload") for letter in text]
+
+
+@pytest.mark.parametrize(
+    ("former", "heard", "later", "rest", "fresh"),
+    [
+        ("ab", "ba", "", "a", ""),
+        ("a", "b", "a", "b", "a"),
+        ("a", "", "ba", "", "ba"),
+        ("aa", "a", "", "", ""),
+        ("aa", "aaa", "", "a", ""),
+    ],
+)
+def test_a_sample_that_is_written_again_as_it_was_counts_again(
+    former: str, heard: str, later: str, rest: str, fresh: str
+) -> None:
+    """What follows what only the present reader has heard is later than all that the former one had."""
+    seam = Seam()
+    seam.give(records(former))
+    seam.hear(records(heard))
+    assert seam.rest() == records(rest)
+    assert seam.fresh(records(later)) == records(fresh)
