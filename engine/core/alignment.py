@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.core.events import AbandonSet, Completed, ExpectSet
-from engine.core.messages import Epoch, SampleRequest
-from engine.core.namespace import Outstanding
+from engine.core.messages import NO_EPOCH, Epoch, SampleRequest
+from engine.core.namespace import Outstanding, lengthened
 from engine.core.states import Phase, Trigger
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ def advance(context: Context, state: NameSpaceState, now: float) -> None:
         report = context.aligner_report(state)
         if report is not None and report.complete and report.aligner:
             state.move(Trigger.REQUESTED)
+            state.gives = True
             request(context, state, state.aligner, "initial", now)
             context.changed = True
     elif state.phase is Phase.COLLECT and not state.outstanding:
@@ -81,7 +82,15 @@ def complete(context: Context, state: NameSpaceState, lineage: Epoch, giver: str
     state.move(Trigger.COLLECTED if state.phase is Phase.COLLECT else Trigger.ALIGNED)
     state.holder = True
     state.given_by = giver
-    state.lineage = lineage
+    stored = state.stored
+    if giver != context.node:
+        line = context.line_of(state, giver)
+    elif stored is not None:
+        line = lengthened(stored.line, stored.lineage)
+    else:
+        line = (NO_EPOCH,)
+    state.adopt(lineage, line)
+    state.apart = False
     context.changed = True
     context.emit(Completed(state.name, lineage))
     context.note("store.complete", namespace=state.name, samples=state.roll_up.count)

@@ -30,12 +30,16 @@ class AbandonSet:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Target:
-    """An alignee and its request; with `compares` it says what it holds, and needs the difference only."""
+    """An alignee and its request; with `compares` it says what it holds, and needs the difference only.
+
+    An alignee that is `forgotten` was away for longer than tombstones are kept: its own set is not joined.
+    """
 
     node: str
     request: int
     purpose: str
     compares: bool = False
+    forgotten: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -67,7 +71,7 @@ class Completed:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LineageAdopted:
-    """The set is unchanged but belongs to another lineage now."""
+    """The set belongs to another lineage now, or stands apart now: let the store remember it."""
 
     name_space: str
     lineage: Epoch

@@ -12,7 +12,7 @@ import dataclasses
 import operator
 from typing import TYPE_CHECKING, Final
 
-from engine.core.messages import Deliveries, NameSpaces, Status
+from engine.core.messages import JOINS, Deliveries, NameSpaces, Status
 from engine.core.states import ServiceState
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ class Fellow:
 
     `gap_s` is how long it was away when it came back without having been restarted, None otherwise;
     `deaf_since_s` is when it stopped hearing us, None while it does; `since_s` is when it was first heard.
+    It is `forgotten` if it was away, restarted or not, for longer than tombstones are kept for it; `in_step`
+    are the name-spaces whose settled set was ours at its last heartbeat, and as of when.
     """
 
     node: str
@@ -46,6 +48,13 @@ class Fellow:
     approved: bool = False
     gap_s: float | None = None
     deaf_since_s: float | None = None
+    forgotten: bool = False
+    in_step: dict[str, int] = dataclasses.field(default_factory=dict)
+
+    @property
+    def joins(self) -> bool:
+        """Whether it joins sets of one lineage (capability `JOINS`)."""
+        return self.status is not None and JOINS in self.status.capabilities
 
     @property
     def name(self) -> str:
@@ -229,6 +238,11 @@ class FellowTable:
                 del self._lost[oldest]
                 self._silenced.pop(oldest, None)
         return fellow
+
+    def away_s(self, node: str, now: float) -> float | None:
+        """How long ago a fellow was last lost in this run; None when it never was."""
+        lost = self._lost.get(node)
+        return None if lost is None else now - lost[1]
 
     def absent(self, now: float, within_s: float, remembered: frozenset[str]) -> frozenset[str]:
         """Fellows of this run or the last that are not here and not away for longer than `within_s`."""

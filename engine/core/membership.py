@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.core import alignment, merging
+from engine.core import alignment
 from engine.core.events import FellowAway, FellowsKnown, NameSpaceLearned
 from engine.core.messages import Deliveries, NameSpaces, Status, Vote
 from engine.core.namespace import NameSpaceState
@@ -23,7 +23,7 @@ def add_name_space(context: Context, name_space: NameSpace) -> bool:
     stored = context.settings.stored.get(name_space.name)
     state = NameSpaceState(name_space, policy, run=context.settings.incarnation)
     if stored:
-        state.quality_ns = stored.quality_ns
+        state.stored, state.quality_ns = stored, stored.quality_ns
         state.vote = Vote(stored.lineage.counter + 1, "")  # epochs of the last run must not come again
     context.states[name_space.name] = state
     context.emit(NameSpaceLearned(name_space, policy))
@@ -43,12 +43,22 @@ def receive(context: Context, message: Status | NameSpaces | Deliveries, sender:
     if new:
         context.greeting_due = True
         context.note("fellow.discovered", fellow=fellow.node, state=str(fellow.status and "known"))
+        fellow.forgotten = _was_forgotten(context, fellow, now)
     if isinstance(message, Status):
         _receive_status(context, fellow, message, now)
     elif isinstance(message, NameSpaces):
         _compare(context, fellow, message)
     elif context.readers.take_claims(message, sender):
         context.readers_changed = True
+
+
+def _was_forgotten(context: Context, fellow: Fellow, now: float) -> bool:
+    """Whether it was away for longer than tombstones are kept, in this run or since a former one."""
+    bound_s = context.settings.absence_bound_s
+    away_s = context.fellows.away_s(fellow.node, now)
+    if away_s is None and (since_ns := context.settings.away.get(fellow.node)) is not None:
+        away_s = (context.wall_ns(now) - since_ns) / 1e9
+    return away_s is not None and away_s > bound_s
 
 
 def _receive_status(context: Context, fellow: Fellow, status: Status, now: float) -> None:
@@ -59,10 +69,6 @@ def _receive_status(context: Context, fellow: Fellow, status: Status, now: float
     if fellow.approved and not fellow.hears(context.node):
         context.note("fellow.asymmetric", fellow=fellow.name)
         _part(context, fellow, now)
-        return
-    for state in context.states.values():
-        if state.aligner == fellow.node:
-            merging.watch_difference(context, state, now)
 
 
 def _compare(context: Context, fellow: Fellow, message: NameSpaces) -> None:

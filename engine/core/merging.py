@@ -1,13 +1,14 @@
-"""Merging sets that evolved apart, after every reconnection (deployment guide, 5.2.3.4 and 5.4.8).
+"""Merging sets that evolved apart, and keeping equal those that did not (guide, 5.2.3.4 and 5.4.8).
 
-The joined system has one master. The master goes first: where its policy says Merge it takes in what the
-others have, and then it begins a lineage that names all lineages it decided about. Everybody else finds its
-own lineage in that list and carries out its own policy against the master's set. A node whose set is equal to
-the master's moves no data (equality is known from the heartbeats).
+Within one lineage sets are joined. A set as of a moment that has settled must be the same everywhere; where it
+is not, somebody missed a sample, whatever else is written meanwhile. A follower that finds this asks the master
+for what it lacks and gives to all what only it has. No policy is asked.
 
-A difference that stays while nothing is written is a sample that somebody missed: it is repaired the same
-way, and reported. Nobody was apart, so both sides give what the other misses, whatever policy makes them
-equal.
+Sets evolve apart when nodes lose each other while they run. The joined system has one master. The master goes
+first: where its policy says Merge it takes in what the others have, and then it begins a lineage that names
+all lineages it decided about. Everybody else finds its own lineage in that list and carries out its own policy
+against the master's set. Those who stayed with the master find theirs in the master's line, and join. A node
+whose set is equal to the master's moves no data (equality is known from the heartbeats).
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from typing import TYPE_CHECKING, Final
 
 from engine.core import alignment
 from engine.core.events import DeleteSet, LineageAdopted
+from engine.core.expressions import matches
+from engine.core.messages import DAMAGED
 from engine.core.namespaces import MergeType
 from engine.core.states import Phase, Trigger
 
@@ -25,11 +28,9 @@ if TYPE_CHECKING:
     from engine.core.messages import Epoch, NameSpaceReport, RollUp
     from engine.core.namespace import NameSpaceState
 
-UNCHANGED_HEARTBEATS: Final = 2
-"""A difference that stayed the same for so many heartbeats more is no sample under way."""
-EQUALIZING: Final = frozenset({MergeType.MERGE, MergeType.REPLACE, MergeType.CATCHUP})
-"""The policies that make sets equal."""
-MAX_REPAIR_PAUSE_S: Final = 300.0
+DIFFERING_HEARTBEATS: Final = 2
+"""Heartbeats of the aligner in a row whose settled set is another one, before a repair."""
+MAX_REPAIR_PAUSE_S: Final = 60.0
 """The pause between repairs that did not help grows up to this."""
 
 
@@ -42,7 +43,7 @@ def advance(context: Context, state: NameSpaceState, now: float) -> None:
     if state.is_master(context.node):
         _as_master(context, state, now)
     else:
-        _as_slave(context, state, now)
+        _as_follower(context, state, now)
 
 
 def _as_master(context: Context, state: NameSpaceState, now: float) -> None:
@@ -57,9 +58,8 @@ def _as_master(context: Context, state: NameSpaceState, now: float) -> None:
         return
     lineages = tuple(sorted({report.lineage for _, report in foreign}))
     policy = policy_for(context, state, context.settings.role)
-    is_repair = all(report.is_repair and fellow.node not in state.rejoined for fellow, report in foreign)
-    if is_repair and policy in EQUALIZING:
-        policy = MergeType.MERGE
+    if policy is not MergeType.IGNORE and all(report.is_repair for _, report in foreign):
+        policy = MergeType.MERGE  # nodes of the first release that have missed samples
     mergeable = [one for one in foreign if one[1].aligner and not _was_away_too_long(context, one[0])]
     sources = _sources(state, mergeable) if policy is MergeType.MERGE else []
     for fellow, _ in foreign:
@@ -68,18 +68,17 @@ def _as_master(context: Context, state: NameSpaceState, now: float) -> None:
         context.note(
             "conflict.native-state", namespace=state.name, fellow=fellow.name, conflict=state.lineage
         )
-    state.is_repair = is_repair
     state.rejoined -= {fellow.node for fellow, _ in foreign}
     context.changed = True
     if policy is MergeType.DELETE:
         context.emit(DeleteSet(state.name))
     if not sources:
-        _decide(context, state, lineages, with_data=False)
+        _decide(context, state, lineages, with_data=False, replaced=policy is MergeType.DELETE)
         return
     state.move(Trigger.DIVERGED)
-    state.merging = lineages
+    state.merging, state.merging_replaces = lineages, False
     for fellow in sources:
-        alignment.request(context, state, fellow.node, "repair" if is_repair else "collect", now)
+        alignment.request(context, state, fellow.node, "collect", now)
 
 
 def _is_foreign(state: NameSpaceState, report: NameSpaceReport) -> bool:
@@ -116,16 +115,19 @@ def _decide(
     *,
     with_data: bool,
     because_of: str = "",
+    replaced: bool = False,
 ) -> None:
     others = tuple(lineage for lineage in lineages if lineage != state.lineage)
     # A fellow that came back with our own lineage must act on its policy, so that lineage is decided, too.
     with_data = with_data or len(others) < len(lineages)
-    state.decide_about(others, with_data=with_data, node=context.node, because_of=because_of)
+    state.decide_about(
+        others, with_data=with_data, node=context.node, because_of=because_of, replaced=replaced
+    )
     context.changed = True
     context.emit(LineageAdopted(state.name, state.lineage))
 
 
-def _as_slave(context: Context, state: NameSpaceState, now: float) -> None:
+def _as_follower(context: Context, state: NameSpaceState, now: float) -> None:
     report = context.aligner_report(state)
     if report is None or not report.complete or state.lineage == report.lineage:
         return
@@ -133,6 +135,9 @@ def _as_slave(context: Context, state: NameSpaceState, now: float) -> None:
         return  # its heartbeat, which says what the new lineage consists of, is under way
     if state.lineage in report.parents:
         _adopt(context, state, report.lineage)
+    elif state.lineage in report.line:
+        state.gives = True
+        _align(context, state, report, MergeType.MERGE, now)
     elif state.lineage in report.merged:
         policy = policy_for(context, state, report.because_of or context.settings.role)
         if report.because_of and policy is MergeType.IGNORE:
@@ -140,8 +145,9 @@ def _as_slave(context: Context, state: NameSpaceState, now: float) -> None:
         carry_out(context, state, report, policy, now)
 
 
-def _adopt(context: Context, state: NameSpaceState, lineage: Epoch) -> None:
-    state.adopt(lineage)
+def _adopt(context: Context, state: NameSpaceState, lineage: Epoch, *, apart: bool = False) -> None:
+    state.adopt(lineage, context.line_of(state, state.aligner))
+    state.apart = apart
     context.changed = True
     context.emit(LineageAdopted(state.name, lineage))
 
@@ -149,37 +155,48 @@ def _adopt(context: Context, state: NameSpaceState, lineage: Epoch) -> None:
 def carry_out(
     context: Context, state: NameSpaceState, report: NameSpaceReport, policy: MergeType, now: float
 ) -> None:
-    """Let a policy act on our set, against the set that the aligner reports."""
+    """Let a policy act on our set, which evolved apart from the one that the aligner reports."""
     fellow = context.fellows.get(state.aligner)
-    roll_up = fellow.roll_up(state.name) if fellow else None
     if policy is MergeType.IGNORE and not state.roll_up.count:
         policy = MergeType.MERGE  # there is nothing to keep apart: an empty set is aligned
-    if report.is_repair and policy in EQUALIZING:
-        policy = MergeType.MERGE
     if fellow and policy is MergeType.MERGE and _was_away_too_long(context, fellow):
         policy = MergeType.CATCHUP
     if fellow:
         fellow.gap_s = None
+    is_equal = fellow is not None and _has_same_content(fellow, state)
     if policy is MergeType.DELETE:
         context.emit(DeleteSet(state.name))
-        _adopt(context, state, report.lineage)
-    elif policy is MergeType.IGNORE or (roll_up and roll_up.same_content(state.roll_up)):
-        if policy is not MergeType.IGNORE:
-            context.note("merge.equal", group=state.name)
-        _adopt(context, state, report.lineage)
+        _adopt(context, state, report.lineage, apart=True)
+    elif policy is MergeType.IGNORE:
+        _adopt(context, state, report.lineage, apart=not is_equal)
     else:
-        state.move(Trigger.DIVERGED)
-        context.changed = True
-        context.note(
-            "merge.started",
-            fellow=context.name_of(state.aligner),
-            namespace=state.name,
-            conflict=report.lineage,
-            policy=policy,
-            role=context.settings.role,
-        )
-        purpose = "repair" if report.is_repair else policy.value.lower()
-        alignment.request(context, state, state.aligner, purpose, now)
+        role = context.settings.role
+        theirs = next((rule.type for rule in report.merges if matches(rule.scope, role)), None)
+        state.gives = theirs is MergeType.MERGE
+        _align(context, state, report, policy, now)
+
+
+def _align(
+    context: Context, state: NameSpaceState, report: NameSpaceReport, policy: MergeType, now: float
+) -> None:
+    """Ask the aligner for its set, to do with it what a policy says; an equal one need not travel."""
+    fellow = context.fellows.get(state.aligner)
+    if fellow and _has_same_content(fellow, state):
+        context.note("merge.equal", group=state.name)
+        _adopt(context, state, report.lineage)
+        return
+    state.outstanding.clear()  # a repair of the set as it was
+    state.move(Trigger.DIVERGED)
+    context.changed = True
+    context.note(
+        "merge.started",
+        fellow=context.name_of(state.aligner),
+        namespace=state.name,
+        conflict=report.lineage,
+        policy=policy,
+        role=context.settings.role,
+    )
+    alignment.request(context, state, state.aligner, policy.value.lower(), now)
 
 
 def policy_for(context: Context, state: NameSpaceState, role: str) -> MergeType:
@@ -206,46 +223,106 @@ def _finish(context: Context, state: NameSpaceState) -> None:
     """The master has everything it asked for."""
     lineages, state.merging = state.merging, ()
     role, state.merging_role = state.merging_role, ""
+    replaced, state.merging_replaces = state.merging_replaces, False
     state.move(Trigger.MERGED)
     if lineages:
-        _decide(context, state, lineages, with_data=True, because_of=role)
+        _decide(context, state, lineages, with_data=True, because_of=role, replaced=replaced)
 
 
-def watch_difference(context: Context, state: NameSpaceState, now: float) -> None:
-    """With each heartbeat of the aligner: one lineage but two sets that stay as they are need a repair."""
-    fellow = context.fellows.get(state.aligner)
-    report = context.aligner_report(state)
-    if not state.complete or state.is_master(context.node) or not report or report.lineage != state.lineage:
+def compared(
+    context: Context, state: NameSpaceState, fellow: Fellow, until_ns: int, now: float, *, is_equal: bool
+) -> None:
+    """With each heartbeat: whether a fellow's set, as of what has settled, is ours as of then."""
+    report = fellow.report(state.name)
+    same_lineage = report is not None and report.complete and report.lineage == state.lineage
+    is_comparable = state.complete and fellow.approved and fellow.is_current and same_lineage
+    if is_comparable and is_equal:
+        fellow.in_step[state.name] = until_ns
+    else:
+        fellow.in_step.pop(state.name, None)
+    if fellow.node != state.aligner or state.is_master(context.node) or state.apart:
         return
-    theirs = fellow.roll_up(state.name) if fellow else None
-    if state.policy.merge_type(context.settings.role) not in EQUALIZING:
-        return  # sets that a conflict left different stay different
-    if theirs is None or not theirs.complete or theirs.same_content(state.roll_up):
-        state.differs_since = None
-        if theirs is not None and theirs.complete:
-            state.repairs = 0
+    if not is_comparable or is_equal:
+        state.differs = 0
+        state.repairs = 0 if is_equal else state.repairs
         return
+    state.differs += 1
+    if state.differs < DIFFERING_HEARTBEATS or state.outstanding or now < state.repair_not_before_s:
+        return
+    theirs = fellow.roll_up(state.name)
+    assert theirs is not None
     pair = (state.roll_up, theirs)
-    unchanged, state.differs_since = pair == state.differs_since, pair
-    state.differs_count = state.differs_count + 1 if unchanged else 0
     if not state.policy.aligner and state.last_repaired and _same(pair, state.last_repaired):
         return  # what only a non-aligner has stays its own
-    if state.differs_count >= UNCHANGED_HEARTBEATS and now >= state.repair_not_before_s:
-        state.last_repaired = pair
-        period = context.settings.heartbeat_period_s
-        state.repair_not_before_s = now + min(MAX_REPAIR_PAUSE_S, 4 * period * 2**state.repairs)
-        state.repairs = min(state.repairs + 1, 16)
-        state.differs_since = None
-        state.diverge(context.node, is_repair=True)
-        context.changed = True
-        context.note(
-            "align.reconciling",
-            group=state.name,
-            fellow=context.name_of(state.aligner),
-            samples=state.roll_up.count,
-            other_samples=theirs.count,
-        )
+    state.last_repaired = pair
+    state.differs = 0
+    pause_s = 2 * context.settings.heartbeat_period_s * 2**state.repairs
+    state.repair_not_before_s = now + min(MAX_REPAIR_PAUSE_S, pause_s)
+    state.repairs = min(state.repairs + 1, 16)
+    state.gives = True
+    context.note(
+        "align.reconciling",
+        group=state.name,
+        fellow=fellow.name,
+        samples=state.roll_up.count,
+        other_samples=theirs.count,
+    )
+    alignment.request(context, state, fellow.node, "repair", now)
 
 
 def _same(pair: tuple[RollUp, RollUp], other: tuple[RollUp, RollUp]) -> bool:
     return all(one.same_content(two) for one, two in zip(pair, other, strict=True))
+
+
+def why_not_joined(context: Context, state: NameSpaceState, node: str) -> str:
+    """Why our stored set, although there is one, gives way to the set of a fellow at the start of a run.
+
+    Empty when it is joined, which is the rule: whoever starts first, what the others stored is not lost.
+    """
+    fellow = context.fellows.get(node)
+    report = fellow.report(state.name) if fellow else None
+    stored = state.stored
+    if stored is None or fellow is None or report is None:
+        return "nothing is known of either set"
+    if stored.quality_ns == DAMAGED:
+        return "it is damaged"
+    if stored.apart:
+        return "a merge policy had left it different from the others"
+    theirs = {report.lineage, *report.parents, *context.line_of(state, node)}
+    if not theirs.isdisjoint((stored.lineage, *stored.line)):
+        return ""
+    if policy_for(context, state, fellow.role) is MergeType.MERGE:
+        return ""
+    return "the set to which it belonged has been replaced or deleted since"
+
+
+def surplus_found(context: Context, state: NameSpaceState) -> tuple[str, ...]:
+    """An alignment showed that the aligner lacks samples; returns the fellows to give them to.
+
+    There are none while our set is not whole, or where a policy keeps it apart: the policy of this node kept
+    what that of the master would not take, and the sets stay different.
+    """
+    if not state.complete or state.apart:
+        return ()
+    if not state.gives:
+        state.apart = True
+        context.emit(LineageAdopted(state.name, state.lineage))
+        return ()
+    if not state.policy.aligner:
+        return ()
+    return tuple(
+        fellow.node
+        for fellow in context.fellows.approved()
+        if fellow.joins
+        and (report := fellow.report(state.name)) is not None
+        and report.complete
+        and report.lineage == state.lineage
+    )
+
+
+def takes_gift(context: Context, state: NameSpaceState, node: str, lineage: Epoch) -> bool:
+    """Whether samples that a fellow says we lack belong to our set."""
+    fellow = context.fellows.get(node)
+    is_talked_to = fellow is not None and fellow.approved
+    return is_talked_to and state.complete and not state.apart and lineage == state.lineage
+

@@ -22,7 +22,9 @@ from engine.core.states import Phase, ServiceState
 
 RANGES = "range-fingerprints"
 """The sender answers `engine.runtime.notes.Narrow`."""
-CAPABILITIES = ("batched-alignment", "digest-roll-up", "delivery-announcement", RANGES)
+JOINS = "lineage-join"
+"""The sender joins sets of one lineage, says what has settled, and takes gifts (docs/protocol.md)."""
+CAPABILITIES = ("batched-alignment", "digest-roll-up", "delivery-announcement", RANGES, JOINS)
 """What this version can do; sent in every status, unknown names are ignored (5.5.20)."""
 
 
@@ -55,13 +57,26 @@ class Vote(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Settled:
+    """A name-space's set as of a source time, without what was written since (`engine.dataset.settling`)."""
+
+    until_ns: int
+    count: int
+    digest: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class RollUp:
-    """A name-space's set in one line; equal count and digest mean equal sets."""
+    """A name-space's set in one line; equal count and digest mean equal sets.
+
+    `settled` is what can be compared while others write; None from nodes that do not say it.
+    """
 
     name_space: str
     complete: bool
     count: int
     digest: int
+    settled: Settled | None = None
 
     def same_content(self, other: RollUp) -> bool:
         """Whether both describe the same samples."""
@@ -116,9 +131,12 @@ class NameSpaceReport:
         following: the epoch of the confirmed master that it follows; a master follows itself.
         lineage: which history its set belongs to; sets of one lineage have not evolved apart.
         parents: lineages that became `lineage` without new data; their holders just adopt the new one.
+        line: earlier lineages of this set, oldest first. What their holders have belongs to it and is joined,
+            whatever the merge policies. The set that a domain began with is `NO_EPOCH`.
         merged: lineages whose data has been decided about; their holders apply their merge policy.
         because_of: the role whose set changed this one in `lineage`; empty for the sender's own.
-        is_repair: `lineage` began because sets differed without a disconnection: readers missed nothing.
+        is_repair: `lineage` began because sets differed without a disconnection. Only nodes of the first
+            release say so; they are merged with, whatever the policies.
         merges: the sender's merge policies, for telling pairs that make no sense between roles.
         has_writers: a live DataWriter of some group of the name-space is known to the sender.
         delayed: the sender's delayedAlignment policy.
@@ -143,6 +161,7 @@ class NameSpaceReport:
     merges: tuple[MergeRule, ...] = ()
     has_writers: bool = False
     delayed: bool = False
+    line: tuple[Epoch, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -189,8 +208,8 @@ class SampleRequest:
     difference need be sent.
 
     `purpose` is "initial" (give me the complete set), "collect" (give me what you have), "repair" (likewise,
-    after a sample was missed), "delayed" (give me your stored set), or "merge", "replace", "catchup" (give me
-    the set for that policy). `request` is unique for the sender, in all its incarnations.
+    because settled sets of one lineage differ), "delayed" (give me your stored set), or "merge", "replace",
+    "catchup" (give me the set for that policy). `request` is unique for the sender, in all its incarnations.
     """
 
     request: int

@@ -1,10 +1,14 @@
 """One name-space on one node: its phase, its master, and the lineage of its set.
 
-**Lineage.** Sets of one lineage have not evolved apart, so nothing has to be merged between their holders.
+**Lineage.** Sets of one lineage have not evolved apart: whatever one of their holders has belongs to all.
 A master gives its set a lineage when it completes. When a holder becomes master after the loss of another,
 it begins a new lineage with the old one among its *parents*: those who were together with it just adopt
 it, while those who were cut off come back with another lineage and are merged. A node that sees a fellow
 come back without a restart cannot know what it missed, and starts a lineage of its own, too.
+
+**Line.** The earlier lineages of a set, back to the beginning of the domain. It is kept with the store, and it
+ends where a merge policy took another set in place of this one, or deleted it. Sets whose lines meet are
+joined after a restart.
 """
 
 from __future__ import annotations
@@ -22,9 +26,12 @@ if TYPE_CHECKING:
     from engine.core.election import Decision
     from engine.core.messages import Vote
     from engine.core.namespaces import NameSpace, Policy
+    from engine.core.settings import StoredSet
 
 MAX_MERGED: Final = 64
 """Lineages remembered as decided about; a holder of an older one is merged once more."""
+MAX_LINE: Final = 64
+"""Earlier lineages of a set that are remembered, with the first of all."""
 MAX_FOREIGN: Final = 8 * MAX_MERGED
 """Lineages of other roles remembered; each comes with all that it consists of, so there are more."""
 MAX_HISTORY: Final = 32
@@ -44,11 +51,19 @@ class Outstanding:
 
 @dataclasses.dataclass(slots=True)
 class NameSpaceState:
-    """Everything the core keeps of one name-space."""
+    """Everything the core keeps of one name-space.
+
+    Attributes:
+        stored: what the store held at the start of this run.
+        apart: a merge policy left this set different from the master's set of the same lineage.
+        gives: what only this node has when its merge is done may go to the fellows.
+        differs: heartbeats of the aligner in a row whose settled set was not ours.
+    """
 
     name_space: NameSpace
     policy: Policy
     run: int = 0
+    stored: StoredSet | None = None
     quality_ns: int = 0
     phase: Phase = Phase.DISCOVER
     holder: bool = False
@@ -65,16 +80,18 @@ class NameSpaceState:
     lineage: Epoch = NO_EPOCH
     parents: tuple[Epoch, ...] = ()
     merged: tuple[Epoch, ...] = ()
+    line: tuple[Epoch, ...] = (NO_EPOCH,)
+    apart: bool = False
+    gives: bool = False
     because_of: str = ""
     rejoined: set[str] = dataclasses.field(default_factory=set)
     outstanding: dict[int, Outstanding] = dataclasses.field(default_factory=dict)
     merging: tuple[Epoch, ...] = ()
     merging_role: str = ""
+    merging_replaces: bool = False
     history: list[tuple[Epoch, str]] = dataclasses.field(default_factory=list)
     roll_up: RollUp = dataclasses.field(init=False)
-    is_repair: bool = False
-    differs_since: tuple[RollUp, RollUp] | None = None
-    differs_count: int = 0
+    differs: int = 0
     last_repaired: tuple[RollUp, RollUp] | None = None
     repairs: int = 0
     repair_not_before_s: float = 0.0
@@ -130,19 +147,27 @@ class NameSpaceState:
         took_over = self.following.node == node and (previous is None or previous.node != node)
         if took_over and self.holder:
             self.parents = (*self.parents, self.lineage)[-MAX_MERGED:]
-            self.lineage, self.is_repair = self.following, False
+            self.line = lengthened(self.line, self.lineage)
+            self.lineage = self.following
 
     def decide_about(
-        self, lineages: tuple[Epoch, ...], *, with_data: bool, node: str, because_of: str = ""
+        self,
+        lineages: tuple[Epoch, ...],
+        *,
+        with_data: bool,
+        node: str,
+        because_of: str = "",
+        replaced: bool = False,
     ) -> None:
         """After a merge round of the master: a new lineage, in which `lineages` have been decided about.
 
-        Holders of the old lineage just adopt the new one when no data was taken in; otherwise they align,
-        by their policy for the role `because_of` that changed the set (their own when it is empty).
+        Holders of the old lineage just adopt the new one when no data was taken in; otherwise they join it,
+        unless the old set was `replaced` or deleted. Then they align, as do those of `lineages`, by their
+        policy for the role `because_of` that changed the set (their own when it is empty).
         """
         self.because_of = because_of
-        self.is_repair = self.is_repair and not because_of
         old = self.lineage
+        self.line = () if replaced else lengthened(self.line, old)
         decided = [*self.merged, *lineages]
         parents = (*self.parents, old)
         if with_data:
@@ -151,10 +176,10 @@ class NameSpaceState:
         self.parents = () if with_data else parents[-MAX_MERGED:]
         self.merged = tuple(dict.fromkeys(epoch for epoch in decided if epoch.node))[-MAX_MERGED:]
 
-    def diverge(self, node: str, *, is_repair: bool = False) -> None:
+    def diverge(self, node: str) -> None:
         """Something may have been missed: begin a lineage of our own, which the master will merge."""
-        self.adopt(Epoch(self._next_counter(), node, self.run))
-        self.is_repair = is_repair
+        line = lengthened(self.line, self.lineage)
+        self.adopt(Epoch(self._next_counter(), node, self.run), line)
 
     def _next_counter(self, others: tuple[Epoch, ...] = ()) -> int:
         """A counter that no epoch or lineage known here has: a new one must not be taken for an old one."""
@@ -180,10 +205,10 @@ class NameSpaceState:
             known[lineage] = None
         self.foreign_seen = tuple(known)[-MAX_FOREIGN:]
 
-    def adopt(self, lineage: Epoch) -> None:
+    def adopt(self, lineage: Epoch, line: tuple[Epoch, ...]) -> None:
         """The set belongs to `lineage` now, begun by somebody else or, after a gap, by nobody else."""
-        self.lineage, self.parents, self.merged, self.because_of = lineage, (), (), ""
-        self.is_repair = False
+        self.lineage, self.line = lineage, line
+        self.parents, self.merged, self.because_of = (), (), ""
 
     def report(self) -> NameSpaceReport:
         """What fellows are told."""
@@ -203,11 +228,17 @@ class NameSpaceState:
             parents=self.parents,
             merged=self.merged,
             because_of=self.because_of,
-            is_repair=self.is_repair,
             merges=self.policy.merges,
             has_writers=self.has_writers,
             delayed=self.policy.delayed_alignment,
+            line=self.line,
         )
+
+
+def lengthened(line: tuple[Epoch, ...], lineage: Epoch) -> tuple[Epoch, ...]:
+    """A line with one more lineage; when it is long, the oldest but the first are forgotten."""
+    longer = tuple(dict.fromkeys((*line, lineage)))
+    return longer if len(longer) <= MAX_LINE else (longer[0], *longer[2:])
 
 
 def stand_of(

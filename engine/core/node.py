@@ -95,6 +95,10 @@ class DurabilityNode:
         """All fellows present."""
         return self._context.fellows.all()
 
+    def fellow(self, node: str) -> Fellow | None:
+        """The fellow with this id, if present."""
+        return self._context.fellows.get(node)
+
     def name_of(self, node: str) -> str:
         """A node's human name where it is known."""
         return self._context.name_of(node)
@@ -246,6 +250,31 @@ class DurabilityNode:
         state = self._context.states[name_space]
         state.roll_up = RollUp(name_space, complete=state.complete, count=count, digest=digest)
 
+    def compared(
+        self, name_space: str, fellow: str, until_ns: int, now: float, *, is_equal: bool
+    ) -> bool:
+        """Whether a fellow's set is ours as of the source time up to which its heartbeat calls it settled.
+
+        Returns True when something follows from it.
+        """
+        state, known = self._context.states[name_space], self._context.fellows.get(fellow)
+        if known is not None:
+            merging.compared(self._context, state, known, until_ns, now, is_equal=is_equal)
+        return self._context.has_output
+
+    def why_not_joined(self, name_space: str, giver: str) -> str:
+        """Why our stored set gives way to that of `giver` at the start of this run; empty if it is joined."""
+        return merging.why_not_joined(self._context, self._context.states[name_space], giver)
+
+    def surplus_found(self, name_space: str) -> tuple[str, ...]:
+        """An alignment showed that the aligner lacks samples; returns the fellows to give them to."""
+        return merging.surplus_found(self._context, self._context.states[name_space])
+
+    def takes_gift(self, name_space: str, giver: str, lineage: Epoch) -> bool:
+        """Whether samples that a fellow gives of its own accord belong to our set."""
+        state = self._context.states.get(name_space)
+        return state is not None and merging.takes_gift(self._context, state, giver, lineage)
+
     def injected(self, name_space: str, now: float) -> None:
         """The stored set is loaded (answer to `LoadStored`)."""
         state = self._context.states[name_space]
@@ -358,9 +387,9 @@ class DurabilityNode:
         self._context.send(DeleteData(partition, topic, until_ns))
         self._context.emit(DataDeleted(partition, topic, until_ns))
 
-    def may_purge(self, name_space: str, now: float) -> bool:
-        """Whether disposed instances of a name-space may be forgotten; see `engine.core.purging`."""
-        return purging.may_purge(self._context, self._context.states[name_space], now)
+    def purgeable_until(self, name_space: str, now: float) -> int | None:
+        """Up to which source time disposed instances may be forgotten; see `engine.core.purging`."""
+        return purging.purgeable_until(self._context, self._context.states[name_space], now)
 
     def purge(self, group: Group, instances: tuple[PurgedInstance, ...]) -> None:
         """Tell the fellows which disposed instances are forgotten."""
@@ -422,7 +451,8 @@ class DurabilityNode:
             fellow=self.name_of(sender),
             source=message.request,
         )
-        target = Target(sender, message.request, message.purpose, message.compares)
+        forgotten = fellow is not None and fellow.forgotten
+        target = Target(sender, message.request, message.purpose, message.compares, forgotten)
         if message.purpose in ("collect", "repair", "delayed"):
             self._context.emit(SendSet(state.name, state.lineage, (target,)))
             return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from engine.core.states import Phase
 
@@ -11,28 +11,35 @@ if TYPE_CHECKING:
     from engine.core.namespace import NameSpaceState
 
 
-def may_purge(context: Context, state: NameSpaceState, now: float) -> bool:
-    """Whether tombstones may go: this node is master, and every fellow known has acknowledged all.
+FOREVER_NS: Final = 1 << 63
+
+
+def purgeable_until(context: Context, state: NameSpaceState, now: float) -> int | None:
+    """Up to which source time tombstones may go; None while none may.
+
+    This node is master, and every fellow known has acknowledged all up to then: its settled set is ours.
 
     Who is away may still hold what a tombstone denies; it is waited for up to the absence bound, and after
     that it takes the master's set when it comes back. So is who is away, or heard, according to a fellow:
     this node may be new and never have met it.
     """
     if not state.complete or not state.is_master(context.node) or away(context, now):
-        return False
+        return None
+    until_ns = FOREVER_NS
     present = {context.node, *(fellow.node for fellow in context.fellows.all())}
     for fellow in context.fellows.all():
         if fellow.name_spaces is None:
-            return False  # it has not said yet whether it takes part
+            return None  # it has not said yet whether it takes part
         if fellow.status is None or not present.issuperset((*fellow.status.heard, *fellow.status.away)):
-            return False
+            return None
         report, roll_up = fellow.report(state.name), fellow.roll_up(state.name)
         if report is None or report.phase is Phase.PASSIVE:
             continue
-        in_step = fellow.approved and report.complete and report.lineage == state.lineage
-        if not in_step or roll_up is None or not roll_up.same_content(state.roll_up):
-            return False
-    return True
+        if not (fellow.approved and report.complete and report.lineage == state.lineage):
+            return None
+        if roll_up is None or not roll_up.same_content(state.roll_up):
+            until_ns = min(until_ns, fellow.in_step.get(state.name, 0))
+    return until_ns or None
 
 
 def away(context: Context, now: float) -> frozenset[str]:

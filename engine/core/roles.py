@@ -156,6 +156,7 @@ def _apply(
     else:
         state.move(Trigger.DIVERGED)
         state.merging, state.merging_role = (report.lineage,), fellow.role
+        state.merging_replaces = policy is not MergeType.MERGE
         context.changed = True
         context.note(
             "merge.started",
@@ -170,9 +171,11 @@ def _apply(
 
 
 def _settle(context: Context, state: NameSpaceState, fellow: Fellow, report: NameSpaceReport) -> None:
-    """Our set changed because of another role: the slaves follow by their policy for that role."""
+    """Our set changed because of another role: the followers act by their policy for that role."""
     _note(state, report)
-    state.decide_about((report.lineage,), with_data=True, node=context.node, because_of=fellow.role)
+    state.decide_about(
+        (report.lineage,), with_data=True, node=context.node, because_of=fellow.role, replaced=True
+    )
     context.changed = True
     context.emit(LineageAdopted(state.name, state.lineage))
 
@@ -223,7 +226,7 @@ def open_delayed_set(context: Context, state: NameSpaceState, now: float) -> Non
     ]
     if late:
         state.move(Trigger.DIVERGED)
-        state.merging = (state.lineage,)
+        state.merging, state.merging_replaces = (state.lineage,), False
         context.changed = True
         context.note("namespace.delayed-set", namespace=state.name)
         alignment.request(context, state, max(late)[1], "delayed", now)

@@ -5,17 +5,24 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from engine.core.messages import NO_EPOCH, Epoch
+
 if TYPE_CHECKING:
-    from engine.core.messages import Epoch
     from engine.core.namespaces import NameSpace, Policy
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StoredSet:
-    """What the store says of a name-space's last complete set: quality 0 for none, `DAMAGED` for damage."""
+    """What the store says of a name-space's last complete set: quality 0 for none, `DAMAGED` for damage.
+
+    `line` are the earlier lineages of the set (see `NameSpaceReport.line`); with `apart`, a merge policy left
+    it different from the master's set of the same lineage.
+    """
 
     quality_ns: int
     lineage: Epoch
+    line: tuple[Epoch, ...] = (NO_EPOCH,)
+    apart: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from engine.dataset.blocks import MAX_SAMPLES, Block, pack, pack_samples, pieces
 from engine.dataset.history import retained
 from engine.dataset.rows import Loose, Partial, Rows
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
+from engine.dataset.settling import WIDTH_NS, Present, Recent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from engine.core.namespaces import Group
     from engine.dataset.packed import Packed
     from engine.dataset.sample import Sample
+    from engine.dataset.settling import Content
 
 MAX_LOOSE: Final = 16_384
 """Instances of a group that are objects; when there are more, those untouched for longest are packed."""
@@ -34,6 +36,8 @@ _STEP: Final = MAX_SAMPLES
 """Objects that are looked at at once, to be packed: a few milliseconds."""
 _BLOCK_BYTES: Final = 512 << 10
 _MODULUS_MASK: Final = (1 << 128) - 1
+_TIMELESS: Final = Present()
+"""Of sets that nobody compares while they change."""
 
 NO_FLOOR: Final = -(1 << 63)
 """No historical data has been deleted."""
@@ -100,6 +104,7 @@ class GroupSet:
         "_newest_ns",
         "_pack_at",
         "_packed",
+        "_recent",
         "count",
         "depth",
         "disposed",
@@ -108,8 +113,9 @@ class GroupSet:
         "payload_bytes",
     )
 
-    def __init__(self, depth: int) -> None:
+    def __init__(self, depth: int, present: Present | None = None) -> None:
         self.depth = depth
+        self._recent = Recent(present or _TIMELESS)
         self.floor_ns = NO_FLOOR
         self.disposed: set[bytes] = set()
         self.count = 0
@@ -149,9 +155,9 @@ class GroupSet:
             known = history[0]
             if self.depth == 1 and len(history) == 1 and known.status == DATA:
                 history[0] = sample
-                self._count_out(known)
-                self._count_in(sample)
-                return Outcome.STORED, [known]
+                gone = [known]
+                self._count_in(sample, gone)
+                return Outcome.STORED, gone
             if not self.depth:
                 history.append(sample)
                 self._count_in(sample)
@@ -167,7 +173,7 @@ class GroupSet:
         """
         instances = self._instances
         came: list[Sample] = []
-        gone: list[Sample] = []
+        gone: list[list[Sample]] = []
         pushed: list[list[Sample]] = []
         nothing: list[Sample] = []  # one for all: many of them may wait for the disk
         for sample in samples:
@@ -181,12 +187,11 @@ class GroupSet:
             if not history or (len(history) == 1 and history[0].status == DATA):
                 instances[sample.key] = [sample]
                 came.append(sample)
-                gone += history
+                gone.append(history)
                 pushed.append(history)
             else:
                 pushed.append(self.apply(sample)[1])
-        self._count_in_rows(Rows((Loose(came),)))
-        self._count_out_rows(Rows((Loose(gone),)))
+        self._count_swapped(came, gone)
         return pushed
 
     def extend(self, samples: Rows | Sequence[Sample]) -> None:
@@ -291,9 +296,7 @@ class GroupSet:
             return Outcome.OLDER, []
         evicted = [item for item in history if item.digest not in kept_digests]
         history[:] = kept
-        for item in evicted:
-            self._count_out(item)
-        self._count_in(sample)
+        self._count_in(sample, evicted)
         self._note_end(sample.key, history)
         return Outcome.STORED, evicted
 
@@ -333,31 +336,68 @@ class GroupSet:
         self._count_out_rows(Rows((Loose(removed),)))
         return removed
 
-    def _count_in(self, sample: Sample) -> None:
-        self.count += 1
-        self.payload_bytes += len(sample.payload)
-        self._digest = (self._digest + int.from_bytes(sample.digest)) & _MODULUS_MASK
+    def _count_in(self, sample: Sample, gone: Sequence[Sample] = ()) -> None:
+        """A sample came, and pushed others out."""
+        count, size, digest = 1, len(sample.payload), int.from_bytes(sample.digest)
+        for item in gone:
+            count -= 1
+            size -= len(item.payload)
+            digest -= int.from_bytes(item.digest)
+        self.count += count
+        self.payload_bytes += size
+        self._digest = (self._digest + digest) & _MODULUS_MASK
         self._newest_ns = max(self._newest_ns, sample.source_time_ns)
+        place = self._recent.place_of(sample.source_time_ns, sample.writer)
+        if place is not None:
+            self._recent.note(place, count, digest)
+
+    def _count_swapped(self, came: list[Sample], gone: list[list[Sample]]) -> None:
+        """Samples came, each of which pushed out what stands at its place in `gone`."""
+        if not came:
+            return
+        recent, rows = self._recent, Rows((Loose(came),))
+        first, last = min(rows.parts[0].times_ns()), rows.newest_ns()
+        if last >= recent.present.kept_ns and (first // WIDTH_NS < last // WIDTH_NS or recent.present.skews):
+            for sample, pushed in zip(came, gone, strict=True):
+                self._count_in(sample, pushed)
+            return
+        out = Rows((Loose([sample for pushed in gone for sample in pushed]),))
+        place = recent.place_of(last, b"")
+        self._count(rows, out, place)
+        self._newest_ns = max(self._newest_ns, last)
 
     def _count_in_rows(self, rows: Rows) -> None:
-        self.count += len(rows)
-        self.payload_bytes += rows.payload_bytes
-        self._digest = (self._digest + rows.digest_sum()) & _MODULUS_MASK
-        self._newest_ns = max(self._newest_ns, rows.newest_ns())
+        """Samples came in bulk, as of a set that arrives."""
+        newest_ns = rows.newest_ns()
+        self._newest_ns = max(self._newest_ns, newest_ns)
+        is_recent = newest_ns >= self._recent.present.kept_ns
+        self._count(rows, Rows(), self._recent.now if is_recent else None)
 
     def _count_out_rows(self, rows: Rows) -> None:
-        self.count -= len(rows)
-        self.payload_bytes -= rows.payload_bytes
-        self._digest = (self._digest - rows.digest_sum()) & _MODULUS_MASK
+        """Samples were taken out, and by no other sample."""
+        self._count(Rows(), rows, self._recent.now)
 
-    def _count_out(self, sample: Sample) -> None:
-        self.count -= 1
-        self.payload_bytes -= len(sample.payload)
-        self._digest = (self._digest - int.from_bytes(sample.digest)) & _MODULUS_MASK
+    def _count(self, came: Rows, gone: Rows, place: int | None) -> None:
+        count, digest = len(came) - len(gone), came.digest_sum() - gone.digest_sum()
+        self.count += count
+        self.payload_bytes += came.payload_bytes - gone.payload_bytes
+        self._digest = (self._digest + digest) & _MODULUS_MASK
+        if place is not None and (count or digest):
+            self._recent.note(place, count, digest)
 
     def summary(self) -> Summary:
         """Count, digest and newest source timestamp, without looking at the samples."""
         return Summary(self.count, self._digest, self._newest_ns)
+
+    def settled(self, until_ns: int) -> Content:
+        """The content without the changes that are dated from `until_ns` on (see `engine.dataset.settling`)."""
+        count, digest = self._recent.since(until_ns)
+        return self.count - count, (self._digest - digest) & _MODULUS_MASK
+
+    def settle_with(self, present: Present) -> None:
+        """Note changes by this present from now on, and forget those that it calls recent no more."""
+        self._recent.present = present
+        self._recent.forget()
 
     def instance(self, key: bytes) -> tuple[Sample, ...]:
         """The samples kept of one instance, oldest first."""
@@ -387,16 +427,17 @@ class GroupSet:
 class DataSet:
     """The samples of one name-space, by group."""
 
-    __slots__ = ("groups",)
+    __slots__ = ("_present", "groups")
 
     def __init__(self) -> None:
         self.groups: dict[Group, GroupSet] = {}
+        self._present = _TIMELESS
 
     def open_group(self, group: Group, depth: int) -> GroupSet:
         """The set of a group, made empty when it is not there."""
         existing = self.groups.get(group)
         if existing is None:
-            existing = self.groups[group] = GroupSet(depth)
+            existing = self.groups[group] = GroupSet(depth, self._present)
         return existing
 
     def summary(self) -> Summary:
@@ -408,6 +449,21 @@ class DataSet:
             digest = (digest + part.digest * weight_of(group)) & _MODULUS_MASK
             newest = max(newest, part.newest_ns)
         return Summary(count, digest, newest)
+
+    def settle_with(self, present: Present) -> None:
+        """Note changes by this present from now on, in all groups."""
+        self._present = present
+        for group_set in self.groups.values():
+            group_set.settle_with(present)
+
+    def settled(self, until_ns: int) -> Content:
+        """The roll-up of what has settled (see `GroupSet.settled`)."""
+        count = digest = 0
+        for group, group_set in self.groups.items():
+            part_count, part_digest = group_set.settled(until_ns)
+            count += part_count
+            digest += part_digest * weight_of(group)
+        return count, digest & _MODULUS_MASK
 
     def join(self, other: DataSet) -> int:
         """MERGE: take every sample of `other` too; returns how many were new."""

@@ -199,7 +199,7 @@ class _Batch:
 
     def _take_run(self, run: CapturedRun) -> None:
         """As its records one by one; quickly where the run is newer than everything that is known."""
-        self._sinks_of(run.writer)
+        self._sinks_of(run.writer, run.times_ns[0])
         sink = self._single.get(run.writer)
         passed = sink.add_run(run) if sink is not None else None
         if passed is None:
@@ -209,7 +209,7 @@ class _Batch:
 
     def _take_singly(self, record: CapturedSample) -> None:
         """A sample that is not passed over: in order with what waits of its instance."""
-        sinks = self._sinks_of(record[1])
+        sinks = self._sinks_of(record[1], record[0])
         if sinks is None:
             self._unrouted.append(record)
             return
@@ -220,11 +220,14 @@ class _Batch:
             self._apply(sink, record)
         self._captured -= max(0, len(sinks) - 1)  # one sample, in however many partitions
 
-    def _sinks_of(self, writer: bytes) -> tuple[_Sink, ...] | None:
-        """The groups of a writer; None when discovery has not told of it."""
+    def _sinks_of(self, writer: bytes, time_ns: int) -> tuple[_Sink, ...] | None:
+        """The groups of a writer, whose first sample has that time; None when discovery has not told of it."""
         sinks = self._by_writer.get(writer)
         if sinks is None and (groups := self._routes.get(writer)) is not None:
             sinks = self._open(writer, groups)
+            wall_ns = self._holdings.clock.wall_ns()
+            for sink in sinks:
+                sink.data.present.saw(writer, time_ns, wall_ns)
         return sinks
 
     def _open(self, writer: bytes, groups: tuple[Group, ...]) -> tuple[_Sink, ...]:

@@ -13,7 +13,8 @@ import hashlib
 from typing import TYPE_CHECKING, Final
 
 from engine.core.messages import SampleRequest
-from engine.dataset.dataset import DataSet, weight_of
+from engine.dataset.dataset import DataSet, Outcome, weight_of
+from engine.dataset.rows import Rows
 from engine.dataset.sample import digest_sum
 from engine.runtime import notes, resuming
 from engine.runtime.faults import StreamFault
@@ -27,11 +28,10 @@ if TYPE_CHECKING:
     from engine.dataset import reconciliation
     from engine.dataset.dataset import Summary
     from engine.dataset.ranges import Held
-    from engine.dataset.rows import Rows
     from engine.dataset.sample import Sample
     from engine.runtime.holdings import Holdings
     from engine.runtime.incoming import Incoming
-    from engine.runtime.sets import NameSpaceData
+    from engine.runtime.sets import Difference, NameSpaceData
     from engine.runtime.stream import End
 
 MIN_SAMPLES: Final = 16
@@ -70,6 +70,21 @@ class Base:
         from engine.dataset.ranges import Held
 
         return Held(self.identities)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Finished:
+    """What a set or a difference makes of what is here.
+
+    Attributes:
+        data: the whole set that is made, or only what is new.
+        turn: how the store gets there.
+        surplus: what is here only: the aligner lacks it.
+    """
+
+    data: DataSet
+    turn: Turn
+    surplus: Difference = dataclasses.field(default_factory=dict)
 
 
 class Comparing:
@@ -201,14 +216,16 @@ class Comparing:
             ):  # perhaps notes do not get there
                 self._distrusted.add(key[0])
 
-    def finish(self, incoming: Incoming, *, whole: bool) -> tuple[DataSet, Turn] | None:
+    def finish(self, incoming: Incoming, *, whole: bool, joins: bool) -> Finished | None:
         """The difference is here: what it makes of the base, or with `whole` False only what is new in it.
+
+        With `joins`, the whole keeps what only this node has.
 
         Returns None when that is not the set that the aligner has; then the next request asks for all of it.
         """
         name, request = incoming.begin.name_space, incoming.target.request
         base = self._bases.pop((name, request), None)
-        made = self._make(base, incoming, whole=whole) if base is not None else None
+        made = self._make(base, incoming, whole=whole, joins=joins) if base is not None else None
         if made is None:
             self._distrusted.add(name)
             self._holdings.counters["comparisons_failed"] += 1
@@ -220,7 +237,7 @@ class Comparing:
             )
         return made
 
-    def _unchanged(self, base: Base, incoming: Incoming, end: End) -> tuple[DataSet, Turn] | None:
+    def _unchanged(self, base: Base, incoming: Incoming, end: End) -> Finished | None:
         """Nothing differs: the base, as it is."""
         if (base.root.count, base.root.digest) != (end.count, end.digest):
             return None
@@ -241,9 +258,9 @@ class Comparing:
                 known.raise_floor(group_set.floor_ns)
         if not made.summary().same_content(base.root):
             return None
-        return made, Turn([], before=base.root)
+        return Finished(made, Turn([], before=base.root))
 
-    def _make(self, base: Base, incoming: Incoming, *, whole: bool) -> tuple[DataSet, Turn] | None:
+    def _make(self, base: Base, incoming: Incoming, *, whole: bool, joins: bool) -> Finished | None:
         from engine.dataset import reconciliation
 
         end = incoming.end
@@ -264,23 +281,85 @@ class Comparing:
             return None
         describe = self._holdings.descriptions
         if not whole:
-            return incoming.data, Turn([])
+            return Finished(incoming.data, Turn([]), removed)
         made = _put(base, removed, incoming.data)
         if not made.summary().same_content(
             dataclasses.replace(base.root, count=end.count, digest=end.digest)
         ):
             return None
         data = self._holdings.spaces[incoming.begin.name_space]
+        surplus: Difference = {}
+        evicted: Difference = {}
+        if joins and data.loaded is not None:
+            surplus, evicted = _keep(made, removed, data.loaded)
+            removed = _less(removed, surplus)
+        new = {group: group_set.samples() for group, group_set in incoming.data.groups.items()}
+        for group, samples in evicted.items():  # by what was kept: either came just now or was here
+            digests = {sample.digest for sample in samples}
+            came = {sample.digest for sample in new.get(group, ()) if sample.digest in digests}
+            new[group] = new[group].without(came) if came else new.get(group, Rows())
+            removed.setdefault(group, []).extend(one for one in samples if one.digest not in came)
         if resuming.is_filled(data, incoming):
-            return made, resuming.turn_of(data, incoming, base.root, base.groups, removed, describe)
+            turn = resuming.turn_of(data, incoming, base.root, base.groups, removed, describe)
+            for group, samples in evicted.items():
+                if data.is_on_disk(describe[group]):
+                    turn.changes.append(Change(describe[group], None, samples))
+            return Finished(made, turn, surplus)
         changes: list[Change] = []
         for group, samples in removed.items():
             if group in describe and data.is_on_disk(describe[group]):
                 changes.append(Change(describe[group], None, samples))
-        for group, group_set in incoming.data.groups.items():
+        for group, rows in new.items():
             if group in describe and data.is_on_disk(describe[group]):
-                changes += [Change(describe[group], sample) for sample in group_set.samples()]
-        return made, Turn(changes, before=base.root)
+                changes += [Change(describe[group], sample) for sample in rows]
+        return Finished(made, Turn(changes, before=base.root), surplus)
+
+
+def joined(
+    incoming: Incoming, data: NameSpaceData, describe: dict[Group, GroupDescription]
+) -> Finished:
+    """The stored set joins a whole one that came."""
+    made, turn = incoming.data, Turn([], incoming.number)
+    surplus: Difference = {}
+    assert data.loaded is not None
+    for group, group_set in data.loaded.groups.items():
+        target = made.open_group(group, group_set.depth)
+        target.raise_floor(group_set.floor_ns)
+        for sample in group_set.samples().without(set(target.samples().each_digest())):
+            outcome, evicted = target.apply(sample)
+            if outcome is Outcome.STORED:
+                surplus.setdefault(group, []).append(sample)
+                if group in describe and data.is_on_disk(describe[group]):
+                    turn.changes.append(Change(describe[group], sample, evicted))
+    return Finished(made, turn, surplus)
+
+
+def _keep(made: DataSet, removed: Difference, loaded: DataSet) -> tuple[Difference, Difference]:
+    """Put back what the aligner lacks and this node has stored; returns it, and what it pushed out."""
+    kept: Difference = {}
+    evicted: Difference = {}
+    for group, samples in removed.items():
+        stored, target = loaded.groups.get(group), made.groups.get(group)
+        if stored is None or target is None:
+            continue
+        for sample in samples:
+            if sample not in stored.instance(sample.key):
+                continue
+            outcome, out = target.apply(sample)
+            if outcome is Outcome.STORED:
+                kept.setdefault(group, []).append(sample)
+                if out:
+                    evicted.setdefault(group, []).extend(out)
+    return kept, evicted
+
+
+def _less(samples: Difference, others: Difference) -> Difference:
+    """Without the others."""
+    less: Difference = {}
+    for group, each in samples.items():
+        digests = {sample.digest for sample in others.get(group, ())}
+        less[group] = [sample for sample in each if sample.digest not in digests]
+    return less
 
 
 def _held(data: NameSpaceData, purpose: str) -> DataSet | None:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 MAX_CAUSE: Final = 300
 """Characters of what a fault of somebody else's may write into the trace."""
 LINEAGE: Final = "lineage"
+LINE: Final = "line"
+APART: Final = "apart"
 ELEMENTS: Final = "elements"
 COUNTERS: Final = (
     "captured",
@@ -46,6 +48,7 @@ COUNTERS: Final = (
     "stream_bytes_received",
     "comparison_bytes_sent",
     "comparisons_failed",
+    "repaired",
 )
 
 
@@ -173,7 +176,15 @@ class Holdings:
         wanted = data.stored_part(self.descriptions.values())
         self.set_handed_over_ns[data.state.name] = self.clock.wall_ns()
         self.persistence.write_set(data.state.name, groups, wanted, lineage, turn)
-        self.persistence.mark(data.state.name, LINEAGE, lineage)
+        self.remember_lineage(data)
+
+    def remember_lineage(self, data: NameSpaceData) -> None:
+        """Let the store remember to which history the set belongs."""
+        state = data.state
+        line = " ".join(map(lineage_text, state.line))
+        for key, value in ((LINEAGE, lineage_text(state.lineage)), (LINE, line)):
+            self.persistence.mark(state.name, key, value)
+        self.persistence.mark(state.name, APART, "yes" if state.apart else "")
 
 
 def lineage_text(lineage: Epoch) -> str:

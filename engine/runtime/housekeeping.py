@@ -84,7 +84,8 @@ class Housekeeping:
             self._purge(data, now)
 
     def _purge(self, data: NameSpaceData, now: float) -> None:
-        if not self._holdings.core.may_purge(data.state.name, now):
+        until_ns = self._holdings.core.purgeable_until(data.state.name, now)
+        if until_ns is None:
             return
         wall_ns = self._holdings.clock.wall_ns()
         for group, group_set in data.working.groups.items():
@@ -92,7 +93,8 @@ class Housekeeping:
             if description is None or description.qos.cleanup_delay_ns == INFINITE:
                 continue
             delay_ns = description.qos.cleanup_delay_ns
-            instances = self._forgettable(group_set, wall_ns - delay_ns, now - delay_ns / 1e9)
+            disposed_ns = min(until_ns, wall_ns - delay_ns)
+            instances = self._forgettable(group_set, disposed_ns, now - delay_ns / 1e9)
             if instances:
                 self.purged(group, instances)
                 self._holdings.core.purge(group, instances)

@@ -127,13 +127,9 @@ class IncomingStreams:
                 )
             stream.is_whole = True
 
-    def keep(self, wanted: Callable[[str, int], bool]) -> list[Incoming]:
-        """Forget the streams whose request is not wanted any more; returns them."""
-        forgotten = [
-            stream
-            for stream in self._streams.values()
-            if not wanted(stream.begin.name_space, stream.target.request)
-        ]
+    def keep(self, wanted: Callable[[Incoming], bool]) -> list[Incoming]:
+        """Forget the streams that are not wanted any more; returns them."""
+        forgotten = [stream for stream in self._streams.values() if not wanted(stream)]
         for stream in forgotten:
             del self._streams[stream.number]
         return forgotten

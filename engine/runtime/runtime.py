@@ -14,8 +14,9 @@ from engine.core.namespaces import Group
 from engine.core.states import ServiceState
 from engine.dataset.groups import GroupDescription
 from engine.runtime import codec
+from engine.runtime.agreement import Agreement
 from engine.runtime.capture import Capture, CapturedRun, CapturedSample
-from engine.runtime.holdings import LINEAGE, Holdings, lineage_text
+from engine.runtime.holdings import Holdings
 from engine.runtime.housekeeping import Housekeeping
 from engine.runtime.persistence import Degraded, Recovered, SetStored, Stored
 from engine.runtime.serving import Serving
@@ -73,6 +74,7 @@ class Runtime:
         self.serving = Serving(holdings)
         self._capture = Capture(holdings, self.serving)
         self.housekeeping = Housekeeping(holdings)
+        self.agreement = Agreement(holdings)
         self.transfers = Transfers(holdings, self.serving, self.housekeeping, secret or os.urandom(16))
         self.turn()  # the name-spaces come with the first events of the core
         for _, descriptions in loaded.values():
@@ -101,7 +103,9 @@ class Runtime:
             self.holdings.malformed(topic, sender, str(error))
         else:
             if not envelope.to or self.settings.node in envelope.to:
-                return self.core.receive(envelope.message, sender, self._clock.monotonic())
+                now = self._clock.monotonic()
+                follows = self.core.receive(envelope.message, sender, now)
+                return self.agreement.heard(envelope.message, sender, now) or follows
         return False
 
     def fellow_attached(self, node: str, participant: str) -> None:
@@ -161,7 +165,8 @@ class Runtime:
         self.serving.work(now)
         self.holdings.tell_changes()
         self.transfers.work(now)
-        for outgoing in map(self.transfers.announced, self.core.messages_to_send(now)):
+        for message in self.core.messages_to_send(now):
+            outgoing = self.transfers.announced(self.agreement.announced(message))
             self._wire.send(codec.topic_of(outgoing), self._codec.encode(outgoing))
         self.transfers.keep_wanted()
         self._tracer.enter(self.core.state)
@@ -211,7 +216,7 @@ class Runtime:
         elif isinstance(event, events.Completed):
             self._complete(event)
         elif isinstance(event, events.LineageAdopted):
-            self.persistence.mark(event.name_space, LINEAGE, lineage_text(event.lineage))
+            self.holdings.remember_lineage(self.spaces[event.name_space])
         elif isinstance(event, events.SendSet):
             self.transfers.send(event)
         elif isinstance(event, events.ExpectSet):
@@ -265,7 +270,8 @@ class Runtime:
 
     def _complete(self, event: events.Completed) -> None:
         data = self.spaces[event.name_space]
-        self.holdings.write_set(data, data.complete(self.descriptions))
+        turn, keeps, data.keeps = data.complete(self.descriptions), data.keeps, ""
+        self.holdings.write_set(data, turn, keeps=keeps)
         for group in data.working.groups:
             self._tracer.event("group.complete", group=group)
 

@@ -53,6 +53,7 @@ class Serving:
         self._waiting: dict[ReaderKey, collections.deque[tuple[Groups, bool]]] = {}
         self._got: dict[ReaderKey, frozenset[bytes]] = {}
         self._joined: dict[ReaderKey, set[bytes]] = {}
+        self._since_ns: dict[ReaderKey, int] = {}
 
     @property
     def next_s(self) -> float | None:
@@ -96,6 +97,7 @@ class Serving:
     def seen(self, reader: ReaderKey, host: str) -> None:
         """A durable reader appeared in a process on `host`."""
         now = self._holdings.clock.monotonic()
+        self._since_ns.setdefault(reader, self._holdings.clock.wall_ns())
         self._holdings.core.reader_seen(reader, host, now)
         if host == self._holdings.settings.host:
             self._holdings.core.wanted(reader.name_space, now)
@@ -106,6 +108,7 @@ class Serving:
         self._waiting.pop(reader, None)
         self._got.pop(reader, None)
         self._joined.pop(reader, None)
+        self._since_ns.pop(reader, None)
         self._holdings.core.reader_gone(reader)
 
     def joined(self, reader: ReaderKey, end: bytes) -> None:
@@ -130,15 +133,20 @@ class Serving:
         self.tails[reader] = _Tail(self._holdings.clock.monotonic() + TAIL_S)
         self._send(reader, groups, whole=True)
 
-    def show(self, name_space: str, difference: Difference) -> None:
-        """Give the readers in this node's charge, and durability clients, what a merge brought."""
+    def show(self, name_space: str, difference: Difference, *, missed: bool = False) -> None:
+        """Give the readers in this node's charge, and durability clients, what a merge brought.
+
+        What a node had only `missed`, readers that were there when it was written have from its writer.
+        """
         if self.on_difference is not None:
             self.on_difference(name_space, difference)
         for reader in self._holdings.core.in_charge_of(name_space):
+            since_ns = self._since_ns.get(reader) if missed else None
             groups = [
-                (self._holdings.descriptions[group], Rows.of(samples))
+                (self._holdings.descriptions[group], Rows.of(shown))
                 for group, samples in sorted(difference.items(), key=lambda item: item[0])
                 if self._reads(reader, group)
+                and (shown := [s for s in samples if since_ns is None or s.source_time_ns < since_ns])
             ]
             if groups:
                 self._send(reader, groups, whole=False)

@@ -9,6 +9,7 @@ from engine.core.namespaces import Durability
 from engine.dataset.dataset import DataSet, GroupSet, Outcome
 from engine.dataset.groups import DurabilityKind
 from engine.dataset.sample import DISPOSE, make_sample
+from engine.dataset.settling import Present
 from engine.runtime.persistence import Turn
 from engine.store.interface import Change, roll_up
 
@@ -75,6 +76,8 @@ class NameSpaceData:
         is_switched: the store's complete set is `working`, so that live changes are appended to it.
         stored: the watermark of each group on disk.
         has_changed: `working` differs from what the core was last told.
+        present: by which changes of `working` are dated.
+        keeps: why the stored set stays as a back-up when the staged one takes its place; empty if it need not.
     """
 
     state: NameSpaceState
@@ -86,6 +89,8 @@ class NameSpaceData:
     is_switched: bool = False
     stored: dict[Group, Summary] = dataclasses.field(default_factory=dict)
     has_changed: bool = True
+    present: Present = dataclasses.field(default_factory=Present)
+    keeps: str = ""
 
     def is_kept(self, description: GroupDescription) -> bool:
         """Whether this node keeps the group at all; policies only weaken (deployment guide 5.2.3.2)."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.core.merging import EQUALIZING
 from engine.core.states import Phase, ServiceState
 from engine.dataset.dataset import Summary
 from engine.simulator.checkers.base import describe, held, missing
@@ -72,10 +71,10 @@ def _unequal(members: list[tuple[SimulatedNode, NameSpaceState]]) -> str:
     if len({state.lineage for _, state in members}) > 1:
         each = ", ".join(f"{node.name} has {state.lineage}" for node, state in members)
         return f"no common lineage: {each}"
-    policies = {state.policy.merge_type(node.plan.settings.role) for node, state in members}
-    if not policies <= EQUALIZING:
-        return ""  # Ignore and Delete leave sets as they are
+    members = [(node, state) for node, state in members if not state.apart]  # Ignore and Delete leave such
     aligners = [node for node, state in members if state.policy.aligner]
+    if not aligners:
+        return ""
     summaries = {node.name: _summary(node, members[0][1].name) for node in aligners}
     first = next(iter(summaries.values()))
     if any(not summary.same_content(first) for summary in summaries.values()):

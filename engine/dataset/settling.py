@@ -1,0 +1,124 @@
+"""What of a set has settled, so that it can be compared while everything else is being written.
+
+Two nodes that capture the same writes never hold the same samples at one moment while anybody writes. But
+what was written a while ago has reached both, so their sets *as of then* are equal unless one of them missed
+something. Each group therefore notes its recent changes by the source time of the sample that caused them (a
+sample that came, together with those that it pushed out). The content as of a source time is the whole less
+the changes that were caused later.
+
+All nodes must date a change alike. Writers whose clock is right are dated by their source time. A writer
+whose clock is wrong is dated by its source time plus a whole number of `STEP_NS`, as many as bring it into
+the present; each node finds the same number. Every other error of dating only delays equality: once a change
+is older than `KEPT_NS`, its date counts no more.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+WIDTH_NS: Final = 250_000_000
+"""Changes are noted in intervals of this length; sets are compared as of their borders."""
+KEPT_NS: Final = 6_000_000_000
+"""Changes dated earlier than this before the present are not told apart any more."""
+STEP_NS: Final = 5_000_000_000
+"""Writers whose clock is wrong are dated in steps of this."""
+EARLY_NS: Final = 500_000_000
+LATE_NS: Final = 750_000_000
+"""A writer's clock is right if its samples seem to come no earlier and no later than this."""
+MAX_SKEWED: Final = 10_000
+"""Writers with a wrong clock that are remembered; with one more, all are found out anew."""
+_NEVER: Final = 1 << 63
+
+
+Content = tuple[int, int]
+"""How many samples, and the sum of their digests."""
+
+
+class Present:
+    """What all groups of a set share: when the present is, and which writers' clocks are wrong.
+
+    Attributes:
+        kept_ns: changes dated from here on are noted. Before `advance` is called, none are.
+        now_ns: the present, nanoseconds since 1970 by the clock of the name-space's master.
+        offset_ns: what must be added to this node's clock for that.
+        skews: by writer, what must be added to its source times.
+    """
+
+    __slots__ = ("kept_ns", "now_ns", "offset_ns", "skews")
+
+    def __init__(self) -> None:
+        self.kept_ns = self.now_ns = _NEVER
+        self.offset_ns = 0
+        self.skews: dict[bytes, int] = {}
+
+    def advance(self, wall_ns: int) -> None:
+        """It is later now, by this node's clock."""
+        self.now_ns = wall_ns + self.offset_ns
+        self.kept_ns = self.now_ns - KEPT_NS
+
+    def saw(self, writer: bytes, time_ns: int, wall_ns: int) -> None:
+        """A sample with that source time came at `wall_ns` by this node's clock."""
+        late_ns = wall_ns + self.offset_ns - time_ns
+        known_ns = self.skews.get(writer, 0)
+        if -EARLY_NS <= late_ns <= LATE_NS:
+            if known_ns:
+                del self.skews[writer]
+        elif not known_ns or not -EARLY_NS <= known_ns - late_ns <= STEP_NS + EARLY_NS:
+            if len(self.skews) >= MAX_SKEWED:
+                self.skews.clear()
+            self.skews[writer] = -(-late_ns // STEP_NS) * STEP_NS
+
+
+class Recent:
+    """The recent changes of one group, by the interval of their date."""
+
+    __slots__ = ("_changes", "present")
+
+    def __init__(self, present: Present) -> None:
+        self.present = present
+        self._changes: dict[int, list[int]] = {}
+
+    def place_of(self, time_ns: int, writer: bytes) -> int | None:
+        """The interval to which a sample's changes belong; None when they are not recent."""
+        present = self.present
+        if present.skews:
+            time_ns += present.skews.get(writer, 0)
+        if time_ns < present.kept_ns:
+            return None
+        # The stamp of a sample that was not captured here may be far in the future.
+        return min(time_ns, present.now_ns + STEP_NS) // WIDTH_NS
+
+    @property
+    def now(self) -> int | None:
+        """The interval of what is done by no sample, such as a purge; None before there is a present."""
+        return self.present.now_ns // WIDTH_NS if self.present.now_ns < _NEVER else None
+
+    def note(self, place: int, count: int, digest: int) -> None:
+        """A change in that interval: how many samples more, and the sum of their digests."""
+        change = self._changes.get(place)
+        if change is None:
+            self._changes[place] = [count, digest]
+        else:
+            change[0] += count
+            change[1] += digest
+
+    def since(self, time_ns: int) -> Content:
+        """What all changes dated from `time_ns`, the border of an interval, come to."""
+        first = time_ns // WIDTH_NS
+        count = digest = 0
+        for place, change in self._changes.items():
+            if place >= first:
+                count += change[0]
+                digest += change[1]
+        return count, digest
+
+    def forget(self) -> None:
+        """Forget what is not recent any more."""
+        first = self.present.kept_ns // WIDTH_NS
+        for place in [place for place in self._changes if place < first]:
+            del self._changes[place]
+
+
+def border_before(time_ns: int) -> int:
+    """The last border of an interval at or before a time."""
+    return time_ns // WIDTH_NS * WIDTH_NS

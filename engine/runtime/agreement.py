@@ -1,0 +1,75 @@
+"""Whether this node's sets and its fellows' are equal in what has settled, whatever is being written.
+
+Each heartbeat says, for each name-space, what its sender's set was as of a moment ago (`SETTLING_NS`), by the
+clock of the name-space's master. Whoever hears it works out what its own set was as of the same moment, and
+tells the core whether the two are equal. See `engine.dataset.settling`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Final
+
+from engine.core.messages import RollUp, Settled, Status
+from engine.dataset.settling import border_before
+
+if TYPE_CHECKING:
+    from engine.core.messages import Message, Outgoing
+    from engine.runtime.holdings import Holdings
+    from engine.runtime.sets import NameSpaceData
+
+SETTLING_NS: Final = 1_000_000_000
+"""What was written longer ago than this should have reached every node."""
+
+
+class Agreement:
+    """The comparison of settled sets, with each heartbeat."""
+
+    def __init__(self, holdings: Holdings) -> None:
+        self._holdings = holdings
+
+    def announced(self, outgoing: Outgoing) -> Outgoing:
+        """A message on its way out; a heartbeat says what has settled."""
+        message = outgoing.message
+        if not isinstance(message, Status):
+            return outgoing
+        roll_ups = tuple(map(self._with_settled, message.roll_ups))
+        return dataclasses.replace(outgoing, message=dataclasses.replace(message, roll_ups=roll_ups))
+
+    def _with_settled(self, roll_up: RollUp) -> RollUp:
+        data = self._holdings.spaces.get(roll_up.name_space)
+        if data is None:
+            return roll_up
+        self._advance(data)
+        until_ns = border_before(data.present.now_ns - SETTLING_NS)
+        return dataclasses.replace(roll_up, settled=Settled(until_ns, *data.working.settled(until_ns)))
+
+    def _advance(self, data: NameSpaceData) -> None:
+        """It is later now. All nodes date by the clock of the master."""
+        following = data.state.following
+        master = self._holdings.core.fellow(following.node) if following is not None else None
+        data.present.offset_ns = master.skew_ns if master is not None else 0
+        data.present.advance(self._holdings.clock.wall_ns())
+        data.working.settle_with(data.present)
+
+    def heard(self, message: Message, sender: str, now: float) -> bool:
+        """A message has been received; True when something follows from the comparison with a heartbeat."""
+        if not isinstance(message, Status):
+            return False
+        core, follows = self._holdings.core, False
+        fellow = core.fellow(sender)
+        if fellow is None or fellow.status is not message:
+            return False  # a late one
+        for theirs in message.roll_ups:
+            data = self._holdings.spaces.get(theirs.name_space)
+            if data is None or not theirs.complete or not data.state.complete:
+                continue
+            settled = theirs.settled
+            if settled is None:  # a node of the first release
+                ours = data.working.summary()
+                is_equal = (ours.count, ours.digest) == (theirs.count, theirs.digest)
+                follows |= core.compared(theirs.name_space, sender, 0, now, is_equal=is_equal)
+            elif settled.until_ns > data.present.kept_ns:
+                is_equal = data.working.settled(settled.until_ns) == (settled.count, settled.digest)
+                follows |= core.compared(theirs.name_space, sender, settled.until_ns, now, is_equal=is_equal)
+        return follows
