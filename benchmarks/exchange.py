@@ -74,7 +74,7 @@ class Side:
             core=core,
             wire=types.SimpleNamespace(send_note=self._note, send_stream=self._stream),
             open_group=lambda *_, **__: True,
-            write_set=lambda *_: None,
+            write_set=lambda *_, **__: None,
             tell_changes=lambda: None,
             malformed=self._malformed,
         )
