@@ -48,6 +48,7 @@ class Side:
             state=state,
             working=held,
             loaded=None,
+            staging=None,
             begin=lambda _: None,
             is_on_disk=lambda _: True,
             stored_part=lambda _: None,
@@ -61,6 +62,7 @@ class Side:
             set_progress=lambda *_: None,
             set_received=lambda *_: None,
             set_failed=self._fail,
+            surplus_found=lambda _: (),
             name_space_of=lambda _: state,
         )
         holdings = types.SimpleNamespace(
@@ -74,7 +76,7 @@ class Side:
             core=core,
             wire=types.SimpleNamespace(send_note=self._note, send_stream=self._stream),
             open_group=lambda *_, **__: True,
-            write_set=lambda *_: None,
+            write_set=lambda *_, **__: None,
             tell_changes=lambda: None,
             malformed=self._malformed,
         )

@@ -166,10 +166,9 @@ def _reconnected(context: Context, fellow: Fellow, gap_s: float) -> None:
         report = fellow.report(state.name)
         if not state.holder or report is None:
             continue
-        if state.is_master(context.node):
+        if state.is_master(context.node) or fellow.role == context.settings.role:
             state.rejoined.add(fellow.node)
-        elif fellow.role == context.settings.role:
-            state.diverge(context.node)
+        if state.part_from(context.node):
             context.changed = True
 
 

@@ -1,12 +1,12 @@
 """Merging sets that evolved apart, and keeping equal those that did not (guide, 5.2.3.4 and 5.4.8).
 
-Within one lineage sets are joined. A set as of a moment that has settled must be the same everywhere; where it
-is not, somebody missed a sample, whatever else is written meanwhile. A follower that finds this asks the master
-for what it lacks and gives to all what only it has. No policy is asked.
+Within one lineage sets are joined. A set as of a moment that has settled must be the same everywhere. Where
+it is not, somebody missed a sample, whatever else is written meanwhile. A follower that finds this asks the
+master for what it lacks, and gives all fellows what only it has. No policy is asked.
 
 Sets evolve apart when nodes lose each other while they run. The joined system has one master. The master goes
 first: where its policy says Merge it takes in what the others have, and then it begins a lineage that names
-all lineages it decided about. Everybody else finds its own lineage in that list and carries out its own policy
+all lineages it decided about. The others find their own lineage in that list and carry out their own policy
 against the master's set. Those who stayed with the master find theirs in the master's line, and join. A node
 whose set is equal to the master's moves no data (equality is known from the heartbeats).
 """
@@ -128,6 +128,9 @@ def _decide(
 
 
 def _as_follower(context: Context, state: NameSpaceState, now: float) -> None:
+    state.rejoined -= {
+        fellow.node for fellow, report in context.role_fellows(state) if report.lineage == state.lineage
+    }
     report = context.aligner_report(state)
     if report is None or not report.complete or state.lineage == report.lineage:
         return
@@ -325,4 +328,3 @@ def takes_gift(context: Context, state: NameSpaceState, node: str, lineage: Epoc
     fellow = context.fellows.get(node)
     is_talked_to = fellow is not None and fellow.approved
     return is_talked_to and state.complete and not state.apart and lineage == state.lineage
-

@@ -3,10 +3,11 @@
 **Lineage.** Sets of one lineage have not evolved apart: whatever one of their holders has belongs to all.
 A master gives its set a lineage when it completes. When a holder becomes master after the loss of another,
 it begins a new lineage with the old one among its *parents*: those who were together with it just adopt
-it, while those who were cut off come back with another lineage and are merged. A node that sees a fellow
-come back without a restart cannot know what it missed, and starts a lineage of its own, too.
+it, while those who were cut off come back with another lineage and are merged. A node that follows a master
+who was out of its reach for a while, and was not restarted, cannot know what it missed, and starts a lineage
+of its own, too.
 
-**Line.** The earlier lineages of a set, back to the beginning of the domain. It is kept with the store, and it
+**Line.** The earlier lineages of a set, back to the beginning of the domain. It is kept with the store. It
 ends where a merge policy took another set in place of this one, or deleted it. Sets whose lines meet are
 joined after a restart.
 """
@@ -56,6 +57,7 @@ class NameSpaceState:
     Attributes:
         stored: what the store held at the start of this run.
         apart: a merge policy left this set different from the master's set of the same lineage.
+        rejoined: fellows that came back without a restart, and whose sets may have evolved apart from ours.
         gives: what only this node has when its merge is done may go to the fellows.
         differs: heartbeats of the aligner in a row whose settled set was not ours.
     """
@@ -180,6 +182,18 @@ class NameSpaceState:
         """Something may have been missed: begin a lineage of our own, which the master will merge."""
         line = lengthened(self.line, self.lineage)
         self.adopt(Epoch(self._next_counter(), node, self.run), line)
+
+    def part_from(self, node: str) -> bool:
+        """Leave the lineage of a master, or of the fellow to it, that had been out of reach; whether we did.
+
+        A node that stayed with its master stays in its lineage, whoever else comes back.
+        """
+        before = {self.aligner, self.following.node if self.following else ""} & self.rejoined
+        if not self.holder or self.is_master(node) or not before:
+            return False
+        self.rejoined -= before
+        self.diverge(node)
+        return True
 
     def _next_counter(self, others: tuple[Epoch, ...] = ()) -> int:
         """A counter that no epoch or lineage known here has: a new one must not be taken for an old one."""

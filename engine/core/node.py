@@ -250,9 +250,7 @@ class DurabilityNode:
         state = self._context.states[name_space]
         state.roll_up = RollUp(name_space, complete=state.complete, count=count, digest=digest)
 
-    def compared(
-        self, name_space: str, fellow: str, until_ns: int, now: float, *, is_equal: bool
-    ) -> bool:
+    def compared(self, name_space: str, fellow: str, until_ns: int, now: float, *, is_equal: bool) -> bool:
         """Whether a fellow's set is ours as of the source time up to which its heartbeat calls it settled.
 
         Returns True when something follows from it.

@@ -390,7 +390,7 @@ class GroupSet:
         return Summary(self.count, self._digest, self._newest_ns)
 
     def settled(self, until_ns: int) -> Content:
-        """The content without the changes that are dated from `until_ns` on (see `engine.dataset.settling`)."""
+        """The content without the changes dated from `until_ns` on (see `engine.dataset.settling`)."""
         count, digest = self._recent.since(until_ns)
         return self.count - count, (self._digest - digest) & _MODULUS_MASK
 

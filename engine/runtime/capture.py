@@ -221,7 +221,7 @@ class _Batch:
         self._captured -= max(0, len(sinks) - 1)  # one sample, in however many partitions
 
     def _sinks_of(self, writer: bytes, time_ns: int) -> tuple[_Sink, ...] | None:
-        """The groups of a writer, whose first sample has that time; None when discovery has not told of it."""
+        """The groups of a writer, whose first sample has that time; None when it is not known yet."""
         sinks = self._by_writer.get(writer)
         if sinks is None and (groups := self._routes.get(writer)) is not None:
             sinks = self._open(writer, groups)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from engine.core.namespaces import Group
     from engine.dataset import reconciliation
     from engine.dataset.dataset import Summary
+    from engine.dataset.groups import GroupDescription
     from engine.dataset.ranges import Held
     from engine.dataset.sample import Sample
     from engine.runtime.holdings import Holdings
@@ -315,9 +316,7 @@ class Comparing:
         return Finished(made, Turn(changes, before=base.root), surplus)
 
 
-def joined(
-    incoming: Incoming, data: NameSpaceData, describe: dict[Group, GroupDescription]
-) -> Finished:
+def joined(incoming: Incoming, data: NameSpaceData, describe: dict[Group, GroupDescription]) -> Finished:
     """The stored set joins a whole one that came."""
     made, turn = incoming.data, Turn([], incoming.number)
     surplus: Difference = {}

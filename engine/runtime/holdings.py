@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from engine.core import plain
 from engine.core.node import DurabilityNode
+from engine.runtime import backups
 from engine.runtime.sets import NameSpaceData
+from engine.store.backups import Replaced
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -169,13 +171,17 @@ class Holdings:
                 summary = data.working.summary()
                 self.core.roll_up(name, summary.count, summary.digest)
 
-    def write_set(self, data: NameSpaceData, turn: Turn | None = None) -> None:
-        """Let the working set become the store's complete set."""
+    def write_set(self, data: NameSpaceData, turn: Turn | None = None, *, keeps: str = "") -> None:
+        """Let the working set become the store's complete set.
+
+        With a reason in `keeps`, the store's present set stays as a back-up (deployment guide 5.2.3.3).
+        """
         groups = data.persistent_groups(self.descriptions.values())
         lineage = lineage_text(data.state.lineage)
         wanted = data.stored_part(self.descriptions.values())
         self.set_handed_over_ns[data.state.name] = self.clock.wall_ns()
-        self.persistence.write_set(data.state.name, groups, wanted, lineage, turn)
+        note = Replaced(f"node {self.settings.name}", self.clock.wall_ns(), keeps) if keeps else None
+        self.persistence.write_set(data.state.name, groups, wanted, lineage, turn, keeps=note)
         self.remember_lineage(data)
 
     def remember_lineage(self, data: NameSpaceData) -> None:
@@ -185,6 +191,29 @@ class Holdings:
         for key, value in ((LINEAGE, lineage_text(state.lineage)), (LINE, line)):
             self.persistence.mark(state.name, key, value)
         self.persistence.mark(state.name, APART, "yes" if state.apart else "")
+
+    def tell_backups(self) -> None:
+        """Trace what became of back-ups."""
+        for report in self.persistence.backup_reports():
+            if isinstance(report, backups.Dropped):
+                self.tracer.event(
+                    "store.backup-dropped",
+                    namespace=report.name_space,
+                    version=report.version,
+                    samples=report.samples,
+                    cause=report.cause,
+                )
+                continue
+            event = "store.backup" if isinstance(report, backups.Kept) else "store.not-kept"
+            place = {"version": report.version} if isinstance(report, backups.Kept) else {}
+            self.tracer.event(
+                event,
+                namespace=report.name_space,
+                samples=report.note.before,
+                total=report.note.after,
+                cause=report.note.why,
+                **place,
+            )
 
 
 def lineage_text(lineage: Epoch) -> str:

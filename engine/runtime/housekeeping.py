@@ -73,7 +73,8 @@ class Housekeeping:
             self._others_gone_s = self._gone_s.pop(next(iter(self._gone_s)))
 
     def work(self, now: float) -> None:
-        """Purge what may go."""
+        """Purge what may go, and tell of sets that were replaced."""
+        self._holdings.tell_backups()
         if now < self._due_s:
             return
         self._due_s = now + PERIOD_S

@@ -11,11 +11,13 @@ disk takes data again, the whole set is written anew from memory.
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import threading
 from typing import TYPE_CHECKING, Final
 
-from engine.store.interface import Change, Fellow, SetState, Soundness, StoreError
+from engine.runtime.backups import Backups
+from engine.store.interface import Change, Fellow, SetState, Soundness, StoreError, StoreFull
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from engine.dataset.groups import GroupDescription
     from engine.dataset.rows import Rows
     from engine.dataset.sample import Sample
+    from engine.runtime.backups import Report
+    from engine.store.backups import Replaced
     from engine.store.interface import SetInfo, SetWriter, Store
 
 MAX_QUEUED_CHANGES: Final = 500_000
@@ -76,6 +80,7 @@ class _WriteSet:
     wanted: Summary
     mark: str
     turn: Turn | None
+    keeps: Replaced | None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -143,6 +148,7 @@ class Persistence:
         self._problem = ""
         self._overflowed: set[str] = set()
         self._filling: dict[str, tuple[bytes, SetWriter]] = {}
+        self._backups = Backups(store)
 
     @property
     def problem(self) -> str:
@@ -226,15 +232,18 @@ class Persistence:
         wanted: Summary,
         mark: str,
         turn: Turn | None = None,
+        *,
+        keeps: Replaced | None = None,
     ) -> None:
         """A new complete set, of which `wanted` is the summary; it replaces the stored one at one stroke.
 
         Where the stored set is equal, nothing is written, and where `turn` leads to it, no more than that.
+        With `keeps`, the stored set stays as a back-up, unless it is empty or equal; see `backup_reports`.
         """
         with self._lock:
             self._overflowed.discard(name_space)
             self._handed_over += 1
-            self._jobs.append(_WriteSet(name_space, list(groups), wanted, mark, turn))
+            self._jobs.append(_WriteSet(name_space, list(groups), wanted, mark, turn, keeps))
 
     def mark(self, name_space: str, key: str, value: str) -> None:
         """Something to remember for a name-space."""
@@ -257,6 +266,14 @@ class Persistence:
             self._results.clear()
             return taken
 
+    def backup_reports(self) -> list[Report]:
+        """What became of back-ups since the last call."""
+        if not self._backups.reports:
+            return []
+        with self._lock:
+            taken, self._backups.reports = self._backups.reports, []
+            return taken
+
     def work(self) -> bool:
         """Carry out the next job; False when there is none, or when the disk refused it."""
         with self._lock:
@@ -268,8 +285,11 @@ class Persistence:
         try:
             result = self._append(job.name_space, batch) if isinstance(job, _Append) else self._carry_out(job)
         except StoreError as error:
+            if isinstance(error, StoreFull):
+                self._backups.is_full(str(error))
             self._refused(job.name_space, str(error))
             return False
+        self._backups.went_well()
         self._done(job, result)
         return True
 
@@ -305,16 +325,20 @@ class Persistence:
 
     def _write(self, job: _WriteSet) -> int:
         """Let the stored set become another one, at the least cost; returns how many samples were written."""
-        written = self._take_turn(job)
+        note = self._backups.note_for(job.name_space, job.wanted, job.keeps)
+        kept = None if self._backups.gives_up else note
+        written = self._take_turn(job, kept)
         info = self._store.complete_set(job.name_space)
         if written is None or info is None or not info.stored.same_content(job.wanted):
-            info, written = self._write_whole(job), job.wanted.count
+            info, written = self._write_whole(job, kept), job.wanted.count
+        if note is not None and kept is None:
+            self._backups.not_kept(job.name_space, note)
         watermarks = {group.description.group: group.stored for group in info.groups}
         with self._lock:
             self._results.append(Stored(job.name_space, watermarks))
         return written
 
-    def _take_turn(self, job: _WriteSet) -> int | None:
+    def _take_turn(self, job: _WriteSet, note: Replaced | None) -> int | None:
         """Write what `job.turn` says, if it fits what is stored; None when the whole set must be written."""
         turn, info = job.turn, self._store.complete_set(job.name_space)
         stored = info.stored if info is not None and info.soundness is Soundness.INTACT else None
@@ -322,9 +346,10 @@ class Persistence:
         if stored is not None and stored.same_content(job.wanted):
             changes: list[Change] = []
         elif turn is not None and turn.stream and filling is not None and filling[0] == turn.stream:
-            return self._finish(job, filling[1], turn)
+            return self._finish(job, filling[1], turn, note)
         elif (
-            turn is not None
+            note is None
+            and turn is not None
             and stored is not None
             and turn.before is not None
             and stored.same_content(turn.before)
@@ -344,7 +369,7 @@ class Persistence:
         self._filling.pop(job.name_space, None)
         return len(changes)
 
-    def _finish(self, job: _WriteSet, writer: SetWriter, turn: Turn) -> int | None:
+    def _finish(self, job: _WriteSet, writer: SetWriter, turn: Turn, note: Replaced | None) -> int | None:
         for description, _ in job.groups:
             writer.add(description, ())
         for description, samples in turn.rest:
@@ -359,18 +384,23 @@ class Persistence:
             writer.add(description, comes, goes)
         if not writer.stored.same_content(job.wanted):
             return None
-        self._store.commit_complete(writer, job.mark)
+        self._backups.commit(writer, job.mark, note)
         del self._filling[job.name_space]
         return job.wanted.count
 
-    def _write_whole(self, job: _WriteSet) -> SetInfo:
+    def _write_whole(self, job: _WriteSet, note: Replaced | None) -> SetInfo:
         self._filling.pop(job.name_space, None)
         writer = self._store.begin_set(job.name_space)
-        for description, samples in job.groups:
-            writer.add(description, ())
-            for some in samples.split(WRITE_SAMPLES):
-                writer.add(description, some)
-        return self._store.commit_complete(writer, job.mark)
+        try:
+            for description, samples in job.groups:
+                writer.add(description, ())
+                for some in samples.split(WRITE_SAMPLES):
+                    writer.add(description, some)
+            return self._backups.commit(writer, job.mark, note)
+        except StoreError:
+            with contextlib.suppress(StoreError):
+                self._store.abandon(writer)  # on a full disk a part of it may be in its own way
+            raise
 
     def _done(self, job: _Job, result: Result | None) -> None:
         with self._lock:

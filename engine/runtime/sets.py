@@ -77,7 +77,7 @@ class NameSpaceData:
         stored: the watermark of each group on disk.
         has_changed: `working` differs from what the core was last told.
         present: by which changes of `working` are dated.
-        keeps: why the stored set stays as a back-up when the staged one takes its place; empty if it need not.
+        keeps: why the stored set stays as a back-up when the staged one takes its place; empty if not.
     """
 
     state: NameSpaceState

@@ -337,7 +337,10 @@ class Transfers:
         if not fellows:
             return
         groups = [
-            (stream.GroupBegin(descriptions[group], floors.get(group, NO_FLOOR)), Rows.of(surplus.get(group, ())))
+            (
+                stream.GroupBegin(descriptions[group], floors.get(group, NO_FLOOR)),
+                Rows.of(surplus.get(group, ())),
+            )
             for group in sorted(given)
         ]
         targets = tuple(Target(fellow, 0, GIVE) for fellow in fellows)

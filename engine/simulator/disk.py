@@ -104,7 +104,9 @@ class WatchedStore(MemoryStore):
         writer.samples = [(key, row) for key, group in version.groups.items() for row in group.rows.values()]
         return writer
 
-    def commit_complete(self, writer: SetWriter, mark: str = "", *, keep_previous: bool = False) -> SetInfo:
+    def commit_complete(
+        self, writer: SetWriter, mark: str = "", *, keep_previous: str | None = None
+    ) -> SetInfo:
         """As in the store below."""
         assert isinstance(writer, _WatchedWriter)
         self.step()

@@ -2,8 +2,9 @@
 
 A *set version* is one copy of a name-space's data. At most one version per name-space is complete and at
 most one is filling; the complete one stays until the filling one takes its place in a single transaction,
-which is the back-up set of deployment guide 5.4.4. One that is filling when its node ends stays, too. A
-version is identified by a number that is never used again in one store.
+which is the back-up set of deployment guide 5.4.4. One that is filling when its node ends stays, too. At most
+`MAX_BACKUPS` former complete sets are kept beside them (5.2.3.3). A version is identified by a number that is
+never used again in one store.
 
 A store belongs to the thread that opened it. It starts no threads and waits for nothing but the disk, so
 that its owner decides where the waiting happens; another thread opens its own read-only view instead.
@@ -68,7 +69,7 @@ class SetState(enum.StrEnum):
     COMPLETE = "complete"
     FILLING = "filling"
     KEPT = "kept"
-    """A former complete set that an operator's replacement put aside."""
+    """A back-up: a former complete set, which a merge or an operator replaced; see `engine.store.backups`."""
 
 
 class Soundness(enum.StrEnum):
@@ -88,6 +89,9 @@ class Damage(NamedTuple):
     def __str__(self) -> str:
         return f"{self.place}: {self.reason}"
 
+
+MAX_BACKUPS: Final = 2
+"""Back-ups of a name-space that a store keeps; one more drops the oldest."""
 
 MAX_DAMAGE_KEPT: Final = 1_000
 
@@ -245,8 +249,22 @@ class Store(Protocol):
         """Goes on with the version that is filling, which a former run may have begun; None without one."""
         ...
 
-    def commit_complete(self, writer: SetWriter, mark: str = "", *, keep_previous: bool = False) -> SetInfo:
-        """Make the writer's version the complete one and drop the previous, in one transaction."""
+    def commit_complete(
+        self, writer: SetWriter, mark: str = "", *, keep_previous: str | None = None
+    ) -> SetInfo:
+        """Make the writer's version the complete one and drop the previous, in one transaction.
+
+        With `keep_previous` the previous one stays as a back-up under that mark; of more back-ups than
+        `MAX_BACKUPS` the oldest is dropped.
+        """
+        ...
+
+    def drop_backup(self, version: int) -> None:
+        """Drop a back-up, so that `tidy` can give its space back.
+
+        Raises:
+            LookupError: there is no such back-up.
+        """
         ...
 
     def abandon(self, writer: SetWriter) -> None:

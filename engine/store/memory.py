@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from engine.dataset.dataset import EMPTY, Summary
 from engine.dataset.rows import Rows
+from engine.store.backups import surplus
 from engine.store.changes import FillingSet
 from engine.store.interface import (
     GroupInfo,
@@ -235,18 +236,31 @@ class MemoryStore:
             raise LookupError(f"set version {writer.version} is not filling")
         return version
 
-    def commit_complete(self, writer: SetWriter, mark: str = "", *, keep_previous: bool = False) -> SetInfo:
+    def commit_complete(
+        self, writer: SetWriter, mark: str = "", *, keep_previous: str | None = None
+    ) -> SetInfo:
         """Make the writer's version the complete one."""
         self._medium.check_writable()
         version = self._filling(writer)
         previous = self._complete(version.name_space)
-        if previous is not None and keep_previous:
-            previous.state = SetState.KEPT
+        if previous is not None and keep_previous is not None:
+            kept = [one for one in self._medium.versions.values() if one.state is SetState.KEPT]
+            for one in surplus([one for one in kept if one.name_space == version.name_space]):
+                self._medium.drop(one)
+            previous.state, previous.mark = SetState.KEPT, keep_previous
         elif previous is not None:
             self._medium.drop(previous)
         version.state = SetState.COMPLETE
         version.mark = mark
         return version.info()
+
+    def drop_backup(self, version: int) -> None:
+        """Drop a back-up."""
+        self._medium.check_writable()
+        kept = self._medium.versions.get(version)
+        if kept is None or kept.state is not SetState.KEPT:
+            raise LookupError(f"set version {version} is no back-up")
+        self._medium.drop(kept)
 
     def abandon(self, writer: SetWriter) -> None:
         """Drop a version that is still filling."""

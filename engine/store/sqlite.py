@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from engine.dataset.blocks import pack
 from engine.dataset.rows import Rows
 from engine.store import schema
+from engine.store.backups import surplus
 from engine.store.catalog import (
     GroupRow,
     Version,
@@ -218,22 +219,37 @@ class SqliteStore:
             net.evict(sample)
         self._write(version, {description.group: net})
 
-    def commit_complete(self, writer: SetWriter, mark: str = "", *, keep_previous: bool = False) -> SetInfo:
+    def commit_complete(
+        self, writer: SetWriter, mark: str = "", *, keep_previous: str | None = None
+    ) -> SetInfo:
         """Make the writer's version the complete one."""
         version = self._filling(writer.version)
         previous = self._find(version.name_space, SetState.COMPLETE)
+        dropped: Sequence[Version] = [] if previous is None else [previous]
+        if previous is not None and keep_previous is not None:
+            kept = [one for one in self._versions.values() if one.state is SetState.KEPT]
+            dropped = surplus([one for one in kept if one.name_space == version.name_space])
         with self._transaction():
-            if previous is not None:
-                state = SetState.KEPT if keep_previous else schema.DROPPED
-                write_version(self._connection, previous, state, previous.mark)
+            for one in dropped:
+                write_version(self._connection, one, schema.DROPPED)
+            if previous is not None and keep_previous is not None:
+                write_version(self._connection, previous, SetState.KEPT, keep_previous)
             write_version(self._connection, version, SetState.COMPLETE, mark)
-        if previous is not None and keep_previous:
-            previous.state = SetState.KEPT
-        elif previous is not None:
-            self._forget(previous)
-        version.state = SetState.COMPLETE
-        version.mark = mark
+        for one in dropped:
+            self._forget(one)
+        if previous is not None and keep_previous is not None:
+            previous.state, previous.mark = SetState.KEPT, keep_previous
+        version.state, version.mark = SetState.COMPLETE, mark
         return version.info()
+
+    def drop_backup(self, version: int) -> None:
+        """Drop a back-up."""
+        kept = self._versions.get(version)
+        if kept is None or kept.state is not SetState.KEPT:
+            raise LookupError(f"set version {version} is no back-up")
+        with self._transaction():
+            write_version(self._connection, kept, schema.DROPPED)
+        self._forget(kept)
 
     def abandon(self, writer: SetWriter) -> None:
         """Drop a version that is still filling."""

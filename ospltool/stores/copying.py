@@ -12,6 +12,7 @@ from engine.core.namespaces import Group
 from engine.dataset.dataset import GroupSet, Outcome
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos
 from engine.runtime.holdings import LINEAGE
+from engine.store.backups import Replaced
 from engine.store.files import DATABASE
 from engine.store.interface import DamageLog, StoreError
 from engine.store.sqlite import SqliteStore
@@ -171,15 +172,21 @@ def _put_one(
         store.abandon(writer)
         raise
     before = store.complete_set(name_space)
-    note = {"by": mark, "from": reader.facts.path, "set": source.number, "at_ns": time.time_ns()}
-    info: SetInfo = store.commit_complete(writer, mark, keep_previous=before is not None)
-    store.mark(name_space, REPLACED_MARK, json.dumps(note))
+    at_ns = time.time_ns()
+    kept_as = None
+    if before is not None and before.stored.count:
+        why = f"set {source.number} of {reader.facts.path} takes its place"
+        after = writer.stored.count
+        kept_as = Replaced(mark, at_ns, why, before.stored.count, after, before.mark).to_mark()
     store.mark(name_space, LINEAGE, None)  # what tied it to the sets of its fellows does not any more
+    info: SetInfo = store.commit_complete(writer, mark, keep_previous=kept_as)
+    note = {"by": mark, "from": reader.facts.path, "set": source.number, "at_ns": at_ns}
+    store.mark(name_space, REPLACED_MARK, json.dumps(note))
     groups = tuple(
         Copied(group.partition, group.topic, count, kept.count, beyond) for group, kept, count, beyond in read
     )
     return CopyReport(
-        name_space, str(target), info.version, groups, tuple(map(str, damage.first)), before is not None
+        name_space, str(target), info.version, groups, tuple(map(str, damage.first)), kept_as is not None
     )
 
 

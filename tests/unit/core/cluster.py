@@ -8,7 +8,7 @@ import heapq
 from collections.abc import Callable
 
 from engine.core import events
-from engine.core.messages import NO_EPOCH, STATE_MESSAGES, Epoch, Message, ReaderKey
+from engine.core.messages import NO_EPOCH, STATE_MESSAGES, Epoch, Message, ReaderKey, Status
 from engine.core.namespaces import Alignee, MergeRule, MergeType, NameSpace, Policy
 from engine.core.node import DurabilityNode
 from engine.core.settings import CoreSettings, StoredSet
@@ -16,6 +16,8 @@ from engine.core.states import Phase
 
 DELAY_S = 0.001
 NS = "all"
+WALL_NS = 1_800_000_000_000_000_000
+"""What time it is when a cluster's clock starts."""
 
 
 @dataclasses.dataclass
@@ -51,6 +53,9 @@ class Cluster:
         stored: set[int] | None = None,
         quality: int = 0,
         lineage: Epoch = NO_EPOCH,
+        line: tuple[Epoch, ...] = (NO_EPOCH,),
+        apart: bool = False,
+        away: dict[str, int] | None = None,
         incarnation: int = 1,
         remembered: frozenset[str] = frozenset(),
         name_spaces: tuple[NameSpace, ...] = (NameSpace.of(NS, "*.*"),),
@@ -85,9 +90,10 @@ class Cluster:
             combine_initial_s=0.05,
             waits_for_aligner=waits,
             remembered=remembered,
-            stored={NS: StoredSet(quality, lineage)},
+            away=away or {},
+            stored={NS: StoredSet(quality, lineage, line, apart)},
         )
-        core = DurabilityNode(settings, self.now, wall_ns=0)
+        core = DurabilityNode(settings, self.now, wall_ns=WALL_NS + int(self.now * 1e9))
         member = Member(core, set(), set(stored or ()), set(), [], [], [])
         self.members[node] = member
         for other in self.members:
@@ -205,7 +211,28 @@ class Cluster:
 
     def _deliver(self, sender: str, to: str, message: Message) -> None:
         if to in self.members and sender in self.members and not self.is_cut(sender, to):
-            self.members[to].core.receive(message, sender, self.now)
+            core = self.members[to].core
+            core.receive(message, sender, self.now)
+            known = {state.name for state in core.name_spaces}
+            for theirs in message.roll_ups if isinstance(message, Status) else ():
+                if theirs.name_space == NS and theirs.complete and NS in known:
+                    is_equal = theirs.digest == sum(self.members[to].working)
+                    core.compared(NS, sender, int(self.now * 1e9), self.now, is_equal=is_equal)
+            self._turn(to)
+
+    def _give(self, node: str, surplus: set[int]) -> None:
+        """What an alignment found to be here only goes to the fellows."""
+        core = self.members[node].core
+        if not surplus:
+            return
+        lineage = core.name_spaces[0].lineage
+        for fellow in core.surplus_found(NS):
+            self.after(0.01, functools.partial(self._gift, node, fellow, surplus, lineage))
+
+    def _gift(self, giver: str, to: str, surplus: set[int], lineage: Epoch) -> None:
+        member = self.members.get(to)
+        if member and not self.is_cut(giver, to) and member.core.takes_gift(NS, giver, lineage):
+            member.working |= surplus
             self._turn(to)
 
     def _carry_out(self, node: str, member: Member, event: events.Event) -> None:
@@ -247,13 +274,24 @@ class Cluster:
         member = self.members.get(target.node)
         if member is None or self.is_cut(sender, target.node):
             return
-        if member.core.expects(NS, target.request):
-            (member.loading if target.purpose == "initial" else member.working).update(data)
-            if target.purpose in ("replace", "catchup"):
-                member.working.intersection_update(data)
-            member.core.roll_up(NS, len(member.working), sum(member.working))
-            member.core.set_received(NS, target.request, lineage, self.now)
-            self._turn(target.node)
+        if not member.core.expects(NS, target.request):
+            return
+        surplus: set[int] = set()
+        if target.purpose == "initial":
+            joins = not member.core.why_not_joined(NS, sender) and not target.forgotten
+            surplus = member.stored - data if joins else set()
+            member.loading = data | surplus
+        elif target.purpose in ("replace", "catchup"):
+            member.working = set(data)
+        elif target.purpose in ("merge", "repair"):
+            surplus = member.working - data
+            member.working |= data
+        else:
+            member.working |= data
+        member.core.roll_up(NS, len(member.working), sum(member.working))
+        member.core.set_received(NS, target.request, lineage, self.now)
+        self._turn(target.node)
+        self._give(target.node, surplus)
 
     def notes(self, node: str, event: str) -> list[dict[str, object]]:
         return [fields for name, fields in self.members[node].notes if name == event]

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 
-from engine.core.messages import Deliveries, Epoch, Message, NameSpaces, ReaderKey, Status
+from engine.core.messages import (
+    DAMAGED,
+    NO_EPOCH,
+    Deliveries,
+    Epoch,
+    Message,
+    NameSpaces,
+    ReaderKey,
+    Status,
+)
 from engine.core.namespaces import MergeType, NameSpace
 from engine.core.node import DurabilityNode
 from engine.core.states import Phase, ServiceState
-from tests.unit.core.cluster import NS, Cluster, check_settles, three
+from tests.unit.core.cluster import NS, WALL_NS, Cluster, check_settles, three
 
 
 def test_highest_priority_becomes_master_and_says_why() -> None:
@@ -36,12 +46,14 @@ def test_three_distinct_priorities_never_live_lock(priorities: tuple[int, ...], 
     assert cluster.members["a"].core.name_spaces[0].lineage == lineage
 
 
-def test_best_quality_injects_when_priorities_are_equal_and_only_it() -> None:
+def test_best_quality_injects_when_priorities_are_equal_and_the_others_join() -> None:
     cluster = Cluster()
     cluster.start("a", stored={1}, quality=10)
     cluster.start("b", stored={1, 2}, quality=20)
     cluster.start("c", stored={3}, quality=5)
-    check_settles(cluster, "b", {1, 2})
+    check_settles(cluster, "b", {1, 2, 3})
+    given_by = [cluster.members[node].core.name_spaces[0].given_by for node in "abc"]
+    assert given_by == ["b", "b", "b"]
 
 
 def test_highest_id_decides_between_equals() -> None:
@@ -58,12 +70,99 @@ def test_discovery_ends_when_all_remembered_fellows_answered() -> None:
     assert cluster.run_until(cluster.settled) < 1.0
 
 
-def test_newcomer_aligns_from_the_master_and_sets_its_own_set_aside() -> None:
+A_DAY_NS = 86_400_000_000_000
+OLD, NEW, OTHER = Epoch(1, "a"), Epoch(2, "a"), Epoch(3, "b")
+NEWCOMERS = {
+    "same lineage": ({"lineage": NEW, "line": ()}, True),
+    "an earlier lineage of the master's set": ({"lineage": OLD, "line": ()}, True),
+    "a later lineage of the master's set": ({"lineage": OTHER, "line": (OLD, NEW)}, True),
+    "a fork of the master's set": ({"lineage": OTHER, "line": (OLD,)}, True),
+    "only the beginning of the domain in common": ({"lineage": OTHER, "line": (NO_EPOCH,)}, True),
+    "another beginning": ({"lineage": OTHER, "line": ()}, False),
+    "another beginning, to be merged": ({"lineage": OTHER, "line": (), "merge": MergeType.MERGE}, True),
+    "left different by a policy": ({"lineage": NEW, "apart": True}, False),
+    "damaged": ({"lineage": NEW, "quality": DAMAGED}, False),
+}
+
+
+@pytest.mark.parametrize(("newcomer", "joins"), NEWCOMERS.values(), ids=NEWCOMERS)
+def test_stored_set_of_a_newcomer_joins_unless_it_evolved_apart(
+    newcomer: dict[str, Any], joins: bool
+) -> None:
     cluster = Cluster()
-    cluster.start("a", priority=10, stored={1, 2}, quality=1)
+    options: dict[str, Any] = {"priority": 10, "stored": {1, 2}, "quality": 1, "merge": MergeType.CATCHUP}
+    cluster.start("a", **options, lineage=NEW, line=(NO_EPOCH, OLD))
+    cluster.run_until(cluster.settled)
+    cluster.start("b", **{**options, "priority": 5, "stored": {9}, "quality": 99, **newcomer})
+    check_settles(cluster, "a", {1, 2, 9} if joins else {1, 2})
+    cluster.run(5)
+    assert cluster.members["a"].working == cluster.members["b"].working
+
+
+@pytest.mark.parametrize("days", [0.5, 2])
+def test_set_of_a_node_that_was_away_for_longer_than_tombstones_are_kept_does_not_join(days: float) -> None:
+    cluster = Cluster()
+    away = {"b": WALL_NS - int(days * A_DAY_NS)}
+    cluster.start("a", priority=10, stored={1, 2}, quality=1, away=away)
     cluster.run_until(cluster.settled)
     cluster.start("b", priority=5, stored={9}, quality=99)
-    check_settles(cluster, "a", {1, 2})
+    check_settles(cluster, "a", {1, 2, 9} if days < 1 else {1, 2})
+
+
+def test_difference_is_repaired_both_ways_while_others_write() -> None:
+    cluster = Cluster()
+    three(cluster, merge=MergeType.REPLACE)
+    check_settles(cluster, "a", set())
+    cluster.write(1001, "a", "c")
+    cluster.write(1002, "b")
+    for value in range(100):
+        cluster.write(value)
+        cluster.run(0.1)
+    assert [cluster.members[node].working for node in "abc"] == [{*range(100), 1001, 1002}] * 3
+
+
+def test_those_who_stayed_with_the_master_join_whatever_its_policy() -> None:
+    cluster = Cluster()
+    three(cluster, merge=MergeType.CATCHUP)
+    check_settles(cluster, "a", set())
+    cluster.split("a b", "c")
+    cluster.write(1, "a", "b")
+    cluster.write(2, "c")
+    cluster.write(3, "b")  # not repaired yet when the policy is carried out
+    cluster.heal()
+    check_settles(cluster, "a", {1, 3})
+
+
+@pytest.mark.parametrize("policy", [MergeType.IGNORE, MergeType.DELETE])
+def test_sets_that_a_policy_left_different_stay_so_and_do_not_join_after_a_restart(policy: MergeType) -> None:
+    cluster = Cluster()
+    cluster.start("a", priority=200, merge=MergeType.IGNORE)
+    cluster.start("b", priority=100, merge=policy)
+    check_settles(cluster, "a", set())
+    cluster.split("a", "b")
+    cluster.write(1, "a")
+    cluster.write(2, "b")
+    cluster.heal()
+    cluster.run(20)
+    left = {2} if policy is MergeType.IGNORE else set()
+    assert [cluster.members[node].working for node in "ab"] == [{1}, left]
+    state = cluster.members["b"].core.name_spaces[0]
+    assert state.apart
+    cluster.kill("b")
+    cluster.start(
+        "b", priority=100, merge=policy, incarnation=2, stored={2}, lineage=state.lineage, apart=True
+    )
+    check_settles(cluster, "a", {1})
+
+
+def test_disposes_are_purged_up_to_what_all_have_while_others_write() -> None:
+    cluster = Cluster()
+    three(cluster)
+    check_settles(cluster, "a", set())
+    for value in range(30):
+        cluster.write(value)
+        cluster.run(0.1)
+    assert cluster.members["a"].core.purgeable_until(NS, cluster.now)
 
 
 def test_captured_before_there_was_a_master_is_collected() -> None:
@@ -79,7 +178,7 @@ def test_higher_priority_newcomer_takes_over_once_complete_and_injects_nothing()
     cluster.start("a", priority=10, stored={1}, quality=1)
     cluster.run_until(cluster.settled)
     cluster.start("b", priority=20, stored={9}, quality=99)
-    check_settles(cluster, "b", {1})
+    check_settles(cluster, "b", {1, 9})
 
 
 def test_equal_newcomer_does_not_disturb() -> None:
@@ -107,7 +206,7 @@ def test_lost_master_is_replaced_and_data_stays() -> None:
     cluster.kill("a")
     check_settles(cluster, "b", {1})
     cluster.start("a", priority=200, incarnation=2, stored={5}, quality=99)
-    check_settles(cluster, "a", {1})
+    check_settles(cluster, "a", {1, 5})
 
 
 def said(incarnation: int) -> dict[type[Message], Message]:
@@ -237,7 +336,7 @@ def test_reconnection_is_merged_however_short_the_gap() -> None:
     check_settles(cluster, "a", {2, 3})
 
 
-def test_missed_sample_is_repaired_when_the_writers_are_quiet() -> None:
+def test_missed_sample_is_repaired_both_ways() -> None:
     cluster = Cluster()
     three(cluster)
     check_settles(cluster, "a", set())

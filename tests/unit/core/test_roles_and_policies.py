@@ -9,10 +9,10 @@ from engine.core.states import Phase, ServiceState
 from tests.unit.core.cluster import NS, Cluster, check_settles
 
 
-def two_roles(cluster: Cluster, left: MergeType, right: MergeType) -> None:
+def two_roles(cluster: Cluster, left: MergeType, right: MergeType, stored: int | None = None) -> None:
     for node, role, policy, other in (("a", "L", left, "R"), ("b", "L", left, "R"), ("c", "R", right, "L")):
         merges = (MergeRule(policy, other), MergeRule(MergeType.MERGE, "*"))
-        cluster.start(node, role=role, merges=merges, stored={ord(node)}, quality=ord(node))
+        cluster.start(node, role=role, merges=merges, stored={stored or ord(node)}, quality=ord(node))
 
 
 def quiet(cluster: Cluster) -> bool:
@@ -25,7 +25,9 @@ def test_one_node_injects_in_the_whole_system_whatever_the_roles_policies_say() 
     cluster.run_until(lambda: quiet(cluster))
     assert {cluster.master(node) for node in "ab"} == {"b"}
     assert cluster.master("c") == "c"
-    assert all(member.working == {ord("c")} for member in cluster.members.values())
+    cluster.run(1)
+    assert [cluster.members[node].core.name_spaces[0].given_by for node in "abc"] == ["b", "c", "c"]
+    assert all(member.working == set(map(ord, "abc")) for member in cluster.members.values())
 
 
 @pytest.mark.parametrize(
@@ -45,7 +47,7 @@ def test_roles_that_meet_again_apply_their_policies_once_and_come_to_rest(
     left: MergeType, right: MergeType, expected_left: set[int], expected_right: set[int]
 ) -> None:
     cluster = Cluster()
-    two_roles(cluster, left, right)
+    two_roles(cluster, left, right, stored=99)
     cluster.run_until(lambda: quiet(cluster))
     cluster.split("a b", "c")
     cluster.run(5)
@@ -73,7 +75,8 @@ def test_delayed_alignment_stays_closed_once_there_is_a_writer() -> None:
     cluster.start("a", priority=10, delayed=True).core.writers_known(NS, present=True, now=0.0)
     cluster.run_until(cluster.settled)
     cluster.start("b", priority=5, delayed=True, stored={9}, quality=9)
-    check_settles(cluster, "a", set())
+    check_settles(cluster, "a", {9})  # it joins, like every other
+    assert not cluster.notes("a", "namespace.delayed-set")
 
 
 def test_lazy_node_keeps_nothing_until_a_reader_on_its_host_wants_it() -> None:

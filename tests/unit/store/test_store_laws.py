@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from engine.dataset.dataset import DataSet
-from engine.store.interface import Change, DamageLog, Fellow, SetState, Soundness
+from engine.store.interface import MAX_BACKUPS, Change, DamageLog, Fellow, SetState, Soundness
 from engine.store.memory import Medium, MemoryStore
 from engine.store.sqlite import SqliteStore
 from tests.unit.store.making import description, sample
@@ -45,7 +45,7 @@ class Model:
     filling: Content | None = None
     writer: SetWriter | None = None
     mark: str = ""
-    kept: int = 0
+    kept: list[tuple[str, Content]] = dataclasses.field(default_factory=list)
     marks: dict[str, str] = dataclasses.field(default_factory=dict)
     fellows: tuple[Fellow, ...] = ()
 
@@ -145,12 +145,31 @@ class StoreLaws(RuleBasedStateMachine):
     def commit(self, name: str, mark: str, keep: bool) -> None:
         model = self.models[name]
         if model.writer is not None:
-            model.kept += keep and model.complete is not None
-            info = self.store.commit_complete(model.writer, mark, keep_previous=keep)
+            note = f"replaced by {mark}"
+            if keep and model.complete is not None:
+                model.kept = [*model.kept, (note, model.complete)][-MAX_BACKUPS:]
+            info = self.store.commit_complete(model.writer, mark, keep_previous=note if keep else None)
             assert info.soundness is Soundness.INTACT
             assert info == self.store.complete_set(name)
             model.complete, model.mark = model.filling, mark
             model.filling = model.writer = None
+
+    @rule(name=names)
+    def drop_the_oldest_backup(self, name: str) -> None:
+        kept = [one.version for one in self.store.sets(name) if one.state is SetState.KEPT]
+        if kept:
+            self.store.drop_backup(kept[0])
+            del self.models[name].kept[0]
+        else:
+            complete = self.store.complete_set(name)
+            with pytest.raises(LookupError):
+                self.store.drop_backup(complete.version if complete else 1 << 40)
+
+    @rule(name=names)
+    def read_backups(self, name: str) -> None:
+        kept = [one for one in self.store.sets(name) if one.state is SetState.KEPT]
+        for one, (_, content) in zip(kept, self.models[name].kept, strict=True):
+            assert content_of(self.store, name, one.version) == content
 
     @rule(name=names)
     def abandon(self, name: str) -> None:
@@ -240,7 +259,8 @@ class StoreLaws(RuleBasedStateMachine):
                 assert info.mark == model.mark
                 check_summaries(info, model.complete)
             states = [one.state for one in self.store.sets(name)]
-            assert states.count(SetState.KEPT) == model.kept
+            kept = [one.mark for one in self.store.sets(name) if one.state is SetState.KEPT]
+            assert kept == [note for note, _ in model.kept]
             assert states.count(SetState.FILLING) == (model.filling is not None)
             assert self.store.marks(name) == model.marks
             if info is not None or model.filling is not None or model.marks:
