@@ -73,7 +73,8 @@ def _as_master(context: Context, state: NameSpaceState, now: float) -> None:
     if policy is MergeType.DELETE:
         context.emit(DeleteSet(state.name))
     if not sources:
-        _decide(context, state, lineages, with_data=False, replaced=policy is MergeType.DELETE)
+        deleted = policy is MergeType.DELETE  # on all nodes that had the set
+        _decide(context, state, lineages, with_data=deleted, replaced=deleted)
         return
     state.move(Trigger.DIVERGED)
     state.merging, state.merging_replaces = lineages, False
@@ -168,14 +169,15 @@ def carry_out(
         fellow.gap_s = None
     is_equal = fellow is not None and _has_same_content(fellow, state)
     if policy is MergeType.DELETE:
+        theirs = fellow.roll_up(state.name) if fellow else None
         context.emit(DeleteSet(state.name))
-        _adopt(context, state, report.lineage, apart=True)
+        _adopt(context, state, report.lineage, apart=theirs is None or theirs.count > 0)
     elif policy is MergeType.IGNORE:
         _adopt(context, state, report.lineage, apart=not is_equal)
     else:
         role = context.settings.role
-        theirs = next((rule.type for rule in report.merges if matches(rule.scope, role)), None)
-        state.gives = theirs is MergeType.MERGE
+        of_master = next((rule.type for rule in report.merges if matches(rule.scope, role)), None)
+        state.gives = of_master is MergeType.MERGE
         _align(context, state, report, policy, now)
 
 
@@ -238,6 +240,7 @@ def compared(
     """With each heartbeat: whether a fellow's set, as of what has settled, is ours as of then."""
     report = fellow.report(state.name)
     same_lineage = report is not None and report.complete and report.lineage == state.lineage
+    is_equal = is_equal or _has_same_content(fellow, state)
     is_comparable = state.complete and fellow.approved and fellow.is_current and same_lineage
     if is_comparable and is_equal:
         fellow.in_step[state.name] = until_ns
@@ -291,6 +294,9 @@ def why_not_joined(context: Context, state: NameSpaceState, node: str) -> str:
         return "it is damaged"
     if stored.apart:
         return "a merge policy had left it different from the others"
+    was_elsewhere = stored.role not in ("", context.settings.role)
+    if was_elsewhere and policy_for(context, state, stored.role) is not MergeType.MERGE:
+        return f"it is the set of role {stored.role}, in which this node was before"
     theirs = {report.lineage, *report.parents, *context.line_of(state, node)}
     if not theirs.isdisjoint((stored.lineage, *stored.line)):
         return ""

@@ -99,6 +99,10 @@ class DurabilityNode:
         """The fellow with this id, if present."""
         return self._context.fellows.get(node)
 
+    def wall_ns(self, now: float) -> int:
+        """The wall clock at monotonic time `now`, as fellows are told it: it never jumps."""
+        return self._context.wall_ns(now)
+
     def name_of(self, node: str) -> str:
         """A node's human name where it is known."""
         return self._context.name_of(node)

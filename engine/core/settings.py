@@ -16,13 +16,14 @@ class StoredSet:
     """What the store says of a name-space's last complete set: quality 0 for none, `DAMAGED` for damage.
 
     `line` are the earlier lineages of the set (see `NameSpaceReport.line`); with `apart`, a merge policy left
-    it different from the master's set of the same lineage.
+    it different from the master's set of the same lineage. `role` is the role in which it was stored.
     """
 
     quality_ns: int
     lineage: Epoch
     line: tuple[Epoch, ...] = (NO_EPOCH,)
     apart: bool = False
+    role: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ class Present:
         self.skews: dict[bytes, int] = {}
 
     def advance(self, wall_ns: int) -> None:
-        """It is later now, by this node's clock."""
+        """It is later now, by this node's clock, which must not jump."""
         self.now_ns = wall_ns + self.offset_ns
         self.kept_ns = self.now_ns - KEPT_NS
 

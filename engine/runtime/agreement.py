@@ -49,7 +49,7 @@ class Agreement:
         following = data.state.following
         master = self._holdings.core.fellow(following.node) if following is not None else None
         data.present.offset_ns = master.skew_ns if master is not None else 0
-        data.present.advance(self._holdings.clock.wall_ns())
+        data.present.advance(self._holdings.steady_ns())
         data.working.settle_with(data.present)
 
     def heard(self, message: Message, sender: str, now: float) -> bool:

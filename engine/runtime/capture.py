@@ -225,9 +225,8 @@ class _Batch:
         sinks = self._by_writer.get(writer)
         if sinks is None and (groups := self._routes.get(writer)) is not None:
             sinks = self._open(writer, groups)
-            wall_ns = self._holdings.clock.wall_ns()
             for sink in sinks:
-                sink.data.present.saw(writer, time_ns, wall_ns)
+                sink.data.present.saw(writer, time_ns, self._holdings.steady_ns())
         return sinks
 
     def _open(self, writer: bytes, groups: tuple[Group, ...]) -> tuple[_Sink, ...]:

@@ -30,6 +30,7 @@ MAX_CAUSE: Final = 300
 LINEAGE: Final = "lineage"
 LINE: Final = "line"
 APART: Final = "apart"
+ROLE: Final = "role"
 ELEMENTS: Final = "elements"
 COUNTERS: Final = (
     "captured",
@@ -79,6 +80,10 @@ class Holdings:
         self._loaded = loaded
         self._parts = dict(parts)
         self.core = DurabilityNode(settings, clock.monotonic(), clock.wall_ns())
+
+    def steady_ns(self) -> int:
+        """The wall clock as it was at the start, and the time since then: it does not jump."""
+        return self.core.wall_ns(self.clock.monotonic())
 
     def malformed(self, topic: str, sender: str, cause: str, count: int = 1) -> None:
         """Something arrived that is not one of ours; it is counted, said and ignored."""
@@ -191,6 +196,7 @@ class Holdings:
         for key, value in ((LINEAGE, lineage_text(state.lineage)), (LINE, line)):
             self.persistence.mark(state.name, key, value)
         self.persistence.mark(state.name, APART, "yes" if state.apart else "")
+        self.persistence.mark(state.name, ROLE, self.settings.role)
 
     def tell_backups(self) -> None:
         """Trace what became of back-ups."""

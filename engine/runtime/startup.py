@@ -9,7 +9,7 @@ from engine.core.messages import DAMAGED, NO_EPOCH, Epoch
 from engine.core.namespaces import NameSpace
 from engine.core.settings import CoreSettings, StoredSet
 from engine.dataset.dataset import NO_FLOOR, DataSet
-from engine.runtime.holdings import APART, LINE, LINEAGE
+from engine.runtime.holdings import APART, LINE, LINEAGE, ROLE
 from engine.runtime.housekeeping import floor_mark
 from engine.store.interface import DamageLog
 
@@ -71,6 +71,7 @@ def read_store(store: Store) -> Found:
             _lineage(marks.get(LINEAGE, "")),
             tuple(map(_lineage, marks[LINE].split())) if LINE in marks else (NO_EPOCH,),
             apart=bool(marks.get(APART)),
+            role=marks.get(ROLE, ""),
         )
         if log.count:
             damage[name] = f"{log.count} damaged, first: {log.first[0]}"

@@ -108,13 +108,15 @@ class Whole(Checker):
             text = f"misses {len(closest)} samples: {describe(closest)}" if given else "nobody gave it a set"
             self.fail(f"{node.name} is complete in {name_space} but {text}")
         captured = self._captured[node]
+        found = self._found[node].sets.get(name_space)
+        whole.append(held(found[0]) if found else {})  # it has joined
         extra = [
             (group, sample)
             for group, sample in samples_of(working)
             if not any((group, sample.digest) in each for each in whole) and _key(sample) not in captured
         ]
         if extra:
-            text = "has what neither its aligner nor an application gave to it"
+            text = "has what neither its store nor its aligner nor an application gave to it"
             self.fail(f"{node.name} is complete in {name_space} but {text}: {describe(extra)}")
 
     def _check_injected(self, node: SimulatedNode, name_space: str) -> None:
