@@ -11,6 +11,7 @@ from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
 from engine.runtime.runtime import CapturedSample
 from engine.simulator.network import Party
 from engine.simulator.node import SAMPLE
+from engine.simulator.wire import TAP_LEAST_S
 
 if TYPE_CHECKING:
     import random
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from engine.simulator.node import SimulatedNode
     from engine.simulator.options import TopicPlan
 
+KEY_PREFIX: Final = b"\0\1\0\0key"
 LARGE_SAMPLE: Final = 100
 """A few samples are so many times as large as the others."""
 
@@ -75,10 +77,18 @@ class Application:
 
 
 class Writer(Application):
-    """A process with one writer for each planned topic; it writes what it is told to write."""
+    """A process with one writer for each planned topic; it writes what it is told to write.
 
-    def __init__(self, cluster: Cluster, name: str, host: str, rng: random.Random) -> None:
+    Its host may be one of the nodes' or one of its own. Nothing that was written before a node's tap had
+    matched is captured by that node. While the link to a node is cut, the writers keep what that node has not
+    acknowledged, with `depth` only the last so many samples of each instance; once the node has forgotten the
+    process, nothing of it comes any more.
+    """
+
+    def __init__(self, cluster: Cluster, name: str, host: str, rng: random.Random, depth: int = 0) -> None:
         super().__init__(cluster, name, host)
+        self._depth = depth
+        self.party.overwrite = self._overwrite if depth else None
         self._rng = rng
         self._plan = cluster.options.workload
         self._count = 0
@@ -90,10 +100,10 @@ class Writer(Application):
         self._taps: dict[SimulatedNode, tuple[int, float]] = {}
 
     def write(self, topic: int, status: int, number: int, size: int = 0) -> CapturedSample:
-        """Write, dispose or unregister the instance `number`, up to 255, of the planned topic `topic`."""
+        """Write, dispose or unregister the instance `number`, up to 65,535, of the planned topic `topic`."""
         guid, description = self._endpoints[topic]
         self._count += 1
-        key = payload = b"\0\1\0\0key" + bytes([number])
+        key = payload = KEY_PREFIX + number.to_bytes(1 if number < 256 else 2)
         if status == DATA:
             payload = b"\0\1\0\0" + guid[8:] + self._count.to_bytes(4) + bytes(size)
         wall_ns = self.cluster.clocks[self.host].wall_ns()
@@ -110,7 +120,8 @@ class Writer(Application):
             node.routes[guid] = (description.group,)
             runtime.group_seen(description)
             runtime.housekeeping.writers(guid, (description.group,))
-        self._taps[node] = (node.run, self.cluster.schedule.now + self._rng.uniform(0.001, 0.02))
+        delay = self._rng.uniform(TAP_LEAST_S, self.cluster.options.tap_delay_s)
+        self._taps[node] = (node.run, self.cluster.schedule.now + delay)
 
     def lost_by(self, node: SimulatedNode) -> None:
         """The node's taps have lost the writers; the routes stay for what is still queued."""
@@ -119,12 +130,38 @@ class Writer(Application):
         for guid, _ in self._endpoints:
             node.runtime.housekeeping.writers(guid, ())
 
-    def _send(self, description: GroupDescription, record: CapturedSample) -> None:
+    def matched(self, topic: int) -> list[SimulatedNode]:
+        """The nodes whose taps have matched with the writer of a planned topic."""
+        _, description = self._endpoints[topic]
+        return self._matched(description)
+
+    def _matched(self, description: GroupDescription) -> list[SimulatedNode]:
         now = self.cluster.schedule.now
         key = (description.group.topic, description.type.type_id)
-        for node, (run, matched_at) in self._taps.items():
-            if node.run == run and node.is_up and now >= max(matched_at, node.wire.taps.get(key, now + 1)):
-                self.cluster.network.send(self.party, node.party, SAMPLE, record)
+        return [
+            node
+            for node, (run, matched_at) in self._taps.items()
+            if node.run == run
+            and node.is_up
+            and now >= max(matched_at, node.wire.taps.get(key, now + 1))
+            and node.party in self.party.matched
+        ]
+
+    def _send(self, description: GroupDescription, record: CapturedSample) -> None:
+        for node in self._matched(description):
+            self.cluster.network.send(self.party, node.party, SAMPLE, record)
+
+    def _overwrite(self, held: list[tuple[str, object]]) -> None:
+        """The newest of what a cut link holds back takes the place of the oldest beyond the depth."""
+        _, newest = held[-1]
+        assert isinstance(newest, CapturedSample)
+        same = [
+            number
+            for number, (_, item) in enumerate(held)
+            if isinstance(item, CapturedSample) and (item.writer, item.key) == (newest.writer, newest.key)
+        ]
+        if len(same) > self._depth:
+            del held[same[0]]
 
 
 class RandomWriter(Writer):

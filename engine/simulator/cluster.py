@@ -205,10 +205,11 @@ class Cluster:
         self.writers.append(writer)
         writer.begin()
 
-    def open_writer(self, host: str) -> Writer:
-        """One more process on a host; it writes what it is told to write."""
+    def open_writer(self, host: str, depth: int = 0) -> Writer:
+        """One more process on a host, which need not be a node's; it writes what it is told to write."""
         rng = self._next_writer()
-        writer = Writer(self, f"app{self._started_writers}", host, rng)
+        self.clocks.setdefault(host, SimulatedClock(self.schedule))
+        writer = Writer(self, f"app{self._started_writers}", host, rng, depth)
         writer.begin()
         return writer
 

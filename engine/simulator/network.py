@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Callable
 
     from engine.simulator.options import NetworkPlan
     from engine.simulator.schedule import Schedule
@@ -61,6 +62,8 @@ class Party:
         matched: those that it knows, in the order of discovery.
         told: what the nodes among them told last of whom they have matched.
         states: the last item of each of its state topics.
+        overwrite: takes from the items that a cut link holds back what its history has overwritten since;
+            None for a participant whose writers keep all that was not acknowledged.
     """
 
     id: str
@@ -75,6 +78,7 @@ class Party:
     told: dict[Party, frozenset[Party]] = dataclasses.field(default_factory=dict)
     attached: dict[Party, None] = dataclasses.field(default_factory=dict)
     states: dict[str, object] = dataclasses.field(default_factory=dict)
+    overwrite: Callable[[list[tuple[str, object]]], None] | None = None
 
 
 class _Pipe:
@@ -114,6 +118,7 @@ class Network:
         self.parties: list[Party] = []
         self.carried = 0
         self._cut: dict[tuple[str, str], float] = {}
+        self._walls: set[tuple[str, str]] = set()
         self._pipes: dict[tuple[Party, Party], _Pipe] = {}
         self._telling: set[Party] = set()
 
@@ -179,9 +184,15 @@ class Network:
                         self._watch(party, other)
         return True
 
+    def wall(self, one: str, other: str) -> None:
+        """There is no way between two hosts, and never will be."""
+        for link in ((one, other), (other, one)):
+            self.cut(*link)
+            self._walls.add(link)
+
     def restore(self, source: str, target: str) -> bool:
-        """The link works again; False when it was not cut."""
-        if self._cut.pop((source, target), None) is None:
+        """The link works again; False when it was not cut, or when there is a wall."""
+        if (source, target) in self._walls or self._cut.pop((source, target), None) is None:
             return False
         for pipe in list(self._pipes.values()):
             if pipe.sender.host == source and pipe.receiver.host == target:
@@ -194,8 +205,8 @@ class Network:
         return True
 
     def cuts(self) -> list[tuple[str, str]]:
-        """The links that are cut, longest first."""
-        return list(self._cut)
+        """The links that are cut, longest first; walls are none."""
+        return [link for link in self._cut if link not in self._walls]
 
     def reaches(self, source: str, target: str) -> bool:
         """Whether a datagram gets from one host to another."""
@@ -253,6 +264,8 @@ class Network:
             return
         if receiver.is_frozen or (self._cut and self._is_cut(pipe.sender, receiver)):
             pipe.held.append((topic, item))
+            if pipe.sender.overwrite:
+                pipe.sender.overwrite(pipe.held)
             return
         self.carried += 1
         if topic == ATTACHMENT:

@@ -126,6 +126,8 @@ class Options:
         start_spread_s: nodes start within this time.
         skew_s: how far wall clocks may be off, where faults have SKEW.
         disk_delay_s: mean time of one transaction.
+        tap_delay_s: longest time from opening a tap, or discovering a writer, to the first sample that the
+            node captures; each node needs its own time for each topic and each writer.
     """
 
     seed: int
@@ -140,6 +142,7 @@ class Options:
     start_spread_s: float = 3.0
     skew_s: float = 0.0
     disk_delay_s: float = 0.005
+    tap_delay_s: float = 0.02
 
     def __post_init__(self) -> None:
         """Refuse what cannot be simulated."""

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 MATCH_TIMEOUT_S: Final = 5.0
 """How long a stream waits for the readers of its targets; the same as on Cyclone DDS."""
+TAP_LEAST_S: Final = 0.001
+"""Shortest time from opening a tap, or discovering a writer, to the first sample."""
 BATCH: Final = "batch"
 """The topic of streams."""
-TAP_DELAY_S: Final = 0.02
-"""Longest time from opening a tap, or discovering a writer, to the first sample."""
 
 
 class SimulatedWire:
@@ -61,7 +61,7 @@ class SimulatedWire:
         """Samples of the group's topic and type can be seen from a little later on."""
         key = (description.group.topic, description.type.type_id)
         if key not in self.taps:
-            delay = self._node.rng.uniform(0.001, TAP_DELAY_S)
+            delay = self._node.rng.uniform(TAP_LEAST_S, self._cluster.options.tap_delay_s)
             self.taps[key] = self._cluster.schedule.now + delay
 
     def send_stream(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,9 +11,9 @@ from engine.core.namespace import NameSpaceState
 from engine.core.namespaces import Alignee, Durability, MergeRule, MergeType, NameSpace, Policy
 from engine.core.settings import CoreSettings
 from engine.core.states import Phase, ServiceState
-from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample
 from engine.runtime.startup import Found
-from engine.simulator.applications import Reader, Writer
+from engine.simulator.applications import KEY_PREFIX, Reader, Writer
 from engine.simulator.checkers.base import Checker, Standing, samples_of
 from engine.simulator.cluster import Cluster
 from engine.simulator.node import SimulatedNode
@@ -30,6 +31,7 @@ PERIOD_S = 0.4
 LOST_S = 6.0
 """After so long everybody has noticed that a link is cut, and has elected anew."""
 GAP_S = 0.002
+BUSY_KEYS = 50
 MERGE = {"*": MergeType.MERGE}
 
 
@@ -153,6 +155,7 @@ class Scenario:
         seed: int = 1,
         network: NetworkPlan | None = None,
         disk_delay_s: float = 0.005,
+        tap_delay_s: float = 0.02,
     ) -> None:
         options = Options(
             seed=seed,
@@ -162,6 +165,7 @@ class Scenario:
             quiet_s=15.0,
             heal_within_s=60.0,
             disk_delay_s=disk_delay_s,
+            tap_delay_s=tap_delay_s,
         )
         self.cluster = Cluster(options)
         self.seen = Recorder(self.cluster)
@@ -261,6 +265,29 @@ class Scenario:
         """Unregister instances on a host."""
         self.write(host, *numbers, topic=topic, status=UNREGISTER)
 
+    def write_when_matched(self, writer: Writer, topic: int, count: int) -> None:
+        """A process writes as soon as one node's tap has matched, as applications do that wait for that."""
+        if not writer.matched(topic):
+            self.cluster.schedule.after(GAP_S / 2, self.write_when_matched, writer, topic, count)
+            return
+
+        def write(number: int) -> None:
+            writer.write(topic, DATA, number)
+
+        for number in range(count):
+            self.cluster.schedule.after(number * GAP_S, write, number)
+
+    def keep_writing(self, writer: Writer, topic: int, pause_s: float) -> None:
+        """From now on a process writes one instance of a topic after the other, until it ends."""
+        numbers = itertools.cycle(range(BUSY_KEYS))
+
+        def write() -> None:
+            if writer.party.is_alive:
+                writer.write(topic, DATA, next(numbers))
+                self.cluster.schedule.after(pause_s, write)
+
+        write()
+
     def end_writer(self, host: str) -> None:
         """The process that writes on a host ends."""
         self._writers.pop(host).end(in_order=True)
@@ -315,6 +342,14 @@ class Scenario:
         assert runtime is not None
         return {fellow.name for fellow in runtime.core.fellows if fellow.approved}
 
+    def samples(self, name: str, name_space: str = NS) -> list[tuple[int, Sample]]:
+        """The samples that a node has, each with the number of its topic."""
+        runtime = self.node(name).runtime
+        assert runtime is not None
+        numbers = {plan.topic: number for number, plan in enumerate(self.topics)}
+        working = runtime.spaces[name_space].working
+        return [(numbers[group.topic], sample) for group, sample in samples_of(working)]
+
     def alive(self, name: str, name_space: str = NS, topic: int | None = None) -> set[int]:
         """The numbers of the instances that a node has and that are not disposed."""
         return {n for n, status in self.instances(name, name_space, topic).items() if not status & DISPOSE}
@@ -324,7 +359,7 @@ class Scenario:
         runtime = self.node(name).runtime
         assert runtime is not None
         return _last(
-            (sample.source_time_ns, sample.key[-1], sample.status)
+            (sample.source_time_ns, number_of(sample), sample.status)
             for group, sample in samples_of(runtime.spaces[name_space].working)
             if topic is None or group.topic == self.topics[topic].topic
         )
@@ -332,7 +367,7 @@ class Scenario:
     def given(self, reader: Reader) -> set[int]:
         """The numbers of the instances that a reader was given and that are not disposed."""
         found = _last(
-            (sample.source_time_ns, sample.key[-1], sample.status)
+            (sample.source_time_ns, number_of(sample), sample.status)
             for _, _, samples in reader.served
             for sample in samples
         )
@@ -373,6 +408,11 @@ class Scenario:
     def log(self) -> str:
         """The last lines of the short log."""
         return "\n".join(self.cluster.log.lines[-40:])
+
+
+def number_of(sample: Sample) -> int:
+    """Which instance a sample is of, as `Writer.write` numbers them."""
+    return int.from_bytes(sample.key.removeprefix(KEY_PREFIX))
 
 
 def _last(samples: Any) -> dict[int, int]:
