@@ -58,14 +58,14 @@ def promised(ground: Ground, prefix: str) -> list[Write]:
 
 def kept(ground: Ground, wanted: list[Write]) -> list[int]:
     """How many of these each node has on its disk."""
-    return [len(wanted) - len(checker.lost(ground.held(name), wanted, frozenset())) for name in ground.nodes]
+    return [len(wanted) - len(checker.lost(ground.held(name), wanted)) for name in ground.nodes]
 
 
 def wait_kept(ground: Ground, wanted: list[Write], timeout_s: float) -> float | None:
     """Seconds until every node has all of it on its disk; None if that is not so in time."""
 
     def whole(sets: dict[str, list[Held]]) -> bool:
-        return not any(checker.lost(held, wanted, frozenset()) for held in sets.values())
+        return not any(checker.lost(held, wanted) for held in sets.values())
 
     return ground.wait_stores("every node has it", whole, timeout_s)
 
@@ -143,7 +143,7 @@ def stale_first(ground: Ground, first: int) -> Result:
     for name in fresh:
         stored = ground.wait_stores(
             "it is on disk",
-            lambda sets: not any(checker.lost(h, wanted, frozenset()) for h in sets.values()),
+            lambda sets: not any(checker.lost(h, wanted) for h in sets.values()),
             20.0,
             name,
         )

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _DATA: Final = 4
 _DISPOSE: Final = 1
+_NEVER: Final = (0, "")
 _SAMPLES: Final = """
 SELECT g.topic, s.source_time_ns, s.writer, s.status, s.payload
 FROM sample AS s JOIN sample_group AS g ON s.sample_group = g.id JOIN set_version AS v USING (version)
@@ -86,10 +87,10 @@ def read_records(paths: Iterable[Path]) -> Records:
                 records.attempted[topic, writer, write.time_ns] = write
                 waiting.setdefault((topic, writer), []).append(write)
             else:
-                until_ns, wall_ns, nodes = rest
+                first_ns, last_ns, wall_ns, nodes = rest
                 for write in waiting.pop((topic, writer), ()):
-                    assert write.time_ns <= int(until_ns)
-                    records.confirmed.append(Confirmed(write, tuple(nodes.split(",")), int(wall_ns)))
+                    if int(first_ns) <= write.time_ns <= int(last_ns):
+                        records.confirmed.append(Confirmed(write, tuple(nodes.split(",")), int(wall_ns)))
     return records
 
 
@@ -191,24 +192,28 @@ def order(write: Write | Held) -> tuple[int, str]:
     return write.time_ns, write.writer
 
 
-def lost(held: Iterable[Held], promised: Iterable[Write], keeps_all: frozenset[str]) -> list[Write]:
-    """Promised writes that are not in a set, nor overwritten by a newer one of the same instance that is.
+def lost(held: Iterable[Held], promised: Iterable[Write]) -> list[Write]:
+    """Promised writes that are not in a set, nor replaced by a newer one of the same instance that is.
 
-    With KEEP_ALL (topics of `keeps_all`) nothing is overwritten. A promised dispose that is not there is
-    lost, too: whether its instance is then back is another question (`resurrected`).
+    With KEEP_ALL (see `chaos.programs`) nothing is replaced. A dispose can be replaced by a newer write or
+    dispose, a write by a newer write only. A promised dispose that is not there is lost, too: whether its
+    instance is then back is another question (`resurrected`).
     """
     there: set[tuple[str, str, int]] = set()
-    newest: dict[tuple[str, int], tuple[int, str]] = {}
+    newest: dict[tuple[str, int, bool], tuple[int, str]] = {}
     for one in held:
         there.add((one.topic, one.writer, one.time_ns))
-        if not one.disposes:
-            instance = (one.topic, one.station)
-            newest[instance] = max(newest.get(instance, (0, "")), order(one))
+        for replaces_dispose in (True,) if one.disposes else (True, False):
+            place = (one.topic, one.station, replaces_dispose)
+            newest[place] = max(newest.get(place, _NEVER), order(one))
     return [
         write
         for write in promised
         if (write.topic, write.writer, write.time_ns) not in there
-        and (write.topic in keeps_all or newest.get((write.topic, write.station), (0, "")) < order(write))
+        and (
+            write.topic.endswith("All")
+            or newest.get((write.topic, write.station, write.disposes), _NEVER) < order(write)
+        )
     ]
 
 

@@ -3,10 +3,12 @@
 They take commands as lines of JSON on standard input and answer in the same way; the end of the input ends
 them. A writer keeps a record, a file that only grows. Its lines, separated by blanks:
 
-- `a TOPIC PLACE OP TIME STATION VALUE SIZE`: the writer `PLACE` (its GUID) is about to write (OP `w`) or
-  dispose (`d`) with this source time;
-- `c TOPIC PLACE TIME WALL NODES`: everything up to this source time was confirmed at this wall clock by
-  readers of these nodes (joined by commas), which were matched before the first of it was written.
+- `a TOPIC WRITER OP TIME STATION VALUE SIZE`: the writer (its GUID) is about to write (OP `w`) or dispose
+  (`d`) with this source time;
+- `c TOPIC WRITER FIRST LAST WALL NODES`: what has these source times was confirmed at this wall clock by
+  these nodes (joined by commas).
+
+A topic whose name ends in `All` is KEEP_ALL; the others are KEEP_LAST 1.
 """
 
 from __future__ import annotations
@@ -20,11 +22,13 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 PARTITION: Final = "stock"
 BATCH_S: Final = 0.1
-ALIVE, DISPOSED, NO_WRITERS = 16, 32, 64
+MATCHED_S: Final = 20.0
+"""How long a writer waits for its readers before it writes all the same."""
+ACKNOWLEDGED_NS: Final = 10_000_000_000
 
 
 def say(**what: Any) -> None:
@@ -32,8 +36,15 @@ def say(**what: Any) -> None:
     print(json.dumps(what), flush=True)
 
 
-def qos_of(*, keep_all: bool) -> Any:
-    """The QoS of topics, writers and readers, as in samples/publisher.py."""
+def history_of(topic: str) -> Any:
+    """The history that a topic keeps."""
+    from cyclonedds.core import Policy
+
+    return Policy.History.KeepAll if topic.endswith("All") else Policy.History.KeepLast(1)
+
+
+def qos_of(topic: str) -> Any:
+    """The QoS of a topic and its writers, as in samples/publisher.py."""
     from cyclonedds.core import Policy, Qos
     from cyclonedds.util import duration
 
@@ -41,7 +52,7 @@ def qos_of(*, keep_all: bool) -> Any:
         Policy.Durability.Persistent,
         Policy.DurabilityService(
             cleanup_delay=duration(infinite=True),
-            history=Policy.History.KeepAll if keep_all else Policy.History.KeepLast(1),
+            history=history_of(topic),
             max_samples=-1,
             max_instances=-1,
             max_samples_per_instance=-1,
@@ -64,13 +75,13 @@ class Application:
         self._seen = BuiltinDataReader(self.participant, BuiltinTopicDcpsParticipant)
         self._names: dict[bytes, str] = {}
 
-    def topic(self, name: str, *, keep_all: bool) -> Any:
+    def topic(self, name: str) -> Any:
         """A topic of entries."""
         from cyclonedds.topic import Topic
 
         from chaos.entry_type import Entry
 
-        return Topic(self.participant, name, Entry, qos=qos_of(keep_all=keep_all))
+        return Topic(self.participant, name, Entry, qos=qos_of(name))
 
     def name_of(self, participant: Any) -> str:
         """The name of the participant with this key; empty for one that has none."""
@@ -79,45 +90,92 @@ class Application:
         if participant.bytes not in self._names:
             for one in self._seen.take(1000):
                 qos = getattr(one, "qos", None)
-                if qos is not None:
-                    self._names[one.key.bytes] = (
-                        qos[Policy.EntityName].name if Policy.EntityName in qos else ""
-                    )
+                if qos is not None and Policy.EntityName in qos:
+                    named: Any = qos[Policy.EntityName]
+                    self._names[one.key.bytes] = named.name
         return self._names.get(participant.bytes, "")
 
 
-class TopicWriter:
-    """One writer of one topic, with the record of what it was promised.
+class Promise(Protocol):
+    """A writer, and what it means by a confirmation. Another kind of promise is another of these."""
 
-    `plain`: a batch is confirmed by the nodes whose readers were matched before its first sample was
-    written, are still matched once everything is acknowledged, and have therefore acknowledged it.
+    reached: threading.Event
+    """Set once enough nodes read along."""
+    guid: str
+
+    def begin(self) -> None:
+        """A batch begins."""
+
+    def write(self, sample: Any, *, timestamp: int) -> None:
+        """Write with this source time."""
+
+    def dispose(self, sample: Any, *, timestamp: int) -> None:
+        """Dispose with this source time."""
+
+    def confirm(self) -> list[str]:
+        """The nodes that have confirmed the batch; none if it is not confirmed in time."""
+
+
+class PlainPromise:
+    """What DDS alone gives: all matched readers have acknowledged everything.
+
+    A batch is confirmed by the nodes whose readers were matched before its first sample was written and are
+    still matched once everything is acknowledged. It is on no disk yet (see `chaos.rounds`).
     """
 
-    def __init__(self, application: Application, topic: str, record: Any, options: dict[str, Any]) -> None:
+    def __init__(self, application: Application, topic: str, readers: int) -> None:
         from cyclonedds.core import Listener, Policy, Qos
         from cyclonedds.pub import DataWriter, Publisher
 
-        reached = threading.Event()
-        wanted = options.get("readers", 1)
+        self.reached = threading.Event()
+        self._application = application
+        self._before: dict[int, str] = {}
+        self._is_late = False
 
         def on_publication_matched(_: Any, status: Any) -> None:
-            if status.current_count >= wanted:
-                reached.set()
+            if status.current_count >= readers:
+                self.reached.set()
 
-        keep_all = options.get("keep_all", False)
-        self.topic, self._record, self._application = topic, record, application
-        self._shift_ns = int(options.get("shift_s", 0) * 1e9)
-        self._size = options.get("size", 60)
-        self._last_ns = 0
-        self._values = 0
         self._writer = DataWriter(
             Publisher(application.participant, Qos(Policy.Partition([PARTITION]))),
-            application.topic(topic, keep_all=keep_all),
-            qos=qos_of(keep_all=keep_all),
+            application.topic(topic),
+            qos=qos_of(topic),
             listener=Listener(on_publication_matched=on_publication_matched),
         )
-        self._place = self._writer.guid.hex
-        self.reached = reached
+        self.guid = self._writer.guid.hex
+
+    def begin(self) -> None:
+        """Note who reads along."""
+        self._before, self._is_late = self._matched(), False
+
+    def write(self, sample: Any, *, timestamp: int) -> None:
+        """Write; a writer that blocks for too long cannot confirm the batch."""
+        self._do(self._writer.write, sample, timestamp)
+
+    def dispose(self, sample: Any, *, timestamp: int) -> None:
+        """Dispose, likewise."""
+        self._do(self._writer.dispose, sample, timestamp)
+
+    def _do(self, operation: Any, sample: Any, timestamp: int) -> None:
+        from cyclonedds.core import DDSException
+
+        try:
+            operation(sample, timestamp=timestamp)
+        except DDSException:
+            self._is_late = True
+
+    def confirm(self) -> list[str]:
+        """The nodes that read along all the time, once everything is acknowledged."""
+        from cyclonedds.core import DDSException
+
+        try:
+            acknowledged = self._writer.wait_for_acks(ACKNOWLEDGED_NS)
+        except (DDSException, AttributeError):  # the wheel's time-out path raises the latter
+            acknowledged = False
+        if self._is_late or not acknowledged:
+            return []
+        after = self._matched()
+        return sorted({name for handle, name in self._before.items() if after.get(handle) == name})
 
     def _matched(self) -> dict[int, str]:
         """The nodes whose readers match, by the handle of the reader."""
@@ -129,36 +187,41 @@ class TopicWriter:
                     found[handle] = name
         return found
 
+
+class TopicWriter:
+    """One writer of one topic, with the record of what it was promised."""
+
+    def __init__(self, topic: str, promise: Promise, record: Any, options: dict[str, Any]) -> None:
+        self.topic, self._promise, self._record = topic, promise, record
+        self._shift_ns = int(options.get("shift_s", 0) * 1e9)
+        self._size = options.get("size", 60)
+        self._last_ns = 0
+        self._values = 0
+
     def write(self, stations: list[int], *, dispose: bool = False) -> bool:
         """Write or dispose these stations; returns whether a node has confirmed it."""
         from chaos.entry_type import Entry, text_of
 
-        before = self._matched()
-        operation = self._writer.dispose if dispose else self._writer.write
+        promise = self._promise
+        promise.begin()
         lines, samples = [], []
         for station in stations:
             self._values += 1
             self._last_ns = max(self._last_ns + 1, time.time_ns() + self._shift_ns)
             lines.append(
-                f"a {self.topic} {self._place} {'d' if dispose else 'w'} {self._last_ns} {station}"
+                f"a {self.topic} {promise.guid} {'d' if dispose else 'w'} {self._last_ns} {station}"
                 f" {self._values} {self._size}\n"
             )
             text = text_of(self.topic, station, self._values, self._size)
             samples.append((Entry(station, self._values, text), self._last_ns))
         self._note("".join(lines))
-        from cyclonedds.core import DDSException
-
-        try:
-            for sample, stamp in samples:
-                operation(sample, timestamp=stamp)
-            if not self._writer.wait_for_acks(10_000_000_000):
-                return False
-        except (DDSException, AttributeError):  # the wheel's time-out path raises the latter
-            return False
-        after = self._matched()
-        nodes = sorted({name for handle, name in before.items() if after.get(handle) == name})
+        operation = promise.dispose if dispose else promise.write
+        for sample, stamp in samples:
+            operation(sample, timestamp=stamp)
+        nodes = promise.confirm()
         if nodes:
-            self._note(f"c {self.topic} {self._place} {self._last_ns} {time.time_ns()} {','.join(nodes)}\n")
+            times = f"{samples[0][1]} {samples[-1][1]} {time.time_ns()}"
+            self._note(f"c {self.topic} {promise.guid} {times} {','.join(nodes)}\n")
         return bool(nodes)
 
     def _note(self, text: str) -> None:
@@ -169,10 +232,10 @@ class TopicWriter:
 def writer(options: dict[str, Any]) -> None:
     """Writes what it is told.
 
-    Options: `domain`, `record`, `topics`; `readers` to wait for with each; `keep_all`, `size`, `shift_s` of
-    the source times, `seed`. Commands: `write` or `dispose` [FIRST, COUNT] stations of each topic in turn;
-    `rate` samples a second to `stations` stations, every n-th `dispose_every`, until another command;
-    0 stops it.
+    Options: `domain`, `record`, `topics`; `readers` to wait for with each; `at_once` written to each as soon
+    as they are there; `size` of the texts, `shift_s` of the source times, `seed`. Commands: `write` or
+    `dispose` [FIRST, COUNT] stations of each topic; `rate` samples a second to `stations` stations, a share
+    of `disposes`, until the next `rate`.
     """
     application = Application(options["domain"])
     commands: queue.Queue[dict[str, Any] | None] = queue.Queue()
@@ -181,9 +244,9 @@ def writer(options: dict[str, Any]) -> None:
     writers: list[TopicWriter] = []
     with Path(options["record"]).open("a", encoding="utf-8") as record:
         for topic in options["topics"]:
-            made = TopicWriter(application, topic, record, options)
-            if not made.reached.wait(options.get("patience_s", 20)):
-                say(error=f"nobody reads {topic}")
+            promise = PlainPromise(application, topic, options.get("readers", 1))
+            made = TopicWriter(topic, promise, record, options)
+            promise.reached.wait(MATCHED_S)
             writers.append(made)
             if "at_once" in options:
                 made.write(list(range(options["at_once"])))
@@ -213,7 +276,7 @@ def _write_on(writers: list[TopicWriter], rate: dict[str, Any], chance: random.R
     began = time.monotonic()
     count = max(1, round(rate["rate"] * BATCH_S / len(writers)))
     for one in writers:
-        dispose = bool(rate.get("disposes")) and chance.random() < rate["disposes"]
+        dispose = chance.random() < rate.get("disposes", 0)
         one.write([chance.randrange(rate.get("stations", 100)) for _ in range(count)], dispose=dispose)
     time.sleep(max(0.0, began + BATCH_S - time.monotonic()))
 
@@ -234,38 +297,34 @@ def _next(commands: queue.Queue[dict[str, Any] | None], *, waits: bool) -> dict[
 def reader(options: dict[str, Any]) -> None:
     """A late joiner: tells what it has, whenever it is asked.
 
-    Options: `domain`, `topics` as [NAME, KEEPS ALL]. Command: `tally`; the answer has, for each topic, the
-    samples as [STATION, VALUE, TIME, TEXT], and the state of each station.
+    Options: `domain`, `topics`. Command: `tally`; the answer has, for each topic, the samples as [STATION,
+    VALUE, TIME, TEXT], and the state of each station (16 alive, 32 disposed, 64 without writers).
     """
-    from cyclonedds.core import InstanceState, Policy, Qos, SampleState, ViewState
+    from cyclonedds.core import Policy, Qos
     from cyclonedds.sub import DataReader, Subscriber
 
     application = Application(options["domain"])
     subscriber = Subscriber(application.participant, Qos(Policy.Partition([PARTITION])))
     ends = {}
-    for name, keep_all in options["topics"]:
-        topic = application.topic(name, keep_all=keep_all)
-        qos = qos_of(keep_all=keep_all)
-        history = Policy.History.KeepAll if keep_all else Policy.History.KeepLast(1)
-        ends[name] = DataReader(
-            subscriber, topic, qos=Qos(*(p for p in qos if p.__scope__ != "History"), history)
-        )
+    for name in options["topics"]:
+        topic = application.topic(name)
+        others = (policy for policy in qos_of(name) if policy.__scope__ != "History")
+        ends[name] = DataReader(subscriber, topic, qos=Qos(*others, history_of(name)))
     say(ready=True)
     for line in sys.stdin:
-        if "tally" not in json.loads(line):
-            continue
+        assert "tally" in json.loads(line)
         found = {}
         for name, end in ends.items():
             states: dict[int, int] = {}
             samples = []
             for one in end.read(1_000_000):
                 info = one.sample_info
-                states[one.station] = int(info.instance_state)
+                key = one.station
+                states[key] = int(info.instance_state)
                 if info.valid_data:
-                    samples.append([one.station, one.value, info.source_timestamp, one.text])
+                    samples.append([key, one.value, info.source_timestamp, one.text])
             found[name] = {"samples": samples, "states": states}
         say(tally=found)
-    _ = (SampleState, ViewState, InstanceState)
 
 
 def burner(_: dict[str, Any]) -> None:
