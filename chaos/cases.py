@@ -8,10 +8,11 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from chaos import checker
-from chaos.ground import Ground, Violation
+from chaos.ground import SPACE, Ground, Violation
 from tests.integration.configurations import Settings, Space
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
@@ -70,7 +71,7 @@ def wait_kept(ground: Ground, wanted: list[Write], timeout_s: float) -> float | 
     return ground.wait_stores("every node has it", whole, timeout_s)
 
 
-def rolling_restart(ground: Ground, _: int) -> Result:
+def rolling_restart(ground: Ground) -> Result:
     """12 new topics, 20 confirmed samples each, a busy name-space, and each node once stopped and started."""
     result = Result()
     ground.start(*ground.nodes)
@@ -89,7 +90,7 @@ def rolling_restart(ground: Ground, _: int) -> Result:
     return result
 
 
-def cut_from_master(ground: Ground, _: int) -> Result:
+def cut_from_master(ground: Ground) -> Result:
     """A writer loses its link to the master for 4 s and writes 100 samples; then the others restart."""
     result = Result()
     ground.start(*ground.nodes)
@@ -100,7 +101,7 @@ def cut_from_master(ground: Ground, _: int) -> Result:
     writer.tell(write=[1_000, 1])
     writer.answer("done", 60)
     master = ground.seen.master(ground.nodes[0])
-    ground.hosts.cut(("w0",), (master,))
+    ground.hosts.add(("w0",), (master,))
     began = time.monotonic()
     writer.tell(write=[0, 100])
     writer.answer("done", 60)
@@ -165,8 +166,8 @@ def stale_first(ground: Ground, first: int) -> Result:
     return result
 
 
-def busy_merge(ground: Ground, count: int) -> Result:
-    """2 x 5,000 new samples on a common set are merged while two other processes keep the cores busy."""
+def busy_merge(ground: Ground, count: int, burners: int) -> Result:
+    """2 x 5,000 new samples on a common set are merged while other processes keep the cores busy."""
     result = Result()
     near, far = ground.nodes
     ground.start(near, far)
@@ -180,7 +181,7 @@ def busy_merge(ground: Ground, count: int) -> Result:
     left, right = (ground.writer(host, ["Merge"], readers=2) for host in ("w0", "w1"))
     for one in (left, right):
         one.answer("ready", 60)
-    ground.hosts.cut((near, "w0"), (far, "w1"))
+    ground.hosts.add((near, "w0"), (far, "w1"))
     ground.wait_for("they are apart", lambda: not ground.seen.fellows(near, "approved"), 30)
     for one, first in ((left, count), (right, count + 5_000)):
         one.tell(write=[first, 5_000])
@@ -189,7 +190,7 @@ def busy_merge(ground: Ground, count: int) -> Result:
     ground.wait_for(
         "both sides have theirs", lambda: {ground.seen.samples(n) for n in (near, far)} == {count + 5_000}, 60
     )
-    for _ in range(2):
+    for _ in range(burners):
         ground.application("burner", "w0").answer("ready")
     healed_ns = time.time_ns()
     ground.hosts.heal()
@@ -215,25 +216,24 @@ def _both_hold(ground: Ground, count: int) -> bool:
     return {ground.seen.samples(name) for name in ground.nodes} == {count}
 
 
-CASES: Final[dict[str, Callable[[Ground, int], Result]]] = {
-    "rolling-restart": rolling_restart,
-    "stale-first": stale_first,
-    "cut-from-master": cut_from_master,
-    "busy-merge": busy_merge,
-}
-
-
-def run_case(name: str, directory: Path, argument: int, *, multicast: bool) -> Result:
-    """Run one case on a ground of its own.
+def run_case(directory: Path, options: argparse.Namespace) -> Result:
+    """Run the case of these options on a ground of its own.
 
     Raises:
         Violation: the system did not even come to where the case measures.
     """
-    nodes = 2 if name == "busy-merge" else 3
-    space = Space(name="stock", priority=200)
-    settings = Settings(spaces=(space,), discovery_s=1.0, expiry_s=0.5) if name == "busy-merge" else None
-    ground = Ground(directory, nodes, seed=name, multicast=multicast, settings=settings)
+    cases: dict[str, Callable[[Ground], Result]] = {
+        "rolling-restart": rolling_restart,
+        "stale-first": functools.partial(stale_first, first=options.first),
+        "cut-from-master": cut_from_master,
+        "busy-merge": functools.partial(busy_merge, count=options.samples, burners=options.burners),
+    }
+    settings = None
+    if options.case == "busy-merge":
+        settings = Settings(spaces=(Space(name=SPACE),), discovery_s=1.0, expiry_s=0.5)
+    nodes = 3 if settings is None else 2
+    ground = Ground(directory, nodes, seed=options.case, multicast=not options.unicast, settings=settings)
     try:
-        return CASES[name](ground, argument)
+        return cases[options.case](ground)
     finally:
         ground.close()

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 DOMAIN: Final = 42
 SPACE: Final = "stock"
-SUPERVISED: Final = (sys.executable, "-m", "ospltool.cli.app", "start", "--foreground")
 
 
 class Violation(AssertionError):
@@ -79,6 +78,7 @@ class Ground(Lab):
         self.writers = tuple(writers)
         self.hosts = Hosts((*self.nodes, *self.writers), seed)
         self.supervised: set[str] = set()
+        self.shifts: dict[str, int] = {}
         self._applications = 0
         directory.mkdir(parents=True, exist_ok=True)
         uri = cyclone_uri(
@@ -108,19 +108,30 @@ class Ground(Lab):
     # Nodes.
 
     def launch(self, name: str, environ: Any = None) -> subprocess.Popen[bytes]:
-        """Start a node as users do: in front, or under a supervisor."""
-        if name not in self.supervised:
-            return super().launch(name, environ)
+        """Start a node as users do, in front or under a supervisor, or with a wrong clock."""
         home = self.home(name)
+        module: tuple[str, ...] = ("-m", "engine")
+        if self.shifts.get(name):
+            module = ("-m", "chaos.skewed", str(self.shifts[name]))
+        elif name in self.supervised:
+            module = ("-m", "ospltool.cli.app", "start", "--foreground")
         with (home / "output.log").open("ab") as output:
             return subprocess.Popen(
-                [*self.prefixes[name], *SUPERVISED, str(home / "ospl.xml")],
+                [*self.prefixes[name], sys.executable, *module, str(home / "ospl.xml")],
                 cwd=ROOT,
                 env={**self.environ, "OSPL_LOGPATH": str(home), **(environ or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
             )
+
+    def process_of(self, name: str) -> subprocess.Popen[bytes] | None:
+        """The living process of a node; the supervisor's where it has one."""
+        return self._processes[name] if self.is_running(name) else None
+
+    def take(self, name: str) -> subprocess.Popen[bytes] | None:
+        """The process of a node, living or not, which from now on is the caller's business."""
+        return self._processes.pop(name, None)
 
     def check(self) -> None:
         """Which nodes run is the nemesis' business."""

@@ -17,7 +17,15 @@ if TYPE_CHECKING:
 EYE: Final = "eye"
 """The host of the harness itself: the capsule's own network, never cut."""
 _MTU: Final = 9_000
-_CUT: Final = Rule(cut=True)
+CUT: Final = Rule(cut=True)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Fault:
+    """A rule for directions, source first."""
+
+    pairs: frozenset[tuple[str, str]]
+    rule: Rule
 
 
 class Hosts:
@@ -31,7 +39,7 @@ class Hosts:
     def __init__(self, names: Iterable[str], seed: str) -> None:
         self.names = (*names, EYE)
         self.addresses = {name: f"10.78.0.{number}" for number, name in enumerate(self.names, 1)}
-        self._rules: dict[tuple[str, str], Rule] = {}
+        self._faults: list[Fault] = []
         self._switch = subprocess.Popen(
             [sys.executable, "-m", "chaos.switch", seed],
             cwd=ROOT,
@@ -65,33 +73,39 @@ class Hosts:
         """What goes before a command so that it runs on a host."""
         return () if name == EYE else ("ip", "netns", "exec", name)
 
-    def rule(self, sources: Iterable[str], targets: Iterable[str], rule: Rule) -> None:
-        """What happens to frames from these hosts to those, until the next rule."""
-        pairs = [(a, b) for a in sources for b in targets if a != b]
-        self._rules.update(dict.fromkeys(pairs, rule))
-        self._send(pairs)
-
-    def cut(self, ones: Iterable[str], others: Iterable[str], *, both_ways: bool = True) -> None:
-        """Cut these hosts off from those."""
+    def add(
+        self, ones: Iterable[str], others: Iterable[str], rule: Rule = CUT, *, both_ways: bool = True
+    ) -> Fault:
+        """Apply a rule from these hosts to those until it is removed. A cut counts more than other rules."""
         ones, others = tuple(ones), tuple(others)
-        self.rule(ones, others, _CUT)
+        pairs = {(a, b) for a in ones for b in others if a != b}
         if both_ways:
-            self.rule(others, ones, _CUT)
+            pairs |= {(b, a) for a, b in pairs}
+        fault = Fault(frozenset(pairs), rule)
+        self._faults.append(fault)
+        self._send(fault.pairs)
+        return fault
+
+    def remove(self, fault: Fault) -> None:
+        """What other rules say counts again."""
+        self._faults = [each for each in self._faults if each is not fault]
+        self._send(fault.pairs)
 
     def heal(self) -> None:
         """No rule any more."""
-        pairs, self._rules = list(self._rules), {}
-        self._send(pairs)
+        for fault in self._faults:
+            self.remove(fault)
 
     def tally(self) -> dict[str, int]:
         """What the switch did with frames so far."""
         return dict(self._tell()["tally"])
 
-    def _send(self, pairs: list[tuple[str, str]]) -> None:
-        rules = [
-            {"source": a, "target": b, **dataclasses.asdict(self._rules.get((a, b), Rule()))}
-            for a, b in pairs
-        ]
+    def _send(self, pairs: Iterable[tuple[str, str]]) -> None:
+        rules = []
+        for source, target in sorted(pairs):
+            given = [fault.rule for fault in self._faults if (source, target) in fault.pairs]
+            rule = next((rule for rule in given if rule.cut), given[-1] if given else Rule())
+            rules.append({"source": source, "target": target, **dataclasses.asdict(rule)})
         self._tell(rules=rules)
 
     def _tell(self, **command: Any) -> dict[str, Any]:

@@ -25,7 +25,8 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 PARTITION: Final = "stock"
-BATCH_S: Final = 0.1
+PIECE_S: Final = 0.05
+CONFIRM_S: Final = 0.5
 MATCHED_S: Final = 20.0
 """How long a writer waits for its readers before it writes all the same."""
 ACKNOWLEDGED_NS: Final = 10_000_000_000
@@ -195,19 +196,21 @@ class TopicWriter:
         self.topic, self._promise, self._record = topic, promise, record
         self._shift_ns = int(options.get("shift_s", 0) * 1e9)
         self._size = options.get("size", 60)
-        self._last_ns = 0
+        self._first_ns = self._last_ns = 0
         self._values = 0
 
-    def write(self, stations: list[int], *, dispose: bool = False) -> bool:
-        """Write or dispose these stations; returns whether a node has confirmed it."""
+    def write(self, stations: list[int], *, dispose: bool = False) -> None:
+        """Write or dispose these stations, as a part of the batch that is next to be confirmed."""
         from chaos.entry_type import Entry, text_of
 
         promise = self._promise
-        promise.begin()
+        if not self._first_ns:
+            promise.begin()
         lines, samples = [], []
         for station in stations:
             self._values += 1
             self._last_ns = max(self._last_ns + 1, time.time_ns() + self._shift_ns)
+            self._first_ns = self._first_ns or self._last_ns
             lines.append(
                 f"a {self.topic} {promise.guid} {'d' if dispose else 'w'} {self._last_ns} {station}"
                 f" {self._values} {self._size}\n"
@@ -218,10 +221,14 @@ class TopicWriter:
         operation = promise.dispose if dispose else promise.write
         for sample, stamp in samples:
             operation(sample, timestamp=stamp)
-        nodes = promise.confirm()
+
+    def confirm(self) -> bool:
+        """Wait until the batch is confirmed; returns whether it is."""
+        nodes = self._promise.confirm() if self._first_ns else []
         if nodes:
-            times = f"{samples[0][1]} {samples[-1][1]} {time.time_ns()}"
-            self._note(f"c {self.topic} {promise.guid} {times} {','.join(nodes)}\n")
+            times = f"{self._first_ns} {self._last_ns} {time.time_ns()}"
+            self._note(f"c {self.topic} {self._promise.guid} {times} {','.join(nodes)}\n")
+        self._first_ns = 0
         return bool(nodes)
 
     def _note(self, text: str) -> None:
@@ -250,35 +257,55 @@ def writer(options: dict[str, Any]) -> None:
             writers.append(made)
             if "at_once" in options:
                 made.write(list(range(options["at_once"])))
+                made.confirm()
         say(ready=True)
-        rate: dict[str, Any] = {"rate": 0}
+        flow: Flow | None = None
         while True:
-            command = _next(commands, waits=not rate["rate"])
+            command = _next(commands, waits=flow is None)
             if command is None:
                 os._exit(0)
             if "rate" in command:
-                rate = command
-                say(rate=rate["rate"])
+                flow = Flow(writers, command, chance) if command["rate"] else None
+                say(rate=command["rate"])
             elif command:
-                done = [_carry_out(one, command) for one in writers]
-                say(done=all(done))
-            elif rate["rate"]:
-                _write_on(writers, rate, chance)
+                say(done=all(_carry_out(one, command) for one in writers))
+            elif flow:
+                flow.go_on()
 
 
 def _carry_out(writer: TopicWriter, command: dict[str, Any]) -> bool:
     dispose = "dispose" in command
     first, count = command["dispose" if dispose else "write"]
-    return writer.write(list(range(first, first + count)), dispose=dispose)
+    writer.write(list(range(first, first + count)), dispose=dispose)
+    return writer.confirm()
 
 
-def _write_on(writers: list[TopicWriter], rate: dict[str, Any], chance: random.Random) -> None:
-    began = time.monotonic()
-    count = max(1, round(rate["rate"] * BATCH_S / len(writers)))
-    for one in writers:
-        dispose = chance.random() < rate.get("disposes", 0)
-        one.write([chance.randrange(rate.get("stations", 100)) for _ in range(count)], dispose=dispose)
-    time.sleep(max(0.0, began + BATCH_S - time.monotonic()))
+class Flow:
+    """Writing at a rate: in small pieces, and confirmed twice a second."""
+
+    def __init__(self, writers: list[TopicWriter], command: dict[str, Any], chance: random.Random) -> None:
+        self._writers, self._chance = writers, chance
+        self._rate = command["rate"] / len(writers)
+        self._stations = command.get("stations", 100)
+        self._disposes = command.get("disposes", 0)
+        self._began = time.monotonic()
+        self._confirm_due = self._began + CONFIRM_S
+        self._written = 0
+
+    def go_on(self) -> None:
+        """Write what is due by now."""
+        time.sleep(PIECE_S)
+        now = time.monotonic()
+        due = round((now - self._began) * self._rate) - self._written
+        self._written += due
+        for one in self._writers:
+            if due:
+                dispose = self._chance.random() < self._disposes
+                one.write([self._chance.randrange(self._stations) for _ in range(due)], dispose=dispose)
+        if now >= self._confirm_due:
+            for one in self._writers:
+                one.confirm()
+            self._confirm_due = time.monotonic() + CONFIRM_S
 
 
 def _listen(commands: queue.Queue[dict[str, Any] | None]) -> None:
@@ -319,10 +346,10 @@ def reader(options: dict[str, Any]) -> None:
             samples = []
             for one in end.read(1_000_000):
                 info = one.sample_info
-                key = one.station
-                states[key] = int(info.instance_state)
+                entry = one if info.valid_data else one.key_sample
+                states[entry.station] = int(info.instance_state)
                 if info.valid_data:
-                    samples.append([key, one.value, info.source_timestamp, one.text])
+                    samples.append([one.station, one.value, info.source_timestamp, one.text])
             found[name] = {"samples": samples, "states": states}
         say(tally=found)
 
