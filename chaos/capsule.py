@@ -92,13 +92,13 @@ def prepare() -> None:
     os.environ["XDG_RUNTIME_DIR"] = tempfile.mkdtemp(dir="/run")
 
 
-def others() -> list[str]:
-    """The command lines of the living processes in the capsule besides this one."""
-    found = []
+def others() -> dict[int, str]:
+    """The living processes in the capsule besides this one, with their command lines."""
+    found = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             with contextlib.suppress(OSError):
                 words = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
                 if words:  # a zombie has none
-                    found.append(f"{entry.name}: {words.strip()}")
+                    found[int(entry.name)] = words.strip()
     return found

@@ -155,6 +155,11 @@ class Ground(Lab):
             and len({space.master for space in spaces if space is not None}) == 1
         )
 
+    def shown_since(self, time_ns: int) -> bool:
+        """Whether every node has shown itself after this time."""
+        shown = [self.seen.node(name) for name in self.nodes]
+        return all(node is not None and node.time_ns > time_ns for node in shown)
+
     def wait_up(self, *names: str, timeout_s: float = 60.0) -> float:
         """Until these nodes are up; returns the seconds it took."""
         return self.wait_for(f"{names} are complete with one master", lambda: self.are_up(*names), timeout_s)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import subprocess
 import time
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Final
@@ -27,6 +28,7 @@ Fault = Callable[["Scene", random.Random], Generator[str, None, None]]
 _FAULTS: dict[str, Fault] = {}
 LOST_S: Final = 3.0
 """After so long without a word every lease and heartbeat has expired."""
+REFUSED_S: Final = 30.0
 
 
 def fault(function: Fault) -> Fault:
@@ -175,12 +177,19 @@ def stale_first(scene: Scene, chance: random.Random) -> Generator[str, None, Non
 def second_node(scene: Scene, chance: random.Random) -> Generator[str, None, None]:
     """A second node is started on a store in use; it must refuse."""
     name = chance.choice(scene.nodes)
-    second = scene.ground.launch(name) if name not in scene.ground.supervised else None
+    scene.start(name)
+    scene.ground.wait_up(name)
+    alone = {name} - scene.ground.supervised  # a supervisor refuses already
+    seconds = [scene.ground.launch(one) for one in alone]
     yield name
-    if second is not None:
-        code = second.wait(30)
-        if code == 0 and scene.ground.is_running(name):
-            raise Violation(f"a second node on the store of {name} ended as if all were well")
+    for second in seconds:
+        try:
+            code = second.wait(REFUSED_S)
+        except subprocess.TimeoutExpired:
+            second.kill()
+            code = 0
+        if code == 0:
+            raise Violation(f"a second node on the store of {name} did not refuse")
 
 
 @fault

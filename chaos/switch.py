@@ -62,8 +62,12 @@ class Switch:
         port = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         asked = struct.pack("16sH22x", f"tap{len(self._ports)}".encode(), _TAP_WITHOUT_HEADER)
         device = fcntl.ioctl(port, _TUNSETIFF, asked)[:16].rstrip(b"\0").decode()
-        self._ports[name] = port
+        self.plug(name, port)
         return port, device
+
+    def plug(self, name: str, port: int) -> None:
+        """Let this descriptor, of which each read and write is a frame, be a port."""
+        self._ports[name] = port
 
     def set_rule(self, source: str, target: str, rule: Rule) -> None:
         """Replace the rule of one direction; its generator goes on."""
