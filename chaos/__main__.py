@@ -41,6 +41,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--short", action="store_true", help="three nodes and one step in each round")
     parser.add_argument("--faults", default="", help="draw from these faults only, as in kill-node,split")
     parser.add_argument(
+        "--promise", choices=("plain", "durable"), default="", help="of the writers in rounds"
+    )
+    parser.add_argument(
         "--first", type=int, choices=(0, 1, 2), default=2, help="stale-first: who starts first"
     )
     parser.add_argument("--samples", type=int, default=200_000, help="busy-merge: the common set")
@@ -71,15 +74,18 @@ def _rounds(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int
     while not reports or _goes_on(options, time.monotonic() - began, len(reports)):
         seed = options.seed * _SEEDS + len(reports) if options.round is None else options.round
         with _Place(options, f"round-{seed}") as place:
-            report = run_round(seed, place.directory, names, short=options.short)
+            report = run_round(seed, place.directory, names, options.promise, short=options.short)
             place.is_wanted = bool(report.violations)
         reports.append(report)
         print(report.line(), flush=True)
         if report.violations:
-            more = f"{' --short' if options.short else ''}{f' --faults {options.faults}' if names else ''}"
+            more = " --short" if options.short else ""
+            more += f" --faults {options.faults}" if names else ""
+            more += f" --promise {options.promise}" if options.promise else ""
             print(*(f"  {text}" for text in report.violations), sep="\n")
             print(f"  kept: {place.directory}; again: python -m chaos --round {seed}{more}", flush=True)
-    print(_table(reports, time.monotonic() - began))
+    if options.round is None:
+        print(_table(reports, time.monotonic() - began))
     return EXIT_VIOLATED if any(report.violations for report in reports) else 0
 
 

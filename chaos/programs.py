@@ -6,7 +6,7 @@ them. A writer keeps a record, a file that only grows. Its lines, separated by b
 - `a TOPIC WRITER OP TIME STATION VALUE SIZE`: the writer (its GUID) is about to write (OP `w`) or dispose
   (`d`) with this source time;
 - `c TOPIC WRITER FIRST LAST WALL NODES`: what has these source times was confirmed at this wall clock by
-  these nodes (joined by commas).
+  these nodes (joined by commas, or a star).
 
 A topic whose name ends in `All` is KEEP_ALL; the others are KEEP_LAST 1.
 """
@@ -14,6 +14,7 @@ A topic whose name ends in `All` is KEEP_ALL; the others are KEEP_LAST 1.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
 import queue
@@ -30,6 +31,8 @@ CONFIRM_S: Final = 0.5
 MATCHED_S: Final = 20.0
 """How long a writer waits for its readers before it writes all the same."""
 ACKNOWLEDGED_NS: Final = 10_000_000_000
+NODES: Final = 2
+"""On how many disks a durable promise is."""
 
 
 def say(**what: Any) -> None:
@@ -75,6 +78,7 @@ class Application:
         self.participant = DomainParticipant(domain)
         self._seen = BuiltinDataReader(self.participant, BuiltinTopicDcpsParticipant)
         self._names: dict[bytes, str] = {}
+        self._client: Any = None
 
     def topic(self, name: str) -> Any:
         """A topic of entries."""
@@ -83,6 +87,13 @@ class Application:
         from chaos.entry_type import Entry
 
         return Topic(self.participant, name, Entry, qos=qos_of(name))
+
+    def client(self) -> Any:
+        """A client of the durability services, one for all writers."""
+        from ospltool.client import DurabilityClient
+
+        self._client = self._client or DurabilityClient(self.participant)
+        return self._client
 
     def name_of(self, participant: Any) -> str:
         """The name of the participant with this key; empty for one that has none."""
@@ -103,6 +114,8 @@ class Promise(Protocol):
     reached: threading.Event
     """Set once enough nodes read along."""
     guid: str
+
+    def __init__(self, application: Application, topic: str, readers: int) -> None: ...
 
     def begin(self) -> None:
         """A batch begins."""
@@ -137,13 +150,13 @@ class PlainPromise:
             if status.current_count >= readers:
                 self.reached.set()
 
-        self._writer = DataWriter(
+        self.writer = DataWriter(
             Publisher(application.participant, Qos(Policy.Partition([PARTITION]))),
             application.topic(topic),
             qos=qos_of(topic),
             listener=Listener(on_publication_matched=on_publication_matched),
         )
-        self.guid = self._writer.guid.hex
+        self.guid = self.writer.guid.hex
 
     def begin(self) -> None:
         """Note who reads along."""
@@ -151,11 +164,11 @@ class PlainPromise:
 
     def write(self, sample: Any, *, timestamp: int) -> None:
         """Write; a writer that blocks for too long cannot confirm the batch."""
-        self._do(self._writer.write, sample, timestamp)
+        self._do(self.writer.write, sample, timestamp)
 
     def dispose(self, sample: Any, *, timestamp: int) -> None:
         """Dispose, likewise."""
-        self._do(self._writer.dispose, sample, timestamp)
+        self._do(self.writer.dispose, sample, timestamp)
 
     def _do(self, operation: Any, sample: Any, timestamp: int) -> None:
         from cyclonedds.core import DDSException
@@ -170,7 +183,7 @@ class PlainPromise:
         from cyclonedds.core import DDSException
 
         try:
-            acknowledged = self._writer.wait_for_acks(ACKNOWLEDGED_NS)
+            acknowledged = self.writer.wait_for_acks(ACKNOWLEDGED_NS)
         except (DDSException, AttributeError):  # the wheel's time-out path raises the latter
             acknowledged = False
         if self._is_late or not acknowledged:
@@ -181,12 +194,56 @@ class PlainPromise:
     def _matched(self) -> dict[int, str]:
         """The nodes whose readers match, by the handle of the reader."""
         found = {}
-        for handle in self._writer.get_matched_subscriptions():
+        for handle in self.writer.get_matched_subscriptions():
             with contextlib.suppress(Exception):  # it has gone meanwhile
-                data = self._writer.get_matched_subscription_data(handle)
+                data = self.writer.get_matched_subscription_data(handle)
                 if data is not None and (name := self._application.name_of(data.participant_key)):
                     found[handle] = name
         return found
+
+
+class DurablePromise:
+    """What `ospltool.client.DurableWriter` gives: a batch is confirmed once `NODES` nodes have it on disk.
+
+    It does not name the nodes, so that the record has a star in their place.
+    """
+
+    def __init__(self, application: Application, topic: str, readers: int) -> None:
+        plain = PlainPromise(application, topic, readers)
+        client: Any = importlib.import_module("ospltool.client")
+        self._writer = client.DurableWriter(application.client(), plain.writer, nodes=NODES)
+        self._error: type[Exception] = client.DurabilityError
+        self._is_late = False
+        self.reached, self.guid = plain.reached, plain.guid
+
+    def begin(self) -> None:
+        """A batch begins."""
+        self._is_late = False
+
+    def write(self, sample: Any, *, timestamp: int) -> None:
+        """Write; where the bound is reached, the batch cannot be confirmed."""
+        self._do(self._writer.write, sample, timestamp)
+
+    def dispose(self, sample: Any, *, timestamp: int) -> None:
+        """Dispose, likewise."""
+        self._do(self._writer.dispose, sample, timestamp)
+
+    def _do(self, operation: Any, sample: Any, timestamp: int) -> None:
+        try:
+            operation(sample, timestamp)
+        except self._error:
+            self._is_late = True
+
+    def confirm(self) -> list[str]:
+        """A star once enough nodes have stored everything."""
+        try:
+            self._writer.flush(ACKNOWLEDGED_NS / 1e9)
+        except self._error:
+            return []
+        return [] if self._is_late else ["*"]
+
+
+PROMISES: Final[dict[str, type[Promise]]] = {"plain": PlainPromise, "durable": DurablePromise}
 
 
 class TopicWriter:
@@ -240,9 +297,9 @@ def writer(options: dict[str, Any]) -> None:
     """Writes what it is told.
 
     Options: `domain`, `record`, `topics`; `readers` to wait for with each; `at_once` written to each as soon
-    as they are there; `size` of the texts, `shift_s` of the source times, `seed`. Commands: `write` or
-    `dispose` [FIRST, COUNT] stations of each topic; `rate` samples a second to `stations` stations, a share
-    of `disposes`, until the next `rate`.
+    as they are there; `promise`, one of `PROMISES`; `size` of the texts, `shift_s` of the source times,
+    `seed`. Commands: `write` or `dispose` [FIRST, COUNT] stations of each topic; `rate` samples a second to
+    `stations` stations, a share of `disposes`, until the next `rate`.
     """
     application = Application(options["domain"])
     commands: queue.Queue[dict[str, Any] | None] = queue.Queue()
@@ -251,7 +308,7 @@ def writer(options: dict[str, Any]) -> None:
     writers: list[TopicWriter] = []
     with Path(options["record"]).open("a", encoding="utf-8") as record:
         for topic in options["topics"]:
-            promise = PlainPromise(application, topic, options.get("readers", 1))
+            promise = PROMISES[options.get("promise", "plain")](application, topic, options.get("readers", 1))
             made = TopicWriter(topic, promise, record, options)
             promise.reached.wait(MATCHED_S)
             writers.append(made)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import importlib.util
 import os
 import random
 import re
@@ -29,6 +30,8 @@ QUIET_S: Final = 90.0
 """After the last fault all nodes are complete, with one master and equal sets, within this time."""
 DELIVERED_S: Final = 30.0
 """A late joiner has everything within this time."""
+HAS_DURABLE: Final = importlib.util.find_spec("ospltool.client.durable") is not None
+"""Whether the client library has a DurableWriter."""
 _BAD: Final = re.compile(r"Traceback|AssertionError|Fatal Python error|Segmentation fault")
 _DISPOSED: Final = 32
 _OFTEN: Final = frozenset({"rolling_restart", "stale_first", "power_cut", "cut_writer", "new_topics"})
@@ -59,13 +62,16 @@ class Report:
         )
 
 
-def run_round(seed: int, directory: Path, names: Iterable[str] = (), *, short: bool = False) -> Report:
+def run_round(
+    seed: int, directory: Path, names: Iterable[str] = (), promise: str = "", *, short: bool = False
+) -> Report:
     """Run one round; everything that it leaves is in the directory, and nothing of it runs any more.
 
     Args:
         seed: draws the system and the faults.
         directory: an empty one.
         names: of the faults that may be drawn; all of them if there are none.
+        promise: of the writers, `plain` or `durable`; drawn unless given.
         short: three nodes, one step, and no fault that takes long.
     """
     chance = random.Random(seed)
@@ -81,8 +87,9 @@ def run_round(seed: int, directory: Path, names: Iterable[str] = (), *, short: b
             space = Space(name=SPACE, elements=("stock*",), priority=chance.choice((100, 200 - 10 * number)))
             ground.configure(name, Settings(spaces=(space,), discovery_s=1.0, failure_action="restart"))
         ground.supervised = {name for name in ground.nodes if chance.random() < 0.3}
-        report.system = f"{nodes} nodes, {'multicast' if multicast else 'unicast'}"
-        scene = Scene(ground, rate=60)
+        promise = promise or chance.choice(("plain", "durable") if HAS_DURABLE else ("plain", "plain"))
+        report.system = f"{nodes} nodes, {'multicast' if multicast else 'unicast'}, {promise}"
+        scene = Scene(ground, rate=60, promise=promise)
         with _noting(report):
             _begin(scene)
             for _ in range(1 if short else chance.randint(2, 4)):

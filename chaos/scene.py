@@ -44,14 +44,15 @@ class Scene:
     Args:
         ground: with every node configured and none started.
         rate: samples a second of each of the writers that write all the time.
+        promise: what they call confirmed, one of `chaos.programs.PROMISES`.
     """
 
-    def __init__(self, ground: Ground, rate: int) -> None:
+    def __init__(self, ground: Ground, rate: int, promise: str) -> None:
         self.ground = ground
         self.nodes = ground.nodes
         self.writers = ground.writers[:-1]  # the last host is that of late joiners
         self.topics: set[str] = set()
-        self._rate = rate
+        self._rate, self._promise = rate, promise
         self._number = 0
         self._applications: dict[str, list[tuple[Application, dict[str, Any]]]] = {}
         self._disturbances: list[Disturbance] = []
@@ -180,7 +181,7 @@ class Scene:
     def add_writer(self, host: str, topics: list[str], **options: Any) -> None:
         """A writer that writes to these topics until the end of the round."""
         self.topics.update(topics)
-        given = {"topics": topics, "seed": self.number(), **options}
+        given = {"topics": topics, "seed": self.number(), "promise": self._promise, **options}
         self._applications.setdefault(host, []).append((self._write(host, given), given))
 
     def _write(self, host: str, options: dict[str, Any]) -> Application:
@@ -206,8 +207,8 @@ class Scene:
         self._disturbances.append(Disturbance(name, began_ns, time.time_ns()))
 
     def _is_stored(self, confirmed: Confirmed) -> bool:
-        """Whether one of the nodes that confirmed it had the time to store it."""
-        return any(
+        """Whether it was confirmed as stored, or one of the nodes that confirmed it had the time for that."""
+        return confirmed.nodes == ("*",) or any(
             not any(
                 each.node == name and each.began_ns - STORED_NS <= confirmed.wall_ns <= each.ended_ns
                 for each in self._disturbances
