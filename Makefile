@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 AREA ?= all
 RUNS ?= 2000
 SEED ?= 1
+MINUTES ?= 30
 
 ifneq ($(shell command -v uv 2>/dev/null),)
 INSTALL := uv pip install --python $(BIN)/python --quiet
@@ -13,7 +14,7 @@ else
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 endif
 
-.PHONY: demo test check sim bench screenshots clean
+.PHONY: demo test check sim chaos bench screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -47,6 +48,9 @@ test: check ## Everything that must be green, in under 15 minutes
 
 sim: $(VENV)/.dev ## Thousands of simulated systems with faults (RUNS=2000 SEED=1)
 	$(BIN)/ospltool simulate --runs $(RUNS) --seed $(SEED)
+
+chaos: $(VENV)/.dev ## Real nodes under seeded faults, in network namespaces (MINUTES=30 SEED=1)
+	$(BIN)/python -m chaos --minutes $(MINUTES) --seed $(SEED)
 
 bench: $(VENV)/.dev ## Figures, side by side in one run (AREA=start|capture|deliver|align|reconcile|store|simulator|trace|console|redundancy)
 	$(BIN)/python -m benchmarks --area $(AREA)

@@ -1,0 +1,38 @@
+"""Real nodes under faults: three short rounds; `make chaos` runs more, and longer ones."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from chaos import capsule
+
+pytestmark = [pytest.mark.dds, pytest.mark.netns]
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "chaos", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_nothing_acknowledged_is_lost_in_a_short_round(seed: int, tmp_path: Path) -> None:
+    done = run("--round", str(seed), "--short", "--keep", str(tmp_path))
+    if done.returncode == 4:
+        pytest.skip(done.stderr.strip())
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"round {seed}: ok" in done.stdout
+    assert list(tmp_path.iterdir()) == [], "what a clean round leaves behind"
+
+
+def test_a_machine_without_namespaces_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capsule, "_UNSHARE", ("sh", "-c", "echo no namespaces for you >&2; exit 1"))
+    with pytest.raises(capsule.Forbidden, match="no namespaces for you"):
+        capsule.command()
