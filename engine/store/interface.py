@@ -259,6 +259,14 @@ class Store(Protocol):
         """
         ...
 
+    def restore_backup(self, version: int, mark: str, keep_previous: str) -> SetInfo:
+        """Make a back-up the complete set again; the present one takes its place as a back-up, so marked.
+
+        Raises:
+            LookupError: there is no such back-up.
+        """
+        ...
+
     def drop_backup(self, version: int) -> None:
         """Drop a back-up, so that `tidy` can give its space back.
 

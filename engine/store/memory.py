@@ -241,11 +241,19 @@ class MemoryStore:
     ) -> SetInfo:
         """Make the writer's version the complete one."""
         self._medium.check_writable()
-        version = self._filling(writer)
+        return self._switch_to(self._filling(writer), mark, keep_previous)
+
+    def restore_backup(self, version: int, mark: str, keep_previous: str) -> SetInfo:
+        """Make a back-up the complete set again."""
+        self._medium.check_writable()
+        return self._switch_to(self._backup(version), mark, keep_previous)
+
+    def _switch_to(self, version: _Version, mark: str, keep_previous: str | None) -> SetInfo:
         previous = self._complete(version.name_space)
         if previous is not None and keep_previous is not None:
             kept = [one for one in self._medium.versions.values() if one.state is SetState.KEPT]
-            for one in surplus([one for one in kept if one.name_space == version.name_space]):
+            others = [one for one in kept if one.name_space == version.name_space and one is not version]
+            for one in surplus(others):
                 self._medium.drop(one)
             previous.state, previous.mark = SetState.KEPT, keep_previous
         elif previous is not None:
@@ -257,10 +265,13 @@ class MemoryStore:
     def drop_backup(self, version: int) -> None:
         """Drop a back-up."""
         self._medium.check_writable()
-        kept = self._medium.versions.get(version)
-        if kept is None or kept.state is not SetState.KEPT:
-            raise LookupError(f"set version {version} is no back-up")
-        self._medium.drop(kept)
+        self._medium.drop(self._backup(version))
+
+    def _backup(self, number: int) -> _Version:
+        version = self._medium.versions.get(number)
+        if version is None or version.state is not SetState.KEPT:
+            raise LookupError(f"set version {number} is no back-up")
+        return version
 
     def abandon(self, writer: SetWriter) -> None:
         """Drop a version that is still filling."""

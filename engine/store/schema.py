@@ -140,6 +140,8 @@ def _check_functions(connection: sqlite3.Connection, path: Path) -> None:
     try:
         connection.execute("SELECT value FROM json_each('[0]')").fetchall()
     except sqlite3.OperationalError as error:
+        if "no such table" not in str(error):
+            raise  # the file cannot be read, which is not for want of functions
         found = f"SQLite {sqlite3.sqlite_version} is built without JSON functions"
         raise StoreFailed(f"{path}: {found}; 3.38 and later have them") from error
 

@@ -37,6 +37,7 @@ from engine.store.interface import (
     StoreFull,
     unfinished,
 )
+from engine.store.room import room_on_disk
 from engine.store.rows import SampleTable, Unexpected
 from engine.store.view import StoreView, name_spaces, read_fellows, read_marks
 
@@ -136,19 +137,28 @@ class SqliteStore:
             self._connection.execute("BEGIN IMMEDIATE")
             yield
             self._connection.execute("UPDATE node SET commits = commits + 1")
+            room = room_on_disk(self._connection, self._path)
+            if not room.is_enough:
+                raise StoreFull(f"{self._path}: {room.free_bytes} bytes of space are too few")
             self._connection.execute("COMMIT")
         except BaseException as error:
             with contextlib.suppress(sqlite3.Error):
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
-            known = schema.typed(error, self._path) if isinstance(error, sqlite3.Error) else None
+            known: StoreError | None = error if isinstance(error, StoreFull) else None
+            if isinstance(error, sqlite3.Error):
+                known = schema.typed(error, self._path)
             if known is None:
                 raise
             if isinstance(known, StoreFull):
                 self._make_room()
+            if known is error:
+                raise
             raise known from error
         self._commits += 1
         self._ledger.write(Record(self._node_id, self._incarnation, self._commits))
+        if not room.is_ample:
+            self._make_room()
 
     def _make_room(self) -> None:
         """Carry the log over to the file, so that the next attempt can write over it."""
@@ -223,12 +233,20 @@ class SqliteStore:
         self, writer: SetWriter, mark: str = "", *, keep_previous: str | None = None
     ) -> SetInfo:
         """Make the writer's version the complete one."""
-        version = self._filling(writer.version)
+        return self._switch_to(self._filling(writer.version), mark, keep_previous)
+
+    def restore_backup(self, version: int, mark: str, keep_previous: str) -> SetInfo:
+        """Make a back-up the complete set again."""
+        return self._switch_to(self._backup(version), mark, keep_previous)
+
+    def _switch_to(self, version: Version, mark: str, keep_previous: str | None) -> SetInfo:
         previous = self._find(version.name_space, SetState.COMPLETE)
         dropped: Sequence[Version] = [] if previous is None else [previous]
         if previous is not None and keep_previous is not None:
             kept = [one for one in self._versions.values() if one.state is SetState.KEPT]
-            dropped = surplus([one for one in kept if one.name_space == version.name_space])
+            dropped = surplus(
+                [one for one in kept if one.name_space == version.name_space and one is not version]
+            )
         with self._transaction():
             for one in dropped:
                 write_version(self._connection, one, schema.DROPPED)
@@ -244,12 +262,16 @@ class SqliteStore:
 
     def drop_backup(self, version: int) -> None:
         """Drop a back-up."""
-        kept = self._versions.get(version)
-        if kept is None or kept.state is not SetState.KEPT:
-            raise LookupError(f"set version {version} is no back-up")
+        kept = self._backup(version)
         with self._transaction():
             write_version(self._connection, kept, schema.DROPPED)
         self._forget(kept)
+
+    def _backup(self, number: int) -> Version:
+        version = self._versions.get(number)
+        if version is None or version.state is not SetState.KEPT:
+            raise LookupError(f"set version {number} is no back-up")
+        return version
 
     def abandon(self, writer: SetWriter) -> None:
         """Drop a version that is still filling."""

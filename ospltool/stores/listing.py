@@ -6,9 +6,10 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING, Any
 
+from engine.store.backups import replaced
 from ospltool.output.text import table, visible
 from ospltool.stores.describe import hex_dump
-from ospltool.stores.model import UNKNOWN_DEPTH
+from ospltool.stores.model import UNKNOWN_DEPTH, SetKind
 from ospltool.stores.wording import shown, status_text
 
 if TYPE_CHECKING:
@@ -40,7 +41,10 @@ def info_text(facts: StoreFacts, sets: Sequence[Counted]) -> Iterator[str]:
 def _set_line(one: SetFacts) -> str:
     complete = {True: "complete", False: "NOT complete", None: "completeness not known"}[one.complete]
     quality = "" if one.quality_ns is None else f", quality {shown(one.quality_ns)}"
+    note = replaced(one.mark) if one.kind is SetKind.BACKUP else None
     mark = f", mark {visible(one.mark)}" if one.mark else ""
+    if note is not None:
+        mark = f", replaced {shown(note.at_ns)} by {visible(note.by)}: {visible(note.why)}"
     name = visible(one.name_space) or "(name-space not known)"
     return f"set {one.number}: {name}, {one.kind.value}, {complete}{quality}{mark}"
 

@@ -1,4 +1,4 @@
-"""Commands that copy stores: `export`, `import`, `replace`."""
+"""Commands that copy stores: `export`, `import`, `replace`, `restore`."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from ospltool.cli.store.shared import (
     put_lines,
 )
 from ospltool.output import envelope, streams
+from ospltool.output.text import visible
 
 IMPORT: Final = "ospltool store import"
 REPLACE: Final = "ospltool store replace"
@@ -97,6 +98,35 @@ def replace(
     if is_target_free(target):
         raise CommandError(f"{target}: there is no store to replace a set of; see `store import`", Exit.USAGE)
     _copy(source, target, sets, name_space, REPLACE, without_damaged, as_json)
+
+
+def restore(
+    target: Annotated[pathlib.Path, typer.Argument(help="Store directory of a node of ours that is down.")],
+    number: Annotated[
+        int | None, typer.Option("--set", metavar="NUMBER", help="Take back this back-up.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Take back a set that was replaced, on a node that is down; the present set becomes a back-up.
+
+    Exit codes: 0 good, 2 wrong usage, no such back-up, damaged or refused.
+    """
+    from ospltool.stores.backups import restore as take_back
+    from ospltool.stores.copying import CopyRefused, is_target_free
+
+    if is_target_free(target):
+        raise CommandError(f"{target}: there is no store of ours", Exit.USAGE)
+    try:
+        done = take_back(target, number)
+    except CopyRefused as error:
+        raise CommandError(str(error), Exit.USAGE) from error
+    if as_json:
+        streams.put(envelope.document("store-restore", done))
+        return
+    text = f"name-space {done.name_space}: set {done.number} with {done.samples} samples is the current one"
+    if done.aside is not None:
+        text += f"; set {done.aside} with {done.samples_aside} samples is kept"
+    put_lines([visible(text)])
 
 
 def _copy(

@@ -1,4 +1,4 @@
-"""Commands that look at stores: `info`, `ls`, `show`, `verify`, `watch`."""
+"""Commands that look at stores: `info`, `backups`, `ls`, `show`, `verify`, `watch`."""
 
 from __future__ import annotations
 
@@ -66,6 +66,25 @@ def _counted(name: str, numbers: Sequence[int]) -> tuple[StoreFacts, list[Counte
             return facts, [one for one in counted if not numbers or one.facts.number in numbers]
     with opened(name) as reader:
         return reader.facts, list(count_sets(reader, numbers))
+
+
+def backups(stores: Stores, as_json: AsJson = False) -> None:
+    """List the sets that were replaced and are kept: who replaced each, when, why, and how large it is.
+
+    Exit codes: 0 good, 2 wrong usage or no readable store.
+    """
+    from ospltool.stores.backups import backups as backups_of
+    from ospltool.stores.backups import backups_text
+
+    values = []
+    for name in stores:
+        with opened(name) as reader:
+            found = backups_of(reader.facts)
+        values.append({"path": name, "backups": found})
+        if not as_json:
+            put_lines(backups_text(name, found))
+    if as_json:
+        streams.put(envelope.document("store-backups", {"stores": values}))
 
 
 def ls(

@@ -1,0 +1,177 @@
+"""Sets that were replaced: `ospltool store` lists them, looks at them, compares them and takes them back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("duckdb", reason="comparing needs the extra `sql`")
+
+from engine.dataset.sample import DATA, Sample, make_sample
+from engine.store.backups import Replaced
+from engine.store.files import DATABASE
+from engine.store.opening import open_store
+from ospltool.cli import app
+from tests.stores.own_stores import NAME_SPACE, described, write_ours
+
+GROUP = described("part", "Topic")
+BASE_NS = 1_700_000_000_000_000_000
+HOSTILE = "\x1b]0;owned\x07\x1b[31m\u202e\r\n"
+Run = Callable[..., tuple[int, str, str]]
+
+
+def samples(*numbers: int) -> list[Sample]:
+    return [
+        make_sample(BASE_NS + n, bytes(16), DATA, n.to_bytes(4), b"payload of %d" % n, sequence=n)
+        for n in numbers
+    ]
+
+
+def replace(directory: Path, new: list[Sample], note: Replaced, name_space: str = NAME_SPACE) -> None:
+    """What a node does when another set takes the place of its own."""
+    store = open_store(directory, "n1")
+    writer = store.begin_set(name_space)
+    writer.add(GROUP, new)
+    store.commit_complete(writer, keep_previous=note.to_mark())
+    store.close()
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str]) -> Run:
+    def running(*arguments: object) -> tuple[int, str, str]:
+        capfd.readouterr()
+        code = app.main(["store", *map(str, arguments)])
+        return int(code), *capfd.readouterr()
+
+    return running
+
+
+def data(text: str, kind: str) -> Any:
+    document = json.loads(text)
+    assert (document["format_version"], document["kind"]) == (1, kind)
+    return document["data"]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """The store of a node whose set of three samples was replaced by one of two."""
+    directory = write_ours(tmp_path / "store", {GROUP: samples(1, 2, 3)})
+    replace(directory, samples(3, 4), Replaced("node n1", BASE_NS, "merge policy Replace", 3, 2))
+    return directory
+
+
+def test_backups_are_listed_with_who_when_and_why(run: Run, store: Path) -> None:
+    code, text, _ = run("backups", store)
+    assert code == 0
+    (_, header, row) = text.splitlines()
+    assert header.split() == [
+        "SET",
+        "NAME-SPACE",
+        "SAMPLES",
+        "REPLACED",
+        "AT",
+        "BY",
+        "SAMPLES",
+        "THEN",
+        "WHY",
+    ]
+    assert row.split(maxsplit=3)[:3] == ["1", NAME_SPACE, "3"]
+    assert "2023-11-14T22:13:20.000000000Z  node n1  2             merge policy Replace" in row
+    (found,) = data(run("backups", store, "--json")[1], "store-backups")["stores"]
+    (backup,) = found["backups"]
+    assert (backup["number"], backup["samples"], backup["note"]["after"]) == (1, 3, 2)
+    assert "replaced 2023-11-14T22:13:20.000000000Z by node n1: merge policy Replace" in run("info", store)[1]
+
+
+def test_a_backup_can_be_looked_at_compared_and_verified(run: Run, store: Path, tmp_path: Path) -> None:
+    assert "payload of 1"[:8] in run("show", store, "--set", 1, "--key", "00000001")[1]
+    code, text, _ = run("diff", f"{store}@1", f"{store}@2", "--json")
+    assert code == 1
+    assert data(text, "store-diff")["differing"] == 3
+    assert run("export", store, "--set", 1, "-o", tmp_path / "out.jsonl", "--jsonl")[0] == 0
+    assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 3
+    assert run("verify", store)[0] == 0
+    content = (store / DATABASE).read_bytes()
+    place = content.index(b"payload of 1")
+    (store / DATABASE).write_bytes(content[:place] + b"P" + content[place + 1 :])
+    code, text, _ = run("verify", store)
+    assert code == 1
+    assert "set 1 (stock): NOT SOUND" in text
+    assert "set 2 (stock): sound" in text
+    code, _, told = run("restore", store)
+    assert code == 2
+    assert "set 1 is damaged" in told
+    assert run("replace", store, store, "--set", 1, "--without-damaged")[0] == 1
+
+
+def test_a_backup_is_taken_back_and_back_again(run: Run, store: Path) -> None:
+    before = write_ours(store.parent / "before", {GROUP: samples(1, 2, 3)})
+    after = write_ours(store.parent / "after", {GROUP: samples(3, 4)})
+    node = open_store(store, "n1")
+    node.mark(NAME_SPACE, "lineage", "1/a/1")
+    node.close()
+    code, text, _ = run("restore", store)
+    assert code == 0
+    assert "set 1 with 3 samples is the current one; set 2 with 2 samples is kept" in text
+    assert run("diff", before, store)[0] == 0
+    node = open_store(store, "n1")
+    assert "lineage" not in node.marks(NAME_SPACE), "it is not what its fellows have"
+    node.close()
+    code, text, _ = run("restore", store, "--set", 2, "--json")
+    assert code == 0
+    assert data(text, "store-restore") == {
+        "name_space": NAME_SPACE,
+        "number": 2,
+        "samples": 2,
+        "aside": 1,
+        "samples_aside": 3,
+    }
+    assert run("diff", after, store)[0] == 0
+    (found,) = data(run("backups", store, "--json")[1], "store-backups")["stores"]
+    assert [(one["number"], one["note"]["by"]) for one in found["backups"]] == [(1, "ospltool store restore")]
+
+
+def test_what_cannot_be_taken_back_is_said(run: Run, store: Path, tmp_path: Path) -> None:
+    assert run("restore", tmp_path / "nothing")[0] == 2
+    assert not (tmp_path / "nothing").exists()
+    plain = write_ours(tmp_path / "plain", {GROUP: samples(1)})
+    code, _, told = run("restore", plain)
+    assert (code, "there are no back-ups" in told) == (2, True)
+    assert run("backups", plain)[1] == f"{plain}: no back-ups\n"
+    replace(store, samples(5), Replaced("node n1", BASE_NS, "again", 2, 1))
+    code, _, told = run("restore", store)
+    assert (code, "choose a back-up with --set: 1, 2" in told) == (2, True)
+    assert run("restore", store, "--set", 3)[0] == 2, "the current one"
+    node = open_store(store, "n7")
+    code, _, told = run("restore", store, "--set", 1)
+    node.close()
+    assert (code, "in use by node 'n7'" in told) == (2, True)
+    assert run("restore", store, "--set", 1)[0] == 0
+
+
+@pytest.mark.parametrize("mark", ["", "1/ab/2", '{"by": 1}', '{"at_ns": 1}', "[" * 5000, HOSTILE])
+def test_a_backup_of_an_earlier_release_has_no_note(run: Run, store: Path, mark: str) -> None:
+    node = open_store(store, "n1")
+    writer = node.begin_set(NAME_SPACE)
+    node.commit_complete(writer, keep_previous=mark)
+    node.close()
+    for verb in ("backups", "info"):
+        code, text, _ = run(verb, store)
+        assert code == 0
+        assert "\x1b" not in text
+        assert "\u202e" not in text
+    (found,) = data(run("backups", store, "--json")[1], "store-backups")["stores"]
+    assert [one["note"] is None for one in found["backups"]] == [False, True]
+
+
+def test_hostile_notes_reach_no_terminal_alive(run: Run, store: Path) -> None:
+    replace(store, samples(9), Replaced(HOSTILE, BASE_NS, HOSTILE, 1 << 90, 1 << 90))
+    for verb in ("backups", "info"):
+        code, text, _ = run(verb, store)
+        assert code == 0
+        assert "\x1b" not in text
+        assert "\u202e" not in text
