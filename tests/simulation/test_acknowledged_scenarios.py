@@ -22,14 +22,6 @@ APART_S = 0.05
 """The taps of a new topic open at most this far apart, as on real nodes."""
 SEEDS = (1, 2, 3)
 
-quiet_needed = pytest.mark.xfail(
-    strict=True, reason="a difference is repaired only when nothing is written in the name-space"
-)
-gives_up = pytest.mark.xfail(strict=True, reason="a node that restarts gives up what only it has")
-stale_wins = pytest.mark.xfail(
-    strict=True, reason="the node that starts first replaces newer sets of its lineage"
-)
-
 Restart = Callable[[Scenario, str], None]
 
 
@@ -82,14 +74,12 @@ def new_topics(seed: int) -> Scenario:
     return scenario
 
 
-@quiet_needed
 @pytest.mark.parametrize("seed", SEEDS)
 def test_what_late_taps_missed_is_repaired_while_others_write(seed: int) -> None:
     scenario = new_topics(seed)
     scenario.until(lambda: holdings(scenario) == [TOPICS * PER_TOPIC] * 3, within_s=REPAIRED_S)
 
 
-@gives_up
 @pytest.mark.parametrize("end", [orderly, by_crash])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_rolling_restart_under_traffic_keeps_what_one_node_captured(seed: int, end: Restart) -> None:
@@ -121,13 +111,11 @@ def captured(scenario: Scenario, name: str) -> int:
     return sum(topic == 0 for topic, _ in scenario.samples(name))
 
 
-@quiet_needed
 def test_what_the_master_missed_is_repaired_while_others_write() -> None:
     scenario = missed_by_the_master()
     scenario.until(lambda: [captured(scenario, name) for name in NAMES] == [100] * 3, within_s=REPAIRED_S)
 
 
-@gives_up
 @pytest.mark.parametrize("end", [orderly, by_crash])
 def test_what_the_master_missed_survives_the_restart_of_all_who_have_it(end: Restart) -> None:
     scenario = missed_by_the_master()
@@ -162,7 +150,7 @@ def with_a_stale_node(stale: str) -> Scenario:
 @pytest.mark.parametrize(
     ("stale", "first", "alone_s"),
     [
-        *(pytest.param(name, name, 8.0, marks=stale_wins) for name in NAMES),
+        *((name, name, 8.0) for name in NAMES),
         *((name, name, 0.1) for name in NAMES),
         *((stale, first, 8.0) for stale in NAMES for first in NAMES if first != stale),
     ],
@@ -177,7 +165,6 @@ def test_whichever_node_starts_first_nothing_is_lost_and_nothing_comes_back(
     assert [scenario.alive(name) for name in NAMES] == [{*OLD, *NEW} - {*DISPOSED}] * 3
 
 
-@stale_wins
 def test_a_stale_node_that_starts_first_and_is_written_to_loses_nothing_of_the_others() -> None:
     scenario = with_a_stale_node("n3")
     scenario.start("n3")

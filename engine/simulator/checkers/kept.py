@@ -56,14 +56,13 @@ class Kept(Checker):
         self._held: dict[Place, Held] = {}
         self._excused: dict[Place, int] = {}
         self._merge_began: dict[Place, tuple[int, Held]] = {}
-        self._disposed: dict[SimulatedNode, dict[tuple[Group, bytes], dict[int, float]]] = {}
+        self._disposed: dict[tuple[Group, bytes], dict[int, float]] = {}
         self._rotten: dict[Place, set[bytes]] = {}
 
     # On disk.
 
     def opened(self, node: SimulatedNode, found: Found) -> None:
         """What was acknowledged must be there after a restart."""
-        self._disposed[node] = {}
         for place, stored in self._stored.items():
             if place[0] is node:
                 data, _ = found.sets.get(place[1], (DataSet(), []))
@@ -111,12 +110,11 @@ class Kept(Checker):
     # In memory.
 
     def captured(self, node: SimulatedNode, records: Sequence[CapturedSample]) -> None:
-        """Remember disposes: what they end may be purged before anybody looks."""
-        disposed = self._disposed[node]
+        """Remember disposes: what they end may be purged, also by other nodes, before anybody looks."""
         for record in records:
             if record.status & DISPOSE:
                 for group in node.routes[record.writer]:
-                    times = disposed.setdefault((group, record.key), {})
+                    times = self._disposed.setdefault((group, record.key), {})
                     times[record.source_time_ns] = self.cluster.written_s(group, record)
 
     def stepped(self, node: SimulatedNode, name_space: str, before: Standing | None, now: Standing) -> None:
@@ -158,8 +156,8 @@ class Kept(Checker):
         assert node.runtime is not None
         working = node.runtime.spaces[name_space].working
         before = self._held.get(place, {})
-        self._remember_disposes(node, before)
-        lost = [one for one in missing(before, working) if not self._is_purged(node, working, *one)]
+        self._remember_disposes(before)
+        lost = [one for one in missing(before, working) if not self._is_purged(working, *one)]
         if discarding and MergeType.DELETE not in discarding:
             began_ns, had = self._merge_began.get(place, (0, {}))
             lost = [
@@ -173,18 +171,17 @@ class Kept(Checker):
             self.fail(f"{node.name} does not have any more of {name_space}: {describe(lost)}")
         self._held[place] = held(working)
 
-    def _remember_disposes(self, node: SimulatedNode, before: Held) -> None:
-        disposed = self._disposed[node]
+    def _remember_disposes(self, before: Held) -> None:
         for (group, _), sample in before.items():
             if sample.status & DISPOSE:
-                times = disposed.setdefault((group, sample.key), {})
+                times = self._disposed.setdefault((group, sample.key), {})
                 times[sample.source_time_ns] = self.cluster.written_s(group, sample)
 
-    def _is_purged(self, node: SimulatedNode, working: DataSet, group: Group, sample: Sample) -> bool:
+    def _is_purged(self, working: DataSet, group: Group, sample: Sample) -> bool:
         """Whether the instance was disposed after the sample, and nothing is left of what it was then."""
         group_set = working.groups.get(group)
         present = group_set.instance(sample.key) if group_set else ()
-        for stamp_ns, written_s in self._disposed[node].get((group, sample.key), {}).items():
+        for stamp_ns, written_s in self._disposed.get((group, sample.key), {}).items():
             if sample.status == UNREGISTER:  # it revives nothing
                 stamp_ns = max(stamp_ns, sample.source_time_ns)
             if sample.source_time_ns <= stamp_ns and all(
