@@ -12,11 +12,13 @@ from engine.runtime.answering import Answer, Answering, sent_part
 from engine.runtime.comparing import Comparing
 from engine.runtime.incoming import Incoming, IncomingStreams
 from engine.runtime.persistence import Turn
+from engine.runtime.steps import Steps
 
 if TYPE_CHECKING:
     from engine.core.events import ExpectSet, SendSet, Target
     from engine.core.messages import Epoch, Outgoing
     from engine.core.namespaces import Group
+    from engine.dataset.reconciliation import Stepwise
     from engine.runtime.holdings import Holdings
     from engine.runtime.housekeeping import Housekeeping
     from engine.runtime.serving import Serving
@@ -26,7 +28,11 @@ _REPLACING = (MergeType.REPLACE.value.lower(), MergeType.CATCHUP.value.lower())
 
 
 class Transfers:
-    """The streams of a runtime, in both directions."""
+    """The streams of a runtime, in both directions.
+
+    Attributes:
+        steps: the comparisons that are under way.
+    """
 
     def __init__(
         self, holdings: Holdings, serving: Serving, housekeeping: Housekeeping, secret: bytes
@@ -35,8 +41,9 @@ class Transfers:
         self._serving = serving
         self._housekeeping = housekeeping
         self._incoming = IncomingStreams(holdings.settings.node)
-        self._comparing = Comparing(holdings, secret)
-        self._answering = Answering(holdings, self._send_to)
+        self.steps = Steps(holdings.clock, self._malformed)
+        self._comparing = Comparing(holdings, self.steps, secret)
+        self._answering = Answering(holdings, self.steps, self._send_to)
         self._began: dict[tuple[str, int], Began] = {}
         self._sent = 0
         self._shared: dict[tuple[str, tuple[str, ...]], tuple[Target, ...]] = {}
@@ -48,7 +55,7 @@ class Transfers:
     @property
     def next_s(self) -> float | None:
         """When `work` has something to do."""
-        return self._answering.next_s
+        return self._holdings.clock.monotonic() if self.steps.are_left else self._answering.next_s
 
     def work(self, now: float) -> None:
         """Do what is due."""
@@ -164,8 +171,8 @@ class Transfers:
                 self._note(payload)
                 return
             incoming = self._incoming.take(payload, holdings.clock.wall_ns())
-        except stream.StreamFault as error:
-            holdings.malformed("d_sampleChain", "a fellow", str(error))
+        except stream.StreamFault as fault:
+            self._malformed(fault)
             return
         if incoming is None:
             return
@@ -173,10 +180,12 @@ class Transfers:
         if not holdings.core.expects(name, request):
             return
         self._store_early(incoming)
+        holdings.core.set_progress(name, request, holdings.clock.monotonic())
         if incoming.is_whole:
-            self._received(incoming)
-        else:
-            holdings.core.set_progress(name, request, holdings.clock.monotonic())
+            self.steps.begin(self._received(incoming))
+
+    def _malformed(self, fault: stream.StreamFault) -> None:
+        self._holdings.malformed("d_sampleChain", "a fellow", str(fault))
 
     def _note(self, payload: bytes) -> None:
         note, body = notes.decode(payload)
@@ -204,7 +213,7 @@ class Transfers:
                     name, incoming.number, known, samples, resumes=incoming.begin.is_difference
                 )
 
-    def _received(self, incoming: Incoming) -> None:
+    def _received(self, incoming: Incoming) -> Stepwise[None]:
         """A whole set is here: it joins or takes the place of what it was asked for."""
         holdings = self._holdings
         name, request = incoming.begin.name_space, incoming.target.request
@@ -214,9 +223,15 @@ class Transfers:
             holdings.open_group(description, announce=False)
         for group in [group for group in incoming.data.groups if group not in holdings.descriptions]:
             del incoming.data.groups[group]  # not kept here, by policy
-        if not self._put_in_place(data, incoming):
+        turn: Turn | None = Turn([], incoming.number)
+        if incoming.begin.is_difference:
+            turn = yield from self._finish(data, incoming)
+        if not holdings.core.expects(name, request):
+            return
+        if turn is None:
             holdings.core.set_failed(name, request, holdings.clock.monotonic())
             return
+        self._put_in_place(data, incoming, turn)
         for group, group_set in incoming.data.groups.items():
             if group_set.floor_ns > NO_FLOOR:
                 self._housekeeping.remember_floor(data, group)
@@ -231,15 +246,30 @@ class Transfers:
         holdings.tell_changes()  # before the core decides about anything on the ground of it
         holdings.core.set_received(name, request, incoming.begin.lineage, holdings.clock.monotonic())
 
-    def _put_in_place(self, data: NameSpaceData, incoming: Incoming) -> bool:
-        """False when a difference did not make the set that it should."""
+    def _finish(self, data: NameSpaceData, incoming: Incoming) -> Stepwise[Turn | None]:
+        """Make the set of a difference; None when it is not the one that it should be.
+
+        While this goes on the request is not given up: the aligner has done its part.
+        """
+        core, clock = self._holdings.core, self._holdings.clock
+        whole = incoming.target.purpose in _REPLACING or not data.state.holder
+        steps = self._comparing.finish(incoming, whole=whole)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                made: tuple[DataSet, Turn] | None = end.value
+                break
+            core.set_progress(data.state.name, incoming.target.request, clock.monotonic())
+            yield
+        if made is None:
+            return None
+        incoming.data, turn = made
+        return turn
+
+    def _put_in_place(self, data: NameSpaceData, incoming: Incoming, turn: Turn) -> None:
+        """The set, or what is new in it, becomes what it was asked for."""
         holdings, purpose = self._holdings, incoming.target.purpose
-        turn = Turn([], incoming.number)
-        if incoming.begin.is_difference:
-            finished = self._comparing.finish(incoming, whole=purpose in _REPLACING or not data.state.holder)
-            if finished is None:
-                return False
-            incoming.data, turn = finished
         if purpose in _REPLACING:
             began = self._began.get((data.state.name, incoming.target.request))
             self._replace(data, incoming.data, began, passes_disposed=purpose == _REPLACING[0])
@@ -261,7 +291,6 @@ class Transfers:
             )
             if purpose != "repair":  # readers have their own way to the writers and missed nothing
                 self._serving.show(data.state.name, new)
-        return True
 
     def delete_set(self, name_space: str) -> None:
         """Merge policy Delete: everything that is here now goes, and readers see it disposed."""

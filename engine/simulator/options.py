@@ -126,6 +126,7 @@ class Options:
         start_spread_s: nodes start within this time.
         skew_s: how far wall clocks may be off, where faults have SKEW.
         disk_delay_s: mean time of one transaction.
+        step_s: time that each step of a comparison takes; at 0 all of them are over at once.
     """
 
     seed: int
@@ -140,6 +141,7 @@ class Options:
     start_spread_s: float = 3.0
     skew_s: float = 0.0
     disk_delay_s: float = 0.005
+    step_s: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse what cannot be simulated."""
