@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import merge
 from engine.dds.uri import cyclone_uri
 from tests.integration.configurations import Settings
 from tests.integration.conftest import own_domain
 from tests.integration.lab import Lab
+from tests.integration.network import NotPermitted
 
 pytestmark = pytest.mark.dds
 
@@ -152,3 +154,15 @@ def test_node_whose_thread_is_blocked_goes_on_sending_heartbeats(pair: Lab) -> N
     assert not pair.trace("n1", "fellow.disconnected", *DISTURBANCES, since_ns=before)
     assert b"its heartbeat is overdue" not in pipe.text
     assert stalls(pair, "n2")
+
+
+@pytest.mark.netns
+@pytest.mark.parametrize("expiry_s", [2.0, 0.5])
+def test_merge_of_much_on_a_busy_machine_is_one_reconnection_and_one_merge(expiry_s: float) -> None:
+    """Six processes for two cores: each node has a quarter of one, for all that it does."""
+    try:
+        found = merge.measure(merge.BUSY_COMMON, merge.BUSY_NEW, 6, expiry_s)
+    except NotPermitted as reason:
+        pytest.skip(f"no network namespaces here: {reason}")
+    counted = {what: found[what] for what in ("reconnections", "losses", "merges")}
+    assert counted == {"reconnections": 2, "losses": 0, "merges": 1}
