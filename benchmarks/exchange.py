@@ -83,6 +83,11 @@ class Side:
         self.holdings = cast("Any", holdings)
         self.transfers = Transfers(self.holdings, anything, anything, b"secret of " + node.encode())
 
+    def work(self) -> None:
+        """Carry out all steps."""
+        while self.transfers.steps.are_left:
+            self.transfers.steps.work()
+
     def _note(self, _: str, note: bytes) -> None:
         self.sent.append(note)
 
@@ -110,6 +115,7 @@ def align(
     status = types.SimpleNamespace(capabilities=alignee.capabilities)
     aligner.holdings.core.fellows = [types.SimpleNamespace(node=alignee.node, status=status)]
     alignee.transfers.expect(ExpectSet(NAME_SPACE, request, aligner.node, "replace"))
+    alignee.work()
     target = Target(alignee.node, request, "replace", compares=bool(alignee.sent))
     aligner.transfers.send(SendSet(NAME_SPACE, NO_EPOCH, (target,)))
     octets = messages = 0
@@ -120,4 +126,5 @@ def align(
                 octets += len(item)
                 messages += 1
                 sink.transfers.batch(item)
+                sink.work()
     return octets, messages

@@ -1,12 +1,16 @@
 """A split of two nodes that hold much, new data on both sides, and how soon both hold everything again.
 
 Each node is on a host of its own, with a link to cut; that takes permission to make network namespaces. The
-octets are held against those that the second node took when it came with an empty store.
+octets are held against those that the second node took when it came with an empty store. Then the same with
+more data, while other processes keep the processors busy: nobody may be taken for lost because of it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -21,32 +25,36 @@ from tests.integration.lab import LEASE_S, Lab
 from tests.integration.network import Network, NotPermitted
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.integration.watching import Watch
 
 AREA: Final = "merge"
 COMMON: Final = 100_000
 NEW: Final = 1_000
+BUSY_COMMON: Final = 200_000
+BUSY_NEW: Final = 5_000
 SIZE: Final = 100
 HOSTS: Final = {"n1": "a", "n2": "b"}
 PATIENCE_S: Final = 60.0
 SENT: Final = Bar(Is.AT_MOST, 0.1, of_ratio=True)
+BUSY_EQUAL: Final = Bar(Is.AT_MOST, 3.0)
+NO_MORE: Final = Bar(Is.AT_MOST, 0.0)
+MERGE_EVENTS: Final = ("fellow.reconnected", "fellow.disconnected", "fellow.resumed", "merge.started")
 _DOMAIN: Final = 77
 
 
 def run(repeat: int) -> list[Row]:
     """Time and octets of the merge, and octets of sending everything."""
-    runs: list[dict[str, float]] = []
-    for _ in range(min(repeat, 3)):
-        try:
-            network = Network(tuple(HOSTS.values()))
-        except NotPermitted as reason:
-            print(f"area {AREA}: not measured, no network namespaces here: {reason}", file=sys.stderr)
-            return []
-        try:
-            with tempfile.TemporaryDirectory(prefix="ospltool-bench-") as directory:
-                runs.append(_measure(Path(directory), network))
-        finally:
-            network.close()
+    try:
+        runs = [measure(COMMON, NEW, 0) for _ in range(min(repeat, 3))]
+        cores = os.cpu_count() or 1
+        busy = [measure(BUSY_COMMON, BUSY_NEW, cores) for _ in range(min(repeat, 3))]
+    except NotPermitted as reason:
+        print(f"area {AREA}: not measured, no network namespaces here: {reason}", file=sys.stderr)
+        return []
+    busy_label = f"{BUSY_NEW:,} new on each side of {BUSY_COMMON:,}, {cores} cores busy"
+    needless = tuple(one["reconnections"] - len(HOSTS) for one in busy)
     label = f"{NEW:,} new on each side of {COMMON:,}"
     columns = {what: tuple(one[what] for one in runs) for what in runs[0]}
     whole = Row(AREA, "the whole set to an empty node, octets", "B", columns["whole"])
@@ -56,10 +64,31 @@ def run(repeat: int) -> list[Row]:
         Row(AREA, f"{label}, of that from hearing each other", "s", columns["merge"]),
         whole,
         sent.against(whole, SENT),
+        Row(AREA, f"{busy_label}, equal", "s", tuple(one["equal"] for one in busy), bar=BUSY_EQUAL),
+        Row(AREA, f"{busy_label}, reconnections that were none", "", needless, bar=NO_MORE),
     ]
 
 
-def _measure(directory: Path, network: Network) -> dict[str, float]:
+def measure(common: int, new: int, burners: int, expiry_s: float = 2.0) -> dict[str, float]:
+    """Split and merge once, the merge beside `burners` processes that only compute.
+
+    Returns seconds `equal` from the link to equal sets and `merge` from hearing each other, octets `whole`
+    and `sent`, and `reconnections`, `losses` and `merges` that both nodes traced after the link was back.
+
+    Raises:
+        NotPermitted: no network namespaces can be made here.
+    """
+    network = Network(tuple(HOSTS.values()))
+    try:
+        with tempfile.TemporaryDirectory(prefix="ospltool-bench-") as directory:
+            return _measure(Path(directory), network, common, new, burners, expiry_s)
+    finally:
+        network.close()
+
+
+def _measure(
+    directory: Path, network: Network, common: int, new: int, burners: int, expiry_s: float
+) -> dict[str, float]:
     uri = cyclone_uri(
         interfaces=["e0"],
         multicast="spdp",
@@ -73,42 +102,66 @@ def _measure(directory: Path, network: Network) -> dict[str, float]:
     lab = Lab(directory, _DOMAIN, "benchmark", uri, watched=False)
     lab.prefixes = {name: network.on(host) for name, host in HOSTS.items()}
     for name, priority in (("n1", 200), ("n2", 100)):
-        lab.configure(name, Settings(spaces=(Space(elements=(PARTITION,), priority=priority),)))
+        space = Space(elements=(PARTITION,), priority=priority)
+        lab.configure(name, Settings(spaces=(space,), expiry_s=expiry_s))
     try:
-        return _split_and_merge(lab, network)
+        return _split_and_merge(lab, network, common, new, burners)
     finally:
         lab.close()
 
 
-def _split_and_merge(lab: Lab, network: Network) -> dict[str, float]:
+@contextlib.contextmanager
+def _busy(burners: int) -> Iterator[None]:
+    """So many processes compute meanwhile."""
+    command = [sys.executable, "-c", "while True: pass"]
+    processes = [subprocess.Popen(command) for _ in range(burners)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def _split_and_merge(lab: Lab, network: Network, common: int, new: int, burners: int) -> dict[str, float]:
     near, far = lab.watch_from("n1"), lab.watch_from("n2")
     lab.start("n1")
     near.wait_for("n1 is complete", lambda: _is_complete(near, "n1"), PATIENCE_S)
-    _write(lab, "n1", 0, COMMON)
-    near.wait_for("n1 has it", lambda: near.stored("n1") == COMMON, PATIENCE_S)
+    _write(lab, "n1", 0, common)
+    near.wait_for("n1 has it", lambda: near.stored("n1") == common, PATIENCE_S)
     lab.start("n2")
-    far.wait_for("n2 has it", lambda: far.stored("n2") == COMMON, PATIENCE_S)
+    far.wait_for("n2 has it", lambda: far.stored("n2") == common, PATIENCE_S)
     _wait_news(near, far)
     whole = _sent(near, "n1")
     far.wait_for("they know each other", lambda: far.fellows("n2", "approved") == {"n1"}, PATIENCE_S)
     network.cut("b")
     near.wait_for("n1 is alone", lambda: not near.fellows("n1", "approved"), PATIENCE_S)
     far.wait_for("n2 leads", lambda: far.master("n2") == "n2", PATIENCE_S)
-    _write(lab, "n1", COMMON, NEW)
-    _write(lab, "n2", COMMON + NEW, NEW)
-    _wait_samples(near, "n1", COMMON + NEW)
-    _wait_samples(far, "n2", COMMON + NEW)
-    before = _sent(near, "n1") + _sent(far, "n2")
-    network.heal("b")
-    began = time.monotonic()
-    near.wait_for("they meet", lambda: near.fellows("n1", "approved") == {"n2"}, PATIENCE_S)
-    met = time.monotonic()
-    for name, view in (("n1", near), ("n2", far)):
-        _wait_samples(view, name, COMMON + 2 * NEW)
-    ended = time.monotonic()
-    _wait_news(near, far)
+    _write(lab, "n1", common, new)
+    _write(lab, "n2", common + new, new)
+    _wait_samples(near, "n1", common + new)
+    _wait_samples(far, "n2", common + new)
+    before, before_ns = _sent(near, "n1") + _sent(far, "n2"), time.time_ns()
+    with _busy(burners):
+        network.heal("b")
+        began = time.monotonic()
+        near.wait_for("they meet", lambda: near.fellows("n1", "approved") == {"n2"}, PATIENCE_S)
+        met = time.monotonic()
+        for name, view in (("n1", near), ("n2", far)):
+            _wait_samples(view, name, common + 2 * new)
+        ended = time.monotonic()
+        _wait_news(near, far)
     sent = _sent(near, "n1") + _sent(far, "n2") - before
-    return {"equal": ended - began, "merge": ended - met, "whole": whole, "sent": sent}
+    found = [each["event"] for name in HOSTS for each in lab.trace(name, *MERGE_EVENTS, since_ns=before_ns)]
+    return {
+        "equal": ended - began,
+        "merge": ended - met,
+        "whole": whole,
+        "sent": sent,
+        "reconnections": found.count("fellow.reconnected"),
+        "losses": found.count("fellow.disconnected"),
+        "merges": found.count("merge.started"),
+    }
 
 
 def _is_complete(view: Watch, name: str) -> bool:

@@ -3,14 +3,16 @@
 Deployment guide 5.4.1 (connectivity) and 5.4.2 (compatibility). A fellow is *approved* when its endpoints
 are matched both ways (wait-for-attachment), its three state messages are here, it hears us too, and its
 name-spaces do not conflict with ours. A fellow that falls silent or whose endpoints go away without notice
-is lost; when it comes back with the same incarnation that is a reconnection, however short the gap was.
+is lost. When it comes back with the same incarnation, and its endpoints were gone meanwhile, that is a
+reconnection, however short the gap was; while they stay matched nothing gets lost, and silence is only that.
+Time in which this node itself stood still is not silence of its fellows (docs/protocol.md, Life signs).
 """
 
 from __future__ import annotations
 
 import dataclasses
 import operator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from engine.core.messages import JOINS, Deliveries, NameSpaces, Status
 from engine.core.states import ServiceState
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 MAX_REMEMBERED: Final = 1024
 """Lost fellows remembered for telling a reconnection; the oldest are forgotten first."""
 
+EXPIRY_S: Final = 10.0
+"""How long a fellow may be silent whose heartbeat, which says it, has not come yet."""
+
 _LEAVING: Final = (ServiceState.TERMINATING, ServiceState.TERMINATED)
 
 
@@ -30,9 +35,11 @@ class Fellow:
     """What is known of one fellow in its present incarnation.
 
     `gap_s` is how long it was away when it came back without having been restarted, None otherwise;
-    `deaf_since_s` is when it stopped hearing us, None while it does; `since_s` is when it was first heard.
-    It is `forgotten` if it was away, restarted or not, for longer than tombstones are kept for it; `in_step`
-    are the name-spaces whose settled set was ours at its last heartbeat, and as of when.
+    `silence_s` is the same where the connection lasted all the time, so that nothing was missed;
+    `deaf_since_s` is when it stopped hearing us, None while it does; `since_s` is when it was first heard;
+    `excused_s` is how much of its present silence is due to stalls of this node. It is `forgotten` if it was
+    away, restarted or not, for longer than tombstones are kept for it; `in_step` are the name-spaces whose
+    settled set was ours at its last heartbeat, and as of when.
     """
 
     node: str
@@ -47,6 +54,8 @@ class Fellow:
     conflict: Conflict | None = None
     approved: bool = False
     gap_s: float | None = None
+    silence_s: float | None = None
+    excused_s: float = 0.0
     deaf_since_s: float | None = None
     forgotten: bool = False
     in_step: dict[str, int] = dataclasses.field(default_factory=dict)
@@ -60,6 +69,11 @@ class Fellow:
     def name(self) -> str:
         """The human name, or the beginning of the id while it is not known."""
         return self.status.name if self.status else self.node[:8]
+
+    @property
+    def expiry_s(self) -> float:
+        """How long it may be silent before it counts as lost."""
+        return self.status.expiry_s if self.status else EXPIRY_S
 
     @property
     def role(self) -> str:
@@ -87,6 +101,10 @@ class Fellow:
         status, reported = self.status, self.name_spaces
         return status is not None and reported is not None and status.reported == reported.serial
 
+    def heard(self, now: float) -> None:
+        """It gave a sign of life."""
+        self.last_heard_s, self.excused_s = now, 0.0
+
     def hears(self, node: str) -> bool:
         """Whether its heartbeats say that it hears `node`."""
         return self.status is not None and node in self.status.heard
@@ -104,6 +122,14 @@ class Fellow:
         return next((roll for roll in roll_ups if roll.name_space == name_space), None)
 
 
+class _Lost(NamedTuple):
+    """A fellow that is not here: which one, since when, and whether its endpoints stayed matched."""
+
+    incarnation: int
+    since_s: float
+    is_connected: bool
+
+
 class FellowTable:
     """All fellows, by id, and a bounded memory of the lost ones."""
 
@@ -112,7 +138,7 @@ class FellowTable:
         self._fellows: dict[str, Fellow] = {}
         self._sorted: list[Fellow] | None = None
         self._attached: dict[str, int | None] = {}
-        self._lost: dict[str, tuple[int, float]] = {}
+        self._lost: dict[str, _Lost] = {}
         self._silenced: dict[str, Fellow] = {}
 
     def all(self) -> list[Fellow]:
@@ -141,8 +167,8 @@ class FellowTable:
         """Ids lost within the last `within_s` seconds and not back."""
         return frozenset(
             node
-            for node, (_, when) in self._lost.items()
-            if now - when <= within_s and node not in self._fellows
+            for node, lost in self._lost.items()
+            if now - lost.since_s <= within_s and node not in self._fellows
         )
 
     def receive(
@@ -163,16 +189,18 @@ class FellowTable:
             else fellow.deliveries
         )
         if known is not None and known.serial >= message.serial:
+            if isinstance(message, Status) and known.serial == message.serial:
+                fellow.heard(now)  # it is busy, and repeats its last heartbeat
             return None
         if isinstance(message, Status):
             fellow.status = message
-            fellow.last_heard_s = now
+            fellow.heard(now)
         elif isinstance(message, NameSpaces):
             fellow.name_spaces = message
         else:
             fellow.deliveries = message
         if new:
-            fellow.last_heard_s = now
+            fellow.heard(now)
         return fellow, new
 
     def _admit(self, node: str, incarnation: int, now: float) -> Fellow:
@@ -183,8 +211,11 @@ class FellowTable:
         self._fellows[node] = fellow
         self._sorted = None
         lost = self._lost.get(node)
-        if lost is not None and lost[0] == incarnation:
-            fellow.gap_s = now - lost[1]
+        if lost is not None and lost.incarnation == incarnation:
+            if lost.is_connected:
+                fellow.silence_s = now - lost.since_s
+            else:
+                fellow.gap_s = now - lost.since_s
         known = self._silenced.pop(node, None)
         if known is not None and known.incarnation == incarnation:
             # Whether it says everything again depends on which side lost the other; heartbeats tell whether
@@ -216,14 +247,16 @@ class FellowTable:
         one may have made them look like its own.
         """
         for fellow in self._fellows.values():
-            lease_s = self.expires_at(fellow) - fellow.last_heard_s
-            if not fellow.attached and fellow.node in self._attached and now >= fellow.since_s + 2 * lease_s:
+            settled_s = fellow.since_s + 2 * fellow.expiry_s
+            if not fellow.attached and fellow.node in self._attached and now >= settled_s:
                 self._attached[fellow.node] = fellow.incarnation
                 fellow.attached = True
 
     def detach(self, node: str) -> None:
         """The endpoints of a fellow went away."""
         self._attached.pop(node, None)
+        if node in self._lost:
+            self._lost[node] = self._lost[node]._replace(is_connected=False)
 
     def remove(self, node: str, now: float) -> Fellow | None:
         """Forget a fellow that left or was lost, but remember its incarnation."""
@@ -231,7 +264,7 @@ class FellowTable:
         self._sorted = None
         if fellow:
             self._lost.pop(node, None)
-            self._lost[node] = (fellow.incarnation, now)
+            self._lost[node] = _Lost(fellow.incarnation, now, self.is_attached(fellow))
             self._silenced[node] = fellow
             while len(self._lost) > MAX_REMEMBERED:
                 oldest = next(iter(self._lost))
@@ -242,11 +275,11 @@ class FellowTable:
     def away_s(self, node: str, now: float) -> float | None:
         """How long ago a fellow was last lost in this run; None when it never was."""
         lost = self._lost.get(node)
-        return None if lost is None else now - lost[1]
+        return None if lost is None else now - lost.since_s
 
     def absent(self, now: float, within_s: float, remembered: frozenset[str]) -> frozenset[str]:
         """Fellows of this run or the last that are not here and not away for longer than `within_s`."""
-        lost = {node for node, (_, when) in self._lost.items() if now - when <= within_s}
+        lost = {node for node, each in self._lost.items() if now - each.since_s <= within_s}
         given_up = self._lost.keys() - lost
         return frozenset((lost | remembered) - given_up - self._fellows.keys())
 
@@ -254,7 +287,16 @@ class FellowTable:
         """The fellows whose heartbeat is overdue."""
         return [fellow for fellow in self.all() if now >= self.expires_at(fellow)]
 
+    def excuse(self, stall_s: float) -> None:
+        """This node stood still for `stall_s`: no fellow could be heard in that time.
+
+        One stall counts in full. Many short ones in one silence count for at most an expiry together, so that
+        a node that is always late still notices a loss.
+        """
+        for fellow in self._fellows.values():
+            fellow.excused_s = min(fellow.excused_s + stall_s, max(stall_s, fellow.expiry_s))
+
     @staticmethod
     def expires_at(fellow: Fellow) -> float:
         """When the fellow counts as lost unless it is heard before; it says itself how long to wait."""
-        return fellow.last_heard_s + (fellow.status.expiry_s if fellow.status else 10.0)
+        return fellow.last_heard_s + fellow.expiry_s + fellow.excused_s

@@ -149,14 +149,28 @@ def approve(context: Context, now: float) -> None:
             "fellow.name", fellow=fellow.node, name=fellow.name, role=fellow.role, host=fellow.status.host
         )
         context.note("compatibility.approved", fellow=fellow.name)
-        if fellow.deaf_since_s is not None:
-            fellow.gap_s, fellow.deaf_since_s = now - fellow.deaf_since_s, None
-        if fellow.gap_s is not None:
-            _reconnected(context, fellow, fellow.gap_s)
+        _back_again(context, fellow, now)
         is_news = True
     if is_news:
         known = tuple((f.node, f.name, f.role) for f in context.fellows.approved())
         context.emit(FellowsKnown(known))
+
+
+def _back_again(context: Context, fellow: Fellow, now: float) -> None:
+    """What follows from a fellow's absence, if it was away, or did not hear us for a while.
+
+    Whoever did not hear the other knows whether the connection ended, and acts on it: a master takes the
+    other's set in, anybody else leaves the lineage and is merged. Of another role we cannot see that.
+    """
+    silence_s, fellow.silence_s = fellow.silence_s, None
+    if fellow.deaf_since_s is not None:
+        silence_s, fellow.deaf_since_s = now - fellow.deaf_since_s, None
+    if fellow.gap_s is None and fellow.role != context.settings.role:
+        fellow.gap_s = silence_s
+    if fellow.gap_s is not None:
+        _reconnected(context, fellow, fellow.gap_s)
+    elif silence_s is not None:
+        context.note("fellow.resumed", fellow=fellow.name, gap_ns=int(silence_s * 1e9))
 
 
 def _reconnected(context: Context, fellow: Fellow, gap_s: float) -> None:

@@ -48,12 +48,19 @@ if TYPE_CHECKING:
 _ORDER: Final = {state: place for place, state in enumerate(ServiceState)}
 GREETING_S: Final = 0.005
 """Pause between two heartbeats for newcomers, for each fellow that is present."""
+STALL_S: Final = 0.1
+"""A timer that is handled later than that tells of a stall of this node."""
 GREETING_PART: Final = 0.25
 """The longest such pause, in heartbeat periods."""
 
 
 class DurabilityNode:
-    """The durability protocol of one node."""
+    """The durability protocol of one node.
+
+    Attributes:
+        stalls: how often this node stood still for longer than `STALL_S`, so that timers were late.
+        longest_stall_s: the longest time by which one was late.
+    """
 
     def __init__(self, settings: CoreSettings, now: float, wall_ns: int) -> None:
         """Begin a run; the first messages and events are ready at once.
@@ -69,6 +76,9 @@ class DurabilityNode:
         self._serial = self._reported = 0
         self._state = ServiceState.INIT
         self._timer_s: float | None = None
+        self._promised_s = self._seen_s = now
+        self.stalls = 0
+        self.longest_stall_s = 0.0
         self._heard_s: float | None = None
         for name_space in settings.name_spaces:
             if not membership.add_name_space(context, name_space):
@@ -115,6 +125,7 @@ class DurabilityNode:
 
     def messages_to_send(self, now: float) -> list[Outgoing]:
         """The messages that are due, state messages first."""
+        self._seen_s = now
         self._follow_up()
         if self._context.changed:
             self._context.changed = False
@@ -149,6 +160,7 @@ class DurabilityNode:
         self._follow_up()
         if self._timer_s is None:
             self._timer_s = self._earliest()
+        self._promised_s = max(self._timer_s, self._seen_s)
         return self._timer_s
 
     def _earliest(self) -> float:
@@ -173,7 +185,13 @@ class DurabilityNode:
     # In.
 
     def handle_timer(self, now: float) -> None:
-        """Do whatever is due."""
+        """Do whatever is due; the caller has taken in everything that has arrived.
+
+        How late it comes is how long this node stood still: its fellows are not to blame for that.
+        """
+        if now - self._promised_s >= STALL_S:
+            self._stood_still(now - self._promised_s)
+        self._promised_s = self._seen_s = now
         if now >= self._next_status:
             self._context.status_due = True
         for fellow in self._context.fellows.silent(now):
@@ -182,6 +200,16 @@ class DurabilityNode:
         for state in self._context.states.values():
             alignment.check_deadlines(self._context, state, now)
         self._evaluate(now)
+
+    def _stood_still(self, stall_s: float) -> None:
+        """Nobody is taken for silent because of a stall of this node; it is counted and traced."""
+        self.stalls += 1
+        self.longest_stall_s = max(self.longest_stall_s, stall_s)
+        self._context.note("watch.stalled", elapsed_ns=int(stall_s * 1e9))
+        self._context.fellows.excuse(stall_s)
+        for state in self._context.states.values():
+            for item in state.outstanding.values():
+                item.deadline_s += stall_s
 
     def receive(self, message: Message, sender: str, now: float) -> bool:
         """A message of a fellow has arrived; False when it only repeats what was known.

@@ -9,6 +9,9 @@ subtracted, are those of their difference; about 1.35 symbols for each sample of
 off. So one side sends symbols, as many as it takes, and the other side knows the difference, with no
 parameter to guess and nothing to be agreed on.
 
+Whatever takes longer for larger sets is a generator that yields after each `STEP` samples, so that its caller
+can do other things in between; `finished` carries one out in one go.
+
 A result is a claim until the roots (count and digest) of the sets agree with it: identities may collide, and
 symbols may come from a peer that is damaged. Whoever uses this compares them.
 """
@@ -17,7 +20,8 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -31,9 +35,14 @@ if TYPE_CHECKING:
     from engine.dataset.rows import Rows
     from engine.dataset.sample import Sample
 
+Result = TypeVar("Result")
+Stepwise = Generator[None, None, Result]
+"""Something that is computed step by step."""
 Words = npt.NDArray[np.uint64]
 """Identities, or sums of them modulo 2**64."""
 
+STEP: Final = 8192
+"""Samples in one step: a few milliseconds."""
 SALT_BYTES: Final = 16
 SYMBOL_BYTES: Final = 14
 """Of one symbol on the wire: sum 8, checksum 4, count 2 (or 4, where 2 are not enough)."""
@@ -47,6 +56,16 @@ _MAX_INDEX: Final = 1 << 40
 """Beyond every symbol that is ever made; positions stay exact in floating point."""
 
 
+def finished(steps: Stepwise[Result]) -> Result:
+    """Carry out all steps at once; what they result in."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: Result = end.value
+            return result
+
+
 def mix(words: Words) -> Words:
     """A bijection of 64-bit words whose every output bit depends on every input bit."""
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -54,14 +73,16 @@ def mix(words: Words) -> Words:
     return words ^ (words >> np.uint64(31))
 
 
-def identities(groups: Iterable[tuple[Group, Rows]], salt: bytes) -> Words:
+def identities(groups: Iterable[tuple[Group, Rows]], salt: bytes) -> Stepwise[Words]:
     """The identities of samples, in the order in which they are given."""
     parts = []
     for group, samples in groups:
         keyed = hashlib.blake2b(weight_of(group).to_bytes(16), key=salt, digest_size=24).digest()
         first, second, third = np.frombuffer(keyed, dtype="<u8")
-        halves = np.frombuffer(samples.digests(), dtype="<u8").reshape(-1, 2)
-        parts.append(mix(mix(halves[:, 0] ^ first) + mix(halves[:, 1] ^ second) * (third | np.uint64(1))))
+        for some in samples.split(STEP):
+            halves = np.frombuffer(some.digests(), dtype="<u8").reshape(-1, 2)
+            parts.append(mix(mix(halves[:, 0] ^ first) + mix(halves[:, 1] ^ second) * (third | np.uint64(1))))
+            yield
     return np.concatenate(parts) if parts else np.empty(0, dtype=np.uint64)
 
 
@@ -134,12 +155,14 @@ def _expected(first: int, length: int, count: int) -> npt.NDArray[np.int64]:
     return np.rint(_density(first, length) * count).astype(np.int64)
 
 
-def symbols(identities: Words, first: int, end: int) -> Symbols:
+def symbols(identities: Words, first: int, end: int) -> Stepwise[Symbols]:
     """Symbols `first` to `end` (without it) of a set."""
     counts = np.zeros(end - first, dtype=np.int64)
     sums = np.zeros(end - first, dtype=np.uint64)
     checks = np.zeros(end - first, dtype=np.uint64)
-    _accumulate(identities, np.int64(1), first, counts, sums, checks)
+    for begin in range(0, len(identities), STEP):
+        _accumulate(identities[begin : begin + STEP], np.int64(1), first, counts, sums, checks)
+        yield
     return Symbols(first, counts, sums, checks & _LOW)
 
 
@@ -187,7 +210,7 @@ class Difference:
     only_theirs: Words
 
 
-def solve(difference: Symbols) -> Difference | None:
+def solve(difference: Symbols) -> Stepwise[Difference | None]:
     """Read a difference off its symbols, which begin at 0; None when they are too few, or nonsense."""
     counts, sums, checks = difference.counts.copy(), difference.sums.copy(), difference.checks.copy()
     found: list[tuple[Words, npt.NDArray[np.int64]]] = []
@@ -205,7 +228,10 @@ def solve(difference: Symbols) -> Difference | None:
         if total > len(counts):  # more than symbols can tell: somebody made them up
             return None
         found.append((words, signs))
-        _accumulate(words, -signs, 0, counts, sums, checks)
+        for begin in range(0, len(words), STEP):
+            part = slice(begin, begin + STEP)
+            _accumulate(words[part], -signs[part], 0, counts, sums, checks)
+            yield
     if counts.any() or sums.any() or (checks & _LOW).any():
         return None
     words = np.concatenate([word for word, _ in found]) if found else np.empty(0, dtype=np.uint64)
@@ -248,30 +274,64 @@ def from_list(data: bytes, count: int) -> Words:
 
 def samples_at(
     groups: Sequence[tuple[Group, Rows]], places: npt.NDArray[np.int64]
-) -> dict[Group, list[Sample]]:
+) -> Stepwise[dict[Group, list[Sample]]]:
     """The samples at these places, counted through all groups as `identities` does."""
     found: dict[Group, list[Sample]] = {}
     begin = 0
     ordered = np.sort(places)
     for group, samples in groups:
-        end = begin + len(samples)
-        here = ordered[np.searchsorted(ordered, begin) : np.searchsorted(ordered, end)]
-        if len(here):
-            found[group] = samples.at((here - begin).tolist())
-        begin = end
+        for some in samples.split(STEP):
+            end = begin + len(some)
+            here = ordered[np.searchsorted(ordered, begin) : np.searchsorted(ordered, end)]
+            if len(here):
+                found.setdefault(group, []).extend(some.at((here - begin).tolist()))
+                yield
+            begin = end
     return found
 
 
-def compare(ours: Words, theirs: Words) -> Difference:
+def compare(ours: Words, theirs: Words) -> Stepwise[Difference]:
     """The difference of two sets whose identities are known in full."""
-    return Difference(np.setdiff1d(ours, theirs), np.setdiff1d(theirs, ours))
+    ours, theirs = np.sort(ours), np.sort(theirs)
+    yield
+    only_ours = yield from _missing(ours, theirs)
+    only_theirs = yield from _missing(theirs, ours)
+    return Difference(only_ours, only_theirs)
 
 
-def positions(identities: Words, wanted: Words) -> npt.NDArray[np.int64] | None:
+def _missing(words: Words, others: Words) -> Stepwise[Words]:
+    """Which of `words` are not among `others`, each once; both are in order."""
+    parts = [np.empty(0, dtype=np.uint64)]
+    for begin in range(0, len(words), STEP):
+        some = words[begin : begin + STEP]
+        parts.append(some[~_among(some, others)])
+        yield
+    missing = np.concatenate(parts)
+    is_first = np.ones(len(missing), dtype=np.bool_)
+    is_first[1:] = missing[1:] != missing[:-1]
+    return missing[is_first]
+
+
+def _among(words: Words, others: Words) -> npt.NDArray[np.bool_]:
+    """Which of the words are among others, which are in order."""
+    if not len(others):
+        return np.zeros(len(words), dtype=np.bool_)
+    places = np.searchsorted(others, words)
+    found: npt.NDArray[np.bool_] = others[np.minimum(places, len(others) - 1)] == words
+    return found
+
+
+def positions(identities: Words, wanted: Words) -> Stepwise[npt.NDArray[np.int64] | None]:
     """Where the wanted identities stand; None when one is not there, or there more than once."""
-    order = np.argsort(identities, kind="stable")
-    ranked = identities[order]
-    left, right = np.searchsorted(ranked, wanted, "left"), np.searchsorted(ranked, wanted, "right")
-    if not (right - left == 1).all():
+    ordered = np.unique(wanted)
+    parts = [np.empty(0, dtype=np.int64)]
+    for begin in range(0, len(identities), STEP):
+        some = identities[begin : begin + STEP]
+        parts.append(np.flatnonzero(_among(some, ordered)) + begin)
+        yield
+    places = np.concatenate(parts)
+    found = identities[places]
+    order = np.argsort(found)
+    if len(found) != len(ordered) or (found[order] != ordered).any():
         return None
-    return order[left].astype(np.int64)
+    return places[order][np.searchsorted(ordered, wanted)]

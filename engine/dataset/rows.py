@@ -190,9 +190,9 @@ class Rows:
             if place >= end:
                 begin = end
                 continue
-            samples = part.samples()
+            sample = part.sample if isinstance(part, Block) else part.samples().__getitem__
             while place is not None and place < end:
-                found.append(samples[place - begin])
+                found.append(sample(place - begin))
                 place = next(here, None)
             begin = end
         return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -23,6 +24,7 @@ from engine.node.disk import Disk, trace_found
 from engine.node.incoming import Incoming
 from engine.node.mailbox import Handler, Mailbox, ignore
 from engine.node.neighbourhood import Neighbourhood
+from engine.node.pulse import Pulse
 from engine.node.streams import Streams
 from engine.node.uri import uri_of
 from engine.node.watch import Watch, Work
@@ -140,6 +142,12 @@ class Node:
         self._topics = TopicDiscovery(self._participant, signal)
         self._channel = Channel(self._participant, partition, topics=TOPICS, signal=signal)
         self._receiver = BulkReceiver(self._participant, receiver_partition(partition, node), signal=signal)
+        self._pulse = Pulse(
+            functools.partial(self._channel.publish, codec.STATUS_TOPIC, node),
+            self._work,
+            configuration.network.heartbeat.period_s,
+        )
+        self._stack.callback(self._pulse.close, 1.0)
         self._wire = DdsWire(
             self._participant,
             self._channel,
@@ -150,6 +158,7 @@ class Node:
             partition=partition,
             interface=self._interface,
             tag=domain_tag(self._uri),
+            pulse=self._pulse,
         )
         self._assemble(name)
         self._listen()
@@ -270,6 +279,7 @@ class Node:
                     self._streams.turn()
                     self._incoming.turn()
                     self._capture.turn()
+                    self._carry_out()  # what has come meanwhile: nobody is judged before it is read
                     due = self._runtime.turn()
                     if self._clients:
                         due = min(due, self._clients.work())
@@ -299,7 +309,7 @@ class Node:
 
     def _carry_out(self) -> None:
         self._mailbox.carry_out()
-        for part in (self._disk, self._wire, self._pump):
+        for part in (self._disk, self._wire, self._pulse, self._pump):
             if part.fault is not None:
                 raise NodeFault(f"a thread of the node ended: {part.fault!r}") from part.fault
 

@@ -15,6 +15,7 @@ from engine.dds.errors import DdsError, DdsTimeout
 from engine.node.delivery import Directed
 from engine.node.taps import Taps
 from engine.node.watch import Work
+from engine.runtime.codec import STATUS_TOPIC
 from engine.runtime.monitor import DeliveryView
 from engine.runtime.ports import Delivered
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from engine.dds.participant import NodeParticipant
     from engine.dds.waiting import Signal
     from engine.node.neighbourhood import Neighbourhood
+    from engine.node.pulse import Pulse
 
 WORKERS: Final = 8
 """Streams, deliveries and type look-ups that may run at once; more wait for a free thread."""
@@ -55,6 +57,7 @@ class DdsWire:
         post: runs a callable on the node's own thread; everything that comes back goes through it.
         interface: the interface over which late joiners are reached that the routes do not tell of.
         tag: the domain tag of the applications.
+        pulse: sends heartbeats, past everything else that waits.
     """
 
     def __init__(
@@ -69,6 +72,7 @@ class DdsWire:
         partition: str,
         interface: str,
         tag: str,
+        pulse: Pulse,
     ) -> None:
         self._participant = participant
         self._channel = channel
@@ -76,6 +80,7 @@ class DdsWire:
         self._post = post
         self._node = node
         self._partition = partition
+        self._pulse = pulse
         self._directed = Directed(participant, bytes.fromhex(node), interface, tag)
         self._unsent: queue.Queue[tuple[str, bytes] | None] = queue.Queue()
         self._workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="worker")
@@ -92,8 +97,11 @@ class DdsWire:
     # engine.runtime.ports.Wire
 
     def send(self, topic: str, payload: bytes) -> None:
-        """Queue a protocol message for the sender thread, which keeps the order."""
-        self._unsent.put((topic, payload))
+        """Queue a protocol message for the sender thread, which keeps the order; heartbeats go at once."""
+        if topic == STATUS_TOPIC:
+            self._pulse.beat(payload)
+        else:
+            self._unsent.put((topic, payload))
 
     def publish(self, topic: str, payload: bytes) -> None:
         """Queue a monitor message, unless so many wait that it would be old news."""
@@ -242,6 +250,7 @@ class DdsWire:
         """Send what is queued, for at most `timeout_s`, and end the threads."""
         self._unsent.put(None)
         self._sender.join(timeout_s)
+        self._pulse.close(timeout_s)
         self._workers.shutdown(wait=False, cancel_futures=True)
         self.taps.close()
 

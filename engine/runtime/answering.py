@@ -1,10 +1,11 @@
 """Sending only what differs: the aligner's side, which finds the difference and answers with it.
 
-Request and sketch come on different ways, in either order. Symbols are held against the set as it is at that
-moment, so that what is sent is always the present set. Where they are too few their number is estimated and
-asked for; above a third of the set the list of all identities is cheaper, and always ends it. Where symbols
-come to no result, because identities meet or a peer is damaged, the difference is searched range by range
-(`engine.dataset.ranges`) in the set as it is then, with a bounded number of questions.
+Request and sketch come on different ways, in either order. Symbols are held against the set as it is when
+both are here, step by step (`engine.runtime.steps`); what is captured meanwhile reaches the alignee, too. If
+the set gets another lineage meanwhile, the comparison begins again. Where symbols are too few their number is
+estimated and asked for; above a third of the set the list of all identities is cheaper, and always ends it.
+Where they come to no result, because identities meet or a peer is damaged, the difference is searched range
+by range (`engine.dataset.ranges`) in the set as it is then, with a bounded number of questions.
 """
 
 from __future__ import annotations
@@ -21,13 +22,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.core.events import Target
+    from engine.core.messages import Epoch
     from engine.core.namespaces import Group
     from engine.dataset import reconciliation
     from engine.dataset.dataset import Summary
     from engine.dataset.ranges import Search
+    from engine.dataset.reconciliation import Stepwise
     from engine.dataset.rows import Rows
     from engine.dataset.sample import Sample
     from engine.runtime.holdings import Holdings
+    from engine.runtime.steps import Steps
 
 FORGET_S: Final = 30.0
 """A request whose sketch has not come by then is forgotten, and the other way round; who asked asks again."""
@@ -58,6 +62,8 @@ class _Question:
     asked_for: int = -1
     sketches: int = 0
     search: _Search | None = None
+    is_compared: bool = False
+    lineage: Epoch | None = None
 
 
 @dataclasses.dataclass(slots=True)
@@ -87,18 +93,23 @@ class Answering:
     """The comparisons of an aligner.
 
     Args:
+        steps: carries out comparisons.
         send: sends a set, or with an answer only the difference, to a target.
     """
 
-    def __init__(self, holdings: Holdings, send: Callable[[str, Target, Answer | None], None]) -> None:
+    def __init__(
+        self, holdings: Holdings, steps: Steps, send: Callable[[str, Target, Answer | None], None]
+    ) -> None:
         self._holdings = holdings
+        self._steps = steps
         self._send = send
         self._questions: dict[tuple[str, int], _Question] = {}
 
     @property
     def next_s(self) -> float | None:
         """When `work` has something to do."""
-        return min(q.since_s for q in self._questions.values()) + FORGET_S if self._questions else None
+        since_s = [q.since_s for q in self._questions.values() if not q.is_compared]
+        return min(since_s) + FORGET_S if since_s else None
 
     def _question(self, node: str, request: int, name_space: str) -> _Question | None:
         known = self._questions.get((node, request))
@@ -154,22 +165,29 @@ class Answering:
     def work(self, now: float) -> None:
         """Do not wait for ever."""
         for key, question in list(self._questions.items()):
-            if now >= question.since_s + FORGET_S:
+            if now >= question.since_s + FORGET_S and not question.is_compared:
                 del self._questions[key]
 
     def _end(self, question: _Question, answer: Answer | None) -> None:
         target = question.target
         assert target is not None
-        self._questions.pop((target.node, target.request), None)
         state = self._holdings.spaces[question.name_space].state
+        if answer is not None and question.lineage != state.lineage:
+            question.is_compared, question.search = False, None
+            self._answer(question)  # the set has become another one, and so has the difference
+            return
+        self._questions.pop((target.node, target.request), None)
         if state.complete or target.purpose not in _NEEDS_WHOLE:
             self._send(question.name_space, target, answer)
 
     def _answer(self, question: _Question) -> None:
         if question.target is None or question.sketch is None or question.search is not None:
             return
+        if question.is_compared:
+            return
         sketch = question.sketch
         held = self._holdings.spaces[question.name_space].working
+        question.lineage = self._holdings.spaces[question.name_space].state.lineage
         root = sent_part(self._holdings, held).summary()
         if (sketch.count, sketch.digest) == (root.count, root.digest):
             self._holdings.tracer.event(
@@ -184,24 +202,33 @@ class Answering:
         if question.symbols is None and question.identities is None:
             self._ask(question, min(FIRST_SYMBOLS, max(MIN_SYMBOLS, sketch.count)))
             return
-        self._compare(question, sketch, sent_part(self._holdings, held), root)
+        question.is_compared = True
+        groups = [
+            (group, group_set.samples())
+            for group, group_set in sent_part(self._holdings, held).groups.items()
+        ]
+        self._steps.begin(self._compare(question, sketch, groups, root))
 
-    def _compare(self, question: _Question, sketch: notes.Sketch, held: DataSet, root: Summary) -> None:
+    def _compare(
+        self, question: _Question, sketch: notes.Sketch, groups: list[tuple[Group, Rows]], root: Summary
+    ) -> Stepwise[None]:
+        """Find the difference to the set as it was when this began, and send it."""
         from engine.dataset import reconciliation
 
-        groups = [(group, group_set.samples()) for group, group_set in held.groups.items()]
-        ours = reconciliation.identities(groups, sketch.salt)
+        ours = yield from reconciliation.identities(groups, sketch.salt)
         theirs = question.symbols
         if question.identities is not None:
-            found = reconciliation.compare(ours, question.identities)
-            self._end(question, self._found(question, groups, ours, root, found))
+            found = yield from reconciliation.compare(ours, question.identities)
+            self._end(question, (yield from self._found(question, groups, ours, root, found)))
             return
         assert theirs is not None
-        left = reconciliation.symbols(ours, 0, len(theirs)) - theirs
-        solved = reconciliation.solve(left)
+        left = (yield from reconciliation.symbols(ours, 0, len(theirs))) - theirs
+        solved = yield from reconciliation.solve(left)
         if solved is not None:
-            self._end(question, self._found(question, groups, ours, root, solved))
+            self._end(question, (yield from self._found(question, groups, ours, root, solved)))
             return
+        question.is_compared = False
+        question.since_s = self._holdings.clock.monotonic()
         question.sketches += 1
         expected = reconciliation.estimate(left)
         wanted = reconciliation.enough(expected, len(theirs))
@@ -214,7 +241,7 @@ class Answering:
 
             question.search = _Search(ranges.Search(ours, expected), groups, ours, root)
             self._narrow(question, question.search)
-        elif question.asked_for and _is_worth_a_list(sketch.count, held):
+        elif question.asked_for and _is_worth_a_list(sketch.count, groups):
             self._ask(question, 0)
         else:
             self._end(question, None)
@@ -234,14 +261,19 @@ class Answering:
         target, ask = question.target, search.ranges.asked
         assert target is not None
         if ask is None:
-            found = search.ranges.difference()
-            self._end(question, self._found(question, search.groups, search.ours, search.root, found))
+            question.is_compared = True
+            self._steps.begin(self._end_search(question, search))
             return
         note = notes.Narrow(
             question.name_space, target.request, ask.bits, ask.deeper, len(ask.split), len(ask.listed)
         )
         body = ask.split.astype("<u4").tobytes() + ask.listed.astype("<u4").tobytes()
         self._tell(question, target, notes.encode(note, body))
+
+    def _end_search(self, question: _Question, search: _Search) -> Stepwise[None]:
+        found = search.ranges.difference()
+        answer = yield from self._found(question, search.groups, search.ours, search.root, found)
+        self._end(question, answer)
 
     def narrowed(self, note: notes.Ranges, body: bytes, size: int) -> None:
         """An alignee tells of ranges.
@@ -253,7 +285,7 @@ class Answering:
 
         question = self._questions.get((note.node, note.request))
         search = question.search if question is not None else None
-        if question is None or search is None:
+        if question is None or search is None or question.is_compared:
             return
         question.bytes += size
         try:
@@ -271,14 +303,14 @@ class Answering:
         ours: reconciliation.Words,
         root: Summary,
         found: reconciliation.Difference,
-    ) -> Answer | None:
+    ) -> Stepwise[Answer | None]:
         """The answer that makes the difference good."""
         from engine.dataset import reconciliation
 
-        places = reconciliation.positions(ours, found.only_ours)
+        places = yield from reconciliation.positions(ours, found.only_ours)
         if places is None:
             return None
-        new = reconciliation.samples_at(groups, places)
+        new = yield from reconciliation.samples_at(groups, places)
         self._holdings.tracer.event(
             "align.difference",
             group=question.name_space,
@@ -301,9 +333,9 @@ class Answering:
         self._holdings.wire.send_note(target.node, note)
 
 
-def _is_worth_a_list(count: int, held: DataSet) -> bool:
+def _is_worth_a_list(count: int, groups: list[tuple[Group, Rows]]) -> bool:
     """Whether a list of so many identities costs less than half of what is here."""
-    return 2 * LIST_BYTES * count < sum(group.payload_bytes for group in held.groups.values())
+    return 2 * LIST_BYTES * count < sum(samples.payload_bytes for _, samples in groups)
 
 
 def sent_part(holdings: Holdings, held: DataSet) -> DataSet:

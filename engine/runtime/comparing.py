@@ -2,17 +2,18 @@
 
 A comparison belongs to one request. Its base is the set of the alignee as it was when the request went out;
 what is captured meanwhile is newer than what will come. The result counts only if count and digest of what
-was made are those that the aligner named; else the set is asked for once more, whole.
+was made are those that the aligner named; else the set is asked for once more, whole. All that takes longer
+for larger sets is done in steps (`engine.runtime.steps`).
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
 from typing import TYPE_CHECKING, Final
 
 from engine.core.messages import SampleRequest
+from engine.dataset.blocks import MAX_SAMPLES
 from engine.dataset.dataset import DataSet, Outcome, weight_of
 from engine.dataset.rows import Rows
 from engine.dataset.sample import digest_sum
@@ -29,10 +30,12 @@ if TYPE_CHECKING:
     from engine.dataset.dataset import Summary
     from engine.dataset.groups import GroupDescription
     from engine.dataset.ranges import Held
+    from engine.dataset.reconciliation import Stepwise
     from engine.dataset.sample import Sample
     from engine.runtime.holdings import Holdings
     from engine.runtime.incoming import Incoming
     from engine.runtime.sets import Difference, NameSpaceData
+    from engine.runtime.steps import Steps
     from engine.runtime.stream import End
 
 MIN_SAMPLES: Final = 16
@@ -57,20 +60,24 @@ class Base:
     root: Summary
     began_s: float
     told: int = 0
+    _identities: reconciliation.Words | None = None
+    _held: Held | None = None
 
-    @functools.cached_property
-    def identities(self) -> reconciliation.Words:
+    def identities(self) -> Stepwise[reconciliation.Words]:
         """The identities of the samples, group after group."""
         from engine.dataset import reconciliation  # needs numpy, which takes a moment to load
 
-        return reconciliation.identities(self.groups, self.salt)
+        if self._identities is None:
+            self._identities = yield from reconciliation.identities(self.groups, self.salt)
+        return self._identities
 
-    @functools.cached_property
-    def held(self) -> Held:
+    def held(self) -> Stepwise[Held]:
         """The same, ready to tell of ranges."""
         from engine.dataset.ranges import Held
 
-        return Held(self.identities)
+        if self._held is None:
+            self._held = Held((yield from self.identities()))
+        return self._held
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -91,8 +98,9 @@ class Finished:
 class Comparing:
     """The comparisons of an alignee. `secret` makes its salts; nobody else can know it."""
 
-    def __init__(self, holdings: Holdings, secret: bytes) -> None:
+    def __init__(self, holdings: Holdings, steps: Steps, secret: bytes) -> None:
         self._holdings = holdings
+        self._steps = steps
         self._secret = secret
         self._bases: dict[tuple[str, int], Base] = {}
         self._distrusted: set[str] = set()
@@ -117,7 +125,7 @@ class Comparing:
         roll_up = known.roll_up(name) if known else None
         is_equal = roll_up is not None and (roll_up.count, roll_up.digest) == (root.count, root.digest)
         length = 0 if is_equal else min(FIRST_SYMBOLS, root.count)
-        self._send(name, event.request, base, length)
+        self._steps.begin(self._send(name, event.request, base, length))
 
     def announced(self, outgoing: Outgoing) -> Outgoing:
         """A message on its way out: a request says whether a sketch goes beside it."""
@@ -133,30 +141,35 @@ class Comparing:
             return
         self._holdings.core.set_progress(note.name_space, note.request, self._holdings.clock.monotonic())
         if note.symbols:
-            self._send(note.name_space, note.request, base, min(note.symbols, MAX_SYMBOLS))
+            symbols = min(note.symbols, MAX_SYMBOLS)
+            self._steps.begin(self._send(note.name_space, note.request, base, symbols))
         else:
-            body = base.identities.astype("<u8").tobytes()
-            self._tell(note.name_space, note.request, base, body, 0, len(base.identities), is_list=True)
+            self._steps.begin(self._send_list(note.name_space, note.request, base))
+
+    def _send_list(self, name: str, request: int, base: Base) -> Stepwise[None]:
+        identities = yield from base.identities()
+        body = identities.astype("<u8").tobytes()
+        self._tell(name, request, base, body, 0, len(identities), is_list=True)
 
     def narrow(self, note: notes.Narrow, body: bytes) -> None:
-        """The aligner asks about ranges.
+        """The aligner asks about ranges."""
+        base = self._bases.get((note.name_space, note.request))
+        if base is not None:
+            self._steps.begin(self._answer(note, body, base))
 
-        Raises:
-            StreamFault: it asks nonsense.
-        """
+    def _answer(self, note: notes.Narrow, body: bytes, base: Base) -> Stepwise[None]:
+        """Answer a question about ranges; a StreamFault where it is nonsense."""
         import numpy as np
 
         from engine.dataset.ranges import Ask
 
-        base = self._bases.get((note.name_space, note.request))
-        if base is None:
-            return
+        held = yield from base.held()
         if len(body) != 4 * (note.split + note.listed):
             raise StreamFault(f"{len(body)} octets are not {note.split} and {note.listed} ranges")
         words = np.frombuffer(body, "<u4").astype(np.uint64)
         ask = Ask(note.bits, note.deeper, words[: note.split], words[note.split :])
         try:
-            fingerprints, identities = base.held.answer(ask)
+            fingerprints, identities = held.answer(ask)
         except ValueError as error:
             raise StreamFault(f"a question about ranges: {error}") from error
         holdings = self._holdings
@@ -167,13 +180,15 @@ class Comparing:
         holdings.counters["comparison_bytes_sent"] += len(octets)
         holdings.wire.send_note(base.aligner, octets)
 
-    def _send(self, name: str, request: int, base: Base, end: int) -> None:
+    def _send(self, name: str, request: int, base: Base, end: int) -> Stepwise[None]:
         """The symbols from where the last ones ended."""
         first, body = base.told, b""
         if end > first:
             from engine.dataset import reconciliation
 
-            body = reconciliation.symbols(base.identities, first, end).to_bytes(base.root.count)
+            identities = yield from base.identities()
+            symbols = yield from reconciliation.symbols(identities, first, end)
+            body = symbols.to_bytes(base.root.count)
             base.told = end
         self._tell(name, request, base, body, first, base.told - first)
 
@@ -188,6 +203,8 @@ class Comparing:
         *,
         is_list: bool = False,
     ) -> None:
+        if self._bases.get((name, request)) is not base:
+            return  # nobody waits for it any more
         holdings = self._holdings
         node, root = holdings.settings.node, base.root
         sketch = notes.Sketch(
@@ -217,7 +234,7 @@ class Comparing:
             ):  # perhaps notes do not get there
                 self._distrusted.add(key[0])
 
-    def finish(self, incoming: Incoming, *, whole: bool, joins: bool) -> Finished | None:
+    def finish(self, incoming: Incoming, *, whole: bool, joins: bool) -> Stepwise[Finished | None]:
         """The difference is here: what it makes of the base, or with `whole` False only what is new in it.
 
         With `joins`, the whole keeps what only this node has.
@@ -226,7 +243,10 @@ class Comparing:
         """
         name, request = incoming.begin.name_space, incoming.target.request
         base = self._bases.pop((name, request), None)
-        made = self._make(base, incoming, whole=whole, joins=joins) if base is not None else None
+        if base is None:
+            made = None
+        else:
+            made = yield from self._make(base, incoming, whole=whole, joins=joins)
         if made is None:
             self._distrusted.add(name)
             self._holdings.counters["comparisons_failed"] += 1
@@ -238,7 +258,7 @@ class Comparing:
             )
         return made
 
-    def _unchanged(self, base: Base, incoming: Incoming, end: End) -> Finished | None:
+    def _unchanged(self, base: Base, incoming: Incoming, end: End) -> Stepwise[Finished | None]:
         """Nothing differs: the base, as it is."""
         if (base.root.count, base.root.digest) != (end.count, end.digest):
             return None
@@ -250,7 +270,7 @@ class Comparing:
             or not is_loaded
             or any(group not in data.groups for group, samples in base.groups if samples)
         ):
-            made = _put(base, {}, data)
+            made = yield from _put(base, {}, data)
         else:
             made = loaded
             for group, group_set in data.groups.items():
@@ -261,17 +281,18 @@ class Comparing:
             return None
         return Finished(made, Turn([], before=base.root))
 
-    def _make(self, base: Base, incoming: Incoming, *, whole: bool, joins: bool) -> Finished | None:
+    def _make(self, base: Base, incoming: Incoming, *, whole: bool, joins: bool) -> Stepwise[Finished | None]:
         from engine.dataset import reconciliation
 
         end = incoming.end
         assert end is not None
         if whole and not incoming.samples and not incoming.identities:
-            return self._unchanged(base, incoming, end)
-        gone = reconciliation.positions(base.identities, incoming.removed())
+            return (yield from self._unchanged(base, incoming, end))
+        identities = yield from base.identities()
+        gone = yield from reconciliation.positions(identities, incoming.removed())
         if gone is None:
             return None
-        removed = reconciliation.samples_at(base.groups, gone)
+        removed = yield from reconciliation.samples_at(base.groups, gone)
         digest = base.root.digest
         for group, samples in removed.items():
             digest -= digest_sum(samples) * weight_of(group)
@@ -283,7 +304,7 @@ class Comparing:
         describe = self._holdings.descriptions
         if not whole:
             return Finished(incoming.data, Turn([]), removed)
-        made = _put(base, removed, incoming.data)
+        made = yield from _put(base, removed, incoming.data)
         if not made.summary().same_content(
             dataclasses.replace(base.root, count=end.count, digest=end.digest)
         ):
@@ -316,7 +337,9 @@ class Comparing:
         return Finished(made, Turn(changes, before=base.root), surplus)
 
 
-def joined(incoming: Incoming, data: NameSpaceData, describe: dict[Group, GroupDescription]) -> Finished:
+def joined(
+    incoming: Incoming, data: NameSpaceData, describe: dict[Group, GroupDescription]
+) -> Stepwise[Finished]:
     """The stored set joins a whole one that came."""
     made, turn = incoming.data, Turn([], incoming.number)
     surplus: Difference = {}
@@ -324,12 +347,15 @@ def joined(incoming: Incoming, data: NameSpaceData, describe: dict[Group, GroupD
     for group, group_set in data.loaded.groups.items():
         target = made.open_group(group, group_set.depth)
         target.raise_floor(group_set.floor_ns)
-        for sample in group_set.samples().without(set(target.samples().each_digest())):
-            outcome, evicted = target.apply(sample)
-            if outcome is Outcome.STORED:
-                surplus.setdefault(group, []).append(sample)
-                if group in describe and data.is_on_disk(describe[group]):
-                    turn.changes.append(Change(describe[group], sample, evicted))
+        known = set(target.samples().each_digest())
+        for some in group_set.samples().split(MAX_SAMPLES):
+            for sample in some.without(known):
+                outcome, evicted = target.apply(sample)
+                if outcome is Outcome.STORED:
+                    surplus.setdefault(group, []).append(sample)
+                    if group in describe and data.is_on_disk(describe[group]):
+                        turn.changes.append(Change(describe[group], sample, evicted))
+            yield
     return Finished(made, turn, surplus)
 
 
@@ -370,17 +396,22 @@ def _held(data: NameSpaceData, purpose: str) -> DataSet | None:
     return None
 
 
-def _put(base: Base, removed: dict[Group, list[Sample]], new: DataSet) -> DataSet:
+def _put(base: Base, removed: dict[Group, list[Sample]], new: DataSet) -> Stepwise[DataSet]:
     """The base without what is removed and with what is new."""
     made = DataSet()
     for group, group_set in new.groups.items():
         made.open_group(group, group_set.depth).raise_floor(group_set.floor_ns)
     for group, samples in base.groups:
-        kept = samples.without({sample.digest for sample in removed.get(group, ())})
-        if group not in made.groups and kept:
-            raise StreamFault(f"group {group} has samples on both sides but is not described")
-        if kept:
-            made.groups[group].extend(kept)
+        gone = {sample.digest for sample in removed.get(group, ())}
+        for some in samples.split(MAX_SAMPLES):
+            kept = some.without(gone)
+            if group not in made.groups and kept:
+                raise StreamFault(f"group {group} has samples on both sides but is not described")
+            if kept:
+                made.groups[group].extend(kept)
+                yield
     for group, group_set in new.groups.items():
-        made.groups[group].extend(group_set.samples())
+        for some in group_set.samples().split(MAX_SAMPLES):
+            made.groups[group].extend(some)
+            yield
     return made

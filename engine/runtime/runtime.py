@@ -159,6 +159,8 @@ class Runtime:
         if now >= self._core_due_s:
             self.holdings.tell_changes()
             self.core.handle_timer(now)
+        if self.transfers.steps.are_left:
+            self.transfers.steps.work()
         while (event := self.core.next_event()) is not None:
             self._carry_out(event)
         self.housekeeping.work(now)

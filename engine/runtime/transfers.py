@@ -5,44 +5,42 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.core.events import Target
-from engine.core.namespaces import MergeType
 from engine.dataset.dataset import NO_FLOOR, DataSet
 from engine.dataset.rows import Rows
 from engine.runtime import notes, resuming, stream
 from engine.runtime.answering import Answer, Answering, sent_part
-from engine.runtime.comparing import Comparing, Finished, joined
+from engine.runtime.comparing import Comparing
 from engine.runtime.incoming import Incoming, IncomingStreams
-from engine.runtime.persistence import Turn
+from engine.runtime.placing import GIVE, Placing
+from engine.runtime.steps import Steps
 
 if TYPE_CHECKING:
     from engine.core.events import ExpectSet, SendSet
     from engine.core.messages import Epoch, Outgoing
     from engine.core.namespaces import Group
+    from engine.dataset.reconciliation import Stepwise
     from engine.runtime.holdings import Holdings
     from engine.runtime.housekeeping import Housekeeping
     from engine.runtime.serving import Serving
-    from engine.runtime.sets import Began, Difference, NameSpaceData
-
-_REPLACING = (MergeType.REPLACE.value.lower(), MergeType.CATCHUP.value.lower())
-_SHARING = ("repair", MergeType.MERGE.value.lower())
-"""After these, what the aligner lacks is given to it."""
-GIVE = "give"
-"""The purpose of a stream that nobody asked for."""
+    from engine.runtime.sets import Difference, NameSpaceData
 
 
 class Transfers:
-    """The streams of a runtime, in both directions."""
+    """The streams of a runtime, in both directions.
+
+    Attributes:
+        steps: the comparisons that are under way.
+    """
 
     def __init__(
         self, holdings: Holdings, serving: Serving, housekeeping: Housekeeping, secret: bytes
     ) -> None:
         self._holdings = holdings
-        self._serving = serving
-        self._housekeeping = housekeeping
         self._incoming = IncomingStreams(holdings.settings.node)
-        self._comparing = Comparing(holdings, secret)
-        self._answering = Answering(holdings, self._send_to)
-        self._began: dict[tuple[str, int], Began] = {}
+        self.steps = Steps(holdings.clock, self._malformed)
+        self._comparing = Comparing(holdings, self.steps, secret)
+        self._answering = Answering(holdings, self.steps, self._send_to)
+        self._placing = Placing(holdings, serving, housekeeping, self._comparing)
         self._sent = 0
         self._shared: dict[tuple[str, tuple[str, ...]], tuple[Target, ...]] = {}
 
@@ -53,7 +51,7 @@ class Transfers:
     @property
     def next_s(self) -> float | None:
         """When `work` has something to do."""
-        return self._answering.next_s
+        return self._holdings.clock.monotonic() if self.steps.are_left else self._answering.next_s
 
     def work(self, now: float) -> None:
         """Do what is due."""
@@ -67,10 +65,7 @@ class Transfers:
         """Forget what belongs to requests that are not wanted any more."""
         self._comparing.keep_wanted()
         self._keep_streams()
-        if self._began:
-            expects = self._holdings.core.expects
-            for name, request in [key for key in self._began if not expects(*key)]:
-                del self._began[name, request]
+        self._placing.keep_wanted()
 
     def _keep_streams(self) -> None:
         for incoming in self._incoming.keep(self._is_wanted):
@@ -154,9 +149,7 @@ class Transfers:
     def expect(self, event: ExpectSet) -> None:
         """A request went out; what is written from now on is newer than what will come."""
         self._keep_streams()  # what broke off is compared with the set that is asked for now
-        if event.purpose in _REPLACING:
-            data = self._holdings.spaces[event.name_space]
-            self._began[event.name_space, event.request] = data.begin(self._holdings.clock.wall_ns())
+        self._placing.expect(event)
         self._comparing.begin(event)
 
     def batch(self, payload: bytes) -> None:
@@ -168,27 +161,29 @@ class Transfers:
                 self._note(payload)
                 return
             incoming = self._incoming.take(payload, holdings.clock.wall_ns())
-        except stream.StreamFault as error:
-            holdings.malformed("d_sampleChain", "a fellow", str(error))
+        except stream.StreamFault as fault:
+            self._malformed(fault)
             return
         if incoming is None:
             return
         if not self._is_wanted(incoming):
             return
         self._store_early(incoming)
-        if not incoming.is_whole:
-            name, request = incoming.begin.name_space, incoming.target.request
-            holdings.core.set_progress(name, request, holdings.clock.monotonic())
-        elif incoming.target.purpose == GIVE:
-            self._taken(incoming)
-        else:
-            self._received(incoming)
+        name, request = incoming.begin.name_space, incoming.target.request
+        holdings.core.set_progress(name, request, holdings.clock.monotonic())
+        if incoming.is_whole and incoming.target.purpose == GIVE:
+            self._placing.take_gift(incoming)
+        elif incoming.is_whole:
+            self.steps.begin(self._received(incoming))
 
     def _is_wanted(self, incoming: Incoming) -> bool:
         begin, target = incoming.begin, incoming.target
         if target.purpose == GIVE:
             return self._holdings.core.takes_gift(begin.name_space, begin.aligner, begin.lineage)
         return self._holdings.core.expects(begin.name_space, target.request)
+
+    def _malformed(self, fault: stream.StreamFault) -> None:
+        self._holdings.malformed("d_sampleChain", "a fellow", str(fault))
 
     def _note(self, payload: bytes) -> None:
         note, body = notes.decode(payload)
@@ -216,17 +211,19 @@ class Transfers:
                     name, incoming.number, known, samples, resumes=incoming.begin.is_difference
                 )
 
-    def _received(self, incoming: Incoming) -> None:
+    def _received(self, incoming: Incoming) -> Stepwise[None]:
         """A whole set is here: it joins or takes the place of what it was asked for."""
         holdings = self._holdings
         name, request = incoming.begin.name_space, incoming.target.request
         data = holdings.spaces[name]
-        self._open_groups(incoming)
-        surplus = self._put_in_place(data, incoming)
-        if surplus is None:
+        floors = {group: group_set.floor_ns for group, group_set in incoming.data.groups.items()}
+        finished = yield from self._placing.finish(data, incoming)
+        if not holdings.core.expects(name, request):
+            return
+        if finished is None:
             holdings.core.set_failed(name, request, holdings.clock.monotonic())
             return
-        self._remember_floors(data, incoming)
+        surplus = self._placing.put(data, incoming, finished)
         holdings.tracer.event(
             "align.completed",
             group=name,
@@ -237,97 +234,16 @@ class Transfers:
         )
         holdings.tell_changes()  # before the core decides about anything on the ground of it
         holdings.core.set_received(name, request, incoming.begin.lineage, holdings.clock.monotonic())
-        self._give(data, surplus, incoming.data)
-
-    def _open_groups(self, incoming: Incoming) -> None:
-        """Take part in the groups that come, and leave out those that are not kept here, by policy."""
-        self._holdings.counters["streams_received"] += 1
-        for description in incoming.descriptions:
-            self._holdings.open_group(description, announce=False)
-        known = self._holdings.descriptions
-        for group in [group for group in incoming.data.groups if group not in known]:
-            del incoming.data.groups[group]
-
-    def _remember_floors(self, data: NameSpaceData, incoming: Incoming) -> None:
-        for group, group_set in incoming.data.groups.items():
-            if group_set.floor_ns > NO_FLOOR:
-                self._housekeeping.remember_floor(data, group)
-
-    def _put_in_place(self, data: NameSpaceData, incoming: Incoming) -> Difference | None:
-        """What only this node has; None when a difference did not make the set that it should."""
-        purpose = incoming.target.purpose
-        if not data.state.holder:
-            return self._stage(data, incoming)
-        finished: Finished | None = Finished(incoming.data, Turn([]))
-        if incoming.begin.is_difference:
-            finished = self._comparing.finish(incoming, whole=purpose in _REPLACING, joins=False)
-        if finished is None:
-            return None
-        if purpose in _REPLACING:
-            began = self._began.get((data.state.name, incoming.target.request))
-            self._replace(data, finished.data, began, purpose, passes_disposed=purpose == _REPLACING[0])
-            return {}
-        here_only = finished.surplus
-        if not incoming.begin.is_difference:
-            here_only = _without(data.working, incoming.data)
-        incoming.data = finished.data
-        new = self._join(data, incoming)
-        self._serving.show(data.state.name, new, missed=purpose == "repair")
-        return _still_in(data.working, here_only) if purpose in _SHARING else {}
-
-    def _stage(self, data: NameSpaceData, incoming: Incoming) -> Difference | None:
-        """Put what came at the start of a run in place: it joins the stored set, or gives way to none."""
-        holdings, giver = self._holdings, incoming.begin.aligner
-        is_initial = incoming.target.purpose == "initial" and data.staging is None
-        why_not = "it is not asked for"
-        if is_initial and data.loaded is not None:
-            why_not = holdings.core.why_not_joined(data.state.name, giver)
-            if incoming.target.forgotten:
-                why_not = "this node was away for longer than deletions are remembered"
-        finished: Finished | None = Finished(incoming.data, Turn([], incoming.number))
-        if incoming.begin.is_difference:
-            finished = self._comparing.finish(incoming, whole=True, joins=not why_not)
-        elif not why_not and data.loaded is not None:
-            finished = joined(incoming, data, holdings.descriptions)
-        if finished is None:
-            return None
-        if not is_initial:
-            if data.staging is None:
-                data.stage(finished.data, finished.turn)
-            else:
-                data.stage_too(finished.data, holdings.descriptions)
-            return {}
-        data.stage(finished.data, finished.turn)
-        if why_not and data.loaded is not None and _without(data.loaded, finished.data):
-            data.keeps = f"aligned with {holdings.core.name_of(giver)} at the start: {why_not}"
-        return finished.surplus
-
-    def _join(self, data: NameSpaceData, incoming: Incoming) -> Difference:
-        """MERGE what came into the set that is here; what was new."""
-        holdings = self._holdings
-        new, changes = data.join(incoming.data, holdings.descriptions)
-        holdings.persistence.append(data.state.name, changes)
-        count = sum(map(len, new.values()))
-        if incoming.target.purpose in ("repair", GIVE):
-            holdings.counters["repaired"] += count
-        holdings.tracer.event(
-            "merge.finished",
-            namespace=data.state.name,
-            role=holdings.settings.role,
-            policy=incoming.target.purpose,
-            samples=count,
-            elapsed_ns=holdings.clock.wall_ns() - incoming.started_ns,
-        )
-        return new
+        self._give(data, surplus, floors)
 
     # Gifts.
 
-    def _give(self, data: NameSpaceData, surplus: Difference, theirs: DataSet) -> None:
+    def _give(self, data: NameSpaceData, surplus: Difference, known: dict[Group, int]) -> None:
         """Give the fellows what an alignment showed to be here only, and what they do not know as deleted."""
         floors = {
             group: group_set.floor_ns
             for group, group_set in (data.staging or data.working).groups.items()
-            if group_set.floor_ns > (theirs.groups[group].floor_ns if group in theirs.groups else NO_FLOOR)
+            if group_set.floor_ns > known.get(group, NO_FLOOR)
         }
         descriptions = self._holdings.descriptions
         given = [group for group in {*surplus, *floors} if group in descriptions]
@@ -352,57 +268,6 @@ class Transfers:
         batches = stream.batches(self._next_number(), begin, groups, self._holdings.clock.monotonic)
         self._holdings.wire.send_stream(data.state.name, fellows, batches, count)
 
-    def _taken(self, incoming: Incoming) -> None:
-        """A fellow has given what it found to be missing here."""
-        data = self._holdings.spaces[incoming.begin.name_space]
-        self._open_groups(incoming)
-        new = self._join(data, incoming)
-        self._remember_floors(data, incoming)
-        self._serving.show(data.state.name, new, missed=True)
-
     def delete_set(self, name_space: str) -> None:
-        """Merge policy Delete: everything that is here now goes, and readers see it disposed."""
-        data = self._holdings.spaces[name_space]
-        emptied = DataSet()
-        for group, group_set in data.working.groups.items():
-            emptied.open_group(group, group_set.depth)
-        self._replace(data, emptied, None, "delete", passes_disposed=False)
-
-    def _replace(
-        self, data: NameSpaceData, other: DataSet, began: Began | None, policy: str, *, passes_disposed: bool
-    ) -> None:
-        """Put another set in place. Readers by source time would take no sample older than a dispose."""
-        descriptions = self._holdings.descriptions
-
-        def passes(group: Group) -> bool:
-            return passes_disposed and not descriptions[group].qos.by_source_timestamp
-
-        before = data.stored_part(descriptions.values())
-        now_ns = self._holdings.clock.wall_ns()
-        difference, changes = data.replace(other, began, now_ns, passes, descriptions)
-        is_loss = any(change.evicted for change in changes)
-        keeps = f"merge policy {policy.capitalize()}" if is_loss else ""
-        self._holdings.write_set(data, Turn(changes, before=before), keeps=keeps)
-        self._serving.show(data.state.name, difference)
-
-
-def _without(ours: DataSet, theirs: DataSet) -> Difference:
-    """The samples of one set that another does not hold."""
-    difference: Difference = {}
-    for group, group_set in ours.groups.items():
-        other = theirs.groups.get(group)
-        rows = group_set.samples().without(set(other.samples().each_digest()) if other else set())
-        if rows:
-            difference[group] = list(rows)
-    return difference
-
-
-def _still_in(data: DataSet, samples: Difference) -> Difference:
-    """Those of the samples that newer ones have not pushed out."""
-    left: Difference = {}
-    for group, each in samples.items():
-        group_set = data.groups.get(group)
-        kept = [one for one in each if group_set is not None and one in group_set.instance(one.key)]
-        if kept:
-            left[group] = kept
-    return left
+        """Merge policy Delete: everything that is here now goes."""
+        self._placing.delete_set(name_space)

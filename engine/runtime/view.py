@@ -70,7 +70,12 @@ def snapshot(
         groups=tuple(groups[:MAX_GROUPS_SHOWN]),
         groups_left_out=max(0, len(groups) - MAX_GROUPS_SHOWN),
         deliveries=deliveries,
-        counters={**runtime.counters, "queued": runtime.persistence.queued_changes},
+        counters={
+            **runtime.counters,
+            "queued": runtime.persistence.queued_changes,
+            "stalls": runtime.core.stalls,
+            "longest_stall_ms": int(runtime.core.longest_stall_s * 1000),
+        },
     )
 
 

@@ -108,6 +108,7 @@ class SimulatedNode:
         self.run += 1
         self.is_stalled = self._is_busy = False
         self.cost_s = 0.0
+        options = self.cluster.options
         self.routes = {}
         self._inputs.clear()
         self._captured.clear()
@@ -137,6 +138,8 @@ class SimulatedNode:
             self.cluster.codec,
             secret=f"{self.id} {self.run}".encode(),
         )
+        if options.step_s:
+            self.runtime.transfers.steps.budget_s = 0.0
         self.cluster.network.join(self.party)
         self._turn()
 
@@ -190,12 +193,13 @@ class SimulatedNode:
         task(*arguments)
         if self._needs_turn:
             self._turn()
-        if self.cost_s or self._pause_s:
+        if (self.cost_s or self._pause_s) and not self._is_busy:
             self._be_busy()
 
-    def _be_busy(self) -> None:
+    def _be_busy(self, duration_s: float = 0.0) -> None:
         self._is_busy = True
-        self.cluster.schedule.after(self.cost_s or self._pause_s, self._work_off, self.run)
+        duration_s = duration_s or self.cost_s or self._pause_s
+        self.cluster.schedule.after(duration_s, self._work_off, self.run)
 
     def _work_off(self, run: int) -> None:
         """The next of the inputs that wait."""
@@ -230,7 +234,11 @@ class SimulatedNode:
         runtime = self.runtime
         if runtime is None:
             return
+        steps = runtime.transfers.steps
+        done = steps.done
         due = runtime.turn()
+        if self.cluster.options.step_s and steps.done > done and not self._is_busy:
+            self._be_busy(self.cluster.options.step_s)
         self.disk.wake()
         self.cluster.turned(self)
         when = self.clock.virtual(due)

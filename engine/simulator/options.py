@@ -128,6 +128,7 @@ class Options:
         disk_delay_s: mean time of one transaction.
         tap_delay_s: longest time from opening a tap, or discovering a writer, to the first sample that the
             node captures; each node needs its own time for each topic and each writer.
+        step_s: time that each step of a comparison takes; at 0 all of them are over at once.
     """
 
     seed: int
@@ -143,6 +144,7 @@ class Options:
     skew_s: float = 0.0
     disk_delay_s: float = 0.005
     tap_delay_s: float = 0.02
+    step_s: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse what cannot be simulated."""

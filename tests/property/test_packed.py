@@ -17,6 +17,7 @@ from engine.dataset import dataset, packed, reconciliation
 from engine.dataset.blocks import Block, pack_samples
 from engine.dataset.dataset import GroupSet
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
+from engine.dataset.reconciliation import finished
 from engine.dataset.rows import Rows
 from engine.dataset.sample import DATA, Sample, make_sample
 from engine.runtime import stream
@@ -164,7 +165,9 @@ def test_samples_that_were_taken_can_be_cut_and_picked(
     twins = twins_of(depth, made)
     ours, theirs = twins.loose.samples(), twins.packed.samples()
     salt = bytes(16)
-    identities = [sorted(reconciliation.identities([(GROUPS[0], each)], salt)) for each in (ours, theirs)]
+    identities = [
+        sorted(finished(reconciliation.identities([(GROUPS[0], each)], salt))) for each in (ours, theirs)
+    ]
     assert identities[0] == identities[1]
     everything = list(theirs)
     assert [sample for part in theirs.split(size) for sample in part] == everything

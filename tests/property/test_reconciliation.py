@@ -18,7 +18,7 @@ from engine.core.namespaces import Group
 from engine.dataset import ranges, reconciliation
 from engine.dataset.dataset import DataSet
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
-from engine.dataset.reconciliation import Symbols
+from engine.dataset.reconciliation import Symbols, finished
 from engine.dataset.rows import Rows
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 from engine.runtime import notes
@@ -39,7 +39,7 @@ def words(values: set[int]) -> reconciliation.Words:
 
 
 def symbols(values: set[int], end: int) -> Symbols:
-    return reconciliation.symbols(words(values), 0, end)
+    return finished(reconciliation.symbols(words(values), 0, end))
 
 
 def check_same(one: Symbols, other: Symbols) -> None:
@@ -52,7 +52,7 @@ def check_same(one: Symbols, other: Symbols) -> None:
 def test_enough_symbols_tell_the_difference_exactly(ours: set[int], theirs: set[int]) -> None:
     found, end = None, 4
     while found is None and end < 2000:
-        found = reconciliation.solve(symbols(ours, end) - symbols(theirs, end))
+        found = finished(reconciliation.solve(symbols(ours, end) - symbols(theirs, end)))
         end += end // 4
     assert found is not None
     assert set(found.only_ours.tolist()) == ours - theirs
@@ -61,7 +61,7 @@ def test_enough_symbols_tell_the_difference_exactly(ours: set[int], theirs: set[
 
 @given(WORDS, WORDS, st.integers(1, 30))
 def test_too_few_symbols_tell_nothing_wrong(ours: set[int], theirs: set[int], end: int) -> None:
-    found = reconciliation.solve(symbols(ours, end) - symbols(theirs, end))
+    found = finished(reconciliation.solve(symbols(ours, end) - symbols(theirs, end)))
     if found is not None:
         assert set(found.only_ours.tolist()) == ours - theirs
         assert set(found.only_theirs.tolist()) == theirs - ours
@@ -74,7 +74,7 @@ def test_symbols_are_linear_and_may_be_made_piece_by_piece(
     end = middle + more
     both = symbols(ours - theirs, end) - symbols(theirs - ours, end)
     check_same(symbols(ours, end) - symbols(theirs, end), both)
-    pieces = symbols(ours, middle) + reconciliation.symbols(words(ours), middle, end)
+    pieces = symbols(ours, middle) + finished(reconciliation.symbols(words(ours), middle, end))
     check_same(pieces, symbols(ours, end))
 
 
@@ -90,7 +90,7 @@ def test_octets_that_are_no_symbols_are_refused_or_solved_without_harm(data: byt
         made = Symbols.from_bytes(data, 0, length, 3)
     except ValueError:
         return
-    reconciliation.solve(made)
+    finished(reconciliation.solve(made))
     reconciliation.estimate(made)
 
 
@@ -100,7 +100,7 @@ def test_a_flipped_bit_is_no_difference(ours: set[int], at: int, bit: int) -> No
     sums = made.sums.copy()
     sums[at] ^= np.uint64(1 << bit)
     changed = Symbols(0, made.counts, sums, made.checks)
-    assert reconciliation.solve(changed - made) is None
+    assert finished(reconciliation.solve(changed - made)) is None
 
 
 @pytest.mark.parametrize(("more_here", "more_there"), [(700, 700), (1400, 0), (0, 900), (5000, 100)])
@@ -111,14 +111,14 @@ def test_few_symbols_tell_how_many_differ(more_here: int, more_there: int) -> No
     )
     left = symbols(common | here, 256) - symbols(common | there, 256)
     differing = more_here + more_there
-    assert reconciliation.solve(left) is None
+    assert finished(reconciliation.solve(left)) is None
     assert 0.6 * differing < reconciliation.estimate(left) < 1.6 * differing
 
 
 def test_identities_depend_on_salt_and_group_and_content() -> None:
     samples = [make_sample(1, b"w" * 16, DATA, b"k", b"x"), make_sample(1, b"w" * 16, DATA, b"k", b"y")]
     made = [
-        reconciliation.identities([(group, Rows.of(samples))], salt).tolist()
+        finished(reconciliation.identities([(group, Rows.of(samples))], salt)).tolist()
         for group in (Group("p", "T"), Group("q", "T"))
         for salt in (b"1" * 16, b"2" * 16)
     ]
@@ -127,7 +127,7 @@ def test_identities_depend_on_salt_and_group_and_content() -> None:
 
 @given(st.lists(st.integers(0, 9), max_size=12), st.sets(st.integers(0, 12)))
 def test_places_are_told_only_where_there_is_one(here: list[int], wanted: set[int]) -> None:
-    places = reconciliation.positions(np.array(here, dtype=np.uint64), words(wanted))
+    places = finished(reconciliation.positions(np.array(here, dtype=np.uint64), words(wanted)))
     if all(here.count(each) == 1 for each in wanted):
         assert places is not None
         assert [here[at] for at in places.tolist()] == sorted(wanted)
@@ -278,11 +278,16 @@ def test_nonsense_for_a_note_is_counted_and_survived(data: bytes, is_magic: bool
     assert side.holdings.counters["malformed"] == 1
 
 
+def unsolved(_: Symbols) -> reconciliation.Stepwise[None]:
+    """Symbols come to no result."""
+    yield
+
+
 def check_aligned_without_symbols(
     monkeypatch: pytest.MonkeyPatch, here: int, there: int, capabilities: tuple[str, ...]
 ) -> tuple[int, int]:
     """Symbols never come to a result, and the alignee gets the set all the same; octets and messages."""
-    monkeypatch.setattr(reconciliation, "solve", lambda _: None)
+    monkeypatch.setattr(reconciliation, "solve", unsolved)
     shared = many(20_000, 1)
     ours, theirs = data_set([*shared, *many(here, 2)]), data_set([*shared, *many(there, 3)])
     aligner = Side("a" * 32, ours, DESCRIBE)
@@ -311,7 +316,7 @@ def test_an_older_alignee_is_never_asked_about_ranges(monkeypatch: pytest.Monkey
 
 
 def test_nonsense_about_ranges_leads_to_the_whole_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reconciliation, "solve", lambda _: None)
+    monkeypatch.setattr(reconciliation, "solve", unsolved)
     monkeypatch.setattr(ranges.Held, "answer", lambda *_: (words({1}), words({2})))
     shared = many(3000, 1)
     ours = data_set([*shared, *many(30, 2)])

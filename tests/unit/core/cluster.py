@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import heapq
+import math
 from collections.abc import Callable
 
 from engine.core import events
@@ -35,12 +36,20 @@ class Member:
 
 
 class Cluster:
-    """Cores under virtual time; `links` holds the pairs that hear each other."""
+    """Cores under virtual time.
+
+    Attributes:
+        cut: pairs that have lost each other.
+        silent: pairs that stay attached but do not get each other's messages.
+        stalled: nodes that stand still, with the messages that wait for them.
+    """
 
     def __init__(self) -> None:
         self.now = 0.0
         self.members: dict[str, Member] = {}
         self.cut: set[frozenset[str]] = set()
+        self.silent: set[frozenset[str]] = set()
+        self.stalled: dict[str, list[tuple[Message, str]]] = {}
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
 
@@ -150,8 +159,10 @@ class Cluster:
     def run(self, seconds: float) -> None:
         end = self.now + seconds
         while True:
-            timers = [(m.core.next_timer(), node) for node, m in self.members.items()]
-            when, node = min(timers, default=(end, ""))
+            timers = [
+                (m.core.next_timer(), node) for node, m in self.members.items() if node not in self.stalled
+            ]
+            when, node = min(timers, default=(math.inf, ""))
             if self._queue and self._queue[0][0] <= when:
                 due, _, action = heapq.heappop(self._queue)
                 if due > end:
@@ -209,7 +220,24 @@ class Cluster:
                 if other != node and (not outgoing.to or other in outgoing.to):
                     self._send(node, other, outgoing.message)
 
+    def stall(self, node: str) -> None:
+        """A node stands still; what is sent to it waits."""
+        self.stalled[node] = []
+
+    def go_on(self, node: str) -> None:
+        """It takes in what has waited, and goes on."""
+        core = self.members[node].core
+        for message, sender in self.stalled.pop(node):
+            core.receive(message, sender, self.now)
+        core.handle_timer(self.now)
+        self._turn(node)
+
     def _deliver(self, sender: str, to: str, message: Message) -> None:
+        if frozenset((sender, to)) in self.silent:
+            return
+        if to in self.stalled:
+            self.stalled[to].append((message, sender))
+            return
         if to in self.members and sender in self.members and not self.is_cut(sender, to):
             core = self.members[to].core
             core.receive(message, sender, self.now)

@@ -1,0 +1,211 @@
+"""What came from a fellow is put in place: it joins the set that is here, or takes its place.
+
+At the start of a run the stored set joins what the aligner gives, unless the two evolved apart (see
+`engine.core.merging.why_not_joined`). Then, and where a merge policy takes a set away, the store keeps a
+back-up of it (deployment guide 5.2.3.3).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from engine.core.namespaces import MergeType
+from engine.dataset.dataset import NO_FLOOR, DataSet
+from engine.runtime.comparing import Finished, joined
+from engine.runtime.persistence import Turn
+
+if TYPE_CHECKING:
+    from engine.core.events import ExpectSet
+    from engine.core.namespaces import Group
+    from engine.dataset.reconciliation import Stepwise
+    from engine.runtime.comparing import Comparing
+    from engine.runtime.holdings import Holdings
+    from engine.runtime.housekeeping import Housekeeping
+    from engine.runtime.incoming import Incoming
+    from engine.runtime.serving import Serving
+    from engine.runtime.sets import Began, Difference, NameSpaceData
+
+GIVE: Final = "give"
+"""The purpose of a stream that nobody asked for: samples that its sender found to be missing here."""
+_REPLACING: Final = (MergeType.REPLACE.value.lower(), MergeType.CATCHUP.value.lower())
+_SHARING: Final = ("repair", MergeType.MERGE.value.lower())
+"""After these, what the aligner lacks is given to it."""
+
+
+class Placing:
+    """The sets of a runtime, where what came is put."""
+
+    def __init__(
+        self, holdings: Holdings, serving: Serving, housekeeping: Housekeeping, comparing: Comparing
+    ) -> None:
+        self._holdings = holdings
+        self._serving = serving
+        self._housekeeping = housekeeping
+        self._comparing = comparing
+        self._began: dict[tuple[str, int], Began] = {}
+
+    def expect(self, event: ExpectSet) -> None:
+        """A request went out; what is written from now on is newer than what will come."""
+        if event.purpose in _REPLACING:
+            data = self._holdings.spaces[event.name_space]
+            self._began[event.name_space, event.request] = data.begin(self._holdings.clock.wall_ns())
+
+    def keep_wanted(self) -> None:
+        """Forget what belongs to requests that are not wanted any more."""
+        expects = self._holdings.core.expects
+        for name, request in [key for key in self._began if not expects(*key)]:
+            del self._began[name, request]
+
+    def finish(self, data: NameSpaceData, incoming: Incoming) -> Stepwise[Finished | None]:
+        """What a set or a difference that came makes of what is here; None when it does not fit.
+
+        While this goes on the request is not given up: the aligner has done its part.
+        """
+        core, clock = self._holdings.core, self._holdings.clock
+        self.open_groups(incoming)
+        steps = self._made(data, incoming)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                made: Finished | None = end.value
+                return made
+            core.set_progress(data.state.name, incoming.target.request, clock.monotonic())
+            yield
+
+    def _made(self, data: NameSpaceData, incoming: Incoming) -> Stepwise[Finished | None]:
+        purpose = incoming.target.purpose
+        joins = self._is_initial(data, incoming) and not self._why_not_joined(data, incoming)
+        if incoming.begin.is_difference:
+            whole = purpose in _REPLACING or not data.state.holder
+            return (yield from self._comparing.finish(incoming, whole=whole, joins=joins))
+        if joins:
+            return (yield from joined(incoming, data, self._holdings.descriptions))
+        surplus: Difference = {}
+        if data.state.holder and purpose in _SHARING:
+            surplus = _without(data.working, incoming.data)
+        return Finished(incoming.data, Turn([], incoming.number), surplus)
+
+    @staticmethod
+    def _is_initial(data: NameSpaceData, incoming: Incoming) -> bool:
+        """Whether this node aligns for the first time in its run, and has a stored set."""
+        is_asked = incoming.target.purpose == "initial" and not data.state.holder
+        return is_asked and data.staging is None and data.loaded is not None
+
+    def _why_not_joined(self, data: NameSpaceData, incoming: Incoming) -> str:
+        if incoming.target.forgotten:
+            return "this node was away for longer than deletions are remembered"
+        return self._holdings.core.why_not_joined(data.state.name, incoming.begin.aligner)
+
+    def put(self, data: NameSpaceData, incoming: Incoming, finished: Finished) -> Difference:
+        """It becomes what it was asked for; returns what only this node has."""
+        purpose = incoming.target.purpose
+        if purpose in _REPLACING:
+            began = self._began.get((data.state.name, incoming.target.request))
+            self._replace(data, finished.data, began, purpose, passes_disposed=purpose == _REPLACING[0])
+        elif data.state.holder:
+            new = self._join(data, incoming, finished.data)
+            self._serving.show(data.state.name, new, missed=purpose == "repair")
+        elif data.staging is not None:
+            data.stage_too(finished.data, self._holdings.descriptions)
+        else:
+            self._note_replaced(data, incoming, finished)
+            data.stage(finished.data, finished.turn)
+        self._remember_floors(data, incoming)
+        if data.state.holder:
+            return _still_in(data.working, finished.surplus) if purpose in _SHARING else {}
+        return finished.surplus
+
+    def _note_replaced(self, data: NameSpaceData, incoming: Incoming, finished: Finished) -> None:
+        """Have a back-up of the stored set kept if it gives way."""
+        why_not = self._why_not_joined(data, incoming) if self._is_initial(data, incoming) else ""
+        if why_not and data.loaded is not None and _without(data.loaded, finished.data):
+            giver = self._holdings.core.name_of(incoming.begin.aligner)
+            data.keeps = f"aligned with {giver} at the start: {why_not}"
+
+    def take_gift(self, incoming: Incoming) -> None:
+        """A fellow has given what it found to be missing here."""
+        data = self._holdings.spaces[incoming.begin.name_space]
+        self.open_groups(incoming)
+        new = self._join(data, incoming, incoming.data)
+        self._remember_floors(data, incoming)
+        self._serving.show(data.state.name, new, missed=True)
+
+    def open_groups(self, incoming: Incoming) -> None:
+        """Take part in the groups that come, and leave out those that are not kept here, by policy."""
+        self._holdings.counters["streams_received"] += 1
+        for description in incoming.descriptions:
+            self._holdings.open_group(description, announce=False)
+        known = self._holdings.descriptions
+        for group in [group for group in incoming.data.groups if group not in known]:
+            del incoming.data.groups[group]
+
+    def _remember_floors(self, data: NameSpaceData, incoming: Incoming) -> None:
+        for group, group_set in incoming.data.groups.items():
+            if group_set.floor_ns > NO_FLOOR:
+                self._housekeeping.remember_floor(data, group)
+
+    def _join(self, data: NameSpaceData, incoming: Incoming, other: DataSet) -> Difference:
+        """MERGE what came into the set that is here; what was new."""
+        holdings, purpose = self._holdings, incoming.target.purpose
+        new, changes = data.join(other, holdings.descriptions)
+        holdings.persistence.append(data.state.name, changes)
+        count = sum(map(len, new.values()))
+        if purpose in ("repair", GIVE):
+            holdings.counters["repaired"] += count
+        holdings.tracer.event(
+            "merge.finished",
+            namespace=data.state.name,
+            role=holdings.settings.role,
+            policy=purpose,
+            samples=count,
+            elapsed_ns=holdings.clock.wall_ns() - incoming.started_ns,
+        )
+        return new
+
+    def delete_set(self, name_space: str) -> None:
+        """Merge policy Delete: everything that is here now goes, and readers see it disposed."""
+        data = self._holdings.spaces[name_space]
+        emptied = DataSet()
+        for group, group_set in data.working.groups.items():
+            emptied.open_group(group, group_set.depth)
+        self._replace(data, emptied, None, "delete", passes_disposed=False)
+
+    def _replace(
+        self, data: NameSpaceData, other: DataSet, began: Began | None, policy: str, *, passes_disposed: bool
+    ) -> None:
+        """Put another set in place. Readers by source time would take no sample older than a dispose."""
+        descriptions = self._holdings.descriptions
+
+        def passes(group: Group) -> bool:
+            return passes_disposed and not descriptions[group].qos.by_source_timestamp
+
+        before = data.stored_part(descriptions.values())
+        now_ns = self._holdings.clock.wall_ns()
+        difference, changes = data.replace(other, began, now_ns, passes, descriptions)
+        is_loss = any(change.evicted for change in changes)
+        keeps = f"merge policy {policy.capitalize()}" if is_loss else ""
+        self._holdings.write_set(data, Turn(changes, before=before), keeps=keeps)
+        self._serving.show(data.state.name, difference)
+
+
+def _without(ours: DataSet, theirs: DataSet) -> Difference:
+    """The samples of one set that another does not hold."""
+    difference: Difference = {}
+    for group, group_set in ours.groups.items():
+        other = theirs.groups.get(group)
+        rows = group_set.samples().without(set(other.samples().each_digest()) if other else set())
+        if rows:
+            difference[group] = list(rows)
+    return difference
+
+
+def _still_in(data: DataSet, samples: Difference) -> Difference:
+    """Those of the samples that newer ones have not pushed out."""
+    left: Difference = {}
+    for group, each in samples.items():
+        group_set = data.groups.get(group)
+        kept = [one for one in each if group_set is not None and one in group_set.instance(one.key)]
+        if kept:
+            left[group] = kept
+    return left

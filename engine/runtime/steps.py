@@ -1,0 +1,66 @@
+"""Work that takes long, cut into steps, so that nothing else waits longer than for one of them.
+
+A piece of work is a generator that yields after each step; steps take a few milliseconds (`STEP` samples, or
+one block). The node's thread carries out steps for as long as `budget_s`, then looks at everything else
+again: what has arrived, timers, heartbeats. There is no second thread and no lock, so a run in virtual time
+is repeated exactly.
+"""
+
+from __future__ import annotations
+
+import collections
+from typing import TYPE_CHECKING, Final
+
+from engine.runtime.faults import StreamFault
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from engine.runtime.ports import Clock
+
+BUDGET_S: Final = 0.005
+"""How long steps are carried out before the node looks at everything else."""
+
+
+class Steps:
+    """The long work of a node, one piece after the other.
+
+    Args:
+        clock: tells when the budget is used up.
+        failed: takes what a piece of work found wrong with what a peer sent; the piece has ended then.
+
+    Attributes:
+        budget_s: for one call of `work`; 0 carries out a single step.
+        done: steps that were carried out.
+    """
+
+    def __init__(self, clock: Clock, failed: Callable[[StreamFault], None]) -> None:
+        self._clock = clock
+        self._failed = failed
+        self._pieces: collections.deque[Iterator[None]] = collections.deque()
+        self.budget_s = BUDGET_S
+        self.done = 0
+
+    @property
+    def are_left(self) -> bool:
+        """Whether `work` has something to do."""
+        return bool(self._pieces)
+
+    def begin(self, piece: Iterator[None]) -> None:
+        """Have a piece of work carried out, after those that wait."""
+        self._pieces.append(piece)
+
+    def work(self) -> None:
+        """Carry out steps, at least one, until the budget is used up."""
+        until = self._clock.monotonic() + self.budget_s
+        while self._pieces:
+            self.done += 1
+            try:
+                next(self._pieces[0])
+            except StopIteration:
+                self._pieces.popleft()
+            except StreamFault as fault:
+                self._pieces.popleft()
+                self._failed(fault)
+            if self._clock.monotonic() >= until:
+                return
