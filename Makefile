@@ -14,7 +14,7 @@ else
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 endif
 
-.PHONY: demo test check sim chaos bench screenshots clean
+.PHONY: demo test check versions sim chaos bench screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -45,6 +45,9 @@ check: $(VENV)/.dev ## Style, types and the layers of the house
 
 test: check ## Everything that must be green, in under 15 minutes
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+versions: $(VENV)/.dev ## Nodes of the previous release and of this one in one domain, there and back
+	OSPLTOOL_VERSIONS=1 $(BIN)/python -m pytest tests/integration/test_versions.py tests/stores/test_previous_release.py
 
 sim: $(VENV)/.dev ## Thousands of simulated systems with faults (RUNS=2000 SEED=1)
 	$(BIN)/ospltool simulate --runs $(RUNS) --seed $(SEED)

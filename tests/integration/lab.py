@@ -54,6 +54,8 @@ class Lab:
             "OSPLTOOL_RUNDIR": str(directory / "run"),
         }
         self.prefixes: dict[str, Sequence[str]] = {}
+        self.code: dict[str, Path] = {}
+        """Where the packages are that a node runs, if not this checkout."""
         self._settings: dict[str, Settings] = {}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._programs: list[Program] = []
@@ -127,12 +129,12 @@ class Lab:
 
     def launch(self, name: str, environ: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
         """Start the process of a node that nobody expects to stay."""
-        home = self.home(name)
+        home, code = self.home(name), self.code.get(name, ROOT)
         with (home / "output.log").open("ab") as output:
             return subprocess.Popen(
                 [*self.prefixes.get(name, ()), sys.executable, "-m", "engine", str(home / "ospl.xml")],
-                cwd=ROOT,
-                env={**self.environ, "OSPL_LOGPATH": str(home), **(environ or {})},
+                cwd=code,
+                env={**self.environ, "PYTHONPATH": str(code), "OSPL_LOGPATH": str(home), **(environ or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
