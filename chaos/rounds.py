@@ -181,6 +181,8 @@ def _check(scene: Scene, report: Report) -> None:
     promised = scene.promised(records)
     report.attempted, report.confirmed = len(records.attempted), len(records.confirmed)
     report.promised = len(promised)
+    if not promised:
+        report.violations.append("nothing was promised: such a round shows nothing")
     for name, held in sets.items():
         _note(report, f"{name}", "untrue", checker.untrue(held, records))
         _note(report, f"{name}", "lost", checker.lost(held, promised))

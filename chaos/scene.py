@@ -56,6 +56,7 @@ class Scene:
         self._number = 0
         self._applications: dict[str, list[tuple[Application, dict[str, Any]]]] = {}
         self._disturbances: list[Disturbance] = []
+        self._stored: set[Write] = set()
         self._destroyed: set[Write] = set()
         self._damaged: set[str] = set()
         for name in self.nodes:
@@ -107,6 +108,7 @@ class Scene:
             return
         parent, *children = _family(process.pid)
         if node:
+            self._note_stored(name)
             self._disturb(name, time.time_ns())
         if name in self.ground.supervised and children and not supervisor:
             _signal(children, signal.SIGKILL)
@@ -125,6 +127,7 @@ class Scene:
         """SIGSTOP to a node (not to its supervisor), SIGCONT at the end."""
         process = self.ground.process_of(name)
         pids = _family(process.pid)[-1:] if process else []
+        self._note_stored(name)
         began_ns = time.time_ns()
         _signal(pids, signal.SIGSTOP)
         try:
@@ -150,6 +153,7 @@ class Scene:
     def full(self, name: str) -> Iterator[None]:
         """The disk of a node has no room."""
         store = self.ground.home(name) / "store"
+        self._note_stored(name)
         began_ns = time.time_ns()
         for _ in range(20):  # the node may just take more, and less than what is taken is refused
             room = os.statvfs(store)
@@ -206,14 +210,23 @@ class Scene:
     def _disturb(self, name: str, began_ns: int) -> None:
         self._disturbances.append(Disturbance(name, began_ns, time.time_ns()))
 
+    def _note_stored(self, name: str) -> None:
+        """What a node has confirmed and has on its disk, right before it is disturbed."""
+        confirmed = [one.write for one in self.ground.records().confirmed if name in one.nodes]
+        self._stored.update(set(confirmed).difference(checker.lost(self.ground.held(name), confirmed)))
+
     def _is_stored(self, confirmed: Confirmed) -> bool:
-        """Whether it was confirmed as stored, or one of the nodes that confirmed it had the time for that."""
-        return confirmed.nodes == ("*",) or any(
-            not any(
-                each.node == name and each.began_ns - STORED_NS <= confirmed.wall_ns <= each.ended_ns
-                for each in self._disturbances
+        """Whether it was seen on a disk, or a node that confirmed it had the time to store it."""
+        return (
+            confirmed.nodes == ("*",)
+            or confirmed.write in self._stored
+            or any(
+                not any(
+                    each.node == name and each.began_ns - STORED_NS <= confirmed.wall_ns <= each.ended_ns
+                    for each in self._disturbances
+                )
+                for name in confirmed.nodes
             )
-            for name in confirmed.nodes
         )
 
     def promised(self, records: Records) -> list[Write]:
