@@ -202,8 +202,9 @@ class Scene:
 
     def end_writers(self) -> None:
         """Let all writers end."""
-        for application, _ in (each for host in self._applications.values() for each in host):
-            application.end()
+        codes = [one.end() for host in self._applications.values() for one, _ in host]
+        if broken := [code for code in codes if code > 0]:  # one that is blocked for too long is killed
+            raise AssertionError(f"a writer of the harness ended with code {broken[0]}")
 
     # The account.
 
