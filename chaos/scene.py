@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import os
 import select
+import shutil
 import signal
 import subprocess
 import time
@@ -205,6 +206,15 @@ class Scene:
         codes = [one.end() for host in self._applications.values() for one, _ in host]
         if broken := [code for code in codes if code > 0]:  # one that is blocked for too long is killed
             raise AssertionError(f"a writer of the harness ended with code {broken[0]}")
+
+    def save_disks(self) -> None:
+        """Disks go with the capsule: leave copies in their places. Nothing runs any more."""
+        for name in self.nodes:
+            disk = self.ground.home(name) / "store"
+            saved = shutil.copytree(disk, disk.with_name("saved"))
+            subprocess.run(["umount", str(disk)], check=True, capture_output=True, timeout=10)
+            disk.rmdir()
+            saved.rename(disk)
 
     # The account.
 
