@@ -23,6 +23,7 @@ TOPICS: Final = 12
 AT_ONCE: Final = 20
 BUSY_RATE: Final = 1_000
 CUT_S: Final = 4.0
+MERGE_S: Final = 60.0
 
 
 @dataclasses.dataclass
@@ -196,11 +197,15 @@ def busy_merge(ground: Ground, count: int, burners: int) -> Result:
     ground.hosts.heal()
     ground.wait_for("they meet", lambda: ground.seen.fellows(near, "approved"), 60)
     met_s = time.time_ns() / 1e9
-    both = functools.partial(_both_hold, ground, count + 10_000)
-    ground.wait_for("both hold everything", both, 120)
+    merged = True
+    try:
+        ground.wait_for(
+            "both hold everything", functools.partial(_both_hold, ground, count + 10_000), MERGE_S
+        )
+    except Violation:
+        merged = False
     seconds = time.time_ns() / 1e9 - met_s
-    ground.wait_for("they settle", lambda: ground.seen.are_complete(near, far), 60)
-    result.bar("merged s", seconds, seconds <= 3.0, "<= 3")
+    result.bar("merged s", seconds if merged else "never", merged and seconds <= 3.0, "<= 3")
     gone = [
         line for name in (near, far) for line in ground.trace(name, "fellow.disconnected", since_ns=healed_ns)
     ]

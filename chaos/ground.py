@@ -107,6 +107,13 @@ class Ground(Lab):
 
     # Nodes.
 
+    def configure(self, name: str, settings: Settings) -> Path:
+        """Write the configuration of a node, which serves clients, too."""
+        path = super().configure(name, settings)
+        text = path.read_text(encoding="utf-8")
+        path.write_text(text.replace("<Network>", '<ClientDurability enabled="true"/><Network>', 1), "utf-8")
+        return path
+
     def launch(self, name: str, environ: Any = None) -> subprocess.Popen[bytes]:
         """Start a node as users do, in front or under a supervisor, or with a wrong clock."""
         home = self.home(name)

@@ -194,7 +194,11 @@ class PlainPromise:
     def _matched(self) -> dict[int, str]:
         """The nodes whose readers match, by the handle of the reader."""
         found = {}
-        for handle in self.writer.get_matched_subscriptions():
+        handles: list[int] | None = None
+        while handles is None:
+            with contextlib.suppress(IndexError):  # the wheel's, where one more matches meanwhile
+                handles = self.writer.get_matched_subscriptions()
+        for handle in handles:
             with contextlib.suppress(Exception):  # it has gone meanwhile
                 data = self.writer.get_matched_subscription_data(handle)
                 if data is not None and (name := self._application.name_of(data.participant_key)):

@@ -8,7 +8,6 @@ import importlib.util
 import os
 import random
 import re
-import shutil
 import signal
 import time
 import traceback
@@ -79,29 +78,34 @@ def run_round(
     began = time.monotonic()
     known = faults()
     drawn = sorted(names) or sorted(known.keys() - (_NOT_SHORT if short else set()))
-    nodes = 3 if short else chance.choice((3, 3, 3, 4, 5))
-    multicast = chance.random() < 0.8
-    ground = Ground(directory, nodes, seed=str(seed), multicast=multicast, settings=None)
-    try:
-        for number, name in enumerate(ground.nodes):
-            space = Space(name=SPACE, elements=("stock*",), priority=chance.choice((100, 200 - 10 * number)))
-            ground.configure(name, Settings(spaces=(space,), discovery_s=1.0, failure_action="restart"))
-        ground.supervised = {name for name in ground.nodes if chance.random() < 0.3}
-        promise = promise or chance.choice(("plain", "durable") if HAS_DURABLE else ("plain", "plain"))
-        report.system = f"{nodes} nodes, {'multicast' if multicast else 'unicast'}, {promise}"
-        scene = Scene(ground, rate=60, promise=promise)
-        with _noting(report):
-            _begin(scene)
-            for _ in range(1 if short else chance.randint(2, 4)):
-                _step(scene, chance, [known[name] for name in drawn], report)
-            _check(scene, report)
-    finally:
-        with _noting(report):
-            _save_stores(ground)
-            ground.close()
-            _check_gone()
+    scene = _draw_scene(seed, chance, directory, promise, report, short=short)
+    with _noting(report):
+        _begin(scene)
+        for _ in range(1 if short else chance.randint(2, 4)):
+            _step(scene, chance, [known[name] for name in drawn], report)
+        _check(scene, report)
+    with _noting(report):
+        scene.ground.close()
+        _check_gone()
+        scene.save_disks()
     report.seconds = time.monotonic() - began
     return report
+
+
+def _draw_scene(
+    seed: int, chance: random.Random, directory: Path, promise: str, report: Report, *, short: bool
+) -> Scene:
+    """The system of a seed."""
+    nodes = 3 if short else chance.choice((3, 3, 3, 4, 5))
+    multicast = chance.random() < 0.8
+    promise = promise or chance.choice(("plain", "durable") if HAS_DURABLE else ("plain", "plain"))
+    report.system = f"{nodes} nodes, {'multicast' if multicast else 'unicast'}, {promise}"
+    ground = Ground(directory, nodes, seed=str(seed), multicast=multicast)
+    for number, name in enumerate(ground.nodes):
+        space = Space(name=SPACE, elements=("stock*",), priority=chance.choice((100, 200 - 10 * number)))
+        ground.configure(name, Settings(spaces=(space,), discovery_s=1.0, failure_action="restart"))
+    ground.supervised = {name for name in ground.nodes if chance.random() < 0.3}
+    return Scene(ground, rate=60, promise=promise)
 
 
 @contextlib.contextmanager
@@ -181,6 +185,8 @@ def _check(scene: Scene, report: Report) -> None:
     promised = scene.promised(records)
     report.attempted, report.confirmed = len(records.attempted), len(records.confirmed)
     report.promised = len(promised)
+    if not promised:
+        report.violations.append("nothing was promised: such a round shows nothing")
     for name, held in sets.items():
         _note(report, f"{name}", "untrue", checker.untrue(held, records))
         _note(report, f"{name}", "lost", checker.lost(held, promised))
@@ -253,9 +259,3 @@ def _check_gone() -> None:
         os.kill(pid, signal.SIGKILL)
     if left:
         raise Violation(f"processes are left: {'; '.join(left.values())}")
-
-
-def _save_stores(ground: Ground) -> None:
-    """Stores are on disks that go with the capsule: keep a copy beside the traces."""
-    for name in ground.nodes:
-        shutil.copytree(ground.home(name) / "store", ground.home(name) / "store-at-end", dirs_exist_ok=True)

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import os
 import select
+import shutil
 import signal
 import subprocess
 import time
@@ -56,6 +57,7 @@ class Scene:
         self._number = 0
         self._applications: dict[str, list[tuple[Application, dict[str, Any]]]] = {}
         self._disturbances: list[Disturbance] = []
+        self._stored: set[Write] = set()
         self._destroyed: set[Write] = set()
         self._damaged: set[str] = set()
         for name in self.nodes:
@@ -107,6 +109,7 @@ class Scene:
             return
         parent, *children = _family(process.pid)
         if node:
+            self._note_stored(name)
             self._disturb(name, time.time_ns())
         if name in self.ground.supervised and children and not supervisor:
             _signal(children, signal.SIGKILL)
@@ -125,6 +128,7 @@ class Scene:
         """SIGSTOP to a node (not to its supervisor), SIGCONT at the end."""
         process = self.ground.process_of(name)
         pids = _family(process.pid)[-1:] if process else []
+        self._note_stored(name)
         began_ns = time.time_ns()
         _signal(pids, signal.SIGSTOP)
         try:
@@ -150,6 +154,7 @@ class Scene:
     def full(self, name: str) -> Iterator[None]:
         """The disk of a node has no room."""
         store = self.ground.home(name) / "store"
+        self._note_stored(name)
         began_ns = time.time_ns()
         for _ in range(20):  # the node may just take more, and less than what is taken is refused
             room = os.statvfs(store)
@@ -198,22 +203,41 @@ class Scene:
 
     def end_writers(self) -> None:
         """Let all writers end."""
-        for application, _ in (each for host in self._applications.values() for each in host):
-            application.end()
+        codes = [one.end() for host in self._applications.values() for one, _ in host]
+        if broken := [code for code in codes if code > 0]:  # one that is blocked for too long is killed
+            raise AssertionError(f"a writer of the harness ended with code {broken[0]}")
+
+    def save_disks(self) -> None:
+        """Disks go with the capsule: leave copies in their places. Nothing runs any more."""
+        for name in self.nodes:
+            disk = self.ground.home(name) / "store"
+            saved = shutil.copytree(disk, disk.with_name("saved"))
+            subprocess.run(["umount", str(disk)], check=True, capture_output=True, timeout=10)
+            disk.rmdir()
+            saved.rename(disk)
 
     # The account.
 
     def _disturb(self, name: str, began_ns: int) -> None:
         self._disturbances.append(Disturbance(name, began_ns, time.time_ns()))
 
+    def _note_stored(self, name: str) -> None:
+        """What a node has confirmed and has on its disk, right before it is disturbed."""
+        confirmed = [one.write for one in self.ground.records().confirmed if name in one.nodes]
+        self._stored.update(set(confirmed).difference(checker.lost(self.ground.held(name), confirmed)))
+
     def _is_stored(self, confirmed: Confirmed) -> bool:
-        """Whether it was confirmed as stored, or one of the nodes that confirmed it had the time for that."""
-        return confirmed.nodes == ("*",) or any(
-            not any(
-                each.node == name and each.began_ns - STORED_NS <= confirmed.wall_ns <= each.ended_ns
-                for each in self._disturbances
+        """Whether it was seen on a disk, or a node that confirmed it had the time to store it."""
+        return (
+            confirmed.nodes == ("*",)
+            or confirmed.write in self._stored
+            or any(
+                not any(
+                    each.node == name and each.began_ns - STORED_NS <= confirmed.wall_ns <= each.ended_ns
+                    for each in self._disturbances
+                )
+                for name in confirmed.nodes
             )
-            for name in confirmed.nodes
         )
 
     def promised(self, records: Records) -> list[Write]:
