@@ -1,11 +1,12 @@
 """Sending only what differs: the aligner's side, which finds the difference and answers with it.
 
 Request and sketch come on different ways, in either order. Symbols are held against the set as it is when
-both are here, step by step (`engine.runtime.steps`); what is captured meanwhile reaches the alignee, too. If
-the set gets another lineage meanwhile, the comparison begins again. Where symbols are too few their number is
-estimated and asked for; above a third of the set the list of all identities is cheaper, and always ends it.
-Where they come to no result, because identities meet or a peer is damaged, the difference is searched range
-by range (`engine.dataset.ranges`) in the set as it is then, with a bounded number of questions.
+both are here, step by step (`engine.runtime.steps`); what has changed meanwhile is put to the difference at
+the end, so that it makes the present set. If that has another lineage, the comparison begins again. Where
+symbols are too few their number is estimated and asked for; above a third of the set the list of all
+identities is cheaper, and always ends it. Where they come to no result, because identities meet or a peer is
+damaged, the difference is searched range by range (`engine.dataset.ranges`) in the set as it is then, with a
+bounded number of questions.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from engine.core.messages import RANGES
 from engine.dataset.dataset import DataSet
+from engine.dataset.rows import Rows, changes
 from engine.runtime import notes
 from engine.runtime.faults import StreamFault
 
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
     from engine.dataset.dataset import Summary
     from engine.dataset.ranges import Search
     from engine.dataset.reconciliation import Stepwise
-    from engine.dataset.rows import Rows
     from engine.dataset.sample import Sample
     from engine.runtime.holdings import Holdings
     from engine.runtime.steps import Steps
@@ -311,15 +312,57 @@ class Answering:
         if places is None:
             return None
         new = yield from reconciliation.samples_at(groups, places)
+        answer = Answer(new, found.only_theirs.astype("<u8").tobytes(), root, question.bytes)
+        answer = self._brought_up_to_date(question, answer, groups, found)
         self._holdings.tracer.event(
             "align.difference",
             group=question.name_space,
             fellow=self._holdings.core.name_of(question.sketch.node if question.sketch else ""),
-            samples=len(found.only_ours),
-            removed=len(found.only_theirs),
+            samples=sum(map(len, answer.new.values())),
+            removed=len(answer.removed) // LIST_BYTES,
             bytes=question.bytes,
         )
-        return Answer(new, found.only_theirs.astype("<u8").tobytes(), root, question.bytes)
+        return answer
+
+    def _brought_up_to_date(
+        self,
+        question: _Question,
+        answer: Answer,
+        groups: list[tuple[Group, Rows]],
+        found: reconciliation.Difference,
+    ) -> Answer:
+        """The answer for the set as it is now, from that for the set as it was when the comparison began."""
+        import numpy as np
+
+        from engine.dataset import reconciliation
+
+        present = sent_part(self._holdings, self._holdings.spaces[question.name_space].working)
+        root = present.summary()
+        if root.same_content(answer.root) or question.sketch is None:
+            return answer
+        before = dict(groups)
+        moved = {
+            group: changes(before.get(group, Rows()), group_set.samples())
+            for group, group_set in present.groups.items()
+        }
+        salt = question.sketch.salt
+        came, gone = (
+            reconciliation.finished(
+                reconciliation.identities([(group, both[side]) for group, both in moved.items()], salt)
+            )
+            for side in (0, 1)
+        )
+        removed = np.concatenate((np.setdiff1d(found.only_theirs, came), np.setdiff1d(gone, found.only_ours)))
+        new = {group: list(samples) for group, samples in answer.new.items()}
+        at = 0
+        for group, (arrived, left) in moved.items():
+            is_there = np.isin(came[at : at + len(arrived)], found.only_theirs)
+            at += len(arrived)
+            evicted = {sample.digest for sample in left}
+            kept = [sample for sample in new.get(group, ()) if sample.digest not in evicted]
+            kept += [sample for sample, there in zip(arrived, is_there, strict=True) if not there]
+            new[group] = kept
+        return Answer(new, removed.astype("<u8").tobytes(), root, question.bytes)
 
     def _ask(self, question: _Question, symbols: int) -> None:
         target = question.target

@@ -43,6 +43,7 @@ class SimulatedNode:
         run: counts the runs, also of a node without a disk.
         is_stalled: the main thread stands still, the process does not.
         is_catching_up: the turn is for many inputs that had waited; several steps may look like one.
+        is_comparing: a step of a comparison takes its time.
         cost_s: time that each input takes.
         routes: the groups of each writer that was discovered in this run.
     """
@@ -70,6 +71,7 @@ class SimulatedNode:
         self.incarnation = 0
         self.run = 0
         self.is_stalled = False
+        self.is_comparing = False
         self.is_catching_up = False
         self.cost_s = 0.0
         self.routes: dict[bytes, tuple[Group, ...]] = {}
@@ -106,7 +108,7 @@ class SimulatedNode:
         report = found.report
         self.incarnation = report.incarnation
         self.run += 1
-        self.is_stalled = self._is_busy = False
+        self.is_stalled = self.is_comparing = self._is_busy = False
         self.cost_s = 0.0
         options = self.cluster.options
         self.routes = {}
@@ -204,7 +206,7 @@ class SimulatedNode:
     def _work_off(self, run: int) -> None:
         """The next of the inputs that wait."""
         if run == self.run and self.is_up:
-            self._is_busy = False
+            self._is_busy = self.is_comparing = False
             self.go_on()
 
     def go_on(self) -> None:
@@ -238,6 +240,7 @@ class SimulatedNode:
         done = steps.done
         due = runtime.turn()
         if self.cluster.options.step_s and steps.done > done and not self._is_busy:
+            self.is_comparing = True
             self._be_busy(self.cluster.options.step_s)
         self.disk.wake()
         self.cluster.turned(self)

@@ -49,6 +49,8 @@ def _restless(node: SimulatedNode) -> str:
         return "is down"
     if runtime.state is not ServiceState.COMPLETE:
         return f"is in state {runtime.state}"
+    if runtime.transfers.steps.are_left or node.is_comparing:
+        return "compares sets"
     for state in runtime.core.name_spaces:
         if state.phase not in (Phase.COMPLETE, Phase.PASSIVE):
             return f"is in phase {state.phase} of '{state.name}'"

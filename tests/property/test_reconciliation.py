@@ -324,3 +324,31 @@ def test_nonsense_about_ranges_leads_to_the_whole_set(monkeypatch: pytest.Monkey
     align(aligner, alignee)
     assert aligner.holdings.counters["malformed"] == 1
     assert content(alignee.result) == content(ours)
+
+
+@pytest.mark.parametrize("pause", range(14))
+def test_what_changes_while_sets_are_compared_is_part_of_the_difference(
+    pause: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The aligner's set changes after so many steps, by what the alignee has already, too."""
+    monkeypatch.setattr(reconciliation, "STEP", 500)
+    shared, theirs, later = many(2000, 1), many(40, 3), many(60, 4)
+    held = data_set([*shared, *many(40, 2)])
+    aligner = Side("a" * 32, held, DESCRIBE)
+    alignee = Side("b" * 32, data_set([*shared, *theirs, *later[:10]]), DESCRIBE)
+    steps = aligner.transfers.steps
+    steps.budget_s = 0.0
+    carry_out, waiting = steps.work, [*later, *theirs[:10]]
+
+    def work() -> None:
+        if steps.done == pause:
+            while waiting:
+                group, sample = waiting.pop()
+                held.groups[group].apply(sample)
+        carry_out()
+
+    monkeypatch.setattr(steps, "work", work)
+    align(aligner, alignee)
+    assert not waiting, "there are as many steps"
+    assert content(alignee.result) == content(held)
+    assert alignee.holdings.counters["comparisons_failed"] == 0
