@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from engine.simulator.result import Statistics
 
 ANY: Final = "any"
+CLASSIC: Final = "classic"
+"""Draws only faults of nodes, hosts and disks: writers reach all nodes, and write nothing in the end."""
 CHUNK: Final = 8
 """Seeds that a worker takes at once."""
 YOUNG_OBJECTS: Final = 100_000
@@ -65,12 +67,12 @@ class Outcome:
 
 
 def parse_faults(text: str) -> tuple[Fault, ...] | None:
-    """The kinds of faults in a text such as `crash,partition`; `all`, `none`, or None for `any`.
+    """The kinds of faults in a text such as `crash,partition`; `all`, `none`; None for `any` and `classic`.
 
     Raises:
         ValueError: one of them is not known; the message lists those that are.
     """
-    if text == ANY:
+    if text in (ANY, CLASSIC):
         return None
     if text in ("all", "none"):
         return tuple(Fault) if text == "all" else ()
@@ -78,7 +80,8 @@ def parse_faults(text: str) -> tuple[Fault, ...] | None:
     wanted = [part.strip() for part in text.split(",")]
     strange = [part for part in wanted if part not in known]
     if strange:
-        raise ValueError(f"no such fault: {', '.join(strange)}; there are any, all, none, {', '.join(known)}")
+        there_are = ", ".join((ANY, CLASSIC, "all", "none", *known))
+        raise ValueError(f"no such fault: {', '.join(strange)}; there are {there_are}")
     return tuple(known[part] for part in wanted)
 
 
@@ -106,10 +109,10 @@ class Campaign:
         Raises:
             ValueError: the configurations cannot be simulated.
         """
-        faults = parse_faults(self.faults)
+        faults, is_classic = parse_faults(self.faults), self.faults == CLASSIC
         if self.configurations:
-            return deployed(self.configurations, seed, faults, minutes=self.minutes)
-        return draw(seed, faults, nodes=self.nodes, minutes=self.minutes)
+            return deployed(self.configurations, seed, faults, minutes=self.minutes, is_classic=is_classic)
+        return draw(seed, faults, nodes=self.nodes, minutes=self.minutes, is_classic=is_classic)
 
     def run(self, seed: int, show: Callable[[str], None] | None = None) -> Outcome:
         """Run a seed; `show` is called with each line of the short log."""

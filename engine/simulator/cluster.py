@@ -6,18 +6,19 @@ import random
 import traceback
 from typing import TYPE_CHECKING, Final
 
-from engine.core.states import ServiceState
+from engine.core.states import Phase, ServiceState
 from engine.simulator.applications import RandomWriter, Reader, Writer
 from engine.simulator.checkers import make_checkers
 from engine.simulator.checkers.base import Standing, Violation
 from engine.simulator.faults import Faults
+from engine.simulator.ledger import Ledger
 from engine.simulator.log import ShortLog
 from engine.simulator.network import Network
 from engine.simulator.node import SimulatedNode
 from engine.simulator.options import Fault
 from engine.simulator.result import Result, Statistics
 from engine.simulator.schedule import Schedule, SimulatedClock
-from engine.simulator.settling import difference
+from engine.simulator.settling import difference, unsettled
 from engine.simulator.shared_codec import SharedCodec
 from engine.store.memory import Medium
 
@@ -70,7 +71,8 @@ class Cluster:
         self.schedule = Schedule()
         self.codec = SharedCodec()
         self.statistics = Statistics()
-        self.network = Network(self.schedule, options.network, self.rng("network"))
+        hosts = frozenset(plan.name for plan in options.nodes)
+        self.network = Network(self.schedule, options.network, self.rng("network"), hosts)
         self.nodes: list[SimulatedNode] = []
         self.clocks: dict[str, SimulatedClock] = {}
         self.writers: list[RandomWriter] = []
@@ -78,7 +80,7 @@ class Cluster:
         self.all_readers: list[Reader] = []
         self.log = ShortLog(self, show)
         self._outputs = outputs
-        self._written_s: dict[tuple[Group, bytes, int], float] = {}
+        self.ledger = Ledger()
         self._standings: dict[tuple[SimulatedNode, str], Standing] = {}
         self._started_writers = 0
         self._is_over = False
@@ -142,10 +144,39 @@ class Cluster:
         self.faults.heal()
         self.log.line("all", "-", "everything heals")
         self.schedule.run_until(options.fault_s + LAST_WRITES_S)
+        if Fault.BUSY in options.faults:
+            self._settle_busy()
         for writer in self.writers:
             writer.finish()
         self.schedule.run_until(self.schedule.now + ARRIVES_S)
         self.settle(options.fault_s)
+
+    def _settle_busy(self) -> None:
+        """Go on, while applications write, until what was written before everything healed is everywhere.
+
+        Raises:
+            Violation: that did not happen in time.
+        """
+        healed_s = self.options.fault_s
+        end = self.schedule.now + self.options.heal_within_s
+        reason = self._unsettled(healed_s)
+        while reason:
+            if self.schedule.now >= end:
+                raise Violation("busy", f"after {self.options.heal_within_s} s of writing: {reason}")
+            self.schedule.run_until(self.schedule.now + STEP_S)
+            reason = self._unsettled(healed_s)
+        self.statistics.equal_s = round(self.schedule.now - healed_s, 3)
+        self.log.line("all", "-", f"equal {self.statistics.equal_s} s after healing, while writing goes on")
+
+    def _unsettled(self, until_s: float) -> str:
+        """What keeps the system from being equal, but for what was written after a moment."""
+        for node in self.nodes:
+            if node.runtime is None:
+                return f"{node.name} is down"
+            for state in node.runtime.core.name_spaces:
+                if not (state.holder or state.phase is Phase.PASSIVE):
+                    return f"{node.name} does not hold '{state.name}'"
+        return unsettled(self, until_s)
 
     def settle(self, healed_s: float) -> None:
         """Go on until the system is quiet and equal, and see that it stays so and that all checkers agree.
@@ -201,9 +232,23 @@ class Cluster:
     def start_writer(self) -> None:
         """One more process that writes at random."""
         rng = self._next_writer()
-        writer = RandomWriter(self, f"app{self._started_writers}", rng.choice(self.nodes).name, rng)
+        name, host = f"app{self._started_writers}", rng.choice(self.nodes).name
+        writer = RandomWriter(self, name, self._place(name, host), rng, self.options.workload.history)
         self.writers.append(writer)
         writer.begin()
+
+    def _place(self, name: str, host: str) -> str:
+        """The host of a writer: that of a node, or one of its own that may have no way to some nodes."""
+        plan = self.options.workload
+        rng = self.rng(f"place {name}")
+        if rng.random() >= plan.remote:
+            return host
+        own = f"host of {name}"
+        self.clocks[own] = SimulatedClock(self.schedule, offset_ns=self.clocks[host].offset_ns)
+        for node in self.nodes:
+            if node.name != host and rng.random() < plan.walled:
+                self.network.wall(own, node.name)
+        return own
 
     def open_writer(self, host: str, depth: int = 0) -> Writer:
         """One more process on a host, which need not be a node's; it writes what it is told to write."""
@@ -252,6 +297,11 @@ class Cluster:
         for checker in self.checkers:
             checker.opened(node, found)
 
+    def destroyed(self, node: SimulatedNode) -> None:
+        """The disk of a node is lost."""
+        for checker in self.checkers:
+            checker.destroyed(node)
+
     def ended(self, node: SimulatedNode) -> None:
         """A run of a node has ended."""
         for key in [key for key in self._standings if key[0] is node]:
@@ -262,6 +312,7 @@ class Cluster:
     def _traced(self, node: SimulatedNode, record: Record) -> None:
         if record.event.id == APPROVED:
             fellow = next(each for each in self.nodes if each.name == record.fields["fellow"])
+            self.ledger.met(node.id, fellow.id, self.schedule.now)
             for checker in self.checkers:
                 checker.met(node, fellow)
         else:
@@ -301,6 +352,12 @@ class Cluster:
 
     def captured(self, node: SimulatedNode, records: Sequence[CapturedSample]) -> None:
         """A node took samples in."""
+        assert node.runtime is not None
+        for record in records:
+            for group in node.routes[record.writer]:
+                state = node.runtime.core.name_space_of(group)
+                if state is not None:
+                    self.ledger.captured(state.name, group, record, self.schedule.now)
         for checker in self.checkers:
             checker.captured(node, records)
 
@@ -308,13 +365,14 @@ class Cluster:
         """An application wrote a sample."""
         self.statistics.written += 1
         self.statistics.written_bytes += len(record.payload)
-        self._written_s[description.group, record.writer, record.source_time_ns] = self.schedule.now
+        self.ledger.wrote(description.group, record, self.schedule.now)
         for checker in self.checkers:
             checker.written(description, record)
 
     def written_s(self, group: Group, sample: Sample | CapturedSample) -> float:
         """The true time at which a sample was written, whatever its stamp says."""
-        return self._written_s.get((group, sample.writer, sample.source_time_ns), 0.0)
+        entry = self.ledger.entry(group, sample)
+        return entry.written_s if entry else 0.0
 
     def committed(self, node: SimulatedNode) -> None:
         """Transactions of a node may be on its disk."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from engine.core.expressions import intersection
 from engine.runtime.startup import configured_settings
-from engine.simulator.draw import draw_workload, some_faults
-from engine.simulator.options import Fault, NetworkPlan, NodePlan, Options, TopicPlan
+from engine.simulator.draw import draw_workload, some_faults, with_applications
+from engine.simulator.options import CLASSIC, Fault, NetworkPlan, NodePlan, Options, TopicPlan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,6 +26,7 @@ def deployed(
     faults: Sequence[Fault] | None = None,
     *,
     minutes: float | None = None,
+    is_classic: bool = False,
 ) -> Options:
     """Options for configured nodes.
 
@@ -34,6 +35,7 @@ def deployed(
         seed: decides load, network and faults.
         faults: kinds of faults; None draws some.
         minutes: of the phase with faults.
+        is_classic: draw faults of the classic kinds only.
 
     Raises:
         ValueError: no name-space has a group in which something could be written, or there are no nodes.
@@ -52,12 +54,12 @@ def deployed(
         for plan, (partition, topic) in zip(_repeat(load.topics, len(places)), places, strict=True)
     )
     longest_s = max(plan.settings.heartbeat_expiry_s for plan in plans)
-    return Options(
+    options = Options(
         seed=seed,
         nodes=plans,
         workload=dataclasses.replace(load, topics=topics),
         network=NetworkPlan(delay_mean_s=rng.choice((0.0005, 0.005, 0.03))),
-        faults=tuple(faults) if faults is not None else some_faults(rng, list(Fault)),
+        faults=tuple(faults) if faults is not None else some_faults(rng, list(CLASSIC)),
         fault_s=60.0 * (minutes or MINUTES),
         fault_pause_s=rng.choice((3.0, 6.0, 15.0)),
         heal_within_s=90.0 + 6 * longest_s,
@@ -66,6 +68,7 @@ def deployed(
         skew_s=rng.choice((0.05, 5.0, 3600.0)),
         disk_delay_s=rng.choice((0.001, 0.01, 0.1)),
     )
+    return options if is_classic else with_applications(options, is_drawn=faults is None)
 
 
 def _places(plan: NodePlan) -> list[tuple[str, str]]:

@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from engine.core.namespaces import NameSpace
 from engine.core.settings import CoreSettings
 from engine.dataset.groups import KEEP_ALL, DurabilityKind
 from engine.simulator.draw_policies import draw_policies, draw_roles
-from engine.simulator.options import Fault, NetworkPlan, NodePlan, Options, TopicPlan, Workload
+from engine.simulator.options import (
+    CLASSIC,
+    Fault,
+    NetworkPlan,
+    NodePlan,
+    Options,
+    TopicPlan,
+    Workload,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+CHANCES: Final = {
+    Fault.TAP: 0.4,
+    Fault.WRITER: 0.4,
+    Fault.BUSY: 0.3,
+    Fault.ROLL: 0.2,
+    Fault.STALE: 0.2,
+    Fault.LOSS: 0.1,
+}
+"""How often there are faults between applications and nodes, and around restarts."""
 
 
 def draw(
@@ -21,18 +41,20 @@ def draw(
     *,
     nodes: int | None = None,
     minutes: float | None = None,
+    is_classic: bool = False,
 ) -> Options:
     """Options for a seed.
 
     Args:
         seed: decides everything that is not given.
         faults: kinds of faults; None draws some.
+        is_classic: draw faults of the classic kinds only.
         nodes: how many; None draws 2 to 5.
         minutes: of the phase with faults; None draws half a minute to two.
     """
     rng = random.Random(f"{seed} options")
     count = nodes or rng.choice((2, 3, 3, 4, 5))
-    chosen = tuple(faults) if faults is not None else some_faults(rng, list(Fault))
+    chosen = tuple(faults) if faults is not None else some_faults(rng, list(CLASSIC))
     expiry_s = rng.choice((2.0, 4.0, 10.0))
     fault_s = 60.0 * minutes if minutes else rng.choice((30.0, 60.0, 120.0))
     names = ["ns1"] if rng.random() < 0.7 else ["ns1", "ns2"]
@@ -59,7 +81,7 @@ def draw(
             zip(roles, draw_policies(rng, roles, names), _disks(rng, count), strict=True)
         )
     )
-    return Options(
+    options = Options(
         seed=seed,
         nodes=plans,
         workload=draw_workload(rng, names),
@@ -71,6 +93,32 @@ def draw(
         skew_s=rng.choice((0.05, 5.0, 3600.0)),
         disk_delay_s=rng.choice((0.001, 0.01, 0.1)),
     )
+    return options if is_classic else with_applications(options, is_drawn=faults is None)
+
+
+def with_applications(options: Options, *, is_drawn: bool) -> Options:
+    """The same with what goes wrong between applications and nodes, and around restarts.
+
+    It has a generator of its own, so that a seed's system is the same with and without it. With `is_drawn`
+    kinds of such faults are drawn; otherwise those among the options' faults happen.
+    """
+    rng = random.Random(f"{options.seed} applications")
+    drawn = [fault for fault in Fault if fault not in CLASSIC and rng.random() < CHANCES[fault]]
+    faults = (*options.faults, *drawn) if is_drawn else options.faults
+    load = options.workload
+    tap_delay_s = rng.choice((0.05, 0.5, 3.0))
+    if Fault.WRITER in faults:
+        load = dataclasses.replace(
+            load,
+            remote=rng.choice((0.5, 1.0)),
+            walled=rng.choice((0.0, 0.0, 0.3, 0.7)),
+            history=rng.choice((0, 0, 1)),
+        )
+    if Fault.BUSY in faults:
+        load = dataclasses.replace(load, write_pause_s=rng.choice((0.1, 0.2)) * load.writers)
+    if Fault.TAP not in faults:
+        tap_delay_s = options.tap_delay_s
+    return dataclasses.replace(options, faults=faults, workload=load, tap_delay_s=tap_delay_s)
 
 
 def _disks(rng: random.Random, count: int) -> list[bool]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from engine.core.states import Phase
+from engine.core.states import Phase, ServiceState
 from engine.simulator.options import Fault
 from engine.store.interface import SetState
 
@@ -22,6 +22,8 @@ LONGEST_DELAY_S: Final = 0.2
 """Mean delay of a network in trouble at most; what is late by a whole lease is another fault."""
 CRASH_IN_STEP: Final = 0.04
 """Chance that a node dies right after it took a delicate step, or that its aligner does."""
+ROLL_PATIENCE_S: Final = 15.0
+"""A rolling restart goes on after so long, also when the node is not complete again."""
 _DELICATE: Final = (Phase.INJECT, Phase.COLLECT, Phase.ALIGN, Phase.MERGE, Phase.COMPLETE)
 
 
@@ -44,8 +46,13 @@ class Faults:
             Fault.SKEW: self._jump,
             Fault.DISK: self._disk,
             Fault.ROT: self._rot,
+            Fault.WRITER: self._cut_writer,
+            Fault.ROLL: self._roll,
+            Fault.STALE: self._stale,
+            Fault.LOSS: self._lose,
         }
-        self._kinds = [kinds[fault] for fault in cluster.options.faults]
+        self._kinds = [kinds[fault] for fault in cluster.options.faults if fault in kinds]
+        """The others last as long as the run."""
 
     def begin(self) -> None:
         """Plan the first fault."""
@@ -124,6 +131,74 @@ class Faults:
                 victim = master[0] if master else node
             self._after(self._rng.choice((0.0, self._rng.uniform(0, 0.02))), self._kill, victim)
 
+    def _end(self, node: SimulatedNode, *, in_order: bool) -> None:
+        """A node ends and stays down."""
+        if not node.is_up:
+            return
+        if in_order:
+            node.stop()
+            self._cluster.statistics.stops += 1
+        else:
+            node.crash(torn=self._rng.random() < 0.5)
+            self._cluster.statistics.crashes += 1
+        self._line(node.name, "ends in order" if in_order else "is killed", "v")
+
+    def _roll(self) -> None:
+        """Restart the nodes one by one: each as soon as the one before is up, or complete, again."""
+        nodes = self._rng.sample(self._cluster.nodes, len(self._cluster.nodes))
+        self._line("all", "the nodes are restarted one after the other")
+        self._roll_on(nodes, in_order=self._rng.random() < 0.5, is_patient=self._rng.random() < 0.7)
+
+    def _roll_on(self, nodes: list[SimulatedNode], *, in_order: bool, is_patient: bool) -> None:
+        def next_one() -> None:
+            if not (nodes and not self._is_over):
+                return
+            node = nodes.pop()
+            self._end(node, in_order=in_order)
+            self._after(self._rng.uniform(0.05, 3.0), restart, node)
+
+        def restart(node: SimulatedNode) -> None:
+            node.start()
+            wait(node, self._cluster.schedule.now + ROLL_PATIENCE_S)
+
+        def wait(node: SimulatedNode, until_s: float) -> None:
+            now = self._cluster.schedule.now
+            runtime = node.runtime
+            is_back = runtime is not None and runtime.state is ServiceState.COMPLETE
+            if is_back or not is_patient or now >= until_s:
+                self._after(self._rng.uniform(0.0, 0.5), next_one)
+            else:
+                self._after(0.1, wait, node, until_s)
+
+        next_one()
+
+    def _stale(self) -> None:
+        """One node is off for long; then all others lose power, and it starts before them."""
+        node = self._any_up()
+        if node is None:
+            return
+        self._end(node, in_order=self._rng.random() < 0.5)
+        self._after(self._rng.uniform(3.0, 20.0), self._stale_first, node)
+
+    def _stale_first(self, stale: SimulatedNode) -> None:
+        others = [node for node in self._cluster.nodes if node is not stale]
+        for node in others:
+            self._end(node, in_order=False)
+        self._line(stale.name, "starts first, the others have lost power")
+        stale.start()
+        alone_s = self._rng.uniform(0.5, 15.0)
+        for node in others:
+            self._after(alone_s + self._rng.uniform(0.0, 2.0), node.start)
+
+    def _lose(self) -> None:
+        """A node dies with its disk, and comes back empty."""
+        node = self._any_up()
+        if node is not None and node.plan.has_disk:
+            node.lose_disk()
+            self._cluster.statistics.crashes += 1
+            self._line(node.name, "is killed, and its disk is lost", "v")
+            self._after(self._duration(), node.start)
+
     def _pause(self) -> None:
         node = self._any_up()
         if node is None or node.is_stalled or node.party.is_frozen:
@@ -133,6 +208,7 @@ class Faults:
             self._cluster.network.freeze(node.party)
         else:
             node.is_stalled = True
+            self._cluster.network.disturbed_s = self._cluster.schedule.now
         self._cluster.statistics.pauses += 1
         self._line(node.name, "the process stands still" if is_process else "the main thread stands still")
         self._after(self._duration(), self._resume, node, node.run)
@@ -140,6 +216,7 @@ class Faults:
     def _resume(self, node: SimulatedNode, run: int) -> None:
         if node.is_up and node.run == run and (node.is_stalled or node.party.is_frozen):
             node.is_stalled = False
+            self._cluster.network.disturbed_s = self._cluster.schedule.now
             if node.party.is_frozen:
                 self._cluster.network.thaw(node.party)
             self._line(node.name, "goes on", "-")
@@ -155,11 +232,26 @@ class Faults:
     def _hurry(self, node: SimulatedNode, run: int) -> None:
         if node.run == run:
             node.cost_s = 0.0
+            self._cluster.network.disturbed_s = self._cluster.schedule.now
 
     # Links.
 
     def _hosts(self) -> list[str]:
         return [node.name for node in self._cluster.nodes]
+
+    def _cut_writer(self) -> None:
+        """The links between one application and some nodes are cut."""
+        remote = [
+            writer.host
+            for writer in self._cluster.writers
+            if writer.party.is_alive and writer.host not in self._hosts()
+        ]
+        if not remote:
+            return
+        host = self._rng.choice(remote)
+        nodes = self._rng.sample(self._hosts(), self._rng.randint(1, len(self._hosts())))
+        links = [link for node in nodes for link in ((host, node), (node, host))]
+        self._cut(links, f"cuts the {host} from {' '.join(nodes)}", self._duration())
 
     def _partition(self) -> None:
         hosts = self._hosts()
@@ -208,6 +300,7 @@ class Faults:
         network.loss = rng.choice((0.0, 0.05, 0.2, 0.5))
         network.duplication = rng.choice((0.0, 0.1, 0.3))
         network.delay_mean_s = min(plan.delay_mean_s * rng.choice((1, 10, 100)), LONGEST_DELAY_S)
+        network.disturbed_s = self._cluster.schedule.now
         text = f"loses {network.loss:.0%}, repeats {network.duplication:.0%}"
         self._line("net", f"{text}, delays {network.delay_mean_s * 1000:.0f} ms", "~")
         self._after(self._duration(), self._calm)
@@ -216,6 +309,7 @@ class Faults:
         network, plan = self._cluster.network, self._cluster.options.network
         network.loss, network.duplication = plan.loss, plan.duplication
         network.delay_mean_s = plan.delay_mean_s
+        network.disturbed_s = self._cluster.schedule.now
 
     # Clocks and disks.
 

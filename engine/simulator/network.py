@@ -106,9 +106,13 @@ class Network:
     Attributes:
         loss, duplication, delay_mean_s: as planned, until a fault changes them.
         carried: items that arrived.
+        backbone: the hosts that have nodes.
+        disturbed_s: when anything between those hosts, or a process on them, changed last.
     """
 
-    def __init__(self, schedule: Schedule, plan: NetworkPlan, rng: random.Random) -> None:
+    def __init__(
+        self, schedule: Schedule, plan: NetworkPlan, rng: random.Random, backbone: frozenset[str]
+    ) -> None:
         self._schedule = schedule
         self._plan = plan
         self._rng = rng
@@ -117,6 +121,8 @@ class Network:
         self.delay_mean_s = plan.delay_mean_s
         self.parties: list[Party] = []
         self.carried = 0
+        self.backbone = backbone
+        self.disturbed_s = 0.0
         self._cut: dict[tuple[str, str], float] = {}
         self._walls: set[tuple[str, str]] = set()
         self._pipes: dict[tuple[Party, Party], _Pipe] = {}
@@ -148,11 +154,13 @@ class Network:
 
     def freeze(self, party: Party) -> None:
         """A process stands still."""
+        self.disturbed_s = self._schedule.now
         party.is_frozen = True
         self._fall_silent(party)
 
     def thaw(self, party: Party) -> None:
         """It goes on, and does not know that time has passed."""
+        self.disturbed_s = self._schedule.now
         party.is_frozen = False
         party.silent_since = None
         for pipe in list(self._pipes.values()):
@@ -177,6 +185,7 @@ class Network:
         if source == target or (source, target) in self._cut:
             return False
         self._cut[source, target] = self._schedule.now
+        self._disturb(source, target)
         for party in self.parties:
             if party.host == target:
                 for other in party.matched:
@@ -194,6 +203,7 @@ class Network:
         """The link works again; False when it was not cut, or when there is a wall."""
         if (source, target) in self._walls or self._cut.pop((source, target), None) is None:
             return False
+        self._disturb(source, target)
         for pipe in list(self._pipes.values()):
             if pipe.sender.host == source and pipe.receiver.host == target:
                 self._release(pipe)
@@ -207,6 +217,18 @@ class Network:
     def cuts(self) -> list[tuple[str, str]]:
         """The links that are cut, longest first; walls are none."""
         return [link for link in self._cut if link not in self._walls]
+
+    def _disturb(self, source: str, target: str) -> None:
+        if source in self.backbone and target in self.backbone:
+            self.disturbed_s = self._schedule.now
+
+    def is_calm(self) -> bool:
+        """Whether all links between nodes work as planned."""
+        return (
+            (self.loss, self.duplication, self.delay_mean_s)
+            == (self._plan.loss, self._plan.duplication, self._plan.delay_mean_s)
+            and not any(self.backbone.issuperset(link) for link in self._cut)
+        )  # fmt: skip
 
     def reaches(self, source: str, target: str) -> bool:
         """Whether a datagram gets from one host to another."""

@@ -177,8 +177,14 @@ class SimulatedNode:
         self._inputs.clear()
         self.cluster.ended(self)
 
+    def lose_disk(self) -> None:
+        """The process is killed, and its disk is lost."""
+        self.crash()
+        self._forget()
+        self.cluster.destroyed(self)
+
     def _forget(self) -> None:
-        """A node without a store directory begins anew, with a new id."""
+        """A node without a store directory, or with an empty one, begins anew with a new id."""
         self.medium = Medium(f"{self.rng.getrandbits(128):032x}")
         self.id = self.medium.node_id
 

@@ -40,6 +40,22 @@ class Fault(enum.StrEnum):
     """Disks are full, failing or slow for a while."""
     ROT = "rot"
     """A bit of a stored sample flips."""
+    TAP = "tap"
+    """Taps open late, each node's at its own time: what was written before is not captured there."""
+    WRITER = "writer"
+    """Writers are on hosts of their own, reach only some nodes, and lose single nodes for a while."""
+    BUSY = "busy"
+    """Applications write often, and go on while everything must come to be equal."""
+    ROLL = "roll"
+    """The nodes are restarted one after the other, in order or by force, and nothing waits for quiet."""
+    STALE = "stale"
+    """A node is off for long; then all are, and it starts first."""
+    LOSS = "loss"
+    """A node dies and its disk is lost; it comes back as a new node."""
+
+
+CLASSIC: Final = tuple(Fault)[: list(Fault).index(Fault.TAP)]
+"""The kinds of the first releases: writers reach all nodes at once, and everything is repaired in quiet."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -80,6 +96,9 @@ class Workload:
         keys: instances of each topic.
         readers: late-joining readers that come at any time.
         payload_bytes: size of most samples; a few are hundred times as large.
+        remote: the share of writers that are on hosts without a node.
+        walled: the chance that such a host never reaches a certain node; it always reaches one.
+        history: the depth of the writers' own history, 0 keeps everything that a node has not acknowledged.
     """
 
     topics: tuple[TopicPlan, ...]
@@ -88,6 +107,9 @@ class Workload:
     keys: int = 20
     readers: int = 3
     payload_bytes: int = 60
+    remote: float = 0.0
+    walled: float = 0.0
+    history: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -23,6 +23,8 @@ class Statistics:
         carried: messages that arrived.
         streams, stream_bytes: sets sent, each counted for each target.
         deliveries: to late joiners.
+        equal_s: how long after healing everything older was everywhere, while writing went on; negative when
+            that was not looked for, or never so.
         settled_s: how long after healing the system was quiet and equal; negative when it never was.
         steps: actions of the schedule.
     """
@@ -43,6 +45,7 @@ class Statistics:
     streams: int = 0
     stream_bytes: int = 0
     deliveries: int = 0
+    equal_s: float = -1.0
     settled_s: float = -1.0
     steps: int = 0
 

@@ -10,6 +10,7 @@ from engine.simulator.checkers.base import describe, held, missing
 
 if TYPE_CHECKING:
     from engine.core.namespace import NameSpaceState
+    from engine.runtime.sets import NameSpaceData
     from engine.simulator.cluster import Cluster
     from engine.simulator.node import SimulatedNode
 
@@ -31,6 +32,44 @@ def difference(cluster: Cluster) -> str:
         if reason:
             return f"'{name}' in role '{role}': {reason}"
     return _unmet([member for members in roles.values() for member in members])
+
+
+def unsettled(cluster: Cluster, until_s: float) -> str:
+    """The first thing that nodes which are up do not have in common, of what was captured until a moment.
+
+    What is younger may be under way. Empty when all is well, also where sets need not be equal.
+    """
+    for role in sorted({node.plan.settings.role for node in cluster.nodes}):
+        nodes = [node for node in cluster.up() if node.plan.settings.role == role]
+        names = sorted(
+            {state.name for node in nodes if node.runtime for state in node.runtime.core.name_spaces}
+        )
+        for name in names:
+            reason = _unsettled(cluster, nodes, name, until_s)
+            if reason:
+                return f"'{name}' in role '{role}': {reason}"
+    return ""
+
+
+def _unsettled(cluster: Cluster, nodes: list[SimulatedNode], name: str, until_s: float) -> str:
+    members: list[tuple[SimulatedNode, NameSpaceData]] = []
+    for node in nodes:
+        data = node.runtime.spaces.get(name) if node.runtime else None
+        if data is not None and data.state.phase is not Phase.PASSIVE and data.state.policy.aligner:
+            members.append((node, data))
+    policies = {data.state.policy.merge_type(node.plan.settings.role) for node, data in members}
+    if len(members) < 2 or not policies <= EQUALIZING:
+        return ""
+    summaries = [data.working.summary() for _, data in members]
+    if all(summary.same_content(summaries[0]) for summary in summaries):
+        return ""
+    everything = {entry for _, data in members for entry in cluster.ledger.entries(data.working)}
+    settled = [entry for entry in everything if entry.captured_s is not None and entry.captured_s <= until_s]
+    for node, data in members:
+        lost = cluster.ledger.lacking(data.working, settled) if data.state.holder else []
+        if lost:
+            return f"{node.name} lacks {len(lost)} samples that others have: {lost[0]!r}"
+    return ""
 
 
 def _unmet(members: list[tuple[SimulatedNode, NameSpaceState]]) -> str:

@@ -37,7 +37,11 @@ def simulate(
         typer.Option(min=2, max=100, help="Nodes of the system that the seed draws; else 2 to 5, drawn too."),
     ] = None,
     faults: Annotated[
-        str, typer.Option(help="any (drawn for each seed), all, none, or some, as in crash,partition.")
+        str,
+        typer.Option(
+            help="any (drawn for each seed), classic (the same without faults of applications), all, none, or "
+            "some, as in crash,partition."
+        ),
     ] = "any",
     jobs: Annotated[int | None, typer.Option(min=1, max=256, help="Processes; one for each core.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Leave the log of a single run out.")] = False,

@@ -8,7 +8,9 @@ from engine.simulator.checkers.bounds import Bounds
 from engine.simulator.checkers.invented import Invented
 from engine.simulator.checkers.kept import Kept
 from engine.simulator.checkers.masters import Masters
+from engine.simulator.checkers.promised import Promised
 from engine.simulator.checkers.readers import Readers
+from engine.simulator.checkers.repaired import Repaired
 from engine.simulator.checkers.resurrection import Resurrection
 from engine.simulator.checkers.sources import Sources
 from engine.simulator.checkers.traffic import Traffic
@@ -28,6 +30,8 @@ CHECKERS: Final[tuple[type[Checker], ...]] = (
     Bounds,
     Sources,
     Readers,
+    Promised,
+    Repaired,
 )
 """All but I3, which `engine.simulator.settling` decides, and I8, which takes two runs."""
 

@@ -103,6 +103,9 @@ class Checker:
     def serving(self, node: SimulatedNode, reader: ReaderKey, *, whole: bool) -> None:
         """A node begins to give data to a late joiner."""
 
+    def destroyed(self, node: SimulatedNode) -> None:
+        """The disk of a node that is down is lost with everything on it."""
+
     def rotted(self, node: SimulatedNode, name_space: str, digest: bytes) -> None:
         """A bit of a sample on a node's disk flipped."""
 
@@ -111,6 +114,18 @@ class Checker:
 
     def settled(self) -> None:
         """Everything has healed, and the system is quiet since a while."""
+
+
+def talk(one: SimulatedNode, other: SimulatedNode) -> bool:
+    """Whether two nodes are up and have each other as fellows that they talk to."""
+    return _knows(one, other) and _knows(other, one)
+
+
+def _knows(one: SimulatedNode, other: SimulatedNode) -> bool:
+    return one.runtime is not None and any(
+        fellow.node == other.id and fellow.approved and fellow.incarnation == other.incarnation
+        for fellow in one.runtime.core.fellows
+    )
 
 
 def samples_of(data: DataSet) -> Iterator[tuple[Group, Sample]]:

@@ -11,7 +11,7 @@ stored watermark counts it. It must stay there, through crashes and restarts, un
   guide 5.4.3, 5.4.4). What only a node that was down had is lost by that rule, and only by that rule.
 - *Merged away*: the policy of the node is Replace, Catchup or Delete, and its set was merged. Under Replace
   and Catchup nothing goes that was written after the merge had begun.
-- A bit of it has rotted on the disk.
+- A bit of it has rotted on the disk, or the disk is lost.
 
 The same holds, within one run, for everything that a complete set has in memory, acknowledged or not.
 """
@@ -23,15 +23,9 @@ from typing import TYPE_CHECKING
 from engine.core.namespaces import MergeType
 from engine.core.states import Phase
 from engine.dataset.dataset import DataSet
-from engine.dataset.sample import DISPOSE, UNREGISTER
 from engine.simulator.checkers.base import Checker, Held, deletes, describe, held, missing
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from engine.core.namespaces import Group
-    from engine.dataset.sample import Sample
-    from engine.runtime.runtime import CapturedSample
     from engine.runtime.startup import Found
     from engine.simulator.checkers.base import Standing
     from engine.simulator.cluster import Cluster
@@ -56,7 +50,6 @@ class Kept(Checker):
         self._held: dict[Place, Held] = {}
         self._excused: dict[Place, int] = {}
         self._merge_began: dict[Place, tuple[int, Held]] = {}
-        self._disposed: dict[tuple[Group, bytes], dict[int, float]] = {}
         self._rotten: dict[Place, set[bytes]] = {}
 
     # On disk.
@@ -79,6 +72,11 @@ class Kept(Checker):
         if not node.plan.has_disk:
             for place in [place for place in self._stored if place[0] is node]:
                 del self._stored[place]
+
+    def destroyed(self, node: SimulatedNode) -> None:
+        """What was on the disk is lost."""
+        for place in [place for place in self._stored if place[0] is node]:
+            del self._stored[place]
 
     def rotted(self, node: SimulatedNode, name_space: str, digest: bytes) -> None:
         """Nobody can keep a sample that has rotted."""
@@ -108,14 +106,6 @@ class Kept(Checker):
             self.fail(f"{node.name} {what} of {place[1]}: {describe(lost)}")
 
     # In memory.
-
-    def captured(self, node: SimulatedNode, records: Sequence[CapturedSample]) -> None:
-        """Remember disposes: what they end may be purged, also by other nodes, before anybody looks."""
-        for record in records:
-            if record.status & DISPOSE:
-                for group in node.routes[record.writer]:
-                    times = self._disposed.setdefault((group, record.key), {})
-                    times[record.source_time_ns] = self.cluster.written_s(group, record)
 
     def stepped(self, node: SimulatedNode, name_space: str, before: Standing | None, now: Standing) -> None:
         """Look at each change of lineage, so that what a merge took away is told from what got lost."""
@@ -156,8 +146,7 @@ class Kept(Checker):
         assert node.runtime is not None
         working = node.runtime.spaces[name_space].working
         before = self._held.get(place, {})
-        self._remember_disposes(before)
-        lost = [one for one in missing(before, working) if not self._is_purged(working, *one)]
+        lost = [one for one in missing(before, working) if not self.cluster.ledger.is_purged(working, *one)]
         if discarding and MergeType.DELETE not in discarding:
             began_ns, had = self._merge_began.get(place, (0, {}))
             lost = [
@@ -170,26 +159,6 @@ class Kept(Checker):
         if lost:
             self.fail(f"{node.name} does not have any more of {name_space}: {describe(lost)}")
         self._held[place] = held(working)
-
-    def _remember_disposes(self, before: Held) -> None:
-        for (group, _), sample in before.items():
-            if sample.status & DISPOSE:
-                times = self._disposed.setdefault((group, sample.key), {})
-                times[sample.source_time_ns] = self.cluster.written_s(group, sample)
-
-    def _is_purged(self, working: DataSet, group: Group, sample: Sample) -> bool:
-        """Whether the instance was disposed after the sample, and nothing is left of what it was then."""
-        group_set = working.groups.get(group)
-        present = group_set.instance(sample.key) if group_set else ()
-        for stamp_ns, written_s in self._disposed.get((group, sample.key), {}).items():
-            if sample.status == UNREGISTER:  # it revives nothing
-                stamp_ns = max(stamp_ns, sample.source_time_ns)
-            if sample.source_time_ns <= stamp_ns and all(
-                each.source_time_ns > stamp_ns or self.cluster.written_s(group, each) > written_s
-                for each in present
-            ):
-                return True
-        return False
 
     def settled(self) -> None:
         """In the end disk and memory have the same."""

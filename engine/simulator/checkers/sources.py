@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.core.states import Phase
-from engine.simulator.checkers.base import Checker
+from engine.simulator.checkers.base import Checker, talk
 
 if TYPE_CHECKING:
     from engine.core.namespace import NameSpaceState
@@ -42,7 +42,7 @@ class Sources(Checker):
         own = _state(node, name_space)
         for other in self.cluster.up():
             state = _state(other, name_space)
-            if other is node or state is None or not _talk(node, other):
+            if other is node or state is None or not talk(node, other):
                 continue
             if state.holder and state.policy.aligner and _says_so(node, other, name_space):
                 self.fail(f"{node.name} injects {name_space} although {other.name} holds the set")
@@ -90,16 +90,3 @@ def _says_so(node: SimulatedNode, other: SimulatedNode, name_space: str) -> bool
 
 def _is_elector(state: NameSpaceState) -> bool:
     return state.policy.may_be_master and state.phase is not Phase.DISCOVER
-
-
-def _talk(one: SimulatedNode, other: SimulatedNode) -> bool:
-    """Whether both have the other as a fellow that they talk to."""
-    return _knows(one, other) and _knows(other, one)
-
-
-def _knows(one: SimulatedNode, other: SimulatedNode) -> bool:
-    assert one.runtime is not None
-    return any(
-        fellow.node == other.id and fellow.approved and fellow.incarnation == other.incarnation
-        for fellow in one.runtime.core.fellows
-    )

@@ -1,7 +1,7 @@
 """I5: COMPLETE is never announced on a part of a set, nor on more than a set.
 
-- Who aligned has all of a set that a complete node gave to it, and besides that only what it captured itself:
-  its own stored set was set aside (single source of injection).
+- Who aligned has all of a set that a complete node gave to it, and besides that only what it captured itself
+  and what its own store held: nothing comes from a set that arrived in part.
 - Who injected has all of its stored set, as far as it could be read.
 - Neither holds where in the same moment a set turns out to have evolved apart, and the policy is Delete.
 - Who gives a set to somebody that aligns has a complete set itself.
@@ -48,11 +48,11 @@ class Whole(Checker):
         super().__init__(cluster)
         self._given: dict[tuple[str, str], collections.deque[Held]] = {}
         self._captured: dict[SimulatedNode, set[Captured]] = {}
-        self._found: dict[SimulatedNode, Found] = {}
+        self._stored: dict[SimulatedNode, dict[str, Held]] = {}
 
     def opened(self, node: SimulatedNode, found: Found) -> None:
         """A run begins with what the store has."""
-        self._found[node] = found
+        self._stored[node] = {name: held(data) for name, (data, _) in found.sets.items()}
         self._captured[node] = set()
         for key in [key for key in self._given if key[0] == node.id]:
             del self._given[key]
@@ -108,25 +108,22 @@ class Whole(Checker):
             text = f"misses {len(closest)} samples: {describe(closest)}" if given else "nobody gave it a set"
             self.fail(f"{node.name} is complete in {name_space} but {text}")
         captured = self._captured[node]
-        found = self._found[node].sets.get(name_space)
-        whole.append(held(found[0]) if found else {})  # it has joined
+        whole.append(self._stored[node].get(name_space, {}))
         extra = [
             (group, sample)
             for group, sample in samples_of(working)
             if not any((group, sample.digest) in each for each in whole) and _key(sample) not in captured
         ]
         if extra:
-            text = "has what neither its store nor its aligner nor an application gave to it"
+            text = "has what neither its aligner, its store nor an application gave to it"
             self.fail(f"{node.name} is complete in {name_space} but {text}: {describe(extra)}")
 
     def _check_injected(self, node: SimulatedNode, name_space: str) -> None:
         assert node.runtime is not None
-        found = self._found[node].sets.get(name_space)
-        if found is not None:
-            lost = missing(held(found[0]), node.runtime.spaces[name_space].working)
-            if lost:
-                text = f"injected {name_space} without a part of its stored set"
-                self.fail(f"{node.name} {text}: {describe(lost)}")
+        lost = missing(self._stored[node].get(name_space, {}), node.runtime.spaces[name_space].working)
+        if lost:
+            text = f"injected {name_space} without a part of its stored set"
+            self.fail(f"{node.name} {text}: {describe(lost)}")
 
 
 def _key(sample: Sample) -> Captured:

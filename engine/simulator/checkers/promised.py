@@ -1,0 +1,194 @@
+"""I11: one node is enough. What a node captured or has on its disk comes to all, whoever restarts in between.
+
+A sample is *carried* by each node that captured it, for as long as that run of the node lasts, and by each
+disk on which it was part of a set, until that disk is destroyed. While anything carries it, it must be found
+in the end in the set of every complete node of the carrier's role. So what was on N disks survives the loss
+of N - 1 of them and any sequence of restarts. A sample is not missed where newer ones of its instance took
+its place, where it was deleted, or where its instance was disposed and purged.
+
+The promise is made for name-spaces in which all nodes merge. Where they replace or catch up it holds as long
+as their sets have not evolved apart: no two nodes lost each other while both were up, and of no two nodes
+each took something in while it could not talk to the other. Nothing is promised under Ignore and Delete, with
+delayed alignment (which gives up a stored set that comes late), and between roles with different policies.
+Nodes that are no aligners, or that hold the data only when asked, carry nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from engine.core.namespaces import Alignee, Durability, MergeType, find_policy
+from engine.core.states import Phase
+from engine.simulator.checkers.base import Checker, talk
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from engine.core.namespaces import Policy
+    from engine.runtime.runtime import CapturedSample
+    from engine.simulator.cluster import Cluster
+    from engine.simulator.disk import Committed
+    from engine.simulator.ledger import Entry
+    from engine.simulator.node import SimulatedNode
+
+JOINING: Final = frozenset({MergeType.MERGE, MergeType.REPLACE, MergeType.CATCHUP})
+WEAK: Final = frozenset({Durability.VOLATILE, Durability.TRANSIENT_LOCAL})
+SHOWN: Final = 3
+
+
+class Promised(Checker):
+    """Remembers who carries what."""
+
+    invariant = "I11"
+    meaning = "what one node captured or stored comes to all, and survives as long as one of its carriers"
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
+        self._runs: dict[SimulatedNode, set[Entry]] = {}
+        self._disks: dict[SimulatedNode, set[Entry]] = {}
+        self._gone: dict[Entry, str] = {}
+        self._ahead: set[tuple[SimulatedNode, SimulatedNode, str]] = set()
+        self._apart: set[str] = set()
+        self._meetings: set[tuple[SimulatedNode, int, SimulatedNode, int]] = set()
+
+    # Who carries what.
+
+    def captured(self, node: SimulatedNode, records: Sequence[CapturedSample]) -> None:
+        """The run carries what it took in."""
+        assert node.runtime is not None
+        run = self._runs.setdefault(node, set())
+        touched: set[str] = set()
+        for record in records:
+            for group in node.routes[record.writer]:
+                state = node.runtime.core.name_space_of(group)
+                entry = self.cluster.ledger.entry(group, record)
+                if state is None or entry is None:
+                    continue
+                touched.add(state.name)
+                if carries(state.policy) and state.phase is not Phase.PASSIVE:
+                    run.add(entry)
+        for name_space in touched:
+            self._took_in(node, name_space)
+
+    def committed(self, node: SimulatedNode, transaction: Committed) -> None:
+        """The disk carries what is stored on it."""
+        policy = _policy(node, transaction.name_space)
+        if policy is None or not carries(policy):
+            return
+        disk = self._disks.setdefault(node, set())
+        found = (self.cluster.ledger.entry(group, sample) for group, sample in transaction.added)
+        added = {entry for entry in found if entry is not None}
+        if transaction.whole:
+            text = f"{node.name} replaced its stored set at {self.cluster.schedule.now:.3f} s"
+            gone = (each for each in disk - added if each.name_space == transaction.name_space)
+            self._gone.update(dict.fromkeys(gone, text))
+        disk |= added
+
+    def ended(self, node: SimulatedNode) -> None:
+        """The memory is gone; the disk stays, if there is one."""
+        self._runs.pop(node, None)
+        if not node.plan.has_disk:
+            self._disks.pop(node, None)
+
+    def destroyed(self, node: SimulatedNode) -> None:
+        """The disk is gone, too."""
+        self._disks.pop(node, None)
+
+    def rotted(self, node: SimulatedNode, name_space: str, digest: bytes) -> None:
+        """A set with a rotten sample may be taken from another node as a whole."""
+        disk = self._disks.get(node, set())
+        disk.difference_update([entry for entry in disk if entry.name_space == name_space])
+
+    # Whether sets have evolved apart.
+
+    def met(self, node: SimulatedNode, fellow: SimulatedNode) -> None:
+        """Nodes that meet again had lost each other while both were up."""
+        meeting = (node, node.run, fellow, fellow.run)
+        if meeting in self._meetings:
+            self._apart.update(space.name for space in node.plan.settings.name_spaces)
+        self._meetings.add(meeting)
+
+    def _took_in(self, node: SimulatedNode, name_space: str) -> None:
+        """Whoever is out of reach while a node takes something in falls behind it."""
+        if name_space in self._apart or self._merges_only(name_space):
+            return
+        for other in self.cluster.nodes:
+            if other is not node and not talk(node, other):
+                self._ahead.add((node, other, name_space))
+                if (other, node, name_space) in self._ahead:
+                    self._apart.add(name_space)
+
+    def looked(self) -> None:
+        """Who has the same as another is not behind it any more."""
+        for one, other, name_space in list(self._ahead):
+            if talk(one, other) and _has_same(one, other, name_space):
+                self._ahead.discard((one, other, name_space))
+
+    # What is promised.
+
+    def _merges_only(self, name_space: str) -> bool:
+        return self._types(name_space) <= {MergeType.MERGE}
+
+    def _types(self, name_space: str) -> set[MergeType | None]:
+        """What any node does with the set of any role; None for nothing."""
+        roles = {node.plan.settings.role for node in self.cluster.nodes}
+        return {policy.merge_type(role) for policy in self._policies(name_space) for role in roles}
+
+    def _policies(self, name_space: str) -> list[Policy]:
+        return [policy for node in self.cluster.nodes if (policy := _policy(node, name_space))]
+
+    def _is_promised(self, name_space: str) -> bool:
+        if any(policy.delayed_alignment for policy in self._policies(name_space)):
+            return False
+        if self._merges_only(name_space):
+            return True
+        roles = {node.plan.settings.role for node in self.cluster.nodes}
+        return len(roles) == 1 and self._types(name_space) <= JOINING and name_space not in self._apart
+
+    def settled(self) -> None:
+        """Everybody has what anything carries."""
+        carried: dict[tuple[str, str], set[Entry]] = {}
+        for node, entries in (*self._runs.items(), *self._disks.items()):
+            for entry in entries:
+                carried.setdefault((node.plan.settings.role, entry.name_space), set()).add(entry)
+        for (role, name_space), promised in carried.items():
+            if self._is_promised(name_space):
+                for node in self.cluster.up():
+                    if node.plan.settings.role == role:
+                        self._look(node, name_space, promised)
+
+    def _look(self, node: SimulatedNode, name_space: str, entries: set[Entry]) -> None:
+        assert node.runtime is not None
+        data = node.runtime.spaces.get(name_space)
+        if data is None or data.state.phase is not Phase.COMPLETE or data.state.policy.durability in WEAK:
+            return
+        lost = self.cluster.ledger.lacking(data.working, entries)
+        if lost:
+            shown = "; ".join(f"{entry!r}, {self._carriers(entry)}" for entry in lost[:SHOWN])
+            more = f" and {len(lost) - SHOWN} more" if len(lost) > SHOWN else ""
+            self.fail(f"{node.name} has not in {name_space} what it must have: {shown}{more}")
+
+    def _carriers(self, entry: Entry) -> str:
+        runs = [node.name for node, entries in self._runs.items() if entry in entries]
+        disks = [node.name for node, entries in self._disks.items() if entry in entries]
+        gone = f"; {self._gone[entry]}" if entry in self._gone else ""
+        return f"captured by {', '.join(runs) or 'none'}, stored by {', '.join(disks) or 'none'}{gone}"
+
+
+def carries(policy: Policy) -> bool:
+    """Whether a node with the policy gives to others what it has."""
+    return policy.aligner and policy.alignee is Alignee.INITIAL and policy.durability not in WEAK
+
+
+def _policy(node: SimulatedNode, name_space: str) -> Policy | None:
+    """The policy of a node; None where it does not take part."""
+    return find_policy(node.plan.settings.policies, name_space)
+
+
+def _has_same(one: SimulatedNode, other: SimulatedNode, name_space: str) -> bool:
+    assert one.runtime is not None
+    assert other.runtime is not None
+    ours, theirs = (node.runtime.spaces.get(name_space) for node in (one, other) if node.runtime)
+    if ours is None or theirs is None or not (ours.state.complete and theirs.state.complete):
+        return False
+    return ours.working.summary().same_content(theirs.working.summary())

@@ -1,0 +1,74 @@
+"""I12: what has settled is equal within a bound, although writing goes on.
+
+While nothing else goes wrong (all nodes that are up talk to each other and hold the set, no link between them
+is cut, nobody stands still), a sample that one node has had for longer than the bound is everywhere: or newer
+ones of its instance are, or it was deleted or purged. The links of applications do not matter, nor do taps.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from engine.simulator.checkers.base import Checker, talk
+from engine.simulator.settling import unsettled
+
+if TYPE_CHECKING:
+    from engine.runtime.startup import Found
+    from engine.simulator.checkers.base import Standing
+    from engine.simulator.cluster import Cluster
+    from engine.simulator.node import SimulatedNode
+
+REPAIRED_S: Final = 5.0
+PERIODS: Final = 5
+"""A difference is repaired within `REPAIRED_S` and so many heartbeat periods."""
+
+
+class Repaired(Checker):
+    """Looks for old samples that are not everywhere."""
+
+    invariant = "I12"
+    meaning = "what has settled is equal within a bound, although writing goes on"
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
+        self._disturbed_s = 0.0
+        longest_s = max(plan.settings.heartbeat_period_s for plan in cluster.options.nodes)
+        self.bound_s = REPAIRED_S + PERIODS * longest_s
+
+    def opened(self, node: SimulatedNode, found: Found) -> None:
+        """A node starts, and may bring what the others do not have."""
+        self._disturb()
+
+    def ended(self, node: SimulatedNode) -> None:
+        """A node ends, and the others must find that out."""
+        self._disturb()
+
+    def met(self, node: SimulatedNode, fellow: SimulatedNode) -> None:
+        """Two nodes have met, and may have to merge."""
+        self._disturb()
+
+    def stepped(self, node: SimulatedNode, name_space: str, before: Standing | None, now: Standing) -> None:
+        """A node has another master, or holds the set from now on."""
+        if before is None or (before.following, before.holder) != (now.following, now.holder):
+            self._disturb()
+
+    def _disturb(self) -> None:
+        self._disturbed_s = self.cluster.schedule.now
+
+    def looked(self) -> None:
+        """Look at everything, if it has been calm for long enough."""
+        cluster = self.cluster
+        until_s = cluster.schedule.now - self.bound_s
+        if max(self._disturbed_s, cluster.network.disturbed_s) >= until_s or not self._is_calm():
+            return
+        reason = unsettled(cluster, until_s)
+        if reason:
+            self.fail(f"after {self.bound_s:g} s without any fault: {reason}")
+
+    def _is_calm(self) -> bool:
+        up = self.cluster.up()
+        return (
+            self.cluster.network.is_calm()
+            and all(not (node.is_stalled or node.party.is_frozen or node.cost_s) for node in up)
+            and all(talk(one, other) for one in up for other in up if one is not other)
+        )
