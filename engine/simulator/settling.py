@@ -55,10 +55,11 @@ def _unsettled(cluster: Cluster, nodes: list[SimulatedNode], name: str, until_s:
     members: list[tuple[SimulatedNode, NameSpaceData]] = []
     for node in nodes:
         data = node.runtime.spaces.get(name) if node.runtime else None
-        if data is not None and data.state.phase is not Phase.PASSIVE and data.state.policy.aligner:
+        if data is None or data.state.phase is Phase.PASSIVE or data.state.apart:
+            continue
+        if data.state.policy.aligner:
             members.append((node, data))
-    policies = {data.state.policy.merge_type(node.plan.settings.role) for node, data in members}
-    if len(members) < 2 or not policies <= EQUALIZING:
+    if len(members) < 2:
         return ""
     summaries = [data.working.summary() for _, data in members]
     if all(summary.same_content(summaries[0]) for summary in summaries):
