@@ -75,6 +75,7 @@ class NameSpaceData:
         is_switched: the store's complete set is `working`, so that live changes are appended to it.
         stored: the watermark of each group on disk.
         has_changed: `working` differs from what the core was last told.
+        replaced: how often another set took the place of `working`, so that what was in it may be gone.
     """
 
     state: NameSpaceState
@@ -86,6 +87,7 @@ class NameSpaceData:
     is_switched: bool = False
     stored: dict[Group, Summary] = dataclasses.field(default_factory=dict)
     has_changed: bool = True
+    replaced: int = 0
 
     def is_kept(self, description: GroupDescription) -> bool:
         """Whether this node keeps the group at all; policies only weaken (deployment guide 5.2.3.2)."""
@@ -241,6 +243,7 @@ class NameSpaceData:
                 changes += _changes(describe[group], before, target, seen)
         self.working = other
         self.has_changed = True
+        self.replaced += 1
         return difference, changes
 
     def persistent_groups(

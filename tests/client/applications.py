@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 from tests.integration.applications import commands, say
@@ -79,6 +81,74 @@ def stream(options: dict[str, Any]) -> None:
     sys.stdin.readline()
 
 
+def keeper(options: dict[str, Any]) -> None:
+    """Writes what it is told to and asks whether it is stored; `plain` is without a DurableWriter.
+
+    Commands: `write` [first, count] with `value`, `dispose`, `unregister`; `wait` seconds with `nodes` asks
+    for the plain writer, `flush` seconds; `counters`; `matched` waits for so many readers. Each is answered.
+    """
+    from cyclonedds.core import Policy, Qos
+    from cyclonedds.domain import DomainParticipant
+    from cyclonedds.pub import DataWriter, Publisher
+    from cyclonedds.topic import Topic
+
+    from ospltool.client import DurabilityClient, DurabilityError, DurableWriter, NotStored
+    from tests.integration import application_types as types
+    from tests.integration.applications import qos_of
+
+    participant = DomainParticipant(options["domain"])
+    qos = qos_of({"depth": 0, **options})
+    if "blocking_ns" in options:
+        qos = Qos(Policy.Reliability.Reliable(options["blocking_ns"]), base=qos)
+    publisher = Publisher(participant, Qos(Policy.Partition(options.get("partitions", ["stock"]))))
+    topic = Topic(participant, options.get("topic", "Reading"), types.Reading, qos=qos)
+    writer = DataWriter(publisher, topic, qos=qos)
+    client = DurabilityClient(participant)
+    keeps = {name: options[name] for name in ("nodes", "expected", "max_samples", "sync") if name in options}
+    if "journal" in options:
+        keeps["journal"] = Path(options["journal"])
+    durable = None if options.get("plain") else DurableWriter(client, writer, **keeps)
+    target: Any = durable or writer
+
+    def matched(count: int) -> None:
+        deadline = time.monotonic() + 20
+        while len(writer.get_matched_subscriptions()) < count and time.monotonic() < deadline:
+            time.sleep(0.005)
+
+    def perform(command: dict[str, Any]) -> dict[str, Any]:
+        operations = {
+            "write": target.write,
+            "dispose": target.dispose,
+            "unregister": durable.unregister if durable else writer.unregister_instance,
+        }
+        for name, operation in operations.items():
+            if name in command:
+                first, count = command[name]
+                for number in range(first, first + count):
+                    operation(types.Reading(number, command.get("value", 0), ""))
+        if "matched" in command:
+            matched(command["matched"])
+        if "wait" in command:
+            found = client.wait_for_durable(writer, command["wait"], nodes=command.get("nodes", 1))
+            return {"stored": sorted(one.service_name for one in found), "disk": [one.on_disk for one in found]}
+        if durable and "flush" in command:
+            durable.flush(command["flush"])
+        if durable and "counters" in command:
+            return {"counters": dataclasses.asdict(durable.counters)}
+        return {}
+
+    say(ready=True, recovered=durable.counters.recovered if durable else 0)
+    for command in commands():
+        try:
+            say(done=perform(command))
+        except DurabilityError as error:
+            missing = error.missing if isinstance(error, NotStored) else ()
+            facts = [[one.node, one.reason.name, one.count] for one in missing]
+            say(done={"error": type(error).__name__, "text": str(error), "missing": facts})
+        except Exception as error:
+            say(done={"error": type(error).__name__, "text": str(error)})
+
+
 class ClientProgram(Program):
     """A child process in a role of this module."""
 
@@ -86,4 +156,4 @@ class ClientProgram(Program):
 
 
 if __name__ == "__main__":
-    {"client_reader": client_reader, "stream": stream}[sys.argv[1]](json.loads(sys.argv[2]))
+    {"client_reader": client_reader, "stream": stream, "keeper": keeper}[sys.argv[1]](json.loads(sys.argv[2]))
