@@ -245,7 +245,7 @@ class Survey:
         """What is missing so that each node that must keep it has it, and at least `nodes` do."""
         assert self.question is not None
         topic = self.question.topic
-        found = [each for missed in self.missed.values() for each in missed]
+        found = sorted((each for missed in self.missed.values() for each in missed), key=lambda one: one.node)
         silent = len(self.services - self.answers.keys())
         if silent:
             found.append(Missing(topic, "", Reason.NO_ANSWER, 0, detail=f"{silent} services do not answer"))

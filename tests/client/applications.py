@@ -85,14 +85,15 @@ def keeper(options: dict[str, Any]) -> None:
     """Writes what it is told to and asks whether it is stored; `plain` is without a DurableWriter.
 
     Commands: `write` [first, count] with `value`, `dispose`, `unregister`; `wait` seconds with `nodes` asks
-    for the plain writer, `flush` seconds; `counters`; `matched` waits for so many readers. Each is answered.
+    for the plain writer, `ask` with `timeout` for the names from that one on; `flush` seconds; `counters`;
+    `matched` waits for exactly so many readers. Each is answered.
     """
     from cyclonedds.core import Policy, Qos
     from cyclonedds.domain import DomainParticipant
     from cyclonedds.pub import DataWriter, Publisher
     from cyclonedds.topic import Topic
 
-    from ospltool.client import DurabilityClient, DurabilityError, DurableWriter, NotStored
+    from ospltool.client import DurabilityClient, DurabilityError, DurableWriter, NotStored, Written
     from tests.integration import application_types as types
     from tests.integration.applications import qos_of
 
@@ -112,8 +113,10 @@ def keeper(options: dict[str, Any]) -> None:
 
     def matched(count: int) -> None:
         deadline = time.monotonic() + 20
-        while len(writer.get_matched_subscriptions()) < count and time.monotonic() < deadline:
+        while len(writer.get_matched_subscriptions()) != count and time.monotonic() < deadline:
             time.sleep(0.005)
+
+    names: list[Any] = []
 
     def perform(command: dict[str, Any]) -> dict[str, Any]:
         operations = {
@@ -125,12 +128,26 @@ def keeper(options: dict[str, Any]) -> None:
             if name in command:
                 first, count = command[name]
                 for number in range(first, first + count):
-                    operation(types.Reading(number, command.get("value", 0), ""))
+                    name = operation(types.Reading(number, command.get("value", 0), "x"))
+                    if durable:
+                        names.append(name)
+                        say(wrote=name.digest.hex())
         if "matched" in command:
             matched(command["matched"])
         if "wait" in command:
             found = client.wait_for_durable(writer, command["wait"], nodes=command.get("nodes", 1))
-            return {"stored": sorted(one.service_name for one in found), "disk": [one.on_disk for one in found]}
+            return {
+                "stored": sorted(one.service_name for one in found),
+                "disk": [one.on_disk for one in found],
+            }
+        if "ask" in command:
+            some = tuple(names[command["ask"] :])
+            asked = Written(writer.topic.name, tuple(options.get("partitions", ["stock"])), some)
+            found = client.wait_for_durable(asked, command["timeout"], nodes=command.get("nodes", 1))
+            return {
+                "stored": sorted(one.service_name for one in found),
+                "disk": [one.on_disk for one in found],
+            }
         if durable and "flush" in command:
             durable.flush(command["flush"])
         if durable and "counters" in command:
