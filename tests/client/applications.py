@@ -170,6 +170,14 @@ class ClientProgram(Program):
     """A child process in a role of this module."""
 
     module = "tests.client.applications"
+    recovered = 0
+    """Samples that a `keeper` found in its journal."""
+
+
+def done(program: ClientProgram, timeout_s: float = 90.0, **command: Any) -> Any:
+    """Let a `keeper` carry out a command; what came of it."""
+    program.tell(**command)
+    return program.answer("done", timeout_s)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from engine.dds.uri import cyclone_uri
-from tests.client.applications import ClientProgram
+from tests.client.applications import ClientProgram, done
 from tests.client.places import ClientLab
 from tests.integration.configurations import Settings
 from tests.integration.conftest import own_domain
@@ -59,11 +59,6 @@ class Hosts(ClientLab):
 
     def held(self, name: str) -> list[bytes]:
         return self.on_disk(name).get(("stock", "Reading"), [])
-
-
-def done(program: ClientProgram, timeout_s: float = 60.0, **command: Any) -> Any:
-    program.tell(**command)
-    return program.answer("done", timeout_s)
 
 
 @pytest.fixture(params=CASTS)
