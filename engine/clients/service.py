@@ -94,6 +94,7 @@ class ClientService:
         signal: set when there is something to take.
         post: runs a callable on the node's thread.
         routes: the groups of every writer that discovery told of.
+        has_disk: the node's store is on a disk; otherwise nothing is ever called stored there.
     """
 
     def __init__(
@@ -104,6 +105,8 @@ class ClientService:
         signal: Signal,
         post: Callable[[Callable[[], None]], None],
         routes: Mapping[bytes, tuple[Group, ...]],
+        *,
+        has_disk: bool = True,
     ) -> None:
         self._runtime = runtime
         self._post = post
@@ -118,7 +121,7 @@ class ClientService:
         self._told: dict[str, bool] = {}
         self._view = Held(runtime)
         self._routes = routes
-        self._storage = Storage(runtime)
+        self._storage = Storage(runtime, has_disk=has_disk)
         self._answers = Answers(self._server, self._view)
         topics = {
             name: endpoints.open_protocol_topic(participant, name)

@@ -111,10 +111,16 @@ class _Tally:
 
 
 class Storage:
-    """Counts what is captured of each writer, and looks for samples in the sets and on the disk."""
+    """Counts what is captured of each writer, and looks for samples in the sets and on the disk.
 
-    def __init__(self, runtime: Runtime) -> None:
+    Args:
+        runtime: the node's; used on its thread only.
+        has_disk: its store is on a disk.
+    """
+
+    def __init__(self, runtime: Runtime, *, has_disk: bool = True) -> None:
         self._runtime = runtime
+        self._has_disk = has_disk
         self._tallies: dict[bytes, _Tally] = {}
         self._refused: dict[bytes, None] = {}
         self._replaced: dict[str, int] = {}
@@ -287,7 +293,8 @@ class Storage:
             if (description := self._runtime.descriptions.get(group)) is not None
         ]
         is_persistent = any(one.qos.durability is DurabilityKind.PERSISTENT for one, _ in described)
-        return is_persistent, bool(described) and all(data.is_on_disk(one) for one, data in described)
+        is_on_disk = bool(described) and all(data.is_on_disk(one) for one, data in described)
+        return is_persistent, is_on_disk and self._has_disk
 
     # The parts.
 
@@ -312,7 +319,8 @@ class Storage:
         description = self._runtime.descriptions.get(group)
         if description is None or not data.is_kept(description):
             return Verdict.MISSING
-        here = Verdict.STORED if data.is_on_disk(description) else Verdict.HELD
+        is_on_disk = self._has_disk and data.is_on_disk(description)
+        here = Verdict.STORED if is_on_disk else Verdict.HELD
         if any(sample.digest == name.digest for sample in history):
             return here
         if name.source_time_ns <= group_set.floor_ns:

@@ -206,6 +206,7 @@ class Node:
             self._pump.signal,
             self._mailbox.post,
             self._neighbourhood.routes,
+            has_disk=self._disk.kind != "memory",
         )
         self._stack.callback(clients.close)
         self._pump.add("clients", clients.take)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from engine.dds.client_protocol import extensions
 from engine.dds.client_protocol.messages import RequestId, StateRequest, Time
+from engine.dds.errors import DdsTimeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -72,7 +73,10 @@ def ask(
 
     with session.lock:
         session.check()
-        number = session.ask(make)
+        try:
+            number = session.ask(make)
+        except DdsTimeout:  # a service takes nothing; it is gone when its lease has expired
+            return {}
 
     def is_done() -> bool:
         answers = dict(session.answers(number))

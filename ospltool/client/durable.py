@@ -443,7 +443,7 @@ def _blocking_s(qos: Any) -> float:
 
 
 def _pieces(samples: Sequence[Sample]) -> list[list[Sample]]:
-    """At most a megabyte each, or one sample."""
+    """As much as fits into one message each, or one sample."""
     pieces: list[list[Sample]] = []
     size = 0
     for sample in samples:

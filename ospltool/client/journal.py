@@ -112,8 +112,9 @@ class Journal:
         gone = list(digests)
         for digest in gone:
             self._live_bytes -= self._sizes.pop(digest, 0)
-        with contextlib.suppress(JournalError):
-            self._write(_frame(_STORED, b"".join(gone)), sync=False)
+        if gone:
+            with contextlib.suppress(JournalError):
+                self._write(_frame(_STORED, b"".join(gone)), sync=False)
 
     @property
     def is_worth_compacting(self) -> bool:

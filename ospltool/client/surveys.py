@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 MAX_SAID: Final = 10
 """Samples that `Missing` names."""
+_EARLIER: Final = {"until_ns": None}
+"""Without this, services of the earlier version would not answer at all, and look as if they were busy."""
 _KEPT: Final = (Policy.Durability.Transient, Policy.Durability.Persistent)
 _REASONS: Final = {
     Verdict.MISSING: Reason.NEVER_ARRIVED,
@@ -89,7 +91,7 @@ class NamedQuestion:
 
     def values(self) -> dict[str, object]:
         """Our addition to the request."""
-        return {"stored": {"version": ANSWERS}}
+        return {"stored": {"version": ANSWERS, **_EARLIER, "writer": ""}}
 
     def blocks(self) -> dict[str, bytes]:
         """Its binary part."""
@@ -153,7 +155,7 @@ class CountedQuestion:
     def values(self) -> dict[str, object]:
         """Our addition to the request."""
         self._before = self.count()
-        return {"stored": {"version": ANSWERS, "writer": self._guid.hex(), "count": self._before}}
+        return {"stored": {"version": ANSWERS, **_EARLIER, "writer": self._guid.hex(), "count": self._before}}
 
     def blocks(self) -> dict[str, bytes]:
         """Its binary part: none."""

@@ -81,6 +81,9 @@ def stream(options: dict[str, Any]) -> None:
     sys.stdin.readline()
 
 
+KEEPS = ("nodes", "expected", "max_samples", "sync")
+
+
 def keeper(options: dict[str, Any]) -> None:
     """Writes what it is told to and asks whether it is stored; `plain` is without a DurableWriter.
 
@@ -105,10 +108,12 @@ def keeper(options: dict[str, Any]) -> None:
     topic = Topic(participant, options.get("topic", "Reading"), types.Reading, qos=qos)
     writer = DataWriter(publisher, topic, qos=qos)
     client = DurabilityClient(participant)
-    keeps = {name: options[name] for name in ("nodes", "expected", "max_samples", "sync") if name in options}
+    keeps: dict[str, Any] = {name: options[name] for name in KEEPS if name in options}
     if "journal" in options:
         keeps["journal"] = Path(options["journal"])
-    durable = None if options.get("plain") else DurableWriter(client, writer, **keeps)
+    durable: DurableWriter[Any] | None = (
+        None if options.get("plain") else DurableWriter(client, writer, **keeps)
+    )
     target: Any = durable or writer
 
     def matched(count: int) -> None:

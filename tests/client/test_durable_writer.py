@@ -206,6 +206,24 @@ def test_a_full_disk_of_the_only_node_is_said_and_what_waited_is_stored_later(la
     check_disks(lab, wrote, "n1")
 
 
+def test_a_node_that_is_killed_between_capture_and_store_is_given_it_again(lab: ClientLab) -> None:
+    lab.start_one()
+    program = keeper(lab, 1)
+    wrote = written(program, write=[0, 5])
+    assert done(program, flush=20) == {}
+    size = (lab.home("n1") / "store" / "store.sqlite-wal").stat().st_size
+    resource.prlimit(lab.pid("n1"), resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+    wrote += written(program, write=[5, 200])
+    lab.seen.wait_for("it is captured", lambda: lab.seen.samples("n1") == 205)
+    assert done(program, flush=1)["error"] == "NotStored"
+    lab.kill("n1")
+    assert len(lab.on_disk("n1")[STOCK]) < 205
+    lab.start("n1")
+    assert done(program, flush=40) == {}
+    lab.kill("n1")
+    check_disks(lab, wrote, "n1")
+
+
 def test_a_writer_at_its_bound_blocks_as_its_reliability_says_and_then_refuses(lab: ClientLab) -> None:
     program = ClientProgram(
         "keeper", {"domain": lab.domain, "max_samples": 5, "blocking_ns": 300_000_000}, lab.environ
@@ -258,3 +276,28 @@ def test_a_node_that_got_the_samples_from_another_is_confirmed_too(lab: ClientLa
     lab.start("n1")
     said = done(plain, wait=4)
     assert said["error"] == "NotStored", "nobody is left who has seen all of it"
+
+
+def test_a_node_that_takes_nothing_holds_up_only_until_it_is_lost(lab: ClientLab) -> None:
+    lab.start_two()
+    program = keeper(lab, 2)
+    pid = lab.pid("n2")
+    wrote = written(program, write=[0, 5])
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        wrote += written(program, write=[5, 10_000])
+        assert done(program, flush=60) == {}
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    lab.stop("n1")
+    check_disks(lab, wrote, "n1")
+
+
+def test_a_node_without_a_store_never_says_that_something_is_on_disk(lab: ClientLab) -> None:
+    lab.start_one("n1", Settings(store=False))
+    program = keeper(lab, 1)
+    written(program, write=[0, 5])
+    said = done(program, ask=0, timeout=2)
+    assert ["n1", "MEMORY_ONLY", 0] in said["missing"]
+    lab.seen.wait_for("it has them", lambda: lab.seen.samples("n1") == 5)
+    assert lab.seen.stored("n1") == 0

@@ -30,7 +30,7 @@ ANSWERS: Final = 2
 """Version of the answers about samples; nodes that do not say it answer about something weaker."""
 MAX_NAMES: Final = 4_096
 """Names in one question."""
-MAX_BLOCK_BYTES: Final = 1 << 20
+MAX_BLOCK_BYTES: Final = 256 << 10
 """Bytes of names or samples in one message; a single sample may be larger."""
 
 _GUID_BYTES: Final = 16
