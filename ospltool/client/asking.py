@@ -32,7 +32,12 @@ def added(state: State) -> dict[str, Any]:
 
 def name_of(state: State) -> str:
     """The name of the node, its id where it tells none."""
-    return str(added(state).get("name", state.server.hex()))
+    return printable(added(state).get("name", state.server.hex()))
+
+
+def printable(text: object) -> str:
+    """A text of a node without control characters, for messages."""
+    return "".join(char if char.isprintable() else "?" for char in str(text))
 
 
 def ask(

@@ -21,7 +21,7 @@ from engine.dds.client_protocol.naming import (
     pack_names,
     unpack_verdicts,
 )
-from ospltool.client.asking import added, name_of
+from ospltool.client.asking import added, name_of, printable
 from ospltool.client.errors import Missing, OutdatedService, PreconditionNotMet, Reason
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class NamedQuestion:
         for name, verdict in zip(self.names, self.verdicts(state), strict=True):
             if not verdict.is_kept:
                 by_verdict[verdict].append(name)
-        detail = str(added(state).get("reason", ""))
+        detail = printable(added(state).get("reason", ""))
         for verdict, names in sorted(by_verdict.items()):
             reason = _REASONS[verdict]
             if not added(state).get("complete"):
@@ -186,7 +186,7 @@ class CountedQuestion:
     def _missing_at(
         self, state: State, values: dict[str, Any], now: int, *, has_all: bool
     ) -> Iterator[Missing]:
-        node, detail = name_of(state), str(values.get("reason", ""))
+        node, detail = name_of(state), printable(values.get("reason", ""))
         captured, refused = values.get("captured"), values.get("refused")
         if not values.get("complete"):
             yield Missing(self.topic, node, Reason.NOT_COMPLETE, now, detail=detail)
