@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import resource
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,7 @@ import pytest
 from tests.client.applications import ClientProgram, done
 from tests.client.places import ClientLab
 from tests.integration.configurations import Settings, Space
+from tests.integration.programs import ROOT
 
 pytestmark = pytest.mark.dds
 
@@ -301,3 +305,24 @@ def test_a_node_without_a_store_never_says_that_something_is_on_disk(lab: Client
     assert ["n1", "MEMORY_ONLY", 0] in said["missing"]
     lab.seen.wait_for("it has them", lambda: lab.seen.samples("n1") == 5)
     assert lab.seen.stored("n1") == 0
+
+
+def test_the_sample_publisher_leaves_in_its_journal_what_no_node_was_there_for(
+    lab: ClientLab, tmp_path: Path
+) -> None:
+    journal = tmp_path / "ships.journal"
+    command = [sys.executable, "samples/durable_publisher.py", "--domain", str(lab.domain)]
+    command += ["--journal", str(journal), "--count", "50"]
+    run = functools.partial(
+        subprocess.run, cwd=ROOT, env=lab.environ, capture_output=True, text=True, timeout=90, check=False
+    )
+    alone = run([*command, "--timeout", "0.5"])
+    assert alone.returncode == 1
+    assert "50 samples are not stored by 1 nodes" in alone.stderr
+    lab.start_one("n1", Settings(spaces=(Space(elements=("ships",)),)))
+    again = run([*command, "--first", "50"])
+    assert again.returncode == 0, again.stderr
+    assert "50 samples were left in the journal" in again.stdout
+    assert "100 samples are stored" in again.stdout
+    lab.stop("n1")
+    assert len(set(lab.on_disk("n1")["ships", "Observation"])) == 100
