@@ -261,6 +261,8 @@ delete_descriptor = _function("dds_delete_topic_descriptor", None, _pointer)
 
 serdata_ref = _function("ddsi_serdata_ref", _pointer, _pointer)
 serdata_unref = _function("ddsi_serdata_unref", None, _pointer)
+_sertype_of = _function("dds_get_entity_sertype", _code, _entity, ctypes.POINTER(_pointer))
+_serdata_from = _function("ddsi_serdata_from_sample", _pointer, _pointer, ctypes.c_int, _pointer)
 
 release = _function("dds_free", None, _pointer)
 create_qos = _function("dds_create_qos", _pointer)
@@ -325,6 +327,30 @@ def guid_of(entity: int) -> bytes:
     """The GUID of a local entity, 16 bytes in network order; empty when the entity is gone."""
     guid = (ctypes.c_uint8 * 16)()
     return bytes(guid) if get_guid(entity, guid) == 0 else b""
+
+
+_KEY_KIND, _DATA_KIND = 1, 2
+
+
+def as_written(entity: int, payload: bytes, *, is_key: bool = False) -> tuple[bytes, bytes] | None:
+    """Key bytes and CDR of a sample as a reader gets it when it is written; None where it is malformed.
+
+    Args:
+        entity: a topic, writer or reader of the sample's type.
+        payload: CDR with its header.
+        is_key: it is the key only, as for a dispose.
+    """
+    sertype = _pointer()
+    if _sertype_of(entity, ctypes.byref(sertype)) != 0:
+        return None
+    sample = SampleBytes(payload, len(payload))
+    serdata = _serdata_from(sertype, _KEY_KIND if is_key else _DATA_KIND, ctypes.byref(sample))
+    if not serdata:
+        return None
+    try:
+        return content_of(serdata)
+    finally:
+        serdata_unref(serdata)
 
 
 _WRITER_AT: Final = 632

@@ -7,9 +7,8 @@ import dataclasses
 import logging
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
-from cyclonedds import _clayer
 from cyclonedds.qos import Policy
 
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
@@ -121,9 +120,12 @@ class DurableWriter(Generic[_T]):
         if Policy.Durability not in qos or qos[Policy.Durability] not in _KEPT:
             raise errors.PreconditionNotMet("the writer is neither TRANSIENT nor PERSISTENT: nothing is kept")
         wanted = nodes if nodes is not None else len(expected) // 2 + 1
-        if wanted < 1 or (expected and wanted > len(set(expected))) or min(max_samples, max_bytes) < 1:
-            raise errors.PreconditionNotMet("nodes, max_samples and max_bytes are at least 1, and nodes at "
-                                            "most the number of expected nodes")  # fmt: skip
+        if wanted < 1 or (expected and wanted > len(set(expected))):
+            raise errors.PreconditionNotMet(
+                f"nodes is 1 to the number of expected nodes, not {wanted}"
+            )
+        if min(max_samples, max_bytes) < 1:
+            raise errors.PreconditionNotMet("max_samples and max_bytes are at least 1")
         publisher = writer.get_parent().get_qos()
         names = tuple(publisher[Policy.Partition].partitions) if Policy.Partition in publisher else ()
         self.writer = writer
@@ -258,11 +260,17 @@ class DurableWriter(Generic[_T]):
                 time_ns = self._last_ns if timestamp is None else timestamp
                 sample = make_sample(time_ns, self._guid, status, key, payload)
                 entry = self._ledger.add(sample)
-                self._changed.notify_all()
             container = abi.SampleBytes(payload, len(payload))
             code = _WRITES[status](self.writer._ref, ctypes.byref(container), time_ns)
-            if code < 0:
-                self._take_back(entry, code)
+            with self._changed:
+                if code >= 0 and entry is not None:
+                    entry.is_written = True
+                elif entry is not None:
+                    self._ledger.withdraw(entry)
+                self._changed.notify_all()
+        if code < 0:  # Cyclone DDS did not write it: so it was not written
+            kind = errors.DurabilityTimeout if code == TIMEOUT else errors.DurabilityError
+            raise kind(str(DdsError(code, f"write to topic '{self._topic}'")))
         return SampleName.of(sample)
 
     def _serialized(self, status: int, value: Any) -> tuple[bytes, bytes]:
@@ -270,9 +278,14 @@ class DurableWriter(Generic[_T]):
         version_2 = self.writer._use_version_2
         if not isinstance(value, self.writer.data_type):
             raise TypeError(f"{value!r} is not of type {self.writer.data_type!r}")
-        whole = _padded(value.serialize(use_version_2=version_2))
-        key: bytes = _clayer.ddspy_calc_key(self.writer.topic._ref, whole) or b""
-        return (whole if status & DATA else _padded(value.serialize_key(use_version_2=version_2))), key
+        is_key = not status & DATA
+        made = value.serialize_key if is_key else value.serialize
+        serialized = _padded(made(use_version_2=version_2))
+        content = abi.as_written(self.writer._ref, serialized, is_key=is_key)
+        if content is None:
+            raise errors.DurabilityError(f"topic '{self._topic}': the sample cannot be serialized")
+        key, payload = content
+        return payload, key
 
     def _wait_for_room(self, size: int) -> None:
         if self._ledger.has_room(size):
@@ -288,15 +301,6 @@ class DurableWriter(Generic[_T]):
                 )
             self._changed.wait(left_s)
             self._check()
-
-    def _take_back(self, entry: Entry | None, code: int) -> NoReturn:
-        """Cyclone DDS did not write it: so it was not written."""
-        if entry is not None:
-            with self._changed:
-                self._ledger.withdraw(entry)
-                self._changed.notify_all()
-        kind = errors.DurabilityTimeout if code == TIMEOUT else errors.DurabilityError
-        raise kind(str(DdsError(code, f"write to topic '{self._topic}'")))
 
     def _check(self) -> None:
         if self._fault is not None:
@@ -330,11 +334,10 @@ class DurableWriter(Generic[_T]):
         try:
             while True:
                 with self._changed:
-                    while not (len(self._ledger) or self._is_closing):
+                    while not (entries := self._ledger.first()) and not self._is_closing:
                         self._changed.wait()
                     if self._is_closing:
                         return
-                    entries = self._ledger.first()
                 if not self._round(entries):
                     with self._changed:
                         if not self._is_closing:
@@ -416,7 +419,8 @@ class DurableWriter(Generic[_T]):
                 blocks={naming.SAMPLES: naming.pack_samples(samples)},
                 values={"keep": {"by": self._guid.hex()}},
             )
-            kept = sum(int(added(state).get("kept", 0)) for state in answers.values())
+            told = [added(state).get("kept") for state in answers.values()]
+            kept = sum(count for count in told if isinstance(count, int))
             with self._changed:
                 self._handed_over += kept
             taken += kept

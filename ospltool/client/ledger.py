@@ -26,9 +26,10 @@ class Entry:
     Attributes:
         number: in the order of the writes.
         stored: the nodes that have it on their disks, each with the partition.
+        is_written: Cyclone DDS has taken it; before that it may still be withdrawn.
     """
 
-    __slots__ = ("name", "number", "sample", "size", "stored")
+    __slots__ = ("is_written", "name", "number", "sample", "size", "stored")
 
     def __init__(self, sample: Sample, number: int) -> None:
         self.sample = sample
@@ -36,6 +37,7 @@ class Entry:
         self.number = number
         self.size = _OVERHEAD + len(sample.payload) + len(sample.key)
         self.stored: set[tuple[str, str]] = set()
+        self.is_written = False
 
 
 class Ledger:
@@ -68,7 +70,7 @@ class Ledger:
         self.bytes = self.written = self.settled = 0
         self.last = 0
         for sample in journal.samples if journal else ():
-            self._put(sample)
+            self._put(sample).is_written = True
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -107,8 +109,9 @@ class Ledger:
         self.written -= 1
 
     def first(self) -> list[Entry]:
-        """The oldest pending samples, as many as fit into one question."""
+        """The oldest pending samples that have been written, as many as fit into one question."""
         some = list(itertools.islice(self._entries.values(), MAX_NAMES))
+        some = list(itertools.takewhile(lambda entry: entry.is_written, some))
         return some[: first_names([entry.name for entry in some])]
 
     def following(self, entries: Iterable[Entry], among: Sequence[Entry]) -> list[Entry]:

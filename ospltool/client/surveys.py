@@ -192,13 +192,13 @@ class CountedQuestion:
             yield Missing(self.topic, node, Reason.NOT_COMPLETE, now, detail=detail)
         elif detail or (has_all and not values.get("written")):
             yield Missing(self.topic, node, Reason.NOT_ON_DISK, now, detail=detail or "the disk is behind")
-        elif refused:
-            yield Missing(self.topic, node, Reason.REFUSED, int(refused), detail="too large")
+        elif isinstance(refused, int) and refused:
+            yield Missing(self.topic, node, Reason.REFUSED, refused, detail="too large")
         elif not has_all and now != self._before:
             yield Missing(self.topic, node, Reason.UNDECIDED, 0, detail="written to meanwhile")
         elif not has_all:
             said = f"it captured {captured} of {now}, and is not known to have the rest from others"
-            count = max(1, now - int(captured or 0))
+            count = max(1, now - captured) if isinstance(captured, int) else now
             yield Missing(self.topic, node, Reason.NEVER_ARRIVED, count, detail=said)
 
 

@@ -105,7 +105,8 @@ def keeper(options: dict[str, Any]) -> None:
     if "blocking_ns" in options:
         qos = Qos(Policy.Reliability.Reliable(options["blocking_ns"]), base=qos)
     publisher = Publisher(participant, Qos(Policy.Partition(options.get("partitions", ["stock"]))))
-    topic = Topic(participant, options.get("topic", "Reading"), types.Reading, qos=qos)
+    type_name = options.get("type", "Reading")
+    topic = Topic(participant, options.get("topic", type_name), types.TYPES[type_name], qos=qos)
     writer = DataWriter(publisher, topic, qos=qos)
     client = DurabilityClient(participant)
     keeps: dict[str, Any] = {name: options[name] for name in KEEPS if name in options}
@@ -133,7 +134,10 @@ def keeper(options: dict[str, Any]) -> None:
             if name in command:
                 first, count = command[name]
                 for number in range(first, first + count):
-                    name = operation(types.Reading(number, command.get("value", 0), "x"))
+                    sample = types.SAMPLES[types.TYPES[type_name]](number)
+                    if "value" in command:
+                        sample.value = command["value"]
+                    name = operation(sample)
                     if durable:
                         names.append(name)
                         say(wrote=name.digest.hex())

@@ -13,6 +13,7 @@ from engine.dataset.sample import DATA
 from engine.dds.client_protocol import decoding, encoding, endpoints, extensions, naming
 from engine.dds.client_protocol.messages import RequestId, State
 from engine.dds.client_protocol.naming import SampleName, Verdict
+from engine.dds.errors import TIMEOUT, DdsTimeout
 from engine.dds.participant import NodeParticipant, TagRole
 from engine.dds.uri import cyclone_uri
 from engine.dds.waiting import Signal
@@ -100,6 +101,20 @@ def test_who_had_all_the_time_for_an_answer_is_silent(
     assert "1 services do not answer" in said
     assert "n1" not in said
     assert "n2: 1 samples in memory" in said
+
+
+def test_services_that_take_no_questions_are_asked_again(
+    client: DurabilityClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, refusals = client.session._state_requests.write, iter(range(3))
+
+    def refuse(payload: bytes, time_ns: int) -> None:
+        if next(refusals, None) is not None:
+            raise DdsTimeout(TIMEOUT, "write")
+        write(payload, time_ns)
+
+    monkeypatch.setattr(client.session._state_requests, "write", refuse)
+    assert "n2: 1 samples in memory" in complaint(client, 2.0)
 
 
 def test_a_node_that_does_not_answer_for_samples_is_refused_by_name() -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from tests.client.applications import ClientProgram, done
 from tests.client.places import ClientLab
+from tests.integration import application_types as types
 from tests.integration.configurations import Settings, Space
 from tests.integration.programs import ROOT
 
@@ -160,6 +161,23 @@ def test_each_partition_of_the_writer_has_each_sample(lab: ClientLab) -> None:
         on_disk = lab.on_disk(name)
         for partition in partitions:
             assert sorted(on_disk[partition, "Reading"]) == sorted(wrote)
+
+
+def test_a_sample_of_any_type_is_for_the_node_the_one_that_was_written(lab: ClientLab) -> None:
+    """Else what is handed over would be another sample beside what was captured."""
+    lab.start_one()
+    wrote = {}
+    for name in types.TYPES:
+        program = keeper(lab, 1, type=name)
+        wrote[name] = written(program, write=[0, 3], dispose=[1, 1], unregister=[2, 1])
+        assert done(program, flush=20) == {}, name
+        counters = done(program, counters=1)["counters"]
+        assert (name, counters["handed_over"]) == (name, 0)
+        program.end()
+    lab.stop("n1")
+    on_disk = lab.on_disk("n1")
+    for name, digests in wrote.items():
+        assert sorted(on_disk["stock", name]) == sorted(set(digests)), name
 
 
 def test_what_is_kept_in_memory_is_not_called_stored_on_disk(lab: ClientLab) -> None:

@@ -119,7 +119,9 @@ def test_a_journal_does_not_grow_with_what_is_stored(tmp_path: Path, monkeypatch
     ledger = Ledger(("stock",), 1, 1_000, 1 << 20, journal)
     sizes = []
     for number in range(2_000):
-        ledger.add(sample(number, 200))
+        entry = ledger.add(sample(number, 200))
+        assert entry is not None
+        entry.is_written = True
         entries = ledger.first()
         verdicts = [naming.Verdict.STORED] * len(entries)
         ledger.judge(entries[:-1], [("n", ["stock"], True, verdicts[:-1])])

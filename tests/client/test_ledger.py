@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.dataset.sample import DATA, DISPOSE, make_sample
+from engine.dataset.sample import DATA, DISPOSE, Sample, make_sample
 from engine.dds.client_protocol.naming import Verdict
 from ospltool.client.ledger import Ledger
 
@@ -25,8 +25,14 @@ def ledger_of(keys: str, partitions: tuple[str, ...] = IN_A, nodes: int = 1) -> 
     """A ledger with a sample of each of these instances, in this order."""
     made = Ledger(partitions, nodes, 1_000, 1 << 20, None)
     for number, key in enumerate(keys):
-        made.add(make_sample(number, b"w" * 16, DATA, key.encode(), b"x"))
+        add(made, make_sample(number, b"w" * 16, DATA, key.encode(), b"x"))
     return made
+
+
+def add(ledger: Ledger, sample: Sample) -> None:
+    entry = ledger.add(sample)
+    assert entry is not None
+    entry.is_written = True
 
 
 def left(ledger: Ledger) -> str:
@@ -36,7 +42,7 @@ def left(ledger: Ledger) -> str:
 def test_of_an_instance_a_sample_leaves_after_all_before_it() -> None:
     ledger = ledger_of("aba")
     last = make_sample(9, b"w" * 16, DISPOSE, b"a", b"x")
-    ledger.add(last)
+    add(ledger, last)
     entries = ledger.first()
     assert ledger.judge(entries, [("n", IN_A, True, [MISSING, STORED, STORED, STORED])]) == 1
     assert left(ledger) == "aaa"
@@ -86,3 +92,14 @@ def test_nothing_leaves_that_fewer_nodes_have(
         gone = before - {entry.number for entry in ledger.first()}
         assert all(len(has[number]) >= nodes for number in gone)
         assert ledger.written == ledger.settled + len(ledger)
+
+
+def test_what_may_still_be_withdrawn_is_not_asked_about_and_what_was_is_gone() -> None:
+    ledger = ledger_of("ab")
+    sample = make_sample(9, b"w" * 16, DATA, b"c", b"x")
+    entry = ledger.add(sample)
+    assert entry is not None
+    assert left(ledger) == "ab"
+    assert ledger.add(sample) is None, "one sample, however often it is written at one time"
+    ledger.withdraw(entry)
+    assert (len(ledger), ledger.written, ledger.holds(entry)) == (2, 2, False)
