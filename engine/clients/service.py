@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from engine.core.namespace import NameSpaceState
     from engine.core.namespaces import Group
+    from engine.dataset.sample import Sample
     from engine.dds.captured import Captured
     from engine.dds.participant import NodeParticipant
     from engine.dds.waiting import Signal
@@ -94,6 +95,7 @@ class ClientService:
         signal: set when there is something to take.
         post: runs a callable on the node's thread.
         routes: the groups of every writer that discovery told of.
+        is_sound: whether a sample is of a group's type, None where the type is not captured.
         has_disk: the node's store is on a disk; otherwise nothing is ever called stored there.
     """
 
@@ -105,6 +107,7 @@ class ClientService:
         signal: Signal,
         post: Callable[[Callable[[], None]], None],
         routes: Mapping[bytes, tuple[Group, ...]],
+        is_sound: Callable[[Group, Sample], bool | None],
         *,
         has_disk: bool = True,
     ) -> None:
@@ -121,6 +124,7 @@ class ClientService:
         self._told: dict[str, bool] = {}
         self._view = Held(runtime)
         self._routes = routes
+        self._is_sound = is_sound
         self._storage = Storage(runtime, has_disk=has_disk)
         self._answers = Answers(self._server, self._view)
         topics = {
@@ -422,8 +426,11 @@ class ClientService:
             raise Malformed("our addition names no writer") from None
         samples = naming.unpack_samples(request.extensions.get(naming.SAMPLES, b""))
         groups = self._routes.get(by, ())
+        sound = {self._is_sound(group, one) for group in groups[:1] for one in samples}
+        if False in sound:
+            raise Malformed(f"a sample that is handed over is none of topic '{request.topic}'")
         persistence = self._runtime.persistence
-        if not groups:
+        if not groups or None in sound:
             self._send_state(client, request, kept=0, reason="the writer is not known here yet")
         elif persistence.queued_changes > MAX_BACKLOG and not persistence.problem:
             self._send_state(client, request, kept=0, reason="too much waits for the disk")

@@ -12,8 +12,8 @@ from cyclonedds.domain import DomainParticipant
 from cyclonedds.pub import DataWriter, Publisher
 from cyclonedds.topic import Topic
 
-from engine.dataset.sample import DATA
-from engine.dds.client_protocol import decoding, encoding, endpoints
+from engine.dataset.sample import DATA, DISPOSE, Sample, make_sample
+from engine.dds.client_protocol import decoding, encoding, endpoints, naming
 from engine.dds.client_protocol.messages import (
     Bead,
     ErrorCode,
@@ -40,6 +40,7 @@ from ospltool.client import (
     Reason,
     Written,
 )
+from ospltool.client.asking import added, ask
 from tests.client.places import ClientLab
 from tests.integration.application_types import Reading
 from tests.integration.applications import qos_of
@@ -288,3 +289,38 @@ def test_nonsense_in_the_additions_is_counted_and_harms_nobody(lab: ClientLab, s
     )
     lab.check()
     assert lab.seen.stored("n1") == 12
+
+
+def test_what_is_handed_over_must_be_a_sample_of_its_topic(lab: ClientLab, connect: Connect) -> None:
+    lab.start_one()
+    client = connect()
+    writer: DurableWriter[Any] = DurableWriter(client, own_writer(lab, readers=1))
+    with writer:
+        name = writer.write(Reading(1, 0, ""))
+    payload = Reading(2, 0, "").serialize()
+    sound = make_sample(5, name.writer, DATA, (2).to_bytes(4, "little"), payload)
+    other = (3).to_bytes(4, "little")
+    wrong = [
+        make_sample(5, name.writer, DATA, sound.key, payload[:-5]),
+        make_sample(5, name.writer, DATA, sound.key, b""),
+        make_sample(5, name.writer, DATA, other, payload),
+        make_sample(5, name.writer, DISPOSE, sound.key, b"\0\7\0\0"),
+    ]
+
+    def hand_over(*samples: Sample) -> list[Any]:
+        blocks = {naming.SAMPLES: naming.pack_samples(samples)}
+        values = {"keep": {"by": name.writer.hex()}}
+        deadline_s = time.monotonic() + 1
+        answers = ask(client.session, "Reading", STOCK, deadline_s, blocks=blocks, values=values)
+        return [added(state)["kept"] for state in answers.values()]
+
+    for one in wrong:
+        assert hand_over(sound, one) == []
+    assert hand_over(sound) == [1]
+    written = Written("Reading", STOCK, (name, naming.SampleName.of(sound)))
+    assert len(client.wait_for_durable(written, 20)) == 1
+    lab.seen.wait_for("all is stored", lambda: lab.seen.stored("n1") == 2)
+    lab.seen.wait_for(
+        "the wrong ones are counted",
+        lambda: (shown := lab.seen.node("n1")) is not None and shown.counters["malformed"] == len(wrong),
+    )

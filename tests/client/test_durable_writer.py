@@ -166,14 +166,18 @@ def test_each_partition_of_the_writer_has_each_sample(lab: ClientLab) -> None:
 def test_a_sample_of_any_type_is_for_the_node_the_one_that_was_written(lab: ClientLab) -> None:
     """Else what is handed over would be another sample beside what was captured."""
     lab.start_one()
-    wrote = {}
-    for name in types.TYPES:
-        program = keeper(lab, 1, type=name)
-        wrote[name] = written(program, write=[0, 3], dispose=[1, 1], unregister=[2, 1])
+    programs = {name: keeper(lab, 1, type=name) for name in types.TYPES}
+    wrote = {name: written(one, write=[0, 3], dispose=[1, 1]) for name, one in programs.items()}
+    for name, program in programs.items():
         assert done(program, flush=20) == {}, name
         counters = done(program, counters=1)["counters"]
         assert (name, counters["handed_over"]) == (name, 0)
-        program.end()
+    lab.kill("n1")
+    for name, program in programs.items():
+        wrote[name] += written(program, write=[2, 3], dispose=[3, 1], unregister=[2, 1])
+    lab.start("n1")
+    for name, program in programs.items():
+        assert done(program, flush=60) == {}, name
     lab.stop("n1")
     on_disk = lab.on_disk("n1")
     for name, digests in wrote.items():
