@@ -16,20 +16,23 @@ from engine.clients.lines import PREFIX_BYTES, Lines
 from engine.clients.storage import Storage, StorageQuestion
 from engine.dataset.sample import DATA
 from engine.dds.cdr import Malformed
-from engine.dds.client_protocol import endpoints, extensions
+from engine.dds.client_protocol import endpoints, extensions, naming
 from engine.dds.client_protocol.decoding import decode_history_request, decode_state_request
 from engine.dds.client_protocol.encoding import encode_state
 from engine.dds.client_protocol.messages import ErrorCode, HistoryRequest, RequestId, State, StateRequest
 from engine.dds.tap import WRITER_GONE
+from engine.runtime.capture import CapturedSample
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from engine.core.namespace import NameSpaceState
+    from engine.core.namespaces import Group
+    from engine.dataset.sample import Sample
     from engine.dds.captured import Captured
     from engine.dds.participant import NodeParticipant
     from engine.dds.waiting import Signal
-    from engine.runtime.runtime import CapturedRun, CapturedSample, Runtime
+    from engine.runtime.runtime import CapturedRun, Runtime
     from engine.runtime.sets import Difference
 
 MAX_HELD: Final = 10_000
@@ -39,6 +42,8 @@ MAX_HOLD_S: Final = 60.0
 TAIL_S: Final = 1.0
 """How long after its answer a client is given what was captured meanwhile: its reader is matched by then."""
 RECHECK_S: Final = 0.02
+MAX_BACKLOG: Final = 200_000
+"""Samples that may wait for the disk; beyond that nothing is taken over from clients for a while."""
 MAX_GROUPS_TOLD: Final = 2_000
 
 
@@ -89,6 +94,9 @@ class ClientService:
         partition: //OpenSplice/DurabilityService/ClientDurability/EntityNames/Partition.
         signal: set when there is something to take.
         post: runs a callable on the node's thread.
+        routes: the groups of every writer that discovery told of.
+        is_sound: whether a sample is of a group's type, None where the type is not captured.
+        has_disk: the node's store is on a disk; otherwise nothing is ever called stored there.
     """
 
     def __init__(
@@ -98,6 +106,10 @@ class ClientService:
         partition: str,
         signal: Signal,
         post: Callable[[Callable[[], None]], None],
+        routes: Mapping[bytes, tuple[Group, ...]],
+        is_sound: Callable[[Group, Sample], bool | None],
+        *,
+        has_disk: bool = True,
     ) -> None:
         self._runtime = runtime
         self._post = post
@@ -111,7 +123,9 @@ class ClientService:
         self._newest: dict[_Way, tuple[int, bytes]] = {}
         self._told: dict[str, bool] = {}
         self._view = Held(runtime)
-        self._storage = Storage(runtime)
+        self._routes = routes
+        self._is_sound = is_sound
+        self._storage = Storage(runtime, has_disk=has_disk)
         self._answers = Answers(self._server, self._view)
         topics = {
             name: endpoints.open_protocol_topic(participant, name)
@@ -129,7 +143,7 @@ class ClientService:
             for name in (endpoints.STATE_REQUEST, endpoints.HISTORY_REQUEST)
         }
         runtime.serving.on_difference = self._difference
-        for name in ("client_requests", "client_samples"):
+        for name in ("client_requests", "client_samples", "client_handed_over"):
             runtime.counters.setdefault(name, 0)
 
     # In, on the pump's thread.
@@ -156,14 +170,13 @@ class ClientService:
                     self._runtime.holdings.malformed(topic, client.hex(), str(error))
 
     def captured(
-        self, records: Sequence[CapturedSample | CapturedRun], unrouted: Sequence[CapturedSample]
+        self,
+        records: Sequence[CapturedSample | CapturedRun],
+        unrouted: Sequence[CapturedSample],
+        routes: Mapping[bytes, tuple[Group, ...]],
     ) -> None:
         """The node took these samples out of a tap; the writers of `unrouted` are not known yet."""
-        self._storage.captured(records, unrouted)
-
-    def drained(self) -> None:
-        """The node has looked at all its taps."""
-        self._storage.drained()
+        self._storage.captured(records, unrouted, routes)
 
     def work(self) -> float:
         """Answer what can be answered; returns when it must be called again at the latest."""
@@ -179,9 +192,7 @@ class ClientService:
         self._lines.close_idle(kept)
         dues = [held.deadline_s for held in self._held]
         dues += [follower.tail_s for follower in tails if follower.given]
-        if any(self._storage.must_drain(one.storage) for one in self._questions):
-            dues.append(now)  # each round is soon over, and the client does not wait for ever
-        elif self._questions:
+        if self._questions:
             dues.append(now + RECHECK_S)
         return min(dues, default=now + 1.0)
 
@@ -347,12 +358,9 @@ class ClientService:
         if "delete" in added:
             self._delete(client, request, added["delete"])
         elif "stored" in added:
-            question = StorageQuestion.parse(added["stored"])
-            question.drains += self._storage.drains
-            if len(self._questions) < MAX_HELD:
-                hold_s = min(MAX_HOLD_S, max(0.0, request.timeout.ns / 1e9))
-                deadline_s = self._clock.monotonic() + hold_s
-                self._questions.append(_Question(client, deadline_s, request, question))
+            self._asked(client, request, StorageQuestion.parse(added["stored"], request.extensions))
+        elif "keep" in added:
+            self._keep(client, request, added["keep"])
         else:
             self._send_state(client, request)
 
@@ -370,19 +378,84 @@ class ClientService:
         self._runtime.core.delete_data(partition, topic, until_ns)
         self._send_state(client, request, deleted=True)
 
+    def _asked(self, client: bytes, request: StateRequest, question: StorageQuestion | None) -> None:
+        """A client asks what of its samples is stored."""
+        if question is None:
+            reason = "the client asks in the words of an earlier version, which this node does not answer"
+            self._send_state(client, request, required=True, stored=False, reason=reason)
+        elif len(self._questions) < MAX_HELD:
+            hold_s = min(MAX_HOLD_S, max(0.0, request.timeout.ns / 1e9))
+            deadline_s = self._clock.monotonic() + hold_s
+            self._questions.append(_Question(client, deadline_s, request, question))
+
     def _answer_question(self, one: _Question, now: float) -> bool:
-        interest = Interest(one.request.topic, one.request.partitions)
-        states = self._view.name_spaces(interest)
-        required = self._storage.required(states)
-        missing = self._storage.missing(one.storage, states, interest) if required else ""
-        if missing and now < one.deadline_s:
+        request, question, storage = one.request, one.storage, self._storage
+        states = self._view.name_spaces(Interest(request.topic, request.partitions))
+        places = storage.places(states, request.topic, request.partitions)
+        if places and not storage.is_answered(question, states, places, now, one.deadline_s):
             return False
-        self._send_state(
-            one.client, one.request, required=required, stored=required and not missing, reason=missing
-        )
+        is_persistent, is_on_disk = storage.keeping(places)
+        added: dict[str, object] = {
+            "answers": naming.ANSWERS,
+            "required": bool(places),
+            "partitions": [place.partition for place in places],
+            "complete": not storage.incomplete(states),
+            "reason": storage.why_not(states, places),
+            "on_disk": is_on_disk,
+            "weaker": is_persistent and not is_on_disk,
+        }
+        blocks = {}
+        if question.names:
+            verdicts = storage.verdicts(question, states, places) if places else []
+            blocks[naming.VERDICTS] = bytes(verdicts)
+        elif places:
+            captured, refused = storage.tally(question.writer)
+            added |= {"captured": captured, "refused": refused, "content": question.content}
+            added["written"] = storage.is_past(question)
+        self._send_state(one.client, request, blocks, **added)
         return True
 
-    def _send_state(self, client: bytes, request: StateRequest, **added: object) -> None:
+    def _keep(self, client: bytes, request: StateRequest, values: Any) -> None:
+        """A client hands over samples that this node missed: they are taken in as if captured.
+
+        `by` is a living writer of the client in the same groups; the samples may be of an earlier one.
+        """
+        try:
+            by = bytes.fromhex(values["by"])
+        except (TypeError, KeyError, ValueError):
+            raise Malformed("our addition names no writer") from None
+        samples = naming.unpack_samples(request.extensions.get(naming.SAMPLES, b""))
+        groups = self._routes.get(by, ())
+        sound = {self._is_sound(group, one) for group in groups[:1] for one in samples}
+        if False in sound:
+            raise Malformed(f"a sample that is handed over is none of topic '{request.topic}'")
+        persistence = self._runtime.persistence
+        if not groups or None in sound:
+            self._send_state(client, request, kept=0, reason="the writer is not known here yet")
+        elif persistence.queued_changes > MAX_BACKLOG and not persistence.problem:
+            self._send_state(client, request, kept=0, reason="too much waits for the disk")
+        else:
+            self._storage.refused(samples)
+            records = [
+                CapturedSample(one[0], one.writer, one.status, one.key, one.payload) for one in samples
+            ]
+            self._runtime.capture(records, {one.writer: groups for one in samples})
+            self._runtime.counters["client_handed_over"] += len(records)
+            self._tracer.event(
+                "client.handed-over",
+                client=request.request.client.hex(),
+                topic=request.topic,
+                count=len(records),
+            )
+            self._send_state(client, request, kept=len(records), reason="")
+
+    def _send_state(
+        self,
+        client: bytes,
+        request: StateRequest,
+        blocks: Mapping[str, bytes] | None = None,
+        **added: object,
+    ) -> None:
         interest = Interest(request.topic, request.partitions)
         states = self._view.name_spaces(interest)
         found = self._view.group_states(states, interest)
@@ -391,12 +464,15 @@ class ClientService:
             self._server,
             (request.request,),
             tuple(found[:MAX_GROUPS_TOLD]),
-            extensions.pack(
-                node=settings.node,
-                name=settings.name,
-                left_out=max(0, len(found) - MAX_GROUPS_TOLD),
-                **added,
-            ),
+            {
+                **extensions.pack(
+                    node=settings.node,
+                    name=settings.name,
+                    left_out=max(0, len(found) - MAX_GROUPS_TOLD),
+                    **added,
+                ),
+                **(blocks or {}),
+            },
         )
         self._states.send((self._partition,), client, [encode_state(state)], _nothing)
 

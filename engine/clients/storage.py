@@ -1,9 +1,11 @@
-"""How far what a writer wrote has been stored here: the node's part of `wait_for_durable`.
+"""Which samples of a writer this node has, and how safely: the node's part of `wait_for_durable`.
 
-A sample is *captured* when the node has taken it out of its tap. It is *stored* when the node keeps it as its
-policy demands: in a complete set, and on the disk where the group is persistent there. Everything is handed
-to the disk in order, so what was captured at one moment is stored once the disk has carried out what was
-handed over at that moment.
+A sample that is asked about by name is looked for in the sets themselves. It is *stored* when it is in a
+complete set and, where the group is persistent there, on the disk. Everything is handed to the disk in order,
+so what is in the set at one moment is on the disk once what was handed over by then has been carried out.
+
+Of a writer that cannot name its samples, the node counts what it captured in this run. A node that captured
+as many as were written missed none.
 """
 
 from __future__ import annotations
@@ -11,133 +13,335 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, Final
 
+from engine.core.expressions import intersection, matches
 from engine.core.states import Phase
+from engine.dataset.dataset import weight_of
+from engine.dataset.groups import DurabilityKind
+from engine.dataset.history import retained
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 from engine.dds.cdr import Malformed
+from engine.dds.client_protocol.naming import NAMES, SampleName, Verdict, unpack_names
+from engine.runtime.capture import MAX_SAMPLE_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from engine.clients.held import Interest
     from engine.core.namespace import NameSpaceState
+    from engine.core.namespaces import Group
+    from engine.dataset.dataset import GroupSet
     from engine.runtime.runtime import CapturedRun, CapturedSample, Runtime
+    from engine.runtime.sets import NameSpaceData
 
-DRAINS: Final = 8
-"""Rounds of draining after which everything that was in a tap before the first one has been taken out."""
 MAX_WRITERS: Final = 65_536
-"""Writers whose last sample is remembered; of the others only what is still in the set is known."""
+"""Writers whose samples are counted; of those seen first, the count is forgotten then."""
+MAX_REFUSED: Final = 1_000
+"""Samples that were refused and are remembered."""
+MAX_COMPARED: Final = 200_000
+"""Samples of the groups asked about, above which the node does not sum up those of one writer."""
+DISK_S: Final = 0.5
+"""How long after the deadline the answer waits for the disk to take what was found."""
+FIRST_RECHECK_S: Final = 0.02
+MAX_RECHECK_S: Final = 0.2
+
+_MASK: Final = (1 << 128) - 1
 _WRITER_BYTES: Final = 16
+_SAMPLE: Final = DATA | DISPOSE | UNREGISTER
+_NOT_KEPT: Final = ("Volatile", "Transient_Local")
 
 
 @dataclasses.dataclass(slots=True)
 class StorageQuestion:
-    """Is what `writer` wrote up to `until_ns` stored? Without a writer: all that had arrived.
+    """Are these samples here, and how safely?
 
     Attributes:
-        drains: rounds still to come until everything that had arrived is captured.
-        barrier: what the disk must have carried out, once that is known.
+        names: the samples; none asks by count.
+        writer, count: are the first `count` samples of this writer here?
+        verdicts: what is known of each name by now.
+        barrier: what the disk must have carried out for what was found.
+        content: count and digest of the writer's samples that were here at the barrier.
+        recheck_s, interval_s: when to look again, and how much later after that.
     """
 
-    writer: bytes
-    until_ns: int | None
-    drains: int = DRAINS
+    names: tuple[SampleName, ...] = ()
+    writer: bytes = b""
+    count: int = 0
+    verdicts: list[Verdict] = dataclasses.field(default_factory=list)
     barrier: int | None = None
+    content: tuple[int, str] | None = None
+    replaced: int = 0
+    recheck_s: float = 0.0
+    interval_s: float = FIRST_RECHECK_S
 
     @classmethod
-    def parse(cls, values: Any) -> StorageQuestion:
-        """From our addition to a state request.
+    def parse(cls, values: Any, extensions: Mapping[str, bytes]) -> StorageQuestion | None:
+        """From our additions to a state request; None where a client of the previous protocol asks.
 
         Raises:
-            Malformed: it is not one.
+            Malformed: they are damaged.
         """
+        if not isinstance(values, dict):
+            raise Malformed("our addition asks for nothing")
+        if "version" not in values:
+            return None
+        if NAMES in extensions:
+            return cls(unpack_names(extensions[NAMES]))
         try:
-            writer, until_ns = bytes.fromhex(values["writer"]), values["until_ns"]
+            writer, count = bytes.fromhex(values["writer"]), values["count"]
         except (TypeError, KeyError, ValueError):
             raise Malformed("our addition asks for no writer") from None
-        if len(writer) not in (0, _WRITER_BYTES) or not isinstance(until_ns, int | None):
+        if len(writer) != _WRITER_BYTES or not isinstance(count, int) or count < 0:
             raise Malformed("our addition asks for no writer")
-        return cls(writer, until_ns)
+        return cls(writer=writer, count=count)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Place:
+    """A partition asked about, with the groups of the topic that this node has there."""
+
+    partition: str
+    groups: tuple[tuple[Group, GroupSet, NameSpaceData], ...]
+
+
+@dataclasses.dataclass(slots=True)
+class _Tally:
+    """Samples of one writer that were captured in this run and put into sets, and those that were not."""
+
+    count: int = 0
+    refused: int = 0
 
 
 class Storage:
-    """Knows what was captured last of each writer, and how far the disk is."""
+    """Counts what is captured of each writer, and looks for samples in the sets and on the disk.
 
-    def __init__(self, runtime: Runtime) -> None:
+    Args:
+        runtime: the node's; used on its thread only.
+        has_disk: its store is on a disk.
+    """
+
+    def __init__(self, runtime: Runtime, *, has_disk: bool = True) -> None:
         self._runtime = runtime
-        self._newest_ns: dict[bytes, int] = {}
-        self._unrouted: set[bytes] = set()
-        self.drains = 0
+        self._has_disk = has_disk
+        self._tallies: dict[bytes, _Tally] = {}
+        self._refused: dict[bytes, None] = {}
+        self._replaced: dict[str, int] = {}
+
+    # What is captured.
 
     def captured(
-        self, records: Sequence[CapturedSample | CapturedRun], unrouted: Sequence[CapturedSample]
+        self,
+        records: Sequence[CapturedSample | CapturedRun],
+        unrouted: Sequence[CapturedSample],
+        routes: Mapping[bytes, tuple[Group, ...]],
     ) -> None:
-        """The node took these out of a tap; of `unrouted` the writer is not known yet."""
-        self._unrouted = {record[1] for record in unrouted}
-        newest = self._newest_ns
+        """The node took these out of a tap; those of `unrouted` writers come again."""
+        skipped = {record[1] for record in unrouted}
+        kept: dict[bytes, bool] = {}
         for record in records:
-            if isinstance(record, tuple):
-                time_ns, writer, *_ = record
-            else:
-                time_ns, writer = max(record.times_ns), record.writer
-            if newest.get(writer, -1) < time_ns:
-                newest[writer] = time_ns
-        while len(newest) > MAX_WRITERS:
-            del newest[next(iter(newest))]
+            writer = record.writer
+            if writer in skipped or (isinstance(record, tuple) and record[2] > _SAMPLE):
+                continue
+            if writer not in kept:
+                kept[writer] = self._is_kept(routes.get(writer, ()))
+            tally = self._tallies.get(writer) or self._new_tally(writer)
+            if isinstance(record, tuple) and len(record[4]) > MAX_SAMPLE_BYTES:
+                self.refused([make_sample(*record)])
+                tally.refused += 1
+            elif kept[writer]:
+                tally.count += 1 if isinstance(record, tuple) else record.count
 
-    def drained(self) -> None:
-        """The node looked at all its taps."""
-        self.drains += 1
+    def refused(self, samples: Sequence[Sample]) -> None:
+        """These are too large to be kept."""
+        self._refused |= {sample.digest: None for sample in samples if len(sample.payload) > MAX_SAMPLE_BYTES}
+        while len(self._refused) > MAX_REFUSED:
+            del self._refused[next(iter(self._refused))]
 
-    def must_drain(self, question: StorageQuestion) -> bool:
-        """Whether something may still be in the taps that was there when the question came."""
-        return self.drains < question.drains
+    def _is_kept(self, groups: tuple[Group, ...]) -> bool:
+        """Whether what is captured goes into a set; a Lazy name-space that nobody wanted drops it."""
+        states = [state for group in groups if (state := self._runtime.core.name_space_of(group))]
+        return bool(states) and all(state.phase is not Phase.PASSIVE for state in states)
 
-    def required(self, states: list[NameSpaceState]) -> bool:
-        """Whether this node must store something of these name-spaces."""
-        return any(
-            state.phase is not Phase.PASSIVE and state.policy.durability.value not in _NOT_KEPT
-            for state in states
-        )
+    def _new_tally(self, writer: bytes) -> _Tally:
+        while len(self._tallies) >= MAX_WRITERS:
+            del self._tallies[next(iter(self._tallies))]
+        tally = self._tallies[writer] = _Tally()
+        return tally
 
-    def missing(self, question: StorageQuestion, states: list[NameSpaceState], interest: Interest) -> str:
-        """Why the answer is not yes yet; empty when it is. Asked again and again, with the same question."""
-        if self.must_drain(question):
-            return "what has arrived is being taken in"
+    # What is asked.
+
+    def places(self, states: Sequence[NameSpaceState], topic: str, partitions: Sequence[str]) -> list[Place]:
+        """The partitions that this node must keep the topic in; partitions are names, not expressions."""
+        found = []
+        for partition in partitions:
+            keepers = [state for state in states if _must_keep(state, topic, partition)]
+            if not keepers:
+                continue
+            groups = [
+                (group, group_set, data)
+                for state in keepers
+                for data in (self._runtime.spaces[state.name],)
+                for group, group_set in data.working.groups.items()
+                if group.topic == topic and group.partition == partition
+            ]
+            found.append(Place(partition, tuple(groups)))
+        return found
+
+    def incomplete(self, states: Sequence[NameSpaceState]) -> str:
+        """A name-space whose set is not complete here yet; empty when there is none."""
         for state in states:
             data = self._runtime.spaces[state.name]
             if state.phase is not Phase.PASSIVE and not (state.complete and data.is_switched):
-                return f"name-space '{state.name}' is not complete"
-        if question.writer in self._unrouted or (not question.writer and self._unrouted):
-            return "a writer is not known yet"
-        until_ns = question.until_ns
-        if question.barrier is None and until_ns is not None:
-            newest_ns = self._newest(question.writer, states, interest)
-            if newest_ns < until_ns:
-                return f"the newest sample here is of {newest_ns} ns"
-        return self._behind_disk(question)
+                return state.name
+        return ""
 
-    def _behind_disk(self, question: StorageQuestion) -> str:
+    def why_not(self, states: Sequence[NameSpaceState], places: Sequence[Place]) -> str:
+        """Why nothing at all counts as kept here now; empty when it may."""
+        name = self.incomplete(states)
+        if name:
+            return f"name-space '{name}' is not complete"
         persistence = self._runtime.persistence
+        if not self.keeping(places)[1]:
+            return ""
         if persistence.problem:
-            question.barrier = None
             return f"the disk refuses: {persistence.problem}"
-        if persistence.is_overflowed:
-            question.barrier = None
-            return "the disk is behind"
-        if question.barrier is None:
-            question.barrier = persistence.handed_over
-        return "" if persistence.carried_out >= question.barrier else "the disk is behind"
+        return "the disk is behind" if persistence.is_overflowed else ""
 
-    def _newest(self, writer: bytes, states: list[NameSpaceState], interest: Interest) -> int:
-        """The newest source time of a writer that was captured in this run or is in the sets."""
-        newest_ns = self._newest_ns.get(writer, -1) if writer else -1
-        if newest_ns >= 0:
-            return newest_ns
-        for state in states:
-            for group, group_set in self._runtime.spaces[state.name].working.groups.items():
-                if interest.wants(group):
-                    times = (s.source_time_ns for s in group_set.samples() if writer in (b"", s.writer))
-                    newest_ns = max(newest_ns, max(times, default=-1))
-        return newest_ns
+    def is_answered(
+        self,
+        question: StorageQuestion,
+        states: Sequence[NameSpaceState],
+        places: Sequence[Place],
+        now: float,
+        deadline_s: float,
+    ) -> bool:
+        """Look for what is asked about; whether the answer is yes, or will not become better in time."""
+        if now >= question.recheck_s:
+            question.recheck_s = now + question.interval_s
+            question.interval_s = min(MAX_RECHECK_S, 2 * question.interval_s)
+            self._look(question, places)
+        is_late = now >= deadline_s
+        if self.why_not(states, places):
+            return is_late
+        if question.names:
+            if is_late or Verdict.MISSING not in question.verdicts:
+                return (
+                    question.barrier is None or self._is_past(question.barrier) or now > deadline_s + DISK_S
+                )
+            return False
+        if question.barrier is None and (is_late or self.tally(question.writer)[0] >= question.count):
+            question.content = self._content(question.writer, places)
+            question.barrier = self._runtime.persistence.handed_over
+        return self._is_past(question.barrier) or now > deadline_s + DISK_S
+
+    def _look(self, question: StorageQuestion, places: Sequence[Place]) -> None:
+        replaced = self._replaced_sets()
+        if question.replaced != replaced or not question.verdicts:
+            question.verdicts = [Verdict.MISSING] * len(question.names)
+            question.replaced, question.barrier = replaced, None
+        has_found = False
+        for at, verdict in enumerate(question.verdicts):
+            if verdict is Verdict.MISSING:
+                found = min((self._in_place(question.names[at], place) for place in places), default=verdict)
+                question.verdicts[at] = found
+                has_found = has_found or found is not Verdict.MISSING
+        if has_found:
+            question.barrier = self._runtime.persistence.handed_over
+
+    def verdicts(
+        self, question: StorageQuestion, states: Sequence[NameSpaceState], places: Sequence[Place]
+    ) -> list[Verdict]:
+        """What may be said of each name at this moment."""
+        weak = self.why_not(states, places)
+        is_past = not weak and self._is_past(question.barrier)
+        return [
+            verdict
+            if verdict <= Verdict.DELETED or is_past or (verdict is Verdict.HELD and not weak)
+            else Verdict.IN_MEMORY
+            for verdict in question.verdicts
+        ]
+
+    def tally(self, writer: bytes) -> tuple[int, int]:
+        """How many samples of a writer were captured in this run and kept, and how many refused."""
+        self._replaced_sets()
+        tally = self._tallies.get(writer, _Tally())
+        return tally.count, tally.refused
+
+    def is_past(self, question: StorageQuestion) -> bool:
+        """Whether what was found is on the disk."""
+        return self._is_past(question.barrier)
+
+    def _content(self, writer: bytes, places: Sequence[Place]) -> tuple[int, str] | None:
+        """Count and digest of a writer's samples in these groups; None where that takes too long.
+
+        Two nodes of which both are equal hold the same samples of the writer.
+        """
+        groups = [each for place in places for each in place.groups]
+        if sum(group_set.count for _, group_set, _ in groups) > MAX_COMPARED:
+            return None
+        count = digest = 0
+        for group, group_set, _ in groups:
+            found = [one.digest for one in group_set.samples() if one.writer == writer]
+            count += len(found)
+            digest += sum(map(int.from_bytes, found)) * weight_of(group)
+        return count, f"{digest & _MASK:032x}"
+
+    def keeping(self, places: Sequence[Place]) -> tuple[bool, bool]:
+        """Whether these groups are persistent, and whether they belong on the disk of this node."""
+        described = [
+            (description, data)
+            for place in places
+            for group, _, data in place.groups
+            if (description := self._runtime.descriptions.get(group)) is not None
+        ]
+        is_persistent = any(one.qos.durability is DurabilityKind.PERSISTENT for one, _ in described)
+        is_on_disk = bool(described) and all(data.is_on_disk(one) for one, data in described)
+        return is_persistent, is_on_disk and self._has_disk
+
+    # The parts.
+
+    def _is_past(self, barrier: int | None) -> bool:
+        return barrier is not None and self._runtime.persistence.carried_out >= barrier
+
+    def _replaced_sets(self) -> int:
+        """How many sets have been replaced; what was captured before that may be gone with them."""
+        now = {name: data.replaced for name, data in self._runtime.spaces.items()}
+        if any(count != self._replaced.get(name, 0) for name, count in now.items()):
+            self._tallies.clear()
+        self._replaced = now
+        return sum(now.values())
+
+    def _in_place(self, name: SampleName, place: Place) -> Verdict:
+        """Of the types that have the topic's name there, the one that has the sample counts."""
+        found = (self._in_group(name, *each) for each in place.groups)
+        return max(found, default=Verdict.MISSING)
+
+    def _in_group(self, name: SampleName, group: Group, group_set: GroupSet, data: NameSpaceData) -> Verdict:
+        history = group_set.instance(name.key)
+        description = self._runtime.descriptions.get(group)
+        if description is None or not data.is_kept(description):
+            return Verdict.MISSING
+        is_on_disk = self._has_disk and data.is_on_disk(description)
+        here = Verdict.STORED if is_on_disk else Verdict.HELD
+        if any(sample.digest == name.digest for sample in history):
+            return here
+        if name.source_time_ns <= group_set.floor_ns:
+            return Verdict.DELETED
+        if history and _is_superseded(name, history, group_set.depth):
+            return Verdict.SUPERSEDED
+        return Verdict.REFUSED if name.digest in self._refused else Verdict.MISSING
 
 
-_NOT_KEPT: Final = ("Volatile", "Transient_Local")
+def _must_keep(state: NameSpaceState, topic: str, partition: str) -> bool:
+    return (
+        state.phase is not Phase.PASSIVE
+        and state.policy.durability.value not in _NOT_KEPT
+        and any(
+            matches(element.topic, topic) and intersection(element.partition, partition) is not None
+            for element in state.name_space.elements
+        )
+    )
+
+
+def _is_superseded(name: SampleName, history: Sequence[Sample], depth: int) -> bool:
+    """Whether the samples kept of the instance leave no place for this one."""
+    asked = Sample(name.source_time_ns, name.writer, 0, name.digest, name.status, name.key, b"")
+    return asked not in retained(sorted([*history, asked]), depth)

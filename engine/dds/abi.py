@@ -234,6 +234,8 @@ writedispose_at = _function("dds_writedispose_ts", _code, _entity, _pointer, cty
 unregister_at = _function("dds_unregister_instance_ts", _code, _entity, _pointer, ctypes.c_int64)
 write_flush = _function("dds_write_flush", _code, _entity)
 wait_for_acks = _function("dds_wait_for_acks", _code, _entity, _duration)
+_pin = _function("dds_entity_pin", _code, _entity, ctypes.POINTER(_pointer))
+_unpin = _function("dds_entity_unpin", None, _pointer)
 matched_subscriptions = _function("dds_get_matched_subscriptions", _code, _entity, _pointer, ctypes.c_size_t)
 matched_publications = _function("dds_get_matched_publications", _code, _entity, _pointer, ctypes.c_size_t)
 matched_subscription_data = _function("dds_get_matched_subscription_data", _pointer, _entity, ctypes.c_uint64)
@@ -259,6 +261,8 @@ delete_descriptor = _function("dds_delete_topic_descriptor", None, _pointer)
 
 serdata_ref = _function("ddsi_serdata_ref", _pointer, _pointer)
 serdata_unref = _function("ddsi_serdata_unref", None, _pointer)
+_sertype_of = _function("dds_get_entity_sertype", _code, _entity, ctypes.POINTER(_pointer))
+_serdata_from = _function("ddsi_serdata_from_sample", _pointer, _pointer, ctypes.c_int, _pointer)
 
 release = _function("dds_free", None, _pointer)
 create_qos = _function("dds_create_qos", _pointer)
@@ -323,6 +327,51 @@ def guid_of(entity: int) -> bytes:
     """The GUID of a local entity, 16 bytes in network order; empty when the entity is gone."""
     guid = (ctypes.c_uint8 * 16)()
     return bytes(guid) if get_guid(entity, guid) == 0 else b""
+
+
+_KEY_KIND, _DATA_KIND = 1, 2
+
+
+def as_written(entity: int, payload: bytes, *, is_key: bool = False) -> tuple[bytes, bytes] | None:
+    """Key bytes and CDR of a sample as a reader gets it when it is written; None where it is malformed.
+
+    Args:
+        entity: a topic, writer or reader of the sample's type.
+        payload: CDR with its header.
+        is_key: it is the key only, as for a dispose.
+    """
+    sertype = _pointer()
+    if _sertype_of(entity, ctypes.byref(sertype)) != 0:
+        return None
+    sample = SampleBytes(payload, len(payload))
+    serdata = _serdata_from(sertype, _KEY_KIND if is_key else _DATA_KIND, ctypes.byref(sample))
+    if not serdata:
+        return None
+    try:
+        return content_of(serdata)
+    finally:
+        serdata_unref(serdata)
+
+
+_WRITER_AT: Final = 632
+"""Where struct dds_writer has the address of its struct ddsi_writer."""
+_SEQUENCE_AT: Final = 288
+"""Where struct ddsi_writer has the number of its last sample."""
+
+
+def sequence_of(writer: int) -> int:
+    """How many samples a local writer has written, disposed and unregistered; -1 when it is gone.
+
+    Cyclone DDS has no call for it; `engine.dds.selfcheck` proves the layout.
+    """
+    entity = _pointer()
+    if _pin(writer, ctypes.byref(entity)) != 0 or not entity.value:
+        return -1
+    try:
+        inner = ctypes.c_uint64.from_address(entity.value + _WRITER_AT).value
+        return ctypes.c_int64.from_address(inner + _SEQUENCE_AT).value
+    finally:
+        _unpin(entity)
 
 
 def content_of(serdata: int) -> tuple[bytes, bytes]:

@@ -53,6 +53,7 @@ def _difference() -> str:
 
 def _tap_difference(participant: NodeParticipant, topic: Topic) -> str:
     from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
+    from engine.dds import abi
     from engine.dds.qos import EndpointQos
     from engine.dds.tap import WRITER_GONE, Captured, CaptureReader
     from engine.dds.writer import RawWriter
@@ -65,7 +66,10 @@ def _tap_difference(participant: NodeParticipant, topic: Topic) -> str:
     writer.write(whole, _TIMES_NS[0])
     writer.dispose(key_only, _TIMES_NS[1])
     writer.unregister(key_only, _TIMES_NS[2])
+    sequence = abi.sequence_of(writer.entity)
     writer.close()
+    if sequence != len(_TIMES_NS):
+        return f"a writer of {len(_TIMES_NS)} samples is at number {sequence}"
     found = tap.drain()
     expected = [
         Captured(_TIMES_NS[0], writer.guid, DATA, key, whole),

@@ -85,11 +85,9 @@ class Capture:
             # Samples whose writer discovery has not told of yet wait; the pump brings it within moments.
             self._orphans = self._runtime.capture(taken, routes) if taken else []
             if self._clients:
-                self._clients.captured(taken, self._orphans)
+                self._clients.captured(taken, self._orphans, routes)
             if len(self._orphans) > MAX_ORPHANS:
                 self._runtime.count_unrouted(len(self._orphans))
                 self._orphans = []
         pause_s = 0.0 if count < BUSY or self._runtime.serving.tails else DRAIN_PAUSE_S * ROOMY / fill
         self._due_s = self._clock.monotonic() + pause_s
-        if self._clients:
-            self._clients.drained()

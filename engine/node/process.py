@@ -209,7 +209,14 @@ class Node:
         if names is None:
             return None
         clients = ClientService(
-            self._participant, self._runtime, names.partition, self._pump.signal, self._mailbox.post
+            self._participant,
+            self._runtime,
+            names.partition,
+            self._pump.signal,
+            self._mailbox.post,
+            self._neighbourhood.routes,
+            self._wire.taps.is_sound,
+            has_disk=self._disk.kind != "memory",
         )
         self._stack.callback(clients.close)
         self._pump.add("clients", clients.take)

@@ -91,4 +91,5 @@ def identity_of(configuration: Configuration, store_kind: str, found: Found, sta
         store_kind=store_kind,
         store_path=persistent.store_directory if persistent else "",
         store_findings=found.report.findings,
+        has_disk=store_kind != "memory",
     )

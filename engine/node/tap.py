@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from engine.dds.captured import Captured
     from engine.dds.qos import EndpointQos
     from engine.dds.tap import CaptureReader
+    from engine.dds.topics import Topic
 
 BESIDE_S: Final = 2.0
 """How long both are there after the last writer has come, before the second one keeps anything."""
@@ -108,6 +109,11 @@ class Tap:
     def qos(self) -> EndpointQos:
         """What it requests, or is about to."""
         return dataclasses.replace(self._reader.qos, durability=self._wanted)
+
+    @property
+    def topic(self) -> Topic:
+        """Of its readers."""
+        return self._reader.topic
 
     @property
     def is_moving(self) -> bool:

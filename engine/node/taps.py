@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from engine.dataset.sample import DATA
+from engine.dds import abi
 from engine.dds.qos import incompatibilities
 from engine.dds.tap import CaptureReader
 from engine.dds.topics import open_topic
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
 
     from engine.core.namespaces import Group
     from engine.dataset.groups import DurabilityKind, GroupDescription
+    from engine.dataset.sample import Sample
     from engine.dds.participant import NodeParticipant
     from engine.dds.qos import EndpointQos
     from engine.dds.waiting import Signal
@@ -81,6 +84,14 @@ class Taps:
         """The policies because of which a writer does not match the tap of a group; None without a tap."""
         tap = self._taps.get((group.topic, group.type_id))
         return None if tap is None else incompatibilities(offer, tap.qos)
+
+    def is_sound(self, group: Group, sample: Sample) -> bool | None:
+        """Whether a sample is what a tap of the group would have captured; None without a tap."""
+        tap = self._taps.get((group.topic, group.type_id))
+        if tap is None:
+            return None
+        is_key = not sample.status & DATA
+        return abi.as_written(tap.topic.entity, sample.payload, is_key=is_key) == (sample.key, sample.payload)
 
     def turn(self) -> list[Moved]:
         """Let taps move that request more than they did; those that have. The draining thread calls it."""

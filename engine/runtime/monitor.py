@@ -76,7 +76,11 @@ class NameSpaceView:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GroupView:
-    """One group on this node; `stored` is how many of its samples are known to be on disk."""
+    """One group on this node.
+
+    `stored` is how many of the samples that are here are on this node's disk for certain; it equals `samples`
+    only if the disk holds exactly what is here. It says nothing about samples that never arrived here.
+    """
 
     name_space: str
     partition: str

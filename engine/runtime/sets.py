@@ -78,6 +78,7 @@ class NameSpaceData:
         has_changed: `working` differs from what the core was last told.
         present: by which changes of `working` are dated.
         keeps: why the stored set stays as a back-up when the staged one takes its place; empty if not.
+        replaced: how often another set took the place of `working`, so that what was in it may be gone.
     """
 
     state: NameSpaceState
@@ -91,6 +92,7 @@ class NameSpaceData:
     has_changed: bool = True
     present: Present = dataclasses.field(default_factory=Present)
     keeps: str = ""
+    replaced: int = 0
 
     def is_kept(self, description: GroupDescription) -> bool:
         """Whether this node keeps the group at all; policies only weaken (deployment guide 5.2.3.2)."""
@@ -246,6 +248,7 @@ class NameSpaceData:
                 changes += _changes(describe[group], before, target, seen)
         self.working = other
         self.has_changed = True
+        self.replaced += 1
         return difference, changes
 
     def persistent_groups(

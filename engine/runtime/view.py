@@ -17,6 +17,7 @@ from engine.runtime.monitor import (
 
 if TYPE_CHECKING:
     from engine.core.fellows import Fellow
+    from engine.dataset.dataset import Summary
     from engine.runtime.monitor import DeliveryView
     from engine.runtime.runtime import Runtime
     from engine.runtime.sets import NameSpaceData
@@ -37,6 +38,7 @@ class Identity:
     store_kind: str
     store_path: str
     store_findings: tuple[str, ...]
+    has_disk: bool = True
 
 
 def snapshot(
@@ -44,7 +46,7 @@ def snapshot(
 ) -> NodeSnapshot:
     """The node as it is now."""
     settings = runtime.settings
-    groups = [view for data in runtime.spaces.values() for view in _groups(runtime, data)]
+    groups = [view for data in runtime.spaces.values() for view in _groups(runtime, data, identity)]
     return NodeSnapshot(
         id=settings.node,
         name=settings.name,
@@ -134,14 +136,25 @@ def _alignments(runtime: Runtime, data: NameSpaceData) -> list[AlignmentView]:
     ]
 
 
-def _groups(runtime: Runtime, data: NameSpaceData) -> list[GroupView]:
+def _on_disk(stored: Summary | None, here: Summary) -> int:
+    """How many of the samples that are here lie on the disk for certain.
+
+    That many instances have a sample on the disk does not make it the newest one: it is all of them only if
+    the disk has exactly what is here.
+    """
+    if stored is None:
+        return 0
+    return here.count if stored.same_content(here) else max(0, min(stored.count, here.count - 1))
+
+
+def _groups(runtime: Runtime, data: NameSpaceData, identity: Identity) -> list[GroupView]:
     views: list[GroupView] = []
     for group, group_set in sorted(data.working.groups.items()):
         description = runtime.descriptions.get(group)
         if description is None:
             continue
         summary = group_set.summary()
-        stored = data.stored.get(group)
+        stored = data.stored.get(group) if identity.has_disk else None
         views.append(
             GroupView(
                 name_space=data.state.name,
@@ -154,7 +167,7 @@ def _groups(runtime: Runtime, data: NameSpaceData) -> list[GroupView]:
                 bytes=group_set.payload_bytes,
                 digest=f"{summary.digest:032x}",
                 newest_ns=summary.newest_ns,
-                stored=stored.count if stored else 0,
+                stored=_on_disk(stored, summary),
                 lost=group_set.lost,
             )
         )

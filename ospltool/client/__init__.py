@@ -6,8 +6,10 @@ It needs `cyclonedds` and nothing else of this product. See docs/client.md.
 from __future__ import annotations
 
 from engine.dds.client_protocol.messages import Completeness, ErrorCode
-from ospltool.client.client import DurabilityClient, GroupCompleteness, StoredAt, Written
+from engine.dds.client_protocol.naming import SampleName
+from ospltool.client.client import DurabilityClient, GroupCompleteness
 from ospltool.client.content import ContentFilter
+from ospltool.client.durable import DurableCounters, DurableWriter
 from ospltool.client.errors import (
     Closed,
     DurabilityError,
@@ -18,18 +20,27 @@ from ospltool.client.errors import (
     InvalidLimit,
     InvalidSubscription,
     InvalidTimeRange,
+    JournalError,
+    JournalInUse,
+    JournalMismatch,
+    Missing,
     NoPersistenceService,
     NoService,
     NotResponsible,
     NotStored,
+    OutdatedService,
     PreconditionNotMet,
     ReaderNotKnown,
+    Reason,
     RequestRefused,
     TooManyClients,
     UnsupportedQos,
+    WriterFull,
 )
+from ospltool.client.journal import Recovery
 from ospltool.client.reader import DurableReader
 from ospltool.client.samples import HistorySelection, InstanceState, ReceivedSample
+from ospltool.client.surveys import StoredAt, Written
 
 __all__ = [
     "Closed",
@@ -38,7 +49,9 @@ __all__ = [
     "DurabilityClient",
     "DurabilityError",
     "DurabilityTimeout",
+    "DurableCounters",
     "DurableReader",
+    "DurableWriter",
     "ErrorCode",
     "GroupCompleteness",
     "GroupNotFound",
@@ -49,16 +62,25 @@ __all__ = [
     "InvalidLimit",
     "InvalidSubscription",
     "InvalidTimeRange",
+    "JournalError",
+    "JournalInUse",
+    "JournalMismatch",
+    "Missing",
     "NoPersistenceService",
     "NoService",
     "NotResponsible",
     "NotStored",
+    "OutdatedService",
     "PreconditionNotMet",
     "ReaderNotKnown",
+    "Reason",
     "ReceivedSample",
+    "Recovery",
     "RequestRefused",
+    "SampleName",
     "StoredAt",
     "TooManyClients",
     "UnsupportedQos",
+    "WriterFull",
     "Written",
 ]

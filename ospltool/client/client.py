@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from cyclonedds.domain import DomainParticipant
 from cyclonedds.pub import DataWriter
-from cyclonedds.qos import Policy
 
-from engine.dds.client_protocol import endpoints, extensions
-from engine.dds.client_protocol.messages import Completeness, RequestId, StateRequest, Time
-from ospltool.client import errors
-from ospltool.client.session import PREFIX_BYTES, Session
+from engine.dds.client_protocol import endpoints
+from engine.dds.client_protocol.messages import Completeness
+from ospltool.client import asking, errors
+from ospltool.client.asking import added, ask, pause
+from ospltool.client.session import Session
 from ospltool.client.subscribing import Errand
+from ospltool.client.surveys import CountedQuestion, NamedQuestion, StoredAt, Survey, Written
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from engine.dds.client_protocol.messages import State
-
-HOLD_S: Final = 1.0
-"""How long a service may hold a question until the answer is yes; then it is asked again."""
-GRACE_S: Final = 1.5
-PAUSE_S: Final = 0.1
+    from ospltool.client.surveys import Question
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -36,32 +32,6 @@ class GroupCompleteness:
     partition: str
     topic: str
     completeness: Completeness
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Written:
-    """What must be stored.
-
-    Attributes:
-        topic: the topic's name.
-        partitions: where it was written, expressions allowed; none is the default one.
-        writer: the writer's GUID, 16 bytes; empty for any writer.
-        until_ns: source time of the newest sample that must be stored; None for what had arrived at each
-            service when it was asked.
-    """
-
-    topic: str
-    partitions: tuple[str, ...] = ()
-    writer: bytes = b""
-    until_ns: int | None = None
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class StoredAt:
-    """A service that has stored it, by id and name."""
-
-    service: str
-    service_name: str
 
 
 class DurabilityClient:
@@ -111,11 +81,11 @@ class DurabilityClient:
         """
         deadline_s = time.monotonic() + timeout_s
         self.session.wait_for_services(deadline_s)
-        answers = self._ask(topic, partitions, deadline_s, servers=(), hold_s=0.0)
+        answers = ask(self.session, topic, partitions, deadline_s)
         found = [
             GroupCompleteness(
                 state.server.hex(),
-                str((_added(state) or {}).get("name", "")),
+                str(added(state).get("name", "")),
                 group.partition,
                 group.topic,
                 Completeness(min(group.completeness, Completeness.COMPLETE)),
@@ -156,19 +126,19 @@ class DurabilityClient:
             "until_ns": time.time_ns() if until_ns is None else until_ns,
         }
         while time.monotonic() < deadline_s:
-            known = self._ask(topic_expression, (partition_expression,), deadline_s, servers=(), hold_s=0.0)
-            for node in sorted(state.server for state in known.values() if _added(state) is not None):
-                confirmed = self._ask(
+            known = ask(self.session, topic_expression, (partition_expression,), deadline_s)
+            for node in sorted(state.server for state in known.values() if added(state)):
+                confirmed = ask(
+                    self.session,
                     topic_expression,
                     (partition_expression,),
-                    min(deadline_s, time.monotonic() + GRACE_S),
+                    min(deadline_s, time.monotonic() + asking.GRACE_S),
                     servers=(node,),
-                    hold_s=0.0,
-                    delete=order,
+                    values={"delete": order},
                 )
-                if any((_added(state) or {}).get("deleted") for state in confirmed.values()):
+                if any(added(state).get("deleted") for state in confirmed.values()):
                     return
-            self._pause(deadline_s)
+            pause(self.session, deadline_s)
         raise errors.DurabilityTimeout("no node has confirmed that it deletes historical data")
 
     def register_durable_subscription(
@@ -230,20 +200,25 @@ class DurabilityClient:
             errand.close()
 
     def wait_for_durable(
-        self, written: DataWriter | Written, timeout_s: float, *, nodes: int = 1
+        self, written: DataWriter[Any] | Written, timeout_s: float, *, nodes: int = 1
     ) -> tuple[StoredAt, ...]:
-        """Wait until what was written is stored on every node that must store it.
+        """Wait until samples are stored on every node that must store them.
 
-        A node must store a group when one of its name-spaces contains it, its policy keeps it, and it has
-        begun to (a Lazy node that nobody asked has not). It has stored a sample when the sample is in its
-        complete set and, where policy and writer say PERSISTENT, on its disk. Nodes that do not serve
-        clients cannot be asked, and are not waited for.
+        Each node answers for the samples themselves, from its set and its disk: a sample counts when it is in
+        the node's complete set (or newer samples have taken its place there) and, where policy and writer
+        say PERSISTENT, on its disk. A node must store a topic and partition when one of its name-spaces
+        contains them, its policy keeps them, and it has begun to (a Lazy node that nobody asked has not).
+        Nodes that do not serve clients cannot be asked, and are not waited for. It does not matter whether
+        readers have acknowledged.
 
         Args:
-            written: a writer of this process: its samples are first acknowledged by all readers that it
-                matches. Or what a writer anywhere wrote, up to a source time.
+            written: samples by name, which `DurableWriter.write` returns. Or a writer of this process: its
+                samples are known by their number only, so a node must have captured all of them since its
+                start, or have of this writer what such a node has. The writer must not be written to
+                meanwhile.
             timeout_s: how long at most.
-            nodes: how many nodes must have stored it at least.
+            nodes: how many nodes must have stored them at least, in each partition. Nodes that keep
+                PERSISTENT samples in memory, because their policy says so, do not count.
 
         Returns:
             The nodes that have.
@@ -251,84 +226,51 @@ class DurabilityClient:
         Raises:
             NoService: there is no service in time.
             GroupNotFound: there are services, but none must store it.
-            NotStored: not in time; the text names the nodes that miss it, and why.
+            NotStored: not in time; `missing` says which samples, where and why.
+            OutdatedService: a node that must store it is of a version that cannot answer for samples.
+            PreconditionNotMet: the writer is VOLATILE or TRANSIENT_LOCAL, or has been deleted.
         """
         deadline_s = time.monotonic() + timeout_s
         self.session.wait_for_services(deadline_s)
-        writer = written if isinstance(written, DataWriter) else None
-        if isinstance(written, DataWriter):
-            if not written.wait_for_acks(max(1, round((deadline_s - time.monotonic()) * 1e9))):
-                raise errors.NotStored("readers have not acknowledged everything that was written")
-            written = _written_by(written)
-        found = _Survey()
+        questions: list[Question] = (
+            list(NamedQuestion.parts(written)) if isinstance(written, Written) else [CountedQuestion(written)]
+        )
+        stored: dict[str, StoredAt] = {}
+        for number, question in enumerate(questions):
+            found = {one.service: one for one in self._wait_for(question, nodes, deadline_s)}
+            stored = found if not number else {key: found[key] for key in stored.keys() & found.keys()}
+        return tuple(sorted(stored.values(), key=lambda one: one.service_name))
+
+    def _wait_for(self, question: Question, nodes: int, deadline_s: float) -> list[StoredAt]:
+        """Wait until the answer to one question is yes."""
+        found = Survey()
         while True:
             services = self.session.state_services()
             now_s = time.monotonic()
             left_s = max(0.0, deadline_s - now_s)
-            answers = self._ask(
-                written.topic,
-                written.partitions,
-                min(deadline_s, now_s + HOLD_S + GRACE_S),
-                servers=(),
-                hold_s=min(HOLD_S, left_s / 2),  # the answer must still be in time
-                stored={"writer": written.writer.hex(), "until_ns": written.until_ns},
+            answers = ask(
+                self.session,
+                question.topic,
+                question.partitions,
+                min(deadline_s, now_s + asking.HOLD_S + asking.GRACE_S),
+                hold_s=min(asking.HOLD_S, left_s / 2),  # the answer must still be in time
+                blocks=question.blocks(),
+                values=question.values(),
             )
-            if left_s < HOLD_S + GRACE_S:  # too little to call somebody silent who answered before
+            if left_s < asking.HOLD_S + asking.GRACE_S:  # too little to call anybody silent
                 answers = {**{one: found.answers[one] for one in services & found.answers.keys()}, **answers}
             if answers or not found.answers:
-                found = _Survey(services, answers, None if writer is None else _matched_with(writer))
-            if not found.missing(nodes):
-                return tuple(StoredAt(one.server.hex(), _name(one)) for one in found.required)
+                found = Survey.of(question, services, answers)
+            missing = found.missing(nodes)
+            if not missing:
+                return found.stored()
             if time.monotonic() >= deadline_s:
                 break
-            self._pause(deadline_s)
+            pause(self.session, deadline_s)
+        where = f"topic '{question.topic}' in {', '.join(map(repr, question.partitions))}"
         if found.services <= found.answers.keys() and not found.required:
-            raise errors.GroupNotFound(f"no node stores topic '{written.topic}' in {written.partitions}")
-        raise errors.NotStored(
-            f"topic '{written.topic}' is not stored everywhere: {'; '.join(found.missing(nodes))}"
-        )
-
-    def _ask(
-        self,
-        topic: str,
-        partitions: Sequence[str],
-        deadline_s: float,
-        *,
-        servers: tuple[bytes, ...],
-        hold_s: float,
-        **added: object,
-    ) -> dict[bytes, State]:
-        """Ask services; returns the answers that came in time, by the service's GUID prefix."""
-        session = self.session
-
-        def make(request: RequestId) -> StateRequest:
-            return StateRequest(
-                request,
-                topic,
-                tuple(partitions) or ("",),
-                servers,
-                Time.of_ns(round(hold_s * 1e9)),
-                extensions.pack(**added),
-            )
-
-        with session.lock:
-            session.check()
-            number = session.ask(make)
-        try:
-            session.wait_until(lambda: self._all_answered(number, len(servers)), deadline_s)
-            with session.lock:
-                return dict(session.answers(number))
-        finally:
-            with session.lock:
-                session.forget(number)
-
-    def _pause(self, deadline_s: float) -> None:
-        """Between questions that were answered at once."""
-        self.session.wait_until(lambda: False, min(deadline_s, time.monotonic() + PAUSE_S))
-
-    def _all_answered(self, number: int, addressed: int) -> bool:
-        answered = {service for service, _ in self.session.answers(number)}
-        return len(answered) >= addressed if addressed else self.session.state_services() <= answered
+            raise errors.GroupNotFound(f"no node stores {where}")
+        raise errors.NotStored(f"{where} is not stored everywhere: {'; '.join(map(str, missing))}", missing)
 
     def close(self) -> None:
         """End it, and its readers with it. Idempotent."""
@@ -339,57 +281,3 @@ class DurabilityClient:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Survey:
-    """What the services said about what is stored.
-
-    `matched` are the processes whose readers match the writer, where it is one of this process.
-    """
-
-    services: frozenset[bytes] = frozenset()
-    answers: dict[bytes, State] = dataclasses.field(default_factory=dict)
-    matched: frozenset[bytes] | None = None
-
-    @property
-    def required(self) -> list[State]:
-        """The answers of nodes that must store it."""
-        return [state for state in self.answers.values() if (_added(state) or {}).get("required")]
-
-    def missing(self, nodes: int) -> list[str]:
-        """What is missing, in words."""
-        silent = len(self.services - self.answers.keys())
-        found = [f"{silent} services do not answer"] if silent else []
-        if len(self.required) < nodes:
-            found.append(f"{len(self.required)} nodes store it, {nodes} are wanted")
-        for service, state in self.answers.items():
-            added = _added(state) or {}
-            if not added.get("required"):
-                continue
-            if not added.get("stored"):
-                found.append(f"{_name(state)}: {added.get('reason')}")
-            elif self.matched is not None and service not in self.matched:
-                found.append(f"{_name(state)}: its reader does not match the writer")
-        return found
-
-
-def _matched_with(writer: DataWriter) -> frozenset[bytes]:
-    """GUID prefixes of the processes whose readers match a writer."""
-    data = (writer.get_matched_subscription_data(one) for one in writer.get_matched_subscriptions())
-    return frozenset(one.participant_key.bytes[:PREFIX_BYTES] for one in data if one is not None)
-
-
-def _added(state: State) -> dict[str, Any] | None:
-    return extensions.unpack(state.extensions)
-
-
-def _name(state: State) -> str:
-    added = _added(state) or {}
-    return str(added.get("name", state.server.hex()))
-
-
-def _written_by(writer: DataWriter) -> Written:
-    qos = writer.get_parent().get_qos()
-    partitions = tuple(qos[Policy.Partition].partitions) if Policy.Partition in qos else ()
-    return Written(writer.topic.name, partitions, bytes(writer.guid.bytes))

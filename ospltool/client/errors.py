@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
+import dataclasses
+import enum
+from typing import TYPE_CHECKING, Final
 
 from engine.dds.client_protocol.messages import ErrorCode
+
+if TYPE_CHECKING:
+    from engine.dds.client_protocol.naming import SampleName
 
 
 class DurabilityError(Exception):
@@ -30,8 +35,81 @@ class NoService(DurabilityTimeout):
     """
 
 
+class Reason(enum.StrEnum):
+    """Why samples are not stored."""
+
+    NEVER_ARRIVED = "never arrived"
+    """The node does not have them, neither captured nor aligned."""
+    NOT_ON_DISK = "in memory, not on disk yet"
+    """They are in the node's set and wait for its disk, or the disk refuses; the text says which."""
+    NOT_COMPLETE = "the node's set is not complete"
+    """The node is starting, aligning or merging."""
+    MEMORY_ONLY = "kept in memory only"
+    """They are PERSISTENT, and the node's policy keeps them as transient data; such nodes do not count."""
+    REFUSED = "refused"
+    """A sample is too large for a node to keep."""
+    NO_ANSWER = "no answer"
+    """The node serves clients and has not answered in time: it is busy, stopped or cut off."""
+    TOO_FEW_NODES = "too few nodes"
+    """Fewer nodes than wanted keep the topic and partition at all."""
+    UNDECIDED = "undecided"
+    """The writer wrote while the nodes answered, so that counts cannot be compared. A DurableWriter can."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Missing:
+    """Samples that are not stored, where, and why.
+
+    Attributes:
+        topic: the topic's name.
+        node: the name of the node; empty where no node is meant.
+        reason: why.
+        count: how many samples; 0 where that is not known.
+        samples: the first of them by name, at most 10; none where they were only counted.
+        detail: in words.
+    """
+
+    topic: str
+    node: str
+    reason: Reason
+    count: int
+    samples: tuple[SampleName, ...] = ()
+    detail: str = ""
+
+    def __str__(self) -> str:
+        where = f"{self.node}: " if self.node else ""
+        what = f"{self.count} samples " if self.count else ""
+        first = f", the first of {self.samples[0]}" if self.samples else ""
+        detail = f" ({self.detail})" if self.detail else ""
+        return f"{where}{what}{self.reason}{first}{detail}"
+
+
 class NotStored(DurabilityTimeout):
-    """What was written is not stored on every node that must store it yet; the text names them."""
+    """What was written is not stored on every node that must store it; `missing` says what, where and why."""
+
+    def __init__(self, text: str, missing: tuple[Missing, ...] = ()) -> None:
+        super().__init__(text)
+        self.missing = missing
+
+
+class OutdatedService(DurabilityError):
+    """A node that must store it is of an earlier version and cannot answer for samples; the text names it."""
+
+
+class WriterFull(DurabilityTimeout):
+    """A DurableWriter holds as much as it may that is not stored yet; the sample was not written."""
+
+
+class JournalError(DurabilityError):
+    """The journal of a DurableWriter cannot be read or written; the sample was not written."""
+
+
+class JournalInUse(JournalError):
+    """Another DurableWriter has the journal open."""
+
+
+class JournalMismatch(JournalError):
+    """The file is no journal, or belongs to another topic, type or partition."""
 
 
 class NoPersistenceService(DurabilityTimeout):
@@ -82,7 +160,7 @@ class PreconditionNotMet(DurabilityError):
 
 
 class InvalidSubscription(DurabilityError):
-    """A durable subscription can not have this name, quorum or member."""
+    """A durable subscription cannot have this name, quorum or member."""
 
 
 class UnsupportedQos(DurabilityError):

@@ -136,10 +136,14 @@ class Session:
         self._history_requests.write(encode_history_request(request), time.time_ns())
 
     def ask(self, make: Callable[[RequestId], StateRequest]) -> int:
-        """Send a state request; `answers` has what comes back until `forget`."""
+        """Send a state request; `answers` has what comes back until `forget`.
+
+        Raises:
+            DdsTimeout: a service takes nothing in any more.
+        """
         number = next(self.numbers)
-        self._answers[number] = []
         self._state_requests.write(encode_state_request(make(RequestId(self.id, number))), time.time_ns())
+        self._answers[number] = []  # nothing is taken in before the lock is free
         return number
 
     def answers(self, number: int) -> list[tuple[bytes, State]]:

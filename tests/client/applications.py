@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 from tests.integration.applications import commands, say
@@ -79,11 +81,113 @@ def stream(options: dict[str, Any]) -> None:
     sys.stdin.readline()
 
 
+KEEPS = ("nodes", "expected", "max_samples", "sync")
+
+
+def keeper(options: dict[str, Any]) -> None:
+    """Writes what it is told to and asks whether it is stored; `plain` is without a DurableWriter.
+
+    Commands: `write` [first, count] with `value`, `dispose`, `unregister`; `wait` seconds with `nodes` asks
+    for the plain writer, `ask` with `timeout` for the names from that one on; `flush` seconds; `counters`;
+    `matched` waits for exactly so many readers. Each is answered.
+    """
+    from cyclonedds.core import Policy, Qos
+    from cyclonedds.domain import DomainParticipant
+    from cyclonedds.pub import DataWriter, Publisher
+    from cyclonedds.topic import Topic
+
+    from ospltool.client import DurabilityClient, DurabilityError, DurableWriter, NotStored, Written
+    from tests.integration import application_types as types
+    from tests.integration.applications import qos_of
+
+    participant = DomainParticipant(options["domain"])
+    qos = qos_of({"depth": 0, **options})
+    if "blocking_ns" in options:
+        qos = Qos(Policy.Reliability.Reliable(options["blocking_ns"]), base=qos)
+    publisher = Publisher(participant, Qos(Policy.Partition(options.get("partitions", ["stock"]))))
+    type_name = options.get("type", "Reading")
+    topic = Topic(participant, options.get("topic", type_name), types.TYPES[type_name], qos=qos)
+    writer = DataWriter(publisher, topic, qos=qos)
+    client = DurabilityClient(participant)
+    keeps: dict[str, Any] = {name: options[name] for name in KEEPS if name in options}
+    if "journal" in options:
+        keeps["journal"] = Path(options["journal"])
+    durable: DurableWriter[Any] | None = (
+        None if options.get("plain") else DurableWriter(client, writer, **keeps)
+    )
+    target: Any = durable or writer
+
+    def matched(count: int) -> None:
+        deadline = time.monotonic() + 20
+        while len(writer.get_matched_subscriptions()) != count and time.monotonic() < deadline:
+            time.sleep(0.005)
+
+    names: list[Any] = []
+
+    def perform(command: dict[str, Any]) -> dict[str, Any]:
+        operations = {
+            "write": target.write,
+            "dispose": target.dispose,
+            "unregister": durable.unregister if durable else writer.unregister_instance,
+        }
+        for name, operation in operations.items():
+            if name in command:
+                first, count = command[name]
+                for number in range(first, first + count):
+                    sample = types.SAMPLES[types.TYPES[type_name]](number)
+                    if "value" in command:
+                        sample.value = command["value"]
+                    name = operation(sample)
+                    if durable:
+                        names.append(name)
+                        say(wrote=name.digest.hex())
+        if "matched" in command:
+            matched(command["matched"])
+        if "wait" in command:
+            found = client.wait_for_durable(writer, command["wait"], nodes=command.get("nodes", 1))
+            return {
+                "stored": sorted(one.service_name for one in found),
+                "disk": [one.on_disk for one in found],
+            }
+        if "ask" in command:
+            some = tuple(names[command["ask"] :])
+            asked = Written(writer.topic.name, tuple(options.get("partitions", ["stock"])), some)
+            found = client.wait_for_durable(asked, command["timeout"], nodes=command.get("nodes", 1))
+            return {
+                "stored": sorted(one.service_name for one in found),
+                "disk": [one.on_disk for one in found],
+            }
+        if durable and "flush" in command:
+            durable.flush(command["flush"])
+        if durable and "counters" in command:
+            return {"counters": dataclasses.asdict(durable.counters)}
+        return {}
+
+    say(ready=True, recovered=durable.counters.recovered if durable else 0)
+    for command in commands():
+        try:
+            say(done=perform(command))
+        except DurabilityError as error:
+            missing = error.missing if isinstance(error, NotStored) else ()
+            facts = [[one.node, one.reason.name, one.count] for one in missing]
+            say(done={"error": type(error).__name__, "text": str(error), "missing": facts})
+        except Exception as error:
+            say(done={"error": type(error).__name__, "text": str(error)})
+
+
 class ClientProgram(Program):
     """A child process in a role of this module."""
 
     module = "tests.client.applications"
+    recovered = 0
+    """Samples that a `keeper` found in its journal."""
+
+
+def done(program: ClientProgram, timeout_s: float = 90.0, **command: Any) -> Any:
+    """Let a `keeper` carry out a command; what came of it."""
+    program.tell(**command)
+    return program.answer("done", timeout_s)
 
 
 if __name__ == "__main__":
-    {"client_reader": client_reader, "stream": stream}[sys.argv[1]](json.loads(sys.argv[2]))
+    {"client_reader": client_reader, "stream": stream, "keeper": keeper}[sys.argv[1]](json.loads(sys.argv[2]))

@@ -12,8 +12,8 @@ from cyclonedds.domain import DomainParticipant
 from cyclonedds.pub import DataWriter, Publisher
 from cyclonedds.topic import Topic
 
-from engine.dataset.sample import DATA
-from engine.dds.client_protocol import decoding, encoding, endpoints
+from engine.dataset.sample import DATA, DISPOSE, Sample, make_sample
+from engine.dds.client_protocol import decoding, encoding, endpoints, naming
 from engine.dds.client_protocol.messages import (
     Bead,
     ErrorCode,
@@ -33,11 +33,14 @@ from ospltool.client import (
     Completeness,
     DurabilityClient,
     DurableReader,
+    DurableWriter,
     GroupCompleteness,
     GroupNotFound,
     NotStored,
+    Reason,
     Written,
 )
+from ospltool.client.asking import added, ask
 from tests.client.places import ClientLab
 from tests.integration.application_types import Reading
 from tests.integration.applications import qos_of
@@ -81,24 +84,30 @@ def test_what_is_missing_somewhere_is_not_durable_and_the_node_is_named(
 ) -> None:
     names = lab.start_two()
     client = connect()
-    writer = own_writer(lab, readers=2)
-    writer.write(Reading(1, 0, ""), timestamp=5_000)
-    written = Written("Reading", STOCK, bytes(writer.guid.bytes), until_ns=5_000)
-    assert len(client.wait_for_durable(written, 20)) == 2
-    with pytest.raises(NotStored, match=r"n[12]: the newest sample here is of 5000 ns"):
-        client.wait_for_durable(dataclasses.replace(written, until_ns=5_001), 3)
-    with pytest.raises(NotStored, match="2 nodes store it, 4 are wanted"):
+    writer: DurableWriter[Any] = DurableWriter(client, own_writer(lab, readers=2))
+    with writer:
+        name = writer.write(Reading(1, 0, ""), timestamp=5_000)
+    written = Written("Reading", STOCK, (name,))
+    stored = client.wait_for_durable(written, 20)
+    assert [(one.service_name, one.on_disk) for one in stored] == [("n1", True), ("n2", True)]
+    never = dataclasses.replace(name, source_time_ns=5_001, digest=b"never seen here!")
+    with pytest.raises(NotStored, match="n1: 1 samples never arrived, the first of 5001 ns") as raised:
+        client.wait_for_durable(dataclasses.replace(written, samples=(name, never)), 3)
+    assert {(one.node, one.reason, one.count, one.samples) for one in raised.value.missing} == {
+        (node, Reason.NEVER_ARRIVED, 1, (never,)) for node in names
+    }
+    with pytest.raises(NotStored, match="2 nodes store it in partition 'stock', 4 are wanted"):
         client.wait_for_durable(written, 3, nodes=4)
     with pytest.raises(GroupNotFound):
-        client.wait_for_durable(Written("Reading", ("elsewhere",)), 3)
+        client.wait_for_durable(Written("Reading", ("elsewhere",), (name,)), 3)
     lab.process("n2").send_signal(signal.SIGSTOP)
     try:
         with pytest.raises(NotStored, match="1 services do not answer"):
-            client.wait_for_durable(Written("Reading", STOCK), 0.5)
+            client.wait_for_durable(written, 0.5)
     finally:
         lab.process("n2").send_signal(signal.SIGCONT)
     lab.seen.wait_for("all is well again", lambda: lab.seen.are_complete(*names))
-    assert len(client.wait_for_durable(Written("Reading", STOCK), 20)) == 2
+    assert len(client.wait_for_durable(written, 20)) == 2
 
 
 def test_states_tell_of_every_node_and_deleted_data_is_gone_from_all_of_them(
@@ -108,7 +117,7 @@ def test_states_tell_of_every_node_and_deleted_data_is_gone_from_all_of_them(
     lab.fill(*names, count=10)
     client = connect()
     lab.write({"count": 1, "time": 7_000}, topic="Other", readers=2)
-    client.wait_for_durable(Written("Other", STOCK), 20)
+    lab.seen.wait_for("it is stored", lambda: all(lab.seen.stored(n) == 11 for n in names))
 
     def states_now() -> tuple[GroupCompleteness, ...]:
         return client.durability_state("Reading", ("st*",), timeout_s=10)
@@ -261,14 +270,57 @@ def test_a_client_of_another_product_is_served_by_the_protocol_alone(
 
 
 def test_nonsense_in_the_additions_is_counted_and_harms_nobody(lab: ClientLab, stranger: Stranger) -> None:
-    for nonsense in (b"", b"[]", b"{", b"\xff" * 100, b'{"stored":5}', b'{"delete":{"partition":5}}'):
+    for nonsense in (
+        b"",
+        b"[]",
+        b"{",
+        b"\xff" * 100,
+        b'{"stored":5}',
+        b'{"keep":[]}',
+        b'{"delete":{"partition":5}}',
+    ):
         request = stranger.request(extensions={"ospltool": nonsense})
         stranger._requests.write(encoding.encode_history_request(request), time.time_ns())
         ask = StateRequest(request.request, "Reading", STOCK, extensions={"ospltool": nonsense})
         stranger._state_requests.write(encoding.encode_state_request(ask), time.time_ns())
     lab.seen.wait_for(
         "it is counted",
-        lambda: (shown := lab.seen.node("n1")) is not None and shown.counters["malformed"] >= 10,
+        lambda: (shown := lab.seen.node("n1")) is not None and shown.counters["malformed"] >= 11,
     )
     lab.check()
     assert lab.seen.stored("n1") == 12
+
+
+def test_what_is_handed_over_must_be_a_sample_of_its_topic(lab: ClientLab, connect: Connect) -> None:
+    lab.start_one()
+    client = connect()
+    writer: DurableWriter[Any] = DurableWriter(client, own_writer(lab, readers=1))
+    with writer:
+        name = writer.write(Reading(1, 0, ""))
+    payload = Reading(2, 0, "").serialize()
+    sound = make_sample(5, name.writer, DATA, (2).to_bytes(4, "little"), payload)
+    other = (3).to_bytes(4, "little")
+    wrong = [
+        make_sample(5, name.writer, DATA, sound.key, payload[:-5]),
+        make_sample(5, name.writer, DATA, sound.key, b""),
+        make_sample(5, name.writer, DATA, other, payload),
+        make_sample(5, name.writer, DISPOSE, sound.key, b"\0\7\0\0"),
+    ]
+
+    def hand_over(*samples: Sample) -> list[Any]:
+        blocks = {naming.SAMPLES: naming.pack_samples(samples)}
+        values = {"keep": {"by": name.writer.hex()}}
+        deadline_s = time.monotonic() + 1
+        answers = ask(client.session, "Reading", STOCK, deadline_s, blocks=blocks, values=values)
+        return [added(state)["kept"] for state in answers.values()]
+
+    for one in wrong:
+        assert hand_over(sound, one) == []
+    assert hand_over(sound) == [1]
+    written = Written("Reading", STOCK, (name, naming.SampleName.of(sound)))
+    assert len(client.wait_for_durable(written, 20)) == 1
+    lab.seen.wait_for("all is stored", lambda: lab.seen.stored("n1") == 2)
+    lab.seen.wait_for(
+        "the wrong ones are counted",
+        lambda: (shown := lab.seen.node("n1")) is not None and shown.counters["malformed"] == len(wrong),
+    )

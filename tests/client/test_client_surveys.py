@@ -10,24 +10,29 @@ from collections.abc import Iterator
 import pytest
 
 from engine.dataset.sample import DATA
-from engine.dds.client_protocol import decoding, encoding, endpoints, extensions
+from engine.dds.client_protocol import decoding, encoding, endpoints, extensions, naming
 from engine.dds.client_protocol.messages import RequestId, State
+from engine.dds.client_protocol.naming import SampleName, Verdict
+from engine.dds.errors import TIMEOUT, DdsTimeout
 from engine.dds.participant import NodeParticipant, TagRole
 from engine.dds.uri import cyclone_uri
 from engine.dds.waiting import Signal
-from ospltool.client import DurabilityClient, NotStored, Written
+from ospltool.client import DurabilityClient, NotStored, OutdatedService, Written
 from tests.integration.conftest import own_domain
 
 pytestmark = pytest.mark.dds
 
 ALL = 1_000_000
+WRITTEN = Written("Reading", ("stock",), (SampleName(5, b"w" * 16, b"d" * 16, DATA, b"key"),))
 
 
 class Service:
     """Says that it must store what it is asked for and has not; after so many answers it is silent."""
 
-    def __init__(self, domain: int, uri: str, name: str, answers: int) -> None:
-        self._name, self._left = name, answers
+    def __init__(
+        self, domain: int, uri: str, name: str, answers: int, version: int | None = naming.ANSWERS
+    ) -> None:
+        self._name, self._left, self._version = name, answers, version
         self._participant = NodeParticipant(domain, uri, name, os.urandom(16), TagRole.NODE)
         self._signal = Signal(self._participant)
         requests = endpoints.open_protocol_topic(self._participant, endpoints.STATE_REQUEST)
@@ -48,8 +53,10 @@ class Service:
                     self._answer(decoding.decode_state_request(record.payload).request)
 
     def _answer(self, request: RequestId) -> None:
-        added = extensions.pack(name=self._name, required=True, stored=False, reason="not yet")
-        state = State(self._participant.guid, (request,), (), added)
+        values = {"required": True, "complete": True, "partitions": ["stock"], "reason": "not yet"}
+        added = extensions.pack(name=self._name, answers=self._version, **values)
+        verdicts = {naming.VERDICTS: bytes([Verdict.IN_MEMORY])}
+        state = State(self._participant.guid, (request,), (), {**added, **verdicts})
         self._states.write(encoding.encode_state(state), time.time_ns())
 
     def close(self) -> None:
@@ -74,23 +81,48 @@ def client() -> Iterator[DurabilityClient]:
 def complaint(client: DurabilityClient, timeout_s: float) -> str:
     assert client.session.wait_until(lambda: len(client.session.state_services()) == 2, time.monotonic() + 20)
     with pytest.raises(NotStored) as raised:
-        client.wait_for_durable(Written("Reading", ("stock",), until_ns=5), timeout_s)
+        client.wait_for_durable(WRITTEN, timeout_s)
     return str(raised.value)
 
 
 def test_who_has_no_time_to_answer_the_last_question_is_not_called_silent(client: DurabilityClient) -> None:
     said = complaint(client, 1.0)
-    assert "n1: not yet" in said
-    assert "n2: not yet" in said
+    for node in ("n1", "n2"):
+        assert f"{node}: 1 samples in memory, not on disk yet, the first of 5 ns" in said
     assert "do not answer" not in said
 
 
 def test_who_had_all_the_time_for_an_answer_is_silent(
     client: DurabilityClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ospltool.client.client.HOLD_S", 0.2)
-    monkeypatch.setattr("ospltool.client.client.GRACE_S", 0.2)
+    monkeypatch.setattr("ospltool.client.asking.HOLD_S", 0.2)
+    monkeypatch.setattr("ospltool.client.asking.GRACE_S", 0.2)
     said = complaint(client, 2.0)
     assert "1 services do not answer" in said
     assert "n1" not in said
-    assert "n2: not yet" in said
+    assert "n2: 1 samples in memory" in said
+
+
+def test_services_that_take_no_questions_are_asked_again(
+    client: DurabilityClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, refusals = client.session._state_requests.write, iter(range(3))
+
+    def refuse(payload: bytes, time_ns: int) -> None:
+        if next(refusals, None) is not None:
+            raise DdsTimeout(TIMEOUT, "write")
+        write(payload, time_ns)
+
+    monkeypatch.setattr(client.session._state_requests, "write", refuse)
+    assert "n2: 1 samples in memory" in complaint(client, 2.0)
+
+
+def test_a_node_that_does_not_answer_for_samples_is_refused_by_name() -> None:
+    domain, tag = own_domain()
+    uri = cyclone_uri(tag=f"surveys-{tag}", environment={})
+    service = Service(domain, uri, "old", ALL, version=None)
+    try:
+        with DurabilityClient(domain, uri=uri) as made, pytest.raises(OutdatedService, match="node old is"):
+            made.wait_for_durable(WRITTEN, 20)
+    finally:
+        service.close()

@@ -61,6 +61,18 @@ class Network:
     def heal(self, host: str) -> None:
         _ip("link", "set", self._ports[host], "up")
 
+    def part(self, host: str, other: str) -> None:
+        """Let two hosts not hear each other any more, by unicast or multicast; all others hear both."""
+        for one, address in ((host, self.addresses[other]), (other, self.addresses[host])):
+            # A source to which no route leads is refused where the way back is looked at (RFC 3704).
+            _run(*self.on(one), "sh", "-c", "echo 1 > /proc/sys/net/ipv4/conf/all/rp_filter")
+            _ip("-n", self._spaces[one], "route", "add", "blackhole", f"{address}/32")
+
+    def reunite(self, host: str, other: str) -> None:
+        """Let two hosts that were parted hear each other again."""
+        for one, address in ((host, self.addresses[other]), (other, self.addresses[host])):
+            _ip("-n", self._spaces[one], "route", "del", "blackhole", f"{address}/32")
+
     def slow_down(self, host: str, kbit_s: int) -> None:
         """Let a host send no faster than that; what waits is not lost. Skips the test where `tc` can not."""
         tc = shutil.which("tc", path=f"{os.environ['PATH']}:/usr/sbin:/sbin")

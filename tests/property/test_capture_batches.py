@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.clients.held import Interest
-from engine.clients.storage import Storage, StorageQuestion
+from engine.clients.storage import Storage
 from engine.core.namespaces import Element, Group, MergeRule, MergeType, NameSpace, Policy
 from engine.core.settings import CoreSettings
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
@@ -201,14 +200,14 @@ def test_samples_of_writers_that_discovery_has_not_told_of_come_back() -> None:
     assert run.runtime.counters["captured"] == 1
 
 
-def test_who_asks_whether_a_run_is_stored_gets_its_newest_sample() -> None:
+def test_each_sample_of_a_writer_is_counted_once_when_its_groups_are_known() -> None:
     run = Run(1)
     storage = Storage(run.runtime)
     writer = b"A" * 16
     written = [CapturedSample(time_ns, writer, DATA, b"k", b"x") for time_ns in (5, 7, 6)]
-    storage.captured([run_of(written)], [])
-    answers = [
-        storage.missing(StorageQuestion(writer, until_ns, drains=0), [], Interest("T", ("*",)))
-        for until_ns in (7, 8)
-    ]
-    assert answers == ["", "the newest sample here is of 7 ns"]
+    storage.captured(written, written, {})  # they come again once discovery has told of the writer
+    assert storage.tally(writer) == (0, 0)
+    storage.captured([run_of(written), written[0]], [], ROUTES)
+    assert storage.tally(writer) == (4, 0)
+    run.runtime.spaces[next(iter(run.runtime.spaces))].replaced += 1
+    assert storage.tally(writer) == (0, 0), "what was captured may be gone with a set that was replaced"

@@ -1,0 +1,459 @@
+"""A writer whose samples are not forgotten before enough nodes have stored them."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
+
+from cyclonedds.qos import Policy
+
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
+from engine.dds import abi
+from engine.dds.client_protocol import naming
+from engine.dds.client_protocol.naming import SampleName, Verdict
+from engine.dds.errors import TIMEOUT, DdsError
+from ospltool.client import asking, errors
+from ospltool.client.asking import added, ask, name_of
+from ospltool.client.errors import Missing, Reason
+from ospltool.client.journal import Journal, Recovery
+from ospltool.client.ledger import Entry, Ledger
+from ospltool.client.surveys import NamedQuestion
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from cyclonedds.pub import DataWriter
+
+    from ospltool.client.asking import Answers
+    from ospltool.client.client import DurabilityClient
+
+MAX_SAMPLES: Final = 100_000
+MAX_BYTES: Final = 64 << 20
+HOLD_S: Final = 0.25
+"""How long a node may wait for samples that are under way; what it misses then is handed over."""
+PAUSE_S: Final = 0.1
+CLOSE_S: Final = 10.0
+_KEPT: Final = (Policy.Durability.Transient, Policy.Durability.Persistent)
+_WRITES: Final[dict[int, Callable[..., int]]] = {
+    DATA: abi.write_at,
+    DATA | DISPOSE: abi.writedispose_at,
+    DISPOSE: abi.dispose_at,
+    UNREGISTER: abi.unregister_at,
+}
+
+_log = logging.getLogger("ospltool.client")
+_T = TypeVar("_T")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DurableCounters:
+    """What a DurableWriter has done since it was made.
+
+    Attributes:
+        written: samples, disposes and unregisters, those of the journal included.
+        stored: of these, stored by as many nodes as wanted, and forgotten here.
+        pending, pending_bytes: the others.
+        handed_over: samples that a node had missed and was given; once for each such node.
+        recovered: taken over from the journal of a former run.
+        blocked: writes that had to wait for room.
+        journal_bytes: size of the journal; 0 without one.
+    """
+
+    written: int
+    stored: int
+    pending: int
+    pending_bytes: int
+    handed_over: int
+    recovered: int
+    blocked: int
+    journal_bytes: int
+
+
+class DurableWriter(Generic[_T]):
+    """Writes through a writer of `cyclonedds` and keeps what it wrote until enough nodes have stored it.
+
+    Readers get each sample in the ordinary way. The nodes are asked about each sample by name; a node that
+    has missed one, because it came later, was away or was out of reach, is given it with its original source
+    time and writer identity, in which it counts once whatever else brings it. Several threads may write.
+
+    With a journal, everything survives the application: a DurableWriter that is made later with the same
+    file hands over what was left, under the identity of the writer that wrote it.
+
+    A write returns when the sample is kept: in memory, or in the journal. From then on it is lost only if
+    this process (without a journal), or the journal's disk, is lost before enough nodes have stored it.
+
+    When the bound is reached, a write blocks: of a RELIABLE writer at most for its max_blocking_time, of a
+    BEST_EFFORT one not at all. It then raises `WriterFull`, and nothing is written.
+
+    Args:
+        client: talks to the nodes. It must stay open.
+        writer: TRANSIENT or PERSISTENT; everything that shall be kept must be written through this object.
+        nodes: how many nodes must store a sample. By default one, or more than half of `expected`.
+        expected: names of the nodes that count; by default every node does.
+        max_samples, max_bytes: bounds of what is not stored yet; a single sample may be larger.
+        journal: the file; its directory must exist. None keeps it in memory.
+        sync: wait for the journal's disk with each write, so that it survives the loss of the machine, too.
+
+    Raises:
+        PreconditionNotMet: the writer is VOLATILE or TRANSIENT_LOCAL; or the numbers make no sense.
+        JournalInUse, JournalMismatch, JournalError: see `recovery` for damage that is survived.
+    """
+
+    def __init__(
+        self,
+        client: DurabilityClient,
+        writer: DataWriter[_T],
+        *,
+        nodes: int | None = None,
+        expected: Sequence[str] = (),
+        max_samples: int = MAX_SAMPLES,
+        max_bytes: int = MAX_BYTES,
+        journal: Path | None = None,
+        sync: bool = True,
+    ) -> None:
+        qos = writer.get_qos()
+        if Policy.Durability not in qos or qos[Policy.Durability] not in _KEPT:
+            raise errors.PreconditionNotMet("the writer is neither TRANSIENT nor PERSISTENT: nothing is kept")
+        wanted = nodes if nodes is not None else len(expected) // 2 + 1
+        if wanted < 1 or (expected and wanted > len(set(expected))):
+            raise errors.PreconditionNotMet(
+                f"nodes is 1 to the number of expected nodes, not {wanted}"
+            )
+        if min(max_samples, max_bytes) < 1:
+            raise errors.PreconditionNotMet("max_samples and max_bytes are at least 1")
+        publisher = writer.get_parent().get_qos()
+        names = tuple(publisher[Policy.Partition].partitions) if Policy.Partition in publisher else ()
+        self.writer = writer
+        self._session = client.session
+        self._topic = writer.topic.name
+        self._partitions = tuple(sorted(set(names))) or ("",)
+        self._expected = frozenset(expected)
+        self._nodes = wanted
+        self._blocking_s = _blocking_s(qos)
+        self._guid = abi.guid_of(writer._ref)
+        self._write_lock = threading.Lock()
+        self._changed = threading.Condition()
+        self._last_ns = self._handed_over = self._blocked = 0
+        self._answers: Answers = {}
+        self._question: NamedQuestion | None = None
+        self._is_closing = False
+        self._fault: BaseException | None = None
+        self._journal = None
+        if journal is not None:
+            type_name = writer.topic.typename
+            owner = {"topic": self._topic, "type": type_name, "partitions": list(self._partitions)}
+            self._journal = Journal(journal, owner, sync=sync)
+        self.recovery = self._journal.found if self._journal else Recovery()
+        """What was found in the journal."""
+        if self.recovery.damaged_bytes or self.recovery.torn_bytes:
+            _log.warning("journal %r: %s", str(journal), self.recovery)
+        self._ledger = Ledger(self._partitions, wanted, max_samples, max_bytes, self._journal)
+        self._thread = threading.Thread(target=self._run, name="ospltool.durable", daemon=True)
+        self._thread.start()
+
+    # What the application calls.
+
+    def write(self, sample: _T, timestamp: int | None = None) -> SampleName:
+        """Write a sample; returns its name, which `wait_for_durable` takes anywhere.
+
+        Args:
+            sample: of the writer's type.
+            timestamp: source time in nanoseconds since 1970 UTC; now by default.
+
+        Raises:
+            WriterFull: as much as may be pending is pending, and became not less in time.
+            DurabilityTimeout: readers took nothing for longer than the max_blocking_time of the writer.
+            JournalError: the journal's disk refuses.
+            Closed: the writer or its client has been closed, or its thread has ended.
+        """
+        return self._put(DATA, sample, timestamp)
+
+    def write_dispose(self, sample: _T, timestamp: int | None = None) -> SampleName:
+        """Write a sample and dispose its instance; as `write`."""
+        return self._put(DATA | DISPOSE, sample, timestamp)
+
+    def dispose(self, sample: _T, timestamp: int | None = None) -> SampleName:
+        """Dispose the instance of a sample; as `write`."""
+        return self._put(DISPOSE, sample, timestamp)
+
+    def unregister(self, sample: _T, timestamp: int | None = None) -> SampleName:
+        """Unregister the instance of a sample; as `write`."""
+        return self._put(UNREGISTER, sample, timestamp)
+
+    def flush(self, timeout_s: float) -> None:
+        """Wait until everything written before this call is stored by as many nodes as wanted.
+
+        Raises:
+            NotStored: not in time; `missing` says which samples, where and why. They stay pending.
+            Closed: as for `write`.
+        """
+        deadline_s = time.monotonic() + timeout_s
+        with self._changed:
+            last = self._ledger.last
+            while not self._ledger.is_settled_until(last):
+                self._check()
+                left_s = deadline_s - time.monotonic()
+                if left_s <= 0:
+                    raise self._not_stored()
+                self._changed.wait(left_s)
+
+    @property
+    def counters(self) -> DurableCounters:
+        """What has been done until now."""
+        with self._changed:
+            ledger, journal = self._ledger, self._journal
+            return DurableCounters(
+                ledger.written,
+                ledger.settled,
+                len(ledger),
+                ledger.bytes,
+                self._handed_over,
+                self.recovery.samples,
+                self._blocked,
+                journal.size if journal else 0,
+            )
+
+    def close(self) -> int:
+        """End the thread and close the journal; returns how many samples are still pending. Idempotent.
+
+        They stay in the journal; without one they are not cared for any more. The writer of `cyclonedds`
+        stays open.
+        """
+        with self._changed:
+            self._is_closing = True
+            self._changed.notify_all()
+        self._thread.join(asking.HOLD_S + asking.GRACE_S)
+        with self._write_lock, self._changed:
+            if self._journal:
+                self._journal.close()
+            return len(self._ledger)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Flush, for at most 10 s, and close.
+
+        Raises:
+            NotStored: something is still pending; not while another exception is on its way.
+        """
+        try:
+            if kind is None:
+                self.flush(CLOSE_S)
+        finally:
+            self.close()
+
+    # Writing.
+
+    def _put(self, status: int, value: _T, timestamp: int | None) -> SampleName:
+        payload, key = self._serialized(status, value)
+        with self._write_lock:
+            with self._changed:
+                self._check()
+                self._wait_for_room(len(payload) + len(key))
+                self._last_ns = max(time.time_ns(), self._last_ns + 1) if timestamp is None else self._last_ns
+                time_ns = self._last_ns if timestamp is None else timestamp
+                sample = make_sample(time_ns, self._guid, status, key, payload)
+                entry = self._ledger.add(sample)
+            container = abi.SampleBytes(payload, len(payload))
+            code = _WRITES[status](self.writer._ref, ctypes.byref(container), time_ns)
+            with self._changed:
+                if code >= 0 and entry is not None:
+                    entry.is_written = True
+                elif entry is not None:
+                    self._ledger.withdraw(entry)
+                self._changed.notify_all()
+        if code < 0:  # Cyclone DDS did not write it: so it was not written
+            kind = errors.DurabilityTimeout if code == TIMEOUT else errors.DurabilityError
+            raise kind(str(DdsError(code, f"write to topic '{self._topic}'")))
+        return SampleName.of(sample)
+
+    def _serialized(self, status: int, value: Any) -> tuple[bytes, bytes]:
+        """What goes over the wire, and the key of the instance."""
+        version_2 = self.writer._use_version_2
+        if not isinstance(value, self.writer.data_type):
+            raise TypeError(f"{value!r} is not of type {self.writer.data_type!r}")
+        is_key = not status & DATA
+        made = value.serialize_key if is_key else value.serialize
+        serialized = _padded(made(use_version_2=version_2))
+        content = abi.as_written(self.writer._ref, serialized, is_key=is_key)
+        if content is None:
+            raise errors.DurabilityError(f"topic '{self._topic}': the sample cannot be serialized")
+        key, payload = content
+        return payload, key
+
+    def _wait_for_room(self, size: int) -> None:
+        if self._ledger.has_room(size):
+            return
+        self._blocked += 1
+        deadline_s = time.monotonic() + self._blocking_s
+        while not self._ledger.has_room(size):
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0:
+                raise errors.WriterFull(
+                    f"topic '{self._topic}': {len(self._ledger)} samples of {self._ledger.bytes} bytes are "
+                    f"not stored yet, and no more may be"
+                )
+            self._changed.wait(left_s)
+            self._check()
+
+    def _check(self) -> None:
+        if self._fault is not None:
+            raise errors.Closed("the thread of the durable writer has ended") from self._fault
+        if self._is_closing:
+            raise errors.Closed("the durable writer has been closed")
+
+    def _not_stored(self) -> errors.NotStored:
+        missing: list[Missing] = []
+        if self._question is not None:
+            required = {one: state for one, state in self._answers.items() if added(state).get("required")}
+            current = {one: state for one, state in required.items() if _is_current(state)}
+            missing = [each for found in self._question.missing(current).values() for each in found]
+            outdated = [name_of(state) for one, state in required.items() if one not in current]
+            missing += [
+                Missing(self._topic, name, Reason.NO_ANSWER, 0, detail="it is of another version")
+                for name in outdated
+            ]
+            if len(current) < self._nodes:
+                said = f"{len(current)} nodes answer, {self._nodes} must store it"
+                missing.append(Missing(self._topic, "", Reason.TOO_FEW_NODES, len(self._ledger), detail=said))
+        else:
+            said = "no durability service that serves clients has been found"
+            missing.append(Missing(self._topic, "", Reason.NO_ANSWER, len(self._ledger), detail=said))
+        text = f"topic '{self._topic}': {len(self._ledger)} samples are not stored by {self._nodes} nodes"
+        return errors.NotStored(f"{text}: {'; '.join(map(str, missing))}", tuple(missing))
+
+    # The thread.
+
+    def _run(self) -> None:
+        try:
+            while True:
+                with self._changed:
+                    while not (entries := self._ledger.first()) and not self._is_closing:
+                        self._changed.wait()
+                    if self._is_closing:
+                        return
+                if not self._round(entries):
+                    with self._changed:
+                        if not self._is_closing:
+                            self._changed.wait(PAUSE_S)
+        except Exception as error:  # whoever writes must hear of it
+            with self._changed:
+                self._fault = error
+                self._changed.notify_all()
+
+    def _round(self, entries: Sequence[Entry]) -> bool:
+        """Ask about the oldest samples and hand over what is missing; whether anything has come of it."""
+        deadline_s = time.monotonic() + HOLD_S + asking.GRACE_S
+        if not self._session.wait_until(lambda: bool(self._session.state_services()), deadline_s):
+            with self._changed:
+                self._answers, self._question = {}, None
+            return False
+        question = NamedQuestion(self._topic, self._partitions, [entry.name for entry in entries])
+
+        def is_enough(answers: Answers) -> bool:
+            said = [question.verdicts(state) for state in answers.values() if self._counts(state)]
+            return len(said) >= self._nodes and all(
+                sum(each[at].is_kept for each in said) >= self._nodes for at in range(len(entries))
+            )
+
+        answers = ask(
+            self._session,
+            self._topic,
+            self._partitions,
+            deadline_s,
+            hold_s=HOLD_S,
+            enough=is_enough,
+            blocks=question.blocks(),
+            values=question.values(),
+        )
+        verdicts = {one: question.verdicts(state) for one, state in answers.items() if _is_current(state)}
+        with self._changed:
+            self._answers, self._question = answers, question
+            settled = self._ledger.judge(
+                entries,
+                [
+                    (state.server.hex(), values.get("partitions", ()), bool(values.get("on_disk")), said)
+                    for one, said in verdicts.items()
+                    if self._counts(state := answers[one]) and (values := added(state))
+                ],
+            )
+            if settled:
+                self._changed.notify_all()
+            left = [entry for entry in entries if self._ledger.holds(entry)]
+        handed = 0
+        for one, said in verdicts.items():
+            state = answers[one]
+            missed = {entry.name for entry, verdict in zip(entries, said, strict=True)
+                      if verdict is Verdict.MISSING}  # fmt: skip
+            lacks = [entry for entry in left if entry.name in missed]
+            if lacks and added(state).get("complete") and added(state).get("required"):
+                handed += self._hand_over(state.server, self._ledger.following(lacks, left))
+        return bool(settled or handed)
+
+    def _counts(self, state: Any) -> bool:
+        """Whether a node is one of those that must store it."""
+        values = added(state)
+        return (
+            _is_current(state)
+            and bool(values.get("required"))
+            and not values.get("weaker")
+            and (not self._expected or name_of(state) in self._expected)
+        )
+
+    def _hand_over(self, server: bytes, entries: Sequence[Entry]) -> int:
+        """Give a node what it missed; returns how many samples it took."""
+        taken = 0
+        for samples in _pieces([entry.sample for entry in entries]):
+            answers = ask(
+                self._session,
+                self._topic,
+                self._partitions,
+                time.monotonic() + asking.GRACE_S,
+                servers=(server,),
+                blocks={naming.SAMPLES: naming.pack_samples(samples)},
+                values={"keep": {"by": self._guid.hex()}},
+            )
+            told = [added(state).get("kept") for state in answers.values()]
+            kept = sum(count for count in told if isinstance(count, int))
+            with self._changed:
+                self._handed_over += kept
+            taken += kept
+            if kept < len(samples):
+                break
+        return taken
+
+
+def _is_current(state: Any) -> bool:
+    return added(state).get("answers") == naming.ANSWERS
+
+
+def _padded(serialized: bytes) -> bytes:
+    """As `cyclonedds` writes it."""
+    return serialized + bytes(-len(serialized) % 4)
+
+
+def _blocking_s(qos: Any) -> float:
+    if Policy.Reliability not in qos:
+        return 0.0
+    reliability = qos[Policy.Reliability]
+    is_reliable = isinstance(reliability, Policy.Reliability.Reliable)
+    return float(reliability.max_blocking_time) / 1e9 if is_reliable else 0.0
+
+
+def _pieces(samples: Sequence[Sample]) -> list[list[Sample]]:
+    """As much as fits into one message each, or one sample."""
+    pieces: list[list[Sample]] = []
+    size = 0
+    for sample in samples:
+        size += len(sample.payload) + len(sample.key)
+        if not pieces or size > naming.MAX_BLOCK_BYTES:
+            pieces.append([])
+            size = len(sample.payload) + len(sample.key)
+        pieces[-1].append(sample)
+    return pieces

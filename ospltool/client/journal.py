@@ -1,0 +1,286 @@
+"""The journal of a DurableWriter: what is not stored yet, in a file that survives the process.
+
+The file is only ever appended to, in records with a checksum each: a head that says whose journal it is, the
+samples, and marks of samples that are stored. When most of it is marks, it is written anew and takes the
+place of the former file at one stroke. What a crash tore off at the end is cut off; of what is damaged in
+the middle the intact records count, a copy of the file is kept, and both are reported.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import json
+import os
+import struct
+import zlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from engine.dataset.sample import DIGEST_BYTES
+from engine.dds.cdr import Malformed
+from engine.dds.client_protocol.naming import pack_samples, unpack_samples
+from ospltool.client.errors import JournalError, JournalInUse, JournalMismatch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from engine.dataset.sample import Sample
+
+COMPACT_BYTES: Final = 4 << 20
+"""A smaller journal is not written anew while it is open."""
+_WORTH: Final = 3
+"""It is written anew when it is so many times as large as what is in it."""
+_MAGIC: Final = b"\xa5DWJ"
+_FRAME: Final = struct.Struct("<4sIIc")
+_CHECKED: Final = struct.Struct("<Ic")
+_HEAD, _SAMPLE, _STORED = b"H", b"W", b"S"
+_VERSION: Final = 1
+_MAX_RECORD: Final = 1 << 30
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Recovery:
+    """What was found in a journal when it was opened.
+
+    Attributes:
+        samples: those that were not stored yet.
+        torn_bytes: unreadable at the end, where the last write of a former run was not finished.
+        damaged_bytes: unreadable between intact records; samples may have been lost with them.
+        copy: where the damaged file was kept, None without damage.
+    """
+
+    samples: int = 0
+    torn_bytes: int = 0
+    damaged_bytes: int = 0
+    copy: Path | None = None
+
+
+def _frame(kind: bytes, body: bytes) -> bytes:
+    check = zlib.crc32(body, zlib.crc32(_CHECKED.pack(len(body), kind)))
+    return _FRAME.pack(_MAGIC, len(body), check, kind) + body
+
+
+class Journal:
+    """One open journal. The caller sees to it that one thread at a time uses it.
+
+    Args:
+        path: the file; its directory must exist. A lock keeps other processes out while it is open.
+        owner: what must be the same in every run: topic, type and partitions.
+        sync: wait for the disk with each sample, so that it survives the machine, too.
+
+    Attributes:
+        found: what was in it.
+        size: bytes of the file.
+
+    Raises:
+        JournalInUse: another writer has it open.
+        JournalMismatch: it belongs to another topic, type or partition, or is no journal.
+        JournalError: the file cannot be read or written.
+    """
+
+    def __init__(self, path: Path, owner: dict[str, Any], *, sync: bool) -> None:
+        self.path = path
+        self._owner = {"version": _VERSION, **owner}
+        self._sync = sync
+        self.size = self._live_bytes = 0
+        self._sizes: dict[bytes, int] = {}
+        self._lock_file = _locked(path)
+        self._file = -1
+        try:
+            self.samples, self.found = self._open()
+        except BaseException:
+            self.close()
+            raise
+
+    def append(self, sample: Sample) -> None:
+        """Write a sample down.
+
+        Raises:
+            JournalError: the disk refuses; the sample is not in the journal.
+        """
+        frame = _frame(_SAMPLE, pack_samples([sample]))
+        self._write(frame, sync=self._sync)
+        self._add(sample.digest, len(frame))
+
+    def stored(self, digests: Iterable[bytes]) -> None:
+        """These samples need not be kept any longer.
+
+        A disk that refuses this mark does no harm: the samples are handed over once more after a restart.
+        """
+        gone = list(digests)
+        for digest in gone:
+            self._live_bytes -= self._sizes.pop(digest, 0)
+        if gone:
+            with contextlib.suppress(JournalError):
+                self._write(_frame(_STORED, b"".join(gone)), sync=False)
+
+    @property
+    def is_worth_compacting(self) -> bool:
+        """Whether most of the file is of no use any more."""
+        return self.size > max(COMPACT_BYTES, _WORTH * self._live_bytes)
+
+    def compact(self, samples: Iterable[Sample]) -> None:
+        """Write these samples, which are all that are left, to a new file that takes the place of this one.
+
+        Raises:
+            JournalError: the disk refuses; the former file stays in use.
+        """
+        new = self.path.with_name(self.path.name + ".new")
+        frames = [(one.digest, _frame(_SAMPLE, pack_samples([one]))) for one in samples]
+        head = _frame(_HEAD, json.dumps(self._owner).encode())
+        try:
+            file = os.open(new, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            try:
+                size = sum(_write_all(file, part) for part in (head, *(frame for _, frame in frames)))
+                os.fsync(file)
+                new.replace(self.path)
+            except BaseException:
+                os.close(file)
+                raise
+            _sync_directory(self.path.parent)
+        except OSError as error:
+            raise JournalError(f"journal {self.path} cannot be written: {error.strerror}") from error
+        if self._file >= 0:
+            os.close(self._file)
+        self._file, self.size = file, size
+        self._sizes, self._live_bytes = {}, 0
+        for digest, frame in frames:
+            self._add(digest, len(frame))
+
+    def close(self) -> None:
+        """Close the file and let others have it. Idempotent."""
+        for file in (self._file, self._lock_file):
+            if file >= 0:
+                os.close(file)
+        self._file = self._lock_file = -1
+
+    def _open(self) -> tuple[list[Sample], Recovery]:
+        try:
+            content = self.path.read_bytes()
+        except FileNotFoundError:
+            content = b""
+        except OSError as error:
+            raise JournalError(f"journal {self.path} cannot be read: {error.strerror}") from error
+        read = _read(content)
+        if read.records and not read.owner and not read.damaged_bytes:
+            raise JournalMismatch(f"{self.path} is no journal")
+        if content and not read.records:
+            raise JournalMismatch(f"{self.path} is no journal: nothing in it can be read")
+        if read.owner and read.owner != self._owner:
+            raise JournalMismatch(f"journal {self.path} belongs to {json.dumps(read.owner)}")
+        copy = None
+        if read.damaged_bytes or read.torn_bytes:
+            copy = self.path.with_name(self.path.name + ".damaged")
+            if not copy.exists():
+                with contextlib.suppress(OSError):
+                    copy.write_bytes(content)
+        samples = list(read.samples.values())
+        self.compact(samples)
+        return samples, Recovery(len(samples), read.torn_bytes, read.damaged_bytes, copy)
+
+    def _add(self, digest: bytes, size: int) -> None:
+        self._sizes[digest] = size
+        self._live_bytes += size
+
+    def _write(self, frame: bytes, *, sync: bool) -> None:
+        try:
+            _write_all(self._file, frame)
+            if sync:
+                os.fdatasync(self._file)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._file, self.size)
+                os.lseek(self._file, self.size, os.SEEK_SET)
+            raise JournalError(f"journal {self.path} cannot be written: {error.strerror}") from error
+        self.size += len(frame)
+
+
+@dataclasses.dataclass(slots=True)
+class _Content:
+    """What a file says."""
+
+    owner: dict[str, Any] = dataclasses.field(default_factory=dict)
+    samples: dict[bytes, Sample] = dataclasses.field(default_factory=dict)
+    records: int = 0
+    torn_bytes: int = 0
+    damaged_bytes: int = 0
+
+
+def _read(content: bytes) -> _Content:
+    """The records of a file; what lies between intact ones is damage, what follows the last one is torn."""
+    found = _Content()
+    at = intact = 0
+    while at < len(content):
+        record = _record(content, at)
+        if record is None:
+            following = content.find(_MAGIC, at + 1)
+            at = following if following >= 0 else len(content)
+            continue
+        found.damaged_bytes += at - intact
+        kind, body, at = record
+        intact = at
+        found.records += 1
+        _take(found, kind, body)
+    found.torn_bytes = len(content) - intact
+    return found
+
+
+def _take(found: _Content, kind: bytes, body: bytes) -> None:
+    if kind == _HEAD:
+        found.owner = json.loads(body)
+    elif kind == _SAMPLE:
+        found.samples |= {sample.digest: sample for sample in unpack_samples(body)}
+    elif kind == _STORED:
+        for begin in range(0, len(body), DIGEST_BYTES):
+            found.samples.pop(body[begin : begin + DIGEST_BYTES], None)
+
+
+def _record(content: bytes, at: int) -> tuple[bytes, bytes, int] | None:
+    """Kind, body and end of the record at a place; None when there is no intact one."""
+    if at + _FRAME.size > len(content):
+        return None
+    magic, size, check, kind = _FRAME.unpack_from(content, at)
+    end = at + _FRAME.size + size
+    if magic != _MAGIC or size > _MAX_RECORD or end > len(content):
+        return None
+    body = content[at + _FRAME.size : end]
+    if check != zlib.crc32(body, zlib.crc32(_CHECKED.pack(size, kind))):
+        return None
+    try:
+        if kind == _SAMPLE:
+            unpack_samples(body)
+    except Malformed:
+        return None
+    return kind, body, end
+
+
+def _write_all(file: int, data: bytes) -> int:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(file, left) :]
+    return len(data)
+
+
+def _locked(path: Path) -> int:
+    """A lock file beside the journal, which may itself be replaced."""
+    lock = path.with_name(path.name + ".lock")
+    try:
+        file = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise JournalError(f"journal {path} cannot be opened: {error.strerror}") from error
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(file)
+        raise JournalInUse(f"journal {path} is in use by another writer") from None
+    return file
+
+
+def _sync_directory(path: Path) -> None:
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

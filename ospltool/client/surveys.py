@@ -1,0 +1,268 @@
+"""What the nodes say about samples, and what follows from it."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from typing import TYPE_CHECKING, Any, Final
+
+from cyclonedds.pub import DataWriter
+from cyclonedds.qos import Policy
+
+from engine.dds import abi
+from engine.dds.cdr import Malformed
+from engine.dds.client_protocol.naming import (
+    ANSWERS,
+    NAMES,
+    VERDICTS,
+    SampleName,
+    Verdict,
+    first_names,
+    pack_names,
+    unpack_verdicts,
+)
+from ospltool.client.asking import added, name_of, printable
+from ospltool.client.errors import Missing, OutdatedService, PreconditionNotMet, Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from engine.dds.client_protocol.messages import State
+
+MAX_SAID: Final = 10
+"""Samples that `Missing` names."""
+_EARLIER: Final = {"until_ns": None}
+"""Without this, services of the earlier version would not answer at all, and look as if they were busy."""
+_KEPT: Final = (Policy.Durability.Transient, Policy.Durability.Persistent)
+_REASONS: Final = {
+    Verdict.MISSING: Reason.NEVER_ARRIVED,
+    Verdict.REFUSED: Reason.REFUSED,
+    Verdict.IN_MEMORY: Reason.NOT_ON_DISK,
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Written:
+    """Samples by name, written anywhere by any writers.
+
+    Attributes:
+        topic: the topic's name.
+        partitions: where they were written, by name; none is the default one.
+        samples: what `DurableWriter.write` returned. They may come from other processes.
+    """
+
+    topic: str
+    partitions: tuple[str, ...]
+    samples: tuple[SampleName, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class StoredAt:
+    """A node that has it, by id and name.
+
+    Attributes:
+        service: the node's id in hexadecimal digits.
+        service_name: its name.
+        on_disk: False where it is in memory only, because the topic is transient or the node's policy
+            keeps it so.
+    """
+
+    service: str
+    service_name: str
+    on_disk: bool = True
+
+
+class NamedQuestion:
+    """About samples by name; as many as fit into one question."""
+
+    def __init__(self, topic: str, partitions: Sequence[str], names: Sequence[SampleName]) -> None:
+        self.topic = topic
+        self.partitions = tuple(partitions) or ("",)
+        self.names = tuple(names)
+
+    @classmethod
+    def parts(cls, written: Written) -> Iterator[NamedQuestion]:
+        """All that must be asked."""
+        names = written.samples
+        while names:
+            count = first_names(names)
+            yield cls(written.topic, written.partitions, names[:count])
+            names = names[count:]
+
+    def values(self) -> dict[str, object]:
+        """Our addition to the request."""
+        return {"stored": {"version": ANSWERS, **_EARLIER, "writer": ""}}
+
+    def blocks(self) -> dict[str, bytes]:
+        """Its binary part."""
+        return {NAMES: pack_names(self.names)}
+
+    def verdicts(self, state: State) -> tuple[Verdict, ...]:
+        """What a node says of each name; that it has none of them where its answer is damaged."""
+        try:
+            return unpack_verdicts(state.extensions.get(VERDICTS, b""), len(self.names))
+        except Malformed:
+            return (Verdict.MISSING,) * len(self.names)
+
+    def missing(self, answers: Mapping[bytes, State]) -> dict[bytes, list[Missing]]:
+        """What each node that must keep it has not."""
+        return {service: list(self._missing_at(state)) for service, state in answers.items()}
+
+    def _missing_at(self, state: State) -> Iterator[Missing]:
+        by_verdict: dict[Verdict, list[SampleName]] = collections.defaultdict(list)
+        for name, verdict in zip(self.names, self.verdicts(state), strict=True):
+            if not verdict.is_kept:
+                by_verdict[verdict].append(name)
+        detail = printable(added(state).get("reason", ""))
+        for verdict, names in sorted(by_verdict.items()):
+            reason = _REASONS[verdict]
+            if not added(state).get("complete"):
+                reason = Reason.NOT_COMPLETE
+            first = tuple(sorted(names)[:MAX_SAID])
+            yield Missing(self.topic, name_of(state), reason, len(names), first, detail)
+
+
+class CountedQuestion:
+    """About all that a writer of this process wrote, which nobody named.
+
+    A node that captured as many samples as the writer wrote missed none. A node that did not is as good if
+    what it has of the writer is what such a node has.
+
+    Raises:
+        PreconditionNotMet: the writer's samples are not to be kept, or it has been deleted.
+    """
+
+    def __init__(self, writer: DataWriter[Any]) -> None:
+        qos = writer.get_qos()
+        if Policy.Durability not in qos or qos[Policy.Durability] not in _KEPT:
+            raise PreconditionNotMet("the writer is neither TRANSIENT nor PERSISTENT: nothing of it is kept")
+        publisher = writer.get_parent().get_qos()
+        self.topic = writer.topic.name
+        self.partitions = (
+            tuple(publisher[Policy.Partition].partitions) if Policy.Partition in publisher else ()
+        ) or ("",)
+        self._entity: int = writer._ref
+        self._guid = abi.guid_of(self._entity)
+        self._before = self.count()
+
+    def count(self) -> int:
+        """How many samples have been written."""
+        count = abi.sequence_of(self._entity)
+        if count < 0:
+            raise PreconditionNotMet("the writer has been deleted")
+        return count
+
+    def values(self) -> dict[str, object]:
+        """Our addition to the request."""
+        self._before = self.count()
+        return {"stored": {"version": ANSWERS, **_EARLIER, "writer": self._guid.hex(), "count": self._before}}
+
+    def blocks(self) -> dict[str, bytes]:
+        """Its binary part: none."""
+        return {}
+
+    def missing(self, answers: Mapping[bytes, State]) -> dict[bytes, list[Missing]]:
+        """What each node that must keep it has not."""
+        known = {service: added(state) for service, state in answers.items()}
+        now = self.count()
+        has_seen_all = {
+            service
+            for service, values in known.items()
+            if values.get("captured") == now and not values.get("refused")
+        }
+        contents = [
+            (values.get("partitions"), values["content"])
+            for service, values in known.items()
+            if service in has_seen_all and values.get("content") is not None
+        ]
+        found: dict[bytes, list[Missing]] = {}
+        for service, state in answers.items():
+            values = known[service]
+            content = values.get("partitions"), values.get("content")
+            has_all = service in has_seen_all or content in contents
+            found[service] = list(self._missing_at(state, values, now, has_all=has_all))
+        return found
+
+    def _missing_at(
+        self, state: State, values: dict[str, Any], now: int, *, has_all: bool
+    ) -> Iterator[Missing]:
+        node, detail = name_of(state), printable(values.get("reason", ""))
+        captured, refused = values.get("captured"), values.get("refused")
+        if not values.get("complete"):
+            yield Missing(self.topic, node, Reason.NOT_COMPLETE, now, detail=detail)
+        elif detail or (has_all and not values.get("written")):
+            yield Missing(self.topic, node, Reason.NOT_ON_DISK, now, detail=detail or "the disk is behind")
+        elif isinstance(refused, int) and refused:
+            yield Missing(self.topic, node, Reason.REFUSED, refused, detail="too large")
+        elif not has_all and now != self._before:
+            yield Missing(self.topic, node, Reason.UNDECIDED, 0, detail="written to meanwhile")
+        elif not has_all:
+            said = f"it captured {captured} of {now}, and is not known to have the rest from others"
+            count = max(1, now - captured) if isinstance(captured, int) else now
+            yield Missing(self.topic, node, Reason.NEVER_ARRIVED, count, detail=said)
+
+
+Question = NamedQuestion | CountedQuestion
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Survey:
+    """The answers to one question."""
+
+    question: Question | None = None
+    services: frozenset[bytes] = frozenset()
+    answers: dict[bytes, State] = dataclasses.field(default_factory=dict)
+    missed: dict[bytes, list[Missing]] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def of(cls, question: Question, services: frozenset[bytes], answers: Mapping[bytes, State]) -> Survey:
+        """Judge the answers.
+
+        Raises:
+            OutdatedService: a node that must keep it is of an earlier version.
+        """
+        required = {service: state for service, state in answers.items() if added(state).get("required")}
+        for state in required.values():
+            if added(state).get("answers") != ANSWERS:
+                raise OutdatedService(
+                    f"node {name_of(state)} is of another version than this library and does not answer for "
+                    f"samples; update it, or the library"
+                )
+        return cls(question, services, dict(answers), question.missing(required))
+
+    @property
+    def required(self) -> list[State]:
+        """The answers of nodes that must keep it."""
+        return [state for service, state in self.answers.items() if service in self.missed]
+
+    def stored(self) -> list[StoredAt]:
+        """The nodes that have all of it."""
+        return [
+            StoredAt(state.server.hex(), name_of(state), bool(added(state).get("on_disk")))
+            for service, state in self.answers.items()
+            if self.missed.get(service) == []
+        ]
+
+    def missing(self, nodes: int) -> tuple[Missing, ...]:
+        """What is missing so that each node that must keep it has it, and at least `nodes` do."""
+        assert self.question is not None
+        topic = self.question.topic
+        found = sorted((each for missed in self.missed.values() for each in missed), key=lambda one: one.node)
+        silent = len(self.services - self.answers.keys())
+        if silent:
+            found.append(Missing(topic, "", Reason.NO_ANSWER, 0, detail=f"{silent} services do not answer"))
+        found += [
+            Missing(topic, name_of(state), Reason.MEMORY_ONLY, 0)
+            for state in self.required
+            if added(state).get("weaker") and len(self._counted()) < nodes
+        ]
+        for partition in self.question.partitions:
+            count = sum(partition in added(state).get("partitions", ()) for state in self._counted())
+            if count < nodes:
+                said = f"{count} nodes store it in partition '{partition}', {nodes} are wanted"
+                found.append(Missing(topic, "", Reason.TOO_FEW_NODES, 0, detail=said))
+        return tuple(found)
+
+    def _counted(self) -> list[State]:
+        """Those that keep it as durably as its QoS demands."""
+        return [state for state in self.required if not added(state).get("weaker")]

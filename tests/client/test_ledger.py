@@ -1,0 +1,105 @@
+"""Which samples a DurableWriter may forget."""
+
+from __future__ import annotations
+
+import itertools
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.dataset.sample import DATA, DISPOSE, Sample, make_sample
+from engine.dds.client_protocol.naming import Verdict
+from ospltool.client.ledger import Ledger
+
+HELD, STORED, MISSING, MEMORY, SUPERSEDED = (
+    Verdict.HELD,
+    Verdict.STORED,
+    Verdict.MISSING,
+    Verdict.IN_MEMORY,
+    Verdict.SUPERSEDED,
+)
+IN_A, IN_BOTH = ("a",), ("a", "b")
+
+
+def ledger_of(keys: str, partitions: tuple[str, ...] = IN_A, nodes: int = 1) -> Ledger:
+    """A ledger with a sample of each of these instances, in this order."""
+    made = Ledger(partitions, nodes, 1_000, 1 << 20, None)
+    for number, key in enumerate(keys):
+        add(made, make_sample(number, b"w" * 16, DATA, key.encode(), b"x"))
+    return made
+
+
+def add(ledger: Ledger, sample: Sample) -> None:
+    entry = ledger.add(sample)
+    assert entry is not None
+    entry.is_written = True
+
+
+def left(ledger: Ledger) -> str:
+    return "".join(entry.sample.key.decode() for entry in ledger.first())
+
+
+def test_of_an_instance_a_sample_leaves_after_all_before_it() -> None:
+    ledger = ledger_of("aba")
+    last = make_sample(9, b"w" * 16, DISPOSE, b"a", b"x")
+    add(ledger, last)
+    entries = ledger.first()
+    assert ledger.judge(entries, [("n", IN_A, True, [MISSING, STORED, STORED, STORED])]) == 1
+    assert left(ledger) == "aaa"
+    assert [one.number for one in ledger.following(entries[:1], ledger.first())] == [1, 3, 4]
+    assert ledger.judge(ledger.first(), [("n", IN_A, True, [SUPERSEDED, STORED, STORED])]) == 3
+    assert (len(ledger), ledger.bytes, ledger.settled) == (0, 0, 4)
+    assert ledger.is_settled_until(4)
+
+
+def test_what_is_in_memory_counts_only_while_all_say_so_at_once() -> None:
+    ledger = ledger_of("a", nodes=2)
+    entries = ledger.first()
+    assert not ledger.judge(entries, [("m", IN_A, False, [HELD])])
+    assert not ledger.judge(entries, [("n", IN_A, False, [HELD]), ("m", IN_A, False, [MISSING])])
+    assert not ledger.judge(entries, [("n", IN_A, False, [SUPERSEDED])])
+    assert not ledger.judge(entries, [("n", IN_A, True, [MEMORY]), ("m", IN_A, True, [MEMORY])])
+    assert ledger.judge(entries, [("n", IN_A, False, [HELD]), ("m", IN_A, False, [SUPERSEDED])])
+
+
+def test_what_is_on_disk_counts_from_then_on_and_in_each_partition() -> None:
+    ledger = ledger_of("a", IN_BOTH, nodes=2)
+    entries = ledger.first()
+    assert not ledger.judge(entries, [("n", IN_BOTH, True, [STORED])])
+    assert not ledger.judge(entries, [("n", IN_BOTH, True, [STORED])]), "one node is one node"
+    assert not ledger.judge(entries, [("m", ("a",), True, [STORED])])
+    assert ledger.judge(entries, [("o", ("b",), True, [STORED])])
+
+
+@given(
+    st.text("abc", max_size=12),
+    st.lists(st.lists(st.lists(st.sampled_from(list(Verdict)), min_size=12, max_size=12), max_size=3)),
+    st.integers(1, 3),
+)
+def test_nothing_leaves_that_fewer_nodes_have(
+    keys: str, rounds: list[list[list[Verdict]]], nodes: int
+) -> None:
+    ledger = ledger_of(keys, nodes=nodes)
+    has: dict[int, set[int]] = {}
+    for said in rounds:
+        entries = ledger.first()
+        for node, entry in itertools.product(range(len(said)), entries):
+            if said[node][entry.number - 1].is_kept:
+                has.setdefault(entry.number, set()).add(node)
+        before = {entry.number for entry in entries}
+        verdicts = [[each[entry.number - 1] for entry in entries] for each in said]
+        ledger.judge(entries, [(str(node), IN_A, True, each) for node, each in enumerate(verdicts)])
+        gone = before - {entry.number for entry in ledger.first()}
+        assert all(len(has[number]) >= nodes for number in gone)
+        assert ledger.written == ledger.settled + len(ledger)
+
+
+def test_what_may_still_be_withdrawn_is_not_asked_about_and_what_was_is_gone() -> None:
+    ledger = ledger_of("ab")
+    sample = make_sample(9, b"w" * 16, DATA, b"c", b"x")
+    entry = ledger.add(sample)
+    assert entry is not None
+    assert left(ledger) == "ab"
+    assert ledger.add(sample) is None, "one sample, however often it is written at one time"
+    ledger.withdraw(entry)
+    assert (len(ledger), ledger.written, ledger.holds(entry)) == (2, 2, False)

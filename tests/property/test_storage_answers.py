@@ -1,0 +1,85 @@
+"""What a node says of samples by name is true of its set and its disk at that moment."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.clients.storage import Storage, StorageQuestion
+from engine.dataset.history import retained
+from engine.dataset.sample import Sample, make_sample
+from engine.dds.client_protocol.naming import SampleName, Verdict
+from engine.runtime.capture import CapturedSample
+from tests.property.samples import DEPTHS, GROUPS
+from tests.property.test_capture_batches import ROUTES, WRITER_GONE, Run, batches
+
+GROUP = GROUPS[0]
+WRITTEN_THERE = [writer for writer, groups in ROUTES.items() if GROUP in groups]
+
+
+def ask(run: Run, samples: list[Sample]) -> list[Verdict]:
+    """The verdicts of a node that is asked and does not wait."""
+    storage = Storage(run.runtime)
+    states = run.runtime.core.name_spaces
+    places = storage.places(states, GROUP.topic, [GROUP.partition])
+    question = StorageQuestion(tuple(map(SampleName.of, samples)))
+    storage.is_answered(question, states, places, 0.0, 0.0)
+    return storage.verdicts(question, states, places)
+
+
+def samples_of(batch: list[CapturedSample]) -> list[Sample]:
+    return [
+        make_sample(*record)
+        for record in batch
+        if record.writer in WRITTEN_THERE and record.status < WRITER_GONE
+    ]
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+@settings(max_examples=40)
+@given(batches=batches, steps=st.lists(st.integers(0, 3), min_size=4, max_size=4), floor=st.integers(-1, 8))
+def test_stored_is_on_the_disk_and_missing_would_be_taken(
+    depth: int, batches: list[list[CapturedSample]], steps: list[int], floor: int
+) -> None:
+    run = Run(depth)
+    never = [make_sample(time_ns, b"A" * 16, 4, b"k", b"never written") for time_ns in (0, 3, 9)]
+    written: list[Sample] = list(never)
+    for batch, step in zip(batches, steps, strict=False):
+        run.runtime.capture([record for record in batch if record.writer in ROUTES], ROUTES)
+        run.runtime.turn()
+        for _ in range(step):
+            run.persistence.work()
+        written += samples_of(batch)
+        check(run, depth, written)
+    if floor > 0:
+        run.runtime.core.delete_data(GROUP.partition, GROUP.topic, floor)
+        run.runtime.turn()
+    run._flush()
+    verdicts = check(run, depth, written)
+    captured = {one.digest for one in written[len(never) :]}
+    for sample, verdict in zip(written, verdicts, strict=True):
+        assert verdict >= Verdict.DELETED or sample.digest not in captured
+
+
+def check(run: Run, depth: int, written: list[Sample]) -> list[Verdict]:
+    verdicts = ask(run, written)
+    on_disk = run.on_disk().get(GROUP, set())
+    group_set = run.runtime.spaces["all"].working.groups[GROUP]
+    for sample, verdict in zip(written, verdicts, strict=True):
+        history = list(group_set.instance(sample.key))
+        together = sorted({*history, sample})
+        if verdict is Verdict.STORED:
+            assert sample in on_disk
+        elif verdict is Verdict.SUPERSEDED:
+            assert retained(together, depth) == history
+            assert set(history) <= on_disk
+        elif verdict is Verdict.DELETED:
+            assert sample.source_time_ns <= group_set.floor_ns
+        elif verdict is Verdict.MISSING:
+            assert sample not in history
+            assert sample in retained(together, depth)
+        else:
+            assert verdict is Verdict.IN_MEMORY
+            assert sample in history or retained(together, depth) == history
+    return verdicts
