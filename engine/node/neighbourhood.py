@@ -6,10 +6,11 @@ import dataclasses
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.core.namespaces import Group
-from engine.dataset.groups import DurabilityKind, GroupDescription
+from engine.dataset.groups import BUILTIN_PARTITION, DurabilityKind, GroupDescription
 from engine.dds.channel import PeerAttached, PeerDetached
 from engine.dds.discovery import EndpointGone, EndpointSeen, ParticipantGone, ParticipantSeen
 from engine.dds.participant import TagRole
+from engine.node.foreign import ForeignServices
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,6 +94,7 @@ class Neighbourhood:
         self._former: dict[bytes, None] = {}
         self._former_readers: dict[DurableReader, None] = {}
         self._attached: set[bytes] = set()
+        self._foreign = ForeignServices()
         self._fellows: dict[bytes, str] = {}
 
     def node_of(self, participant: bytes) -> str | None:
@@ -163,6 +165,7 @@ class Neighbourhood:
             elif isinstance(change, ParticipantGone):
                 self._fellow_detached(change.guid, found)
                 self.participants.pop(change.guid, None)
+                self._foreign.gone(change.guid)
             elif isinstance(change, PeerAttached):
                 self._attached.add(change.participant)
                 self._fellow_attached(change.participant, found)
@@ -207,6 +210,8 @@ class Neighbourhood:
         if participant is None or participant.is_own or participant.is_ours:
             self.routes[endpoint.guid] = ()
             return
+        if self._foreign.endpoint_seen(endpoint.participant, endpoint.topic):
+            self._forget_foreign_readers(found)
         if endpoint.durability < DurabilityKind.TRANSIENT:
             if endpoint.is_writer:
                 self.routes[endpoint.guid] = ()
@@ -242,7 +247,9 @@ class Neighbourhood:
     def _reader_seen(self, endpoint: EndpointSeen, participant: ParticipantSeen, found: Changes) -> None:
         if participant.address is None or (participant.tag and participant.tag.role is TagRole.CLIENT):
             return  # the client library asks for what it needs
-        partitions = endpoint.partitions or ("",)
+        partitions = tuple(each for each in endpoint.partitions or ("",) if each != BUILTIN_PARTITION)
+        if not partitions or self._foreign.is_one(endpoint.participant):
+            return
         reader = DurableReader(participant.guid, participant.address, endpoint.topic, partitions)
         self._endpoints[endpoint.guid] = endpoint
         guids = self._readers.setdefault(reader, set())
@@ -274,6 +281,11 @@ class Neighbourhood:
                 if not guids:
                     del self._readers[reader]
                     self._reader_gone(reader, found)
+
+    def _forget_foreign_readers(self, found: Changes) -> None:
+        for guid, endpoint in list(self._endpoints.items()):
+            if self._foreign.is_one(endpoint.participant):
+                self._endpoint_gone(EndpointGone(guid), found)
 
     @staticmethod
     def _reader_gone(reader: DurableReader, found: Changes) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from engine.core.expressions import intersection, matches
 from engine.core.messages import ReaderKey
 from engine.core.namespaces import Group
+from engine.dataset.groups import is_given
 from engine.dataset.rows import Rows
 from engine.dataset.sample import Sample
 
@@ -62,7 +63,7 @@ class Serving:
     def captured(self, group: Group, sample: Sample) -> None:
         """A sample was taken in while `tails` is not empty."""
         for reader, tail in self.tails.items():
-            if self._reads(reader, group):
+            if _reads(reader, group):
                 tail.count += 1
                 if tail.count <= MAX_TAIL:
                     tail.samples.setdefault(group, []).append(sample)
@@ -125,7 +126,7 @@ class Serving:
         groups = [
             (self._holdings.descriptions[group], group_set.samples())
             for group, group_set in sorted(working.groups.items())
-            if group_set.count and self._reads(reader, group)
+            if group_set.count and _reads(reader, group)
         ]
         self.tails[reader] = _Tail(self._holdings.clock.monotonic() + TAIL_S)
         self._send(reader, groups, whole=True)
@@ -138,15 +139,10 @@ class Serving:
             groups = [
                 (self._holdings.descriptions[group], Rows.of(samples))
                 for group, samples in sorted(difference.items(), key=lambda item: item[0])
-                if self._reads(reader, group)
+                if _reads(reader, group)
             ]
             if groups:
                 self._send(reader, groups, whole=False)
-
-    def _reads(self, reader: ReaderKey, group: Group) -> bool:
-        return group.topic == reader.topic and any(
-            matches(partition, group.partition) for partition in reader.partitions
-        )
 
     def _send(self, reader: ReaderKey, groups: Groups, *, whole: bool) -> None:
         """Deliver, one after the other for each reader: what is newer must not overtake what is older."""
@@ -208,6 +204,10 @@ class Serving:
         if reader not in self._waiting:
             for end in self._joined.pop(reader, ()):
                 self.joined(reader, end)
+
+
+def _reads(reader: ReaderKey, group: Group) -> bool:
+    return is_given(group, reader.topic, reader.partitions)
 
 
 def _text(reader: ReaderKey) -> str:

@@ -331,6 +331,57 @@ def reader(options: dict[str, Any]) -> None:
             collect()
 
 
+def participant_as(domain: int, guid: str) -> Any:
+    """A participant with a GUID of our choice, as those of another product have."""
+    import ctypes
+
+    from cyclonedds.domain import DomainParticipant
+    from cyclonedds.internal import DDS
+
+    class Chosen(DomainParticipant):  # type: ignore[misc]  # cyclonedds is untyped
+        def _create_participant(self, domain_id: int, qos: Any, listener: Any) -> Any:
+            create = DDS._dll_handle.dds_create_participant_guid
+            return create(
+                domain_id, None, None, 0, (ctypes.c_uint8 * 16).from_buffer_copy(bytes.fromhex(guid))
+            )
+
+    return Chosen(domain)
+
+
+def services(options: dict[str, Any]) -> None:
+    """What other durability services announce: participants with given GUIDs, topics and partitions.
+
+    `ends` are readers: `guid` of the participant (32 hexadecimal digits; any other text names a usual one),
+    `topic`, `durability`, `partition`. Each line is answered with how many samples each of them has got.
+    """
+    from cyclonedds.core import Policy, Qos
+    from cyclonedds.domain import DomainParticipant
+    from cyclonedds.sub import DataReader, Subscriber
+    from cyclonedds.topic import Topic
+
+    participants: dict[str, Any] = {}
+    readers = []
+    for end in options["ends"]:
+        guid = end["guid"]
+        if guid not in participants:
+            participants[guid] = (
+                participant_as(options["domain"], guid)
+                if len(guid) == 32
+                else DomainParticipant(options["domain"])
+            )
+        participant = participants[guid]
+        subscriber = Subscriber(participant, Qos(Policy.Partition([end["partition"]])))
+        qos = qos_of({**options, "durability": end["durability"]})
+        topic = Topic(participant, end["topic"], types.Reading, qos=qos)
+        readers.append(DataReader(subscriber, topic, qos=qos))
+    say(ready=True)
+    counts = [0] * len(readers)
+    for _ in commands():
+        for number, one in enumerate(readers):
+            counts[number] += sum(bool(sample.sample_info.valid_data) for sample in one.take(5000))
+        say(counts=counts)
+
+
 def readers_in_turn(options: dict[str, Any]) -> None:
     """Readers of one topic and partition in one process, which come and go when they are told to.
 
@@ -408,6 +459,7 @@ ROLES = {
     "writer": writer,
     "refused_writer": refused_writer,
     "reader": reader,
+    "services": services,
     "readers_in_turn": readers_in_turn,
     "watch": watch,
     "hostile": hostile,
