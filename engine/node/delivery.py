@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 from engine.dds.directed import DeliveryReport, DirectedSession
 from engine.dds.errors import DdsError
-from engine.dds.interfaces import address_towards
+from engine.dds.interfaces import address_towards, reachable
 from engine.runtime.ports import Delivered
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from engine.dataset.groups import GroupDescription
     from engine.dataset.sample import Sample
@@ -38,16 +38,20 @@ class Directed:
         self._tag = tag
 
     def deliver(
-        self, participant: bytes, address: str, groups: Iterable[tuple[GroupDescription, Iterable[Sample]]]
+        self,
+        participant: bytes,
+        addresses: Sequence[str],
+        groups: Iterable[tuple[GroupDescription, Iterable[Sample]]],
     ) -> Delivered:
         """Give samples to the readers of a process, group by group; what goes wrong is in the answer.
 
         Args:
             participant: GUID of the readers' process.
-            address: its metatraffic locator.
+            addresses: its unicast metatraffic locators, at least one.
             groups: what it gets.
         """
         started = time.monotonic_ns()
+        address = reachable(addresses)
         reports: list[DeliveryReport] = []
         problem = ""
         try:

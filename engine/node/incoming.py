@@ -80,7 +80,7 @@ class Incoming:
                 self._runtime.serving.gone(key)
         for reader in changes.readers_seen:
             for key in self._reader_keys(reader):
-                self._runtime.serving.seen(key, reader.host)
+                self._runtime.serving.seen(key, reader.hosts)
         for reader, end, is_further in changes.ends_seen:
             for key in self._reader_keys(reader) if is_further else ():
                 self._runtime.serving.joined(key, end)

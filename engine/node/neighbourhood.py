@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from engine.core.namespaces import Group
 from engine.dataset.groups import BUILTIN_PARTITION, DurabilityKind, GroupDescription
 from engine.dds.channel import PeerAttached, PeerDetached
-from engine.dds.discovery import EndpointGone, EndpointSeen, ParticipantGone, ParticipantSeen
+from engine.dds.discovery import EndpointGone, EndpointSeen, ParticipantGone, ParticipantSeen, host_of
 from engine.dds.participant import TagRole
 from engine.node.foreign import ForeignServices
 
@@ -33,14 +33,14 @@ class DurableReader:
     """A reader that wants history: its process, where that is, and what it reads."""
 
     participant: bytes
-    address: str
+    addresses: tuple[str, ...]
     topic: str
     partitions: tuple[str, ...]
 
     @property
-    def host(self) -> str:
-        """The address of its host."""
-        return self.address.rpartition(":")[0]
+    def hosts(self) -> frozenset[str]:
+        """The addresses of its host."""
+        return frozenset(host_of(address) for address in self.addresses)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -245,12 +245,12 @@ class Neighbourhood:
         return [GroupDescription(group, offer.type, qos) for group in offer.groups]
 
     def _reader_seen(self, endpoint: EndpointSeen, participant: ParticipantSeen, found: Changes) -> None:
-        if participant.address is None or (participant.tag and participant.tag.role is TagRole.CLIENT):
+        if not participant.addresses or (participant.tag and participant.tag.role is TagRole.CLIENT):
             return  # the client library asks for what it needs
         partitions = tuple(each for each in endpoint.partitions or ("",) if each != BUILTIN_PARTITION)
         if not partitions or self._foreign.is_one(endpoint.participant):
             return
-        reader = DurableReader(participant.guid, participant.address, endpoint.topic, partitions)
+        reader = DurableReader(participant.guid, participant.addresses, endpoint.topic, partitions)
         self._endpoints[endpoint.guid] = endpoint
         guids = self._readers.setdefault(reader, set())
         if not guids:

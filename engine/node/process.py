@@ -12,7 +12,7 @@ from engine.dds.bulk import TOPIC as BULK_TOPIC
 from engine.dds.bulk import BulkReceiver
 from engine.dds.channel import Channel, ChannelTopic
 from engine.dds.discovery import Discovery, TopicDiscovery
-from engine.dds.interfaces import address_of, first_interface
+from engine.dds.interfaces import address_of, interface_of
 from engine.dds.participant import NodeParticipant
 from engine.dds.pump import Pump
 from engine.dds.selfcheck import check_layouts
@@ -115,7 +115,7 @@ class Node:
         directory = configuration.persistent.store_directory if configuration.persistent else None
         self._disk = Disk(Path(directory) if directory else None, name, self._mailbox.wake)
         self._uri = uri_of(configuration, environ)
-        self._interface = first_interface(self._uri) or "lo"
+        self._interface = interface_of(self._uri)
         try:
             self._begin(name)
         except BaseException:

@@ -125,13 +125,13 @@ class DdsWire:
         seen = self._neighbourhood.participants.get(bytes.fromhex(reader.participant))
         if not groups:
             self._post(lambda: self.on_delivered(reader, Delivered(), whole=whole))
-        elif seen is None or seen.address is None:
+        elif seen is None or not seen.addresses:
             gone = Delivered(problem="its process is gone")
             self._post(lambda: self.on_delivered(reader, gone, whole=whole))
         else:
-            address, began_ns = seen.address, time.time_ns()
+            began_ns = time.time_ns()
             self._show(reader, began_ns, None)
-            self._submit(self._deliver, reader, address, groups, began_ns, whole)
+            self._submit(self._deliver, reader, seen.addresses, groups, began_ns, whole)
 
     def deliveries(self) -> tuple[DeliveryView, ...]:
         """The last deliveries, oldest first."""
@@ -225,12 +225,12 @@ class DdsWire:
     def _deliver(
         self,
         reader: ReaderKey,
-        address: str,
+        addresses: tuple[str, ...],
         groups: list[tuple[GroupDescription, Rows]],
         began_ns: int,
         whole: bool,
     ) -> None:
-        result = self._directed.deliver(bytes.fromhex(reader.participant), address, groups)
+        result = self._directed.deliver(bytes.fromhex(reader.participant), addresses, groups)
 
         def tell() -> None:
             self._show(reader, began_ns, result)

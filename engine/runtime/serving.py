@@ -94,11 +94,11 @@ class Serving:
             )
         ]
 
-    def seen(self, reader: ReaderKey, host: str) -> None:
-        """A durable reader appeared in a process on `host`."""
+    def seen(self, reader: ReaderKey, hosts: frozenset[str]) -> None:
+        """A durable reader appeared in a process on the host that has these addresses."""
         now = self._holdings.clock.monotonic()
-        self._holdings.core.reader_seen(reader, host, now)
-        if host == self._holdings.settings.host:
+        self._holdings.core.reader_seen(reader, hosts, now)
+        if self._holdings.settings.host in hosts:
             self._holdings.core.wanted(reader.name_space, now)
 
     def gone(self, reader: ReaderKey) -> None:

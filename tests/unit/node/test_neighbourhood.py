@@ -29,7 +29,7 @@ NODE, PROCESS = b"n" * 16, b"p" * 16
 
 Told: TypeAlias = Change | PeerAttached | PeerDetached
 
-SEEN = ParticipantSeen(PROCESS, Tag(TagRole.NODE, NODE), "127.0.0.1:7410", "host", 1, "", is_own=False)
+SEEN = ParticipantSeen(PROCESS, Tag(TagRole.NODE, NODE), ("127.0.0.1:7410",), "host", 1, "", is_own=False)
 GONE = ParticipantGone(PROCESS)
 ATTACHED = PeerAttached(PROCESS)
 DETACHED = PeerDetached(PROCESS)
@@ -84,7 +84,7 @@ def test_every_interleaving_of_the_two_sources_ends_alike(
     check_attached(told, expected=is_there)
 
 
-APPLICATION = ParticipantSeen(b"a" * 16, None, "127.0.0.1:7420", "host", 2, "", is_own=False)
+APPLICATION = ParticipantSeen(b"a" * 16, None, ("127.0.0.1:7420",), "host", 2, "", is_own=False)
 TYPE = cast("TypeRef", object())
 DESCRIPTION = TypeDescription("ships::Observation", b"information", b"mapping", keyed=True)
 GROUP = Group("ships", "Observations", DESCRIPTION.type_id)
