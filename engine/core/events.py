@@ -122,6 +122,13 @@ class Deliver:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class TakenOver:
+    """This node is in charge of a served reader now, because the one that was is gone."""
+
+    reader: ReaderKey
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class NoAligner:
     """Nobody may be master and this node is told not to wait for one (TimeToWaitForAligner 0): end."""
 
@@ -164,6 +171,7 @@ Event = (
     | DataDeleted
     | InstancesPurged
     | Deliver
+    | TakenOver
     | FellowsKnown
     | FellowAway
     | NoAligner

@@ -17,6 +17,7 @@ from engine.core.events import (
     GroupAnnounced,
     InstancesPurged,
     SendSet,
+    TakenOver,
     Target,
 )
 from engine.core.messages import (
@@ -466,8 +467,9 @@ class DurabilityNode:
             roles.meet(self._context, state, now)
         for name, targets in self._context.requests.due(now, self._is_ready):
             self._context.emit(SendSet(name, self._context.states[name].lineage, targets))
-        if self._context.readers.take_over(self._server_for):
+        for reader in self._context.readers.take_over(self._server_for):
             self._context.readers_changed = True
+            self._context.emit(TakenOver(reader))
         for reader in self._context.readers.open(self._server_for, now):
             self._context.readers_changed = True
             self._context.emit(Deliver(reader))

@@ -154,8 +154,8 @@ class ReaderTable:
     def _is_due_again(self, reader: ReaderKey) -> bool:
         return reader in self._again and self._claims[reader].node == self._node
 
-    def take_over(self, server_for: ServerFor) -> bool:
-        """Take charge of served readers whose server is gone; True when there were such.
+    def take_over(self, server_for: ServerFor) -> list[ReaderKey]:
+        """Take charge of served readers whose server is gone, and return them.
 
         One that came back together with fellows who are not heard yet waits: one of them may be in charge.
         """
@@ -169,7 +169,7 @@ class ReaderTable:
         ]
         for reader in ours:
             self._claims[reader] = Delivery(reader, self._node, done=True)
-        return bool(ours)
+        return ours
 
     def in_charge_of(self, name_space: str) -> list[ReaderKey]:
         """The readers of a name-space that this node serves or, having been served, is in charge of."""

@@ -64,6 +64,7 @@ class Changes:
         readers_seen, readers_gone: durable readers, one for each process, topic and partitions.
         ends_seen: the durable reader endpoints behind them, with their GUIDs. True stands for one that is
             new although its process had such readers before: those got theirs without it.
+        processes_gone: participants that left or were lost.
         fellows: processes of fellows that attached or detached, in order: (node id, participant, attached).
     """
 
@@ -74,6 +75,7 @@ class Changes:
     readers_seen: list[DurableReader] = dataclasses.field(default_factory=list)
     readers_gone: list[DurableReader] = dataclasses.field(default_factory=list)
     ends_seen: list[tuple[DurableReader, bytes, bool]] = dataclasses.field(default_factory=list)
+    processes_gone: list[bytes] = dataclasses.field(default_factory=list)
     fellows: list[tuple[str, bytes, bool]] = dataclasses.field(default_factory=list)
 
 
@@ -133,6 +135,11 @@ class Neighbourhood:
         """The durable writers that there are of a topic and type."""
         return [each for each in self._offers.get(topic, {}).values() if each.type.type_id == type_id]
 
+    def living(self, group: Group) -> frozenset[bytes]:
+        """The durable writers of a group that there are."""
+        offers = self._offers.get(group.topic, {}).items()
+        return frozenset(writer for writer, offer in offers if group in offer.groups)
+
     def refuse(self, writer: bytes) -> bool:
         """Ignore from now on what a writer writes, because the tap refuses it; whether that is news."""
         is_news = bool(self.routes.get(writer))
@@ -166,6 +173,7 @@ class Neighbourhood:
                 self._fellow_detached(change.guid, found)
                 self.participants.pop(change.guid, None)
                 self._foreign.gone(change.guid)
+                found.processes_gone.append(change.guid)
             elif isinstance(change, PeerAttached):
                 self._attached.add(change.participant)
                 self._fellow_attached(change.participant, found)

@@ -172,6 +172,8 @@ class Node:
         self._tracer.event("lifecycle.interface", interface=self._interface, reach=reach)
         self._wire.on_stream_sent = self._runtime.transfers.sent
         self._wire.on_delivered = self._runtime.serving.delivered
+        self._wire.keeping.runtime = self._runtime
+        self._runtime.serving.on_taken_over = self._wire.keeping.taken_over
         self._clients = self._serve_clients()
         self._incoming = Incoming(
             self._participant,
@@ -188,6 +190,7 @@ class Node:
             self._runtime,
             self._disk.persistence,
             self._clients,
+            self._wire.keeping,
             self._clock,
         )
         identity = showing.identity_of(configuration, self._disk.kind, found, self._started_ns)

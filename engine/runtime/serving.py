@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from engine.dataset.groups import GroupDescription
     from engine.runtime.holdings import Holdings
-    from engine.runtime.ports import Delivered
+    from engine.runtime.ports import Again, Delivered
     from engine.runtime.sets import Difference
 
 
@@ -51,7 +51,8 @@ class Serving:
         self._holdings = holdings
         self.tails: dict[ReaderKey, _Tail] = {}
         self.on_difference: Callable[[str, Difference], None] | None = None
-        self._waiting: dict[ReaderKey, collections.deque[tuple[Groups, bool]]] = {}
+        self.on_taken_over: Callable[[ReaderKey], None] | None = None
+        self._waiting: dict[ReaderKey, collections.deque[tuple[Groups, bool, Again | None]]] = {}
         self._got: dict[ReaderKey, frozenset[bytes]] = {}
         self._joined: dict[ReaderKey, set[bytes]] = {}
 
@@ -109,6 +110,11 @@ class Serving:
         self._joined.pop(reader, None)
         self._holdings.core.reader_gone(reader)
 
+    def taken_over(self, reader: ReaderKey) -> None:
+        """This node is in charge of a served reader now, because the one that was is gone."""
+        if self.on_taken_over is not None:
+            self.on_taken_over(reader)
+
     def joined(self, reader: ReaderKey, end: bytes) -> None:
         """One more durable reader of a kind appeared in a process, with this GUID.
 
@@ -144,28 +150,33 @@ class Serving:
             if groups:
                 self._send(reader, groups, whole=False)
 
-    def _send(self, reader: ReaderKey, groups: Groups, *, whole: bool) -> None:
+    def show_again(self, reader: ReaderKey, groups: Groups, again: Again) -> None:
+        """Let a reader see instances ALIVE again that have a living writer."""
+        if groups:
+            self._send(reader, groups, whole=False, again=again)
+
+    def _send(self, reader: ReaderKey, groups: Groups, *, whole: bool, again: Again | None = None) -> None:
         """Deliver, one after the other for each reader: what is newer must not overtake what is older."""
         groups = _once(groups)
         waiting = self._waiting.get(reader)
         if waiting is None:
             self._waiting[reader] = collections.deque()
-            self._begin(reader, groups, whole=whole)
+            self._begin(reader, groups, whole=whole, again=again)
         else:
-            waiting.append((groups, whole))
+            waiting.append((groups, whole, again))
 
-    def _begin(self, reader: ReaderKey, groups: Groups, *, whole: bool) -> None:
+    def _begin(self, reader: ReaderKey, groups: Groups, *, whole: bool, again: Again | None) -> None:
         count = sum(len(samples) for _, samples in groups)
         self._holdings.tracer.event(
             "deliver.started", group=_text(reader), reader=reader.participant, samples=count
         )
-        self._holdings.wire.deliver(reader, groups, whole=whole)
+        self._holdings.wire.deliver(reader, groups, whole=whole, again=again)
 
     def _next(self, reader: ReaderKey) -> None:
         waiting = self._waiting.get(reader)
         if waiting:
-            groups, whole = waiting.popleft()
-            self._begin(reader, groups, whole=whole)
+            groups, whole, again = waiting.popleft()
+            self._begin(reader, groups, whole=whole, again=again)
         else:
             self._waiting.pop(reader, None)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from engine.dds.uri import cyclone_uri
 from tests.integration.conftest import own_domain
@@ -50,13 +51,13 @@ class HostsLab:
         view = self.views[seen_from]
         view.wait_for(f"{names} are complete and equal", lambda: view.are_complete(*names))
 
-    def writer(self, name: str, **options: object) -> Program:
+    def writer(self, name: str, **options: Any) -> Program:
         """A writer on the host of a node that stays."""
         program = self.lab.program("writer", prefix=self.lab.prefixes[name], **options)
         program.answer("done")
         return program
 
-    def reader(self, name: str, **options: object) -> Reader:
+    def reader(self, name: str, **options: Any) -> Reader:
         return self.lab.reader(prefix=self.lab.prefixes[name], **options)
 
 
