@@ -48,7 +48,7 @@ test: check ## Everything that must be green, in under 15 minutes
 sim: $(VENV)/.dev ## Thousands of simulated systems with faults (RUNS=2000 SEED=1)
 	$(BIN)/ospltool simulate --runs $(RUNS) --seed $(SEED)
 
-bench: $(VENV)/.dev ## Figures, side by side in one run (AREA=start|capture|deliver|align|reconcile|store|simulator|trace|console|redundancy)
+bench: $(VENV)/.dev ## Figures, side by side in one run (AREA=start|capture|deliver|alive|align|reconcile|store|simulator|trace|console|redundancy)
 	$(BIN)/python -m benchmarks --area $(AREA)
 
 screenshots: $(VENV)/.dev ## The pictures of the README, from the running demo

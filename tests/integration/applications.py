@@ -394,6 +394,27 @@ def timelines(options: dict[str, Any]) -> None:
             collect()
 
 
+def iterating(options: dict[str, Any]) -> None:
+    """A reader that looks at ALIVE instances only, as `take_iter` does; says how many samples it got."""
+    from cyclonedds.core import Policy, Qos
+    from cyclonedds.domain import DomainParticipant
+    from cyclonedds.sub import DataReader, Subscriber
+    from cyclonedds.topic import Topic
+
+    participant = DomainParticipant(options["domain"])
+    subscriber = Subscriber(participant, Qos(Policy.Partition(["stock"])))
+    qos = qos_of(options)
+    reader = DataReader(subscriber, Topic(participant, options["topic"], types.Reading, qos=qos), qos=qos)
+    count = 0
+    for _ in reader.take_iter(timeout=20_000_000_000):
+        count += 1
+        if count == options["count"]:
+            break
+    say(count=count)
+    for _ in commands():
+        pass
+
+
 def participant_as(domain: int, guid: str) -> Any:
     """A participant with a GUID of our choice, as those of another product have."""
     import ctypes
@@ -524,6 +545,7 @@ ROLES = {
     "reader": reader,
     "services": services,
     "timelines": timelines,
+    "iterating": iterating,
     "readers_in_turn": readers_in_turn,
     "watch": watch,
     "hostile": hostile,

@@ -7,7 +7,6 @@ is alive again without a new sample.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -22,7 +21,12 @@ from tests.integration.programs import Program
 pytestmark = [pytest.mark.dds, pytest.mark.netns]
 
 CUT_S = 6.0
-CASES = tuple(itertools.product((True, False), repeat=3))
+CASES: tuple[tuple[bool, bool, bool], ...] = tuple(
+    (autodispose, by_source, is_written)
+    for autodispose in (True, False)
+    for by_source in (True, False)
+    for is_written in (True, False)
+)
 """(autodispose, by source time, written during the cut)."""
 
 
