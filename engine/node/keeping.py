@@ -89,6 +89,7 @@ class Keeping:
             self._processes[participant] = process
         has_room = self._has_room(process)
         portions = []
+        ended: list[tuple[GroupDescription, list[End]]] = []
         disposing = frozenset(writer for writer, autodispose in self._lost.items() if autodispose)
         for description, rows in groups:
             living = self._neighbourhood.living(description.group)
@@ -97,6 +98,8 @@ class Keeping:
                 self._kept.setdefault(description.group, set()).add(participant)
             elif living:
                 self._count_not_kept()
+            if again is None and not is_whole and participant in self._kept.get(description.group, ()):
+                ended.append((description, self._unregistered_in(description.group, rows, living)))
             if again is None:
                 mode = Mode.WHOLE if is_whole else Mode.PART
                 portions.append(Portion(description, whole(rows, living, disposing), mode, keeps))
@@ -107,9 +110,21 @@ class Keeping:
                 portions.append(Portion(description, written(rows, living), Mode.PART, keeps))
 
         def job(session: DirectedSession) -> None:
-            done(give(session, portions))
+            result = give(session, portions)
+            for description, instances in ended:
+                _tell_ends(session, description, instances, disposes=False, closes=False)
+            done(result)
 
         self._put(process, job, lambda error: done(Delivered(problem=str(error))))
+
+    def _unregistered_in(self, group: Group, rows: Rows, living: frozenset[bytes]) -> list[End]:
+        """The instances of which a merge tells that their last living writer unregistered them."""
+        keys = {sample.key: sample.source_time_ns for sample in rows if sample.status & UNREGISTER}
+        return [
+            End(key, time_ns)
+            for key, time_ns in keys.items()
+            if not is_written(self._history(group, key), living)
+        ]
 
     def _has_room(self, process: Process) -> bool:
         others = self.sessions - (process.kept > 0)
@@ -179,9 +194,7 @@ class Keeping:
         description = self._runtime.descriptions[group]
 
         def job(session: DirectedSession) -> None:
-            session.end(
-                group.topic, description.type, group.partition, ended(), disposes=disposes, closes=closes
-            )
+            _tell_ends(session, description, ended(), disposes=disposes, closes=closes)
 
         for participant in sorted(self._kept[group]):
             process = self._processes.get(participant)
@@ -228,6 +241,18 @@ class Keeping:
         data = self._runtime.spaces.get(state.name) if state else None
         group_set = data.working.groups.get(group) if data else None
         return group_set.instance(key) if group_set else ()
+
+
+def _tell_ends(
+    session: DirectedSession,
+    description: GroupDescription,
+    instances: Iterable[End],
+    *,
+    disposes: bool,
+    closes: bool,
+) -> None:
+    group = description.group
+    session.end(group.topic, description.type, group.partition, instances, disposes=disposes, closes=closes)
 
 
 def _one(key: bytes, time_ns: int) -> tuple[End]:

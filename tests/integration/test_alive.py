@@ -135,7 +135,7 @@ def test_who_takes_over_from_a_node_that_stops_keeps_instances_alive(lab: Lab) -
     wait_states(reader, lambda _: "A A A")
     lab.wait_delivered(len(CASES))
     assert lab.stop("n1") == [0]
-    # The successor registers before the node that stops is gone; who is ordered by source time refuses the rest.
+    # The successor registers before the node that stops is gone; by source time its samples are refused.
     deadline = time.monotonic() + 30.0
     while True:
         words = {case: look(reader)[options_of(case)["topic"]]["0"]["words"] for case in CASES}

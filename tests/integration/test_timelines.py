@@ -52,6 +52,13 @@ class Seen:
     def words(self, case: tuple[bool, bool, bool], number: int) -> str:
         return " ".join(self.now()[topic_of(case)].get(str(number), {"words": []})["words"])
 
+    def wait_state(self, case: tuple[bool, bool, bool], number: int, wanted: str) -> None:
+        """Until an instance is in a state."""
+        deadline = time.monotonic() + 30.0
+        while self.now()[topic_of(case)][str(number)]["state"] != wanted:
+            assert time.monotonic() < deadline, (case, self.now()[topic_of(case)])
+            time.sleep(0.1)
+
     def wait_merged(self) -> None:
         """Until the newest sample of instance 1 is the last that was written."""
         deadline = time.monotonic() + 30.0
@@ -97,14 +104,14 @@ def test_a_writer_that_was_cut_off_and_is_back_is_alive_for_every_reader(hosts: 
     taking = start(hosts, "n2", takes=True)
     writers = {
         case: hosts.writer(
-            "n1", readers=len(hosts.names) + 3, steps=[{"count": 2, "time": 1_000}], **options_of(case)
+            "n1", readers=len(hosts.names) + 3, steps=[{"count": 3, "time": 1_000}], **options_of(case)
         )
         for case in CASES
     }
     for seen in (near, early, taking):
         seen.wait("it was written", is_alive)
     view = hosts.views[hosts.names[-1]]
-    held = 2 * len(CASES)
+    held = 3 * len(CASES)
     view.wait_for("it is stored", lambda: all(view.stored(name) == held for name in hosts.names))
 
     hosts.network.cut("b")
@@ -114,6 +121,8 @@ def test_a_writer_that_was_cut_off_and_is_back_is_alive_for_every_reader(hosts: 
         if case[2]:
             writer.tell(steps=[{"first": 1, "count": 1, "time": 5_000}])
             writer.answer("done")
+        writer.tell(steps=[{"op": "unregister", "first": 2, "count": 1, "time": 6_000}])
+        writer.answer("done")
     late = start(hosts, "n2")
     late.wait("history during the cut", lambda seen: not is_alive(seen))
     for case in CASES:
@@ -139,6 +148,7 @@ def test_a_writer_that_was_cut_off_and_is_back_is_alive_for_every_reader(hosts: 
             wanted = f"S1001 {lost} (S1001 )?(S5000 {lost} )?S5000" if is_written else f"S1001 {lost} S1001"
             again = "" if by_source else "( S5000)*"
             assert re.fullmatch(wanted + again, seen.words(case, 1)), (case, seen.words(case, 1))
+            seen.wait_state(case, 2, lost)
         assert taking.words(case, 0) == f"S1000 {lost} S1000", case
         assert near.words(case, 0) == "S1000", case
 
