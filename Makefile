@@ -55,7 +55,7 @@ sim: $(VENV)/.dev ## Thousands of simulated systems with faults (RUNS=2000 SEED=
 chaos: $(VENV)/.dev ## Real nodes under seeded faults, in network namespaces (MINUTES=30 SEED=1)
 	$(BIN)/python -m chaos --minutes $(MINUTES) --seed $(SEED)
 
-bench: $(VENV)/.dev ## Figures, side by side in one run (AREA=start|capture|deliver|align|reconcile|store|simulator|trace|console|redundancy)
+bench: $(VENV)/.dev ## Figures, side by side in one run (AREA=start|capture|deliver|alive|align|reconcile|store|simulator|trace|console|redundancy)
 	$(BIN)/python -m benchmarks --area $(AREA)
 
 screenshots: $(VENV)/.dev ## The pictures of the README, from the running demo

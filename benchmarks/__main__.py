@@ -22,6 +22,7 @@ AREAS: Final = (
     "simulator",
     "capture",
     "deliver",
+    "alive",
     "align",
     "merge",
     "reconcile",

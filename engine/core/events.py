@@ -126,6 +126,13 @@ class Deliver:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class TakenOver:
+    """This node is in charge of a served reader now, because the one that was is gone."""
+
+    reader: ReaderKey
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class NoAligner:
     """Nobody may be master and this node is told not to wait for one (TimeToWaitForAligner 0): end."""
 
@@ -168,6 +175,7 @@ Event = (
     | DataDeleted
     | InstancesPurged
     | Deliver
+    | TakenOver
     | FellowsKnown
     | FellowAway
     | NoAligner

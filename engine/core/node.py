@@ -17,6 +17,7 @@ from engine.core.events import (
     GroupAnnounced,
     InstancesPurged,
     SendSet,
+    TakenOver,
     Target,
 )
 from engine.core.messages import (
@@ -367,17 +368,18 @@ class DurabilityNode:
         """A group of ours became known on this node: tell the fellows (d_newGroup)."""
         self._context.send(NewGroup(group, description))
 
-    def reader_seen(self, reader: ReaderKey, host: str, now: float) -> None:
-        """A durable reader appeared in a process on `host`."""
+    def reader_seen(self, reader: ReaderKey, hosts: frozenset[str], now: float) -> None:
+        """A durable reader appeared in a process on the host that has these addresses."""
         not_before = now + self._context.settings.heartbeat_expiry_s
-        if self._context.readers.seen(reader, host, not_before if self._is_reconnecting(host, now) else None):
+        waits = self._is_reconnecting(hosts, now)
+        if self._context.readers.seen(reader, hosts, not_before if waits else None):
             self._context.readers_changed = True
         self._evaluate(now)
 
-    def _is_reconnecting(self, host: str, now: float) -> bool:
-        """Whether a reader on `host` may have come together with fellows that are not heard yet."""
+    def _is_reconnecting(self, hosts: frozenset[str], now: float) -> bool:
+        """Whether a reader on that host may have come together with fellows that are not heard yet."""
         settings, fellows = self._context.settings, self._context.fellows
-        if host == settings.host:
+        if settings.host in hosts:
             return False
         arriving = any(not fellow.approved and not fellow.conflict for fellow in fellows.all())
         return arriving or bool(fellows.absent(now, settings.absence_bound_s, frozenset()))
@@ -525,15 +527,16 @@ class DurabilityNode:
             roles.meet(self._context, state, now)
         for name, targets in self._context.requests.due(now, self._is_ready):
             self._context.emit(SendSet(name, self._context.states[name].lineage, targets))
-        if self._context.readers.take_over(self._server_for):
+        for reader in self._context.readers.take_over(self._server_for):
             self._context.readers_changed = True
+            self._context.emit(TakenOver(reader))
         for reader in self._context.readers.open(self._server_for, now):
             self._context.readers_changed = True
             self._context.emit(Deliver(reader))
         self._discovery_check = self._discovery.next_check(now)
         self._update_state()
 
-    def _server_for(self, reader: ReaderKey, host: str) -> str | None:
+    def _server_for(self, reader: ReaderKey, hosts: frozenset[str]) -> str | None:
         state = self._context.states.get(reader.name_space)
         if state is None:
             return None
@@ -547,7 +550,7 @@ class DurabilityNode:
             if report and report.complete and fellow.status:
                 is_master = report.following is not None and report.following.node == fellow.node
                 servers.append(Server(fellow.node, fellow.status.host, is_master, report.master_priority))
-        return choose_server(servers, host)
+        return choose_server(servers, hosts)
 
     def _update_state(self) -> None:
         phases = [state.phase for state in self._context.states.values()]

@@ -10,14 +10,18 @@ there, which from then on shows that reader what merges bring.
 from __future__ import annotations
 
 import dataclasses
+import operator
 from typing import TYPE_CHECKING, Final
 
 from engine.core.messages import Deliveries, Delivery
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import TypeAlias
 
     from engine.core.messages import ReaderKey
+
+    ServerFor: TypeAlias = Callable[[ReaderKey, frozenset[str]], str | None]
 
 FIRST_PAUSE_S: Final = 0.5
 LONGEST_PAUSE_S: Final = 30.0
@@ -39,9 +43,14 @@ class Server:
     priority: int
 
 
-def choose_server(servers: list[Server], reader_host: str) -> str | None:
-    """The node that should serve a reader on `reader_host`; None while nobody is complete."""
-    local = [server for server in servers if server.host == reader_host]
+def choose_server(servers: list[Server], hosts: frozenset[str]) -> str | None:
+    """The node that should serve a reader; None while nobody is complete.
+
+    Args:
+        servers: the complete nodes.
+        hosts: the unicast addresses of the reader's host.
+    """
+    local = [server for server in servers if server.host in hosts]
     pool = local or servers
     best = max(pool, key=lambda server: (server.is_master, server.priority, server.node), default=None)
     return best.node if best else None
@@ -52,21 +61,21 @@ class ReaderTable:
 
     def __init__(self, node: str) -> None:
         self._node = node
-        self._hosts: dict[ReaderKey, str] = {}
+        self._hosts: dict[ReaderKey, frozenset[str]] = {}
         self._claims: dict[ReaderKey, Delivery] = {}
         self._former: dict[ReaderKey, Delivery] = {}
         self._again: set[ReaderKey] = set()
         self._pauses: dict[ReaderKey, tuple[float | None, float]] = {}
         self._serial = 0
 
-    def seen(self, reader: ReaderKey, host: str, not_before_s: float | None) -> bool:
+    def seen(self, reader: ReaderKey, hosts: frozenset[str], not_before_s: float | None) -> bool:
         """A reader appeared; False when its process is known to have one just like it.
 
         A process that comes back out of a cut network had been served before, if we knew that then. With
         `not_before_s`, somebody who is only just coming back may know better who serves it: it waits.
         """
         known = reader in self._hosts
-        self._hosts[reader] = host
+        self._hosts[reader] = hosts
         former = self._former.pop(reader, None)
         if former is not None and reader not in self._claims:
             self._claims[reader] = former
@@ -122,19 +131,19 @@ class ReaderTable:
             elif claim.node == node:
                 del self._claims[reader]
 
-    def open(self, server_for: Callable[[ReaderKey, str], str | None], now: float) -> list[ReaderKey]:
+    def open(self, server_for: ServerFor, now: float) -> list[ReaderKey]:
         """The readers that this node should serve now; they are claimed by this call."""
         for reader, (when, pause) in self._pauses.items():
             if when is not None and now >= when:
                 self._pauses[reader] = (None, pause)
         ours = [
             reader
-            for reader, host in sorted(self._hosts.items())
+            for reader, hosts in sorted(self._hosts.items(), key=operator.itemgetter(0))
             if self._pauses.get(reader, _NO_PAUSE)[0] is None
             and (
                 self._is_due_again(reader)
                 if reader in self._claims
-                else server_for(reader, host) == self._node
+                else server_for(reader, hosts) == self._node
             )
         ]
         for reader in ours:
@@ -145,8 +154,8 @@ class ReaderTable:
     def _is_due_again(self, reader: ReaderKey) -> bool:
         return reader in self._again and self._claims[reader].node == self._node
 
-    def take_over(self, server_for: Callable[[ReaderKey, str], str | None]) -> bool:
-        """Take charge of served readers whose server is gone; True when there were such.
+    def take_over(self, server_for: ServerFor) -> list[ReaderKey]:
+        """Take charge of served readers whose server is gone, and return them.
 
         One that came back together with fellows who are not heard yet waits: one of them may be in charge.
         """
@@ -160,7 +169,7 @@ class ReaderTable:
         ]
         for reader in ours:
             self._claims[reader] = Delivery(reader, self._node, done=True)
-        return bool(ours)
+        return ours
 
     def in_charge_of(self, name_space: str) -> list[ReaderKey]:
         """The readers of a name-space that this node serves or, having been served, is in charge of."""

@@ -5,12 +5,17 @@ from __future__ import annotations
 import dataclasses
 import enum
 import hashlib
+from collections.abc import Iterable
 from typing import Final
 
+from engine.core.expressions import matches
 from engine.core.namespaces import Group
 
 KEEP_ALL: Final = 0
 """History depth that stands for KEEP_ALL."""
+
+BUILTIN_PARTITION: Final = "__BUILT-IN PARTITION__"
+"""Where OpenSplice publishes its built-in topics, of which every federation keeps its own."""
 
 
 class DurabilityKind(enum.IntEnum):
@@ -20,6 +25,18 @@ class DurabilityKind(enum.IntEnum):
     TRANSIENT_LOCAL = 1
     TRANSIENT = 2
     PERSISTENT = 3
+
+
+def is_given(group: Group, topic: str, partitions: Iterable[str]) -> bool:
+    """Whether the data of a group is given to readers of a topic in these partitions.
+
+    Expressions select by name (DDS 1.4, 2.2.3.13); nothing of the built-in partition is given to anybody.
+    """
+    return (
+        group.topic == topic
+        and group.partition != BUILTIN_PARTITION
+        and any(matches(pattern, group.partition) for pattern in partitions)
+    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -20,6 +20,9 @@ UNREGISTER: Final = 2
 DATA: Final = 4
 """Status bit: `payload` is a whole sample; without it, it is the serialized key only."""
 
+KEY_HEADER: Final = b"\x00\x07\x00\x00"
+"""Encapsulation header of a payload that is the key only: PLAIN_CDR2, little-endian (RTPS 2.5, 10.2)."""
+
 DIGEST_BYTES: Final = 16
 HEADER: Final = struct.Struct("<qQBII")
 """What is digested before writer, key and payload: source time, sequence, status, the lengths of both."""

@@ -205,6 +205,9 @@ class ReaderCache(ctypes.Structure):
 
 create_domain = _function("dds_create_domain", _entity, ctypes.c_uint32, _text)
 create_participant = _function("dds_create_participant", _entity, ctypes.c_uint32, _pointer, _pointer)
+create_participant_as = _function(
+    "dds_create_participant_guid", _entity, ctypes.c_uint32, _pointer, _pointer, ctypes.c_uint32, _text
+)
 create_subscriber = _function("dds_create_subscriber", _entity, _entity, _pointer, _pointer)
 create_publisher = _function("dds_create_publisher", _entity, _entity, _pointer, _pointer)
 create_reader = _function("dds_create_reader", _entity, _entity, _entity, _pointer, _pointer)

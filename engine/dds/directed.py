@@ -3,12 +3,20 @@
 A second Cyclone domain in this process announces itself to a single address: the target's. Its writers match
 the target's readers and nobody else's. The granularity is the process: all its readers of a topic and
 partition get what is delivered.
+
+For a reader, an instance is ALIVE for as long as a writer of which it has heard a sample is registered for
+it. What is delivered of instances whose original writer lives is therefore written by a writer that stays
+until that one ends. Readers that are ordered by source time take a sample of equal time from another writer
+only if its GUID is lower, compared as it lies in memory. So there are two participants: the one with a high
+GUID gives history, which a reader that has it refuses (but it registers the writer); the one with a low
+GUID shows again what a reader lost with its writer.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import enum
 import threading
 import time
 from collections.abc import Iterable
@@ -16,19 +24,20 @@ from typing import Final, Self
 
 from engine.core import expressions
 from engine.dataset.groups import KEEP_ALL, GroupQos, TypeDescription
-from engine.dataset.sample import Sample
+from engine.dataset.living import End, Step
 from engine.dds.discovery import Discovery, EndpointGone, EndpointSeen, ParticipantSeen
 from engine.dds.domains import free_domain_id
 from engine.dds.errors import DdsError, DdsTimeout
+from engine.dds.guids import high_guid, in_memory, low_guid
 from engine.dds.participant import NodeParticipant, TagRole
 from engine.dds.qos import EndpointQos, incompatibilities
 from engine.dds.topics import Topic, open_topic
 from engine.dds.typeinfo import TypeRef
 from engine.dds.uri import directed_uri
 from engine.dds.waiting import Signal
-from engine.dds.writer import RawWriter
+from engine.dds.writer import RawWriter, key_payload
 
-MAX_SESSIONS: Final = 64
+MAX_SESSIONS: Final = 256
 """Directed domains that may be open in one process at the same time; each has five threads."""
 
 MATCH_TIMEOUT_S: Final = 5.0
@@ -36,10 +45,28 @@ MATCH_TIMEOUT_S: Final = 5.0
 
 SETTLE_S: Final = 0.005
 """Pause between our match with the target's readers and the first write."""
+END_TIMEOUT_S: Final = 5.0
+"""How long a writer that is not needed any more waits for the target to acknowledge its last words."""
 REFUSAL_S: Final = 0.2
 """How long a writer is offered at most, so that readers find out that they refuse it."""
 
+_NO_STRENGTH: Final = -(1 << 31)
+"""OWNERSHIP_STRENGTH: every original writer owns an instance before a writer of ours does."""
+
 _sessions = threading.BoundedSemaphore(MAX_SESSIONS)
+
+
+class Mode(enum.Enum):
+    """What samples are to the readers that get them.
+
+    - WHOLE: everything that is kept of a group; readers that have it already refuse it.
+    - PART: what is new, or what keeps instances ALIVE.
+    - RETURN: what readers lost with its writer, which is back; they take it again.
+    """
+
+    WHOLE = enum.auto()
+    PART = enum.auto()
+    RETURN = enum.auto()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -96,16 +123,16 @@ class DirectedSession:
         self.target = target
         self._readers: dict[bytes, EndpointSeen] = {}
         self._arrived = False
-        self._writers: list[RawWriter] = []
-        self._topics: dict[tuple[str, TypeDescription], Topic] = {}
+        self._kept: dict[tuple[str, str, str], list[RawWriter]] = {}
+        self._topics: dict[tuple[int, str, TypeDescription], Topic] = {}
         self._stack = contextlib.ExitStack()
         self._stack.callback(_sessions.release)
         try:
-            domain_id = self._stack.enter_context(free_domain_id())
-            uri = directed_uri(address, interface, wire_domain, tag)
-            self._participant = self._stack.enter_context(
-                NodeParticipant(domain_id, uri, "deliverer", node_id, TagRole.DELIVERER)
-            )
+            self._domain_id = self._stack.enter_context(free_domain_id())
+            self._uri = directed_uri(address, interface, wire_domain, tag)
+            self._node_id = node_id
+            self._participant = self._open_participant(high_guid())
+            self._low: NodeParticipant | None = None
             self._signal = Signal(self._participant)
             self._discovery = Discovery(self._participant, self._signal)
         except BaseException:
@@ -118,14 +145,27 @@ class DirectedSession:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _open_participant(self, guid: bytes) -> NodeParticipant:
+        return self._stack.enter_context(
+            NodeParticipant(self._domain_id, self._uri, "deliverer", self._node_id, TagRole.DELIVERER, guid)
+        )
+
+    @property
+    def kept(self) -> int:
+        """How many writers stay."""
+        return sum(map(len, self._kept.values()))
+
     def deliver(
         self,
         topic: str,
         description: TypeDescription,
         qos: GroupQos,
         partition: str,
-        samples: Iterable[Sample],
+        steps: Iterable[Step],
         timeout_s: float,
+        *,
+        mode: Mode = Mode.WHOLE,
+        keeps: bool = False,
     ) -> DeliveryReport:
         """Write samples, in the order given, to the target's readers of a topic and partition.
 
@@ -137,8 +177,10 @@ class DirectedSession:
             description: its type.
             qos: the group's; the writer offers it.
             partition: the group's partition; empty for the default one.
-            samples: per instance in order of source time, disposes and unregisters included.
+            steps: samples, per instance in order of source time, disposes and unregisters included.
             timeout_s: for all of it; a report says how far it came.
+            mode: what the samples are to the readers.
+            keeps: let the writer of written instances stay, until `end`.
         """
         started = time.monotonic()
         deadline = started + timeout_s
@@ -156,26 +198,113 @@ class DirectedSession:
                 problem = "every reader of the target refuses what is offered: " + "; ".join(refused)
                 self._be_refused(topic, description, offer)
             else:
-                writer = RawWriter(self._participant, self._topic(topic, description), offer)
-                self._writers.append(writer)
-                left = min(deadline, time.monotonic() + MATCH_TIMEOUT_S) - time.monotonic()
-                if not writer.wait_until(lambda: willing <= writer.matched_guids(), left):
-                    problem = _unmatched(writer, willing)
-                # The target hears of the writer about a millisecond later, and no call tells when. What is
-                # written before that is not lost, but repaired, which takes up to 0.1 s.
-                time.sleep(SETTLE_S)
-                readers = frozenset(writer.matched_guids())
-                if readers:
-                    sent, trouble = _write_all(writer, samples, deadline)
-                    problem = problem or trouble
-                    writer.flush()
-                    if writer.wait_for_acks(deadline - time.monotonic()):
-                        acked = sent
-                    else:
-                        problem = problem or "the target did not acknowledge everything in time"
+                group = topic, partition, description.type_id
+                with contextlib.ExitStack() as passing:
+                    writers = self._writers_for(group, description, offer, passing, mode, keeps=keeps)
+                    left = min(deadline, time.monotonic() + MATCH_TIMEOUT_S) - time.monotonic()
+                    problem = _match(writers, willing, left)
+                    # The target hears of the writer about a millisecond later, and no call tells when. What
+                    # is written before that is not lost, but repaired, which takes up to 0.1 s.
+                    time.sleep(SETTLE_S)
+                    readers = frozenset.intersection(*(frozenset(one.matched_guids()) for one in writers))
+                    if readers:
+                        sent, trouble = _write_all(writers, steps, deadline)
+                        problem = problem or trouble
+                        for writer in writers:
+                            writer.flush()
+                        if all(writer.wait_for_acks(deadline - time.monotonic()) for writer in writers):
+                            acked = sent
+                            if mode is Mode.WHOLE:
+                                self._replace(group)
+                        else:
+                            problem = problem or "the target did not acknowledge everything in time"
         except DdsError as error:
             problem = str(error)
         return DeliveryReport(sent, acked, readers, time.monotonic() - started, problem, refused)
+
+    def _writers_for(
+        self,
+        group: tuple[str, str, str],
+        description: TypeDescription,
+        offer: EndpointQos,
+        passing: contextlib.ExitStack,
+        mode: Mode,
+        *,
+        keeps: bool,
+    ) -> tuple[RawWriter, RawWriter]:
+        """The writer for instances without a living writer, which goes, and the one for those with one."""
+        if mode is Mode.RETURN:
+            self._low = self._low or self._open_participant(low_guid())
+            stays = self._kept_by(self._low, group) or self._keep(self._low, group, description, offer)
+            return stays, stays
+        goes = RawWriter(self._participant, self._topic(self._participant, group[0], description), offer)
+        passing.callback(goes.close)
+        if not keeps:
+            return goes, goes
+        known = self._kept_by(self._participant, group) if mode is Mode.PART else None
+        return goes, known or self._keep(self._participant, group, description, offer)
+
+    def _kept_by(self, participant: NodeParticipant, group: tuple[str, str, str]) -> RawWriter | None:
+        """The newest writer of a participant of ours that stays for a group."""
+        kept = reversed(self._kept.get(group, ()))
+        return next((one for one in kept if one.guid[:12] == participant.guid[:12]), None)
+
+    def _keep(
+        self,
+        participant: NodeParticipant,
+        group: tuple[str, str, str],
+        description: TypeDescription,
+        offer: EndpointQos,
+    ) -> RawWriter:
+        writer = RawWriter(participant, self._topic(participant, group[0], description), offer)
+        self._kept.setdefault(group, []).append(writer)
+        return writer
+
+    def _replace(self, group: tuple[str, str, str]) -> None:
+        """A whole set was delivered: of its writers that stay, those before the newest are needed no more."""
+        former = [one for one in self._kept.get(group, ()) if one.guid[:12] == self._participant.guid[:12]]
+        for writer in former[:-1]:
+            self._kept[group].remove(writer)
+            writer.close()
+
+    def end(
+        self,
+        topic: str,
+        description: TypeDescription,
+        partition: str,
+        ends: Iterable[End],
+        *,
+        disposes: bool,
+        closes: bool,
+    ) -> int:
+        """Instances have lost their last writer; how many were told of.
+
+        Args:
+            topic: their topic.
+            description: its type.
+            partition: their partition.
+            ends: the instances.
+            disposes: its autodispose says that they are disposed then.
+            closes: the group has no living writer any more: nothing of it stays.
+        """
+        group = topic, partition, description.type_id
+        writers = sorted(self._kept.get(group, ()), key=lambda one: in_memory(one.guid))
+        count = 0
+        for end in ends if writers and (disposes or not closes) else ():
+            payload = key_payload(end.key)
+            if disposes:
+                writers[0].dispose(payload, end.source_time_ns)
+            for writer in () if closes else writers:
+                writer.unregister(payload, end.source_time_ns)
+            count += 1
+        for writer in writers:
+            writer.flush()
+        if closes:
+            for writer in writers:
+                writer.wait_for_acks(END_TIMEOUT_S)
+                writer.close()
+            self._kept.pop(group, None)
+        return count
 
     def _await_readers(self, topic: str, partition: str, deadline: float) -> list[EndpointSeen]:
         """The target's readers of the topic, once discovery has named one."""
@@ -202,20 +331,20 @@ class DirectedSession:
 
     def _be_refused(self, topic: str, description: TypeDescription, offer: EndpointQos) -> None:
         """Let readers see a writer that they refuse: their REQUESTED_INCOMPATIBLE_QOS changes."""
-        writer = RawWriter(self._participant, self._topic(topic, description), offer)
-        self._writers.append(writer)
+        writer = RawWriter(self._participant, self._topic(self._participant, topic, description), offer)
         writer.wait_until(lambda: writer.incompatible_policy()[0] > 0, REFUSAL_S)
         time.sleep(SETTLE_S)
+        writer.close()
 
     def _nobody(self, topic: str, partition: str) -> str:
         if self.target is not None and not self._arrived:
             return f"the target at {self.address} did not answer"
         return f"the target at {self.address} has no reader of topic '{topic}' in partition '{partition}'"
 
-    def _topic(self, name: str, description: TypeDescription) -> Topic:
-        key = (name, description)
+    def _topic(self, participant: NodeParticipant, name: str, description: TypeDescription) -> Topic:
+        key = (participant.entity, name, description)
         if key not in self._topics:
-            self._topics[key] = open_topic(self._participant, name, description)
+            self._topics[key] = open_topic(participant, name, description)
         return self._topics[key]
 
     def close(self) -> None:
@@ -239,6 +368,7 @@ def _offer(qos: GroupQos, partition: str, readers: list[EndpointSeen]) -> Endpoi
         history_depth=KEEP_ALL,
         by_source_timestamp=qos.by_source_timestamp,
         exclusive=qos.exclusive,
+        strength=_NO_STRENGTH,
         autodispose=False,
         batching=True,
         partitions=(partition,) if partition else (),
@@ -271,6 +401,15 @@ def _sort_out(
     return willing, tuple(refused)
 
 
+def _match(writers: Iterable[RawWriter], willing: set[bytes], timeout_s: float) -> str:
+    """Wait until the readers match all writers; else what is wrong."""
+    deadline = time.monotonic() + timeout_s
+    for writer in writers:
+        if not writer.wait_for_readers(willing, deadline - time.monotonic()):
+            return _unmatched(writer, willing)
+    return ""
+
+
 def _unmatched(writer: RawWriter, expected: set[bytes]) -> str:
     missing = ", ".join(sorted(guid.hex() for guid in expected - writer.matched_guids()))
     count, policy = writer.incompatible_policy()
@@ -278,10 +417,14 @@ def _unmatched(writer: RawWriter, expected: set[bytes]) -> str:
     return f"no match in time with reader {missing}{reason}"
 
 
-def _write_all(writer: RawWriter, samples: Iterable[Sample], deadline: float) -> tuple[int, str]:
+def _write_all(
+    writers: tuple[RawWriter, RawWriter], steps: Iterable[Step], deadline: float
+) -> tuple[int, str]:
     """Write in order until the end or the deadline; how many, and what went wrong."""
     sent = 0
-    for sample in samples:
+    goes, stays = writers
+    for sample, is_written in steps:
+        writer = stays if is_written else goes
         while True:
             try:
                 writer.put(sample.status, sample.key, sample.payload, sample.source_time_ns)

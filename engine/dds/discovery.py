@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import ipaddress
 import re
 from collections.abc import Iterator
 from typing import Final
@@ -30,7 +31,7 @@ class ParticipantSeen:
     Attributes:
         guid: 16 bytes, network order.
         tag: its tag, None for a participant that is not of this product.
-        address: its metatraffic locator as `host:port`, None where it did not tell one (and for our own).
+        addresses: its unicast metatraffic locators as `host:port`; none where it told none, and for our own.
         hostname: as announced by Cyclone DDS, empty for others.
         pid: process id as announced, 0 for none.
         name: entity name.
@@ -39,11 +40,16 @@ class ParticipantSeen:
 
     guid: bytes
     tag: Tag | None
-    address: str | None
+    addresses: tuple[str, ...]
     hostname: str
     pid: int
     name: str
     is_own: bool
+
+    @property
+    def address(self) -> str | None:
+        """The first of its addresses."""
+        return self.addresses[0] if self.addresses else None
 
     @property
     def tag_node_id(self) -> bytes | None:
@@ -299,7 +305,7 @@ class Discovery:
         return ParticipantSeen(
             guid=guid,
             tag=Tag.decode(_user_data(qos)),
-            address=_address(_property(qos, b"__NetworkAddresses")),
+            addresses=_addresses(_property(qos, b"__NetworkAddresses")),
             hostname=_property(qos, b"__Hostname"),
             pid=int(pid) if pid.isdecimal() else 0,
             name=_entity_name(qos),
@@ -376,9 +382,23 @@ def _user_data(qos: int) -> bytes:
     return data
 
 
-def _address(locators: str) -> str | None:
-    """`host:port` of the first UDP locator in Cyclone's list, e.g. of `udp/10.0.0.1:7410@2`."""
-    for found in _LOCATOR.finditer(locators):
-        if found["kind"].startswith("udp"):
-            return found["address"]
-    return None
+def _addresses(locators: str) -> tuple[str, ...]:
+    """`host:port` of each unicast UDP locator in a list such as `udp/239.255.0.1:7400@2,udp/10.0.0.1:7410@2`.
+
+    The multicast locators are those of all participants; nobody is reached alone by them.
+    """
+    found = (each["address"] for each in _LOCATOR.finditer(locators) if each["kind"].startswith("udp"))
+    return tuple(dict.fromkeys(each for each in found if _is_unicast(each)))
+
+
+def _is_unicast(address: str) -> bool:
+    try:
+        host = ipaddress.ip_address(host_of(address))
+    except ValueError:
+        return False
+    return not (host.is_multicast or host.is_unspecified)
+
+
+def host_of(address: str) -> str:
+    """The host of a `host:port`."""
+    return address.rpartition(":")[0].strip("[]")

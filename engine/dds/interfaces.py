@@ -6,12 +6,18 @@ import fcntl
 import re
 import socket
 import struct
+import sys
+from collections.abc import Sequence
 from typing import Final
 
 from engine.dds.uri import settings_text
 
 _GET_ADDRESS: Final = 0x8915
 """SIOCGIFADDR: the IPv4 address of an interface (netdevice(7))."""
+_GET_FLAGS: Final = 0x8913
+"""SIOCGIFFLAGS: what an interface is."""
+_UP, _LOOPBACK, _MULTICAST = 1, 8, 0x1000
+_LOCALHOST: Final = "127.0.0.1"
 _INTERFACE: Final = re.compile(
     r"<NetworkInterface\b[^>]*?\b(?P<kind>name|address)\s*=\s*[\"'](?P<value>[^\"']+)"
 )
@@ -21,6 +27,31 @@ def first_interface(uri: str) -> str:
     """The name or address of the first network interface in the settings; empty when they leave it open."""
     found = _INTERFACE.search(settings_text(uri))
     return found["value"] if found else ""
+
+
+def interface_of(uri: str) -> str:
+    """The name or address of the network interface that a participant with these settings uses.
+
+    Where the settings leave it open it is, as in Cyclone DDS, the first that is up, reaches other machines
+    and, if there is such a one, can multicast; the loopback interface where there is none.
+    """
+    named = first_interface(uri)
+    if named:
+        return named
+    names = [name for _, name in socket.if_nameindex()]
+    suitable = [name for name in names if _flags(name) & _UP and not _flags(name) & _LOOPBACK]
+    suitable = [name for name in suitable if address_of(name) != _LOCALHOST]
+    return min(suitable, key=lambda name: not _flags(name) & _MULTICAST, default="lo")
+
+
+def _flags(interface: str) -> int:
+    answer = _ask(interface, _GET_FLAGS)
+    return int.from_bytes(answer[16:18], sys.byteorder) if answer else 0
+
+
+def reachable(addresses: Sequence[str]) -> str:
+    """The first `host:port` to which this machine has a route; the first of all where it has none."""
+    return next((each for each in addresses if address_towards(each, "")), addresses[0])
 
 
 def address_towards(address: str, otherwise: str) -> str:
@@ -38,11 +69,16 @@ def address_towards(address: str, otherwise: str) -> str:
 def address_of(interface: str) -> str:
     """The IPv4 address of an interface given by name or address; the loopback's for an unknown one."""
     if not interface or interface[:1].isdigit():
-        return interface or "127.0.0.1"
+        return interface or _LOCALHOST
+    answer = _ask(interface, _GET_ADDRESS)
+    return socket.inet_ntoa(answer[20:24]) if answer else _LOCALHOST
+
+
+def _ask(interface: str, question: int) -> bytes:
+    """What the kernel says of an interface; nothing when it has no answer."""
     request = struct.pack("256s", interface.encode()[:15])
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            answer = fcntl.ioctl(probe.fileno(), _GET_ADDRESS, request)
+            return fcntl.ioctl(probe.fileno(), question, request)
         except OSError:
-            return "127.0.0.1"
-    return socket.inet_ntoa(answer[20:24])
+            return b""

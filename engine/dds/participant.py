@@ -108,6 +108,7 @@ class NodeParticipant:
         name: the entity name that others see.
         node_tag: the node id, 16 bytes.
         role: what the participant is.
+        guid: its GUID, 16 bytes in network order; drawn by Cyclone DDS where there is none.
 
     Raises:
         DdsError: the domain or the participant cannot be created, for example because the interface does
@@ -115,7 +116,13 @@ class NodeParticipant:
     """
 
     def __init__(
-        self, domain_id: int, uri: str, name: str, node_tag: bytes, role: TagRole = TagRole.NODE
+        self,
+        domain_id: int,
+        uri: str,
+        name: str,
+        node_tag: bytes,
+        role: TagRole = TagRole.NODE,
+        guid: bytes | None = None,
     ) -> None:
         self.domain_id = domain_id
         self.name = name
@@ -129,10 +136,12 @@ class NodeParticipant:
             with new_qos() as qos:
                 abi.qset_userdata(qos, user_data, len(user_data))
                 abi.qset_entity_name(qos, name.encode())
-                self.entity: int = check(
-                    abi.create_participant(domain_id, qos, None),
-                    f"create a participant in domain {domain_id}",
+                code = (
+                    abi.create_participant(domain_id, qos, None)
+                    if guid is None
+                    else abi.create_participant_as(domain_id, qos, None, 0, guid)
                 )
+                self.entity: int = check(code, f"create a participant in domain {domain_id}")
         except DdsError:
             _domains.release(domain_id)
             raise

@@ -7,16 +7,13 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
+from engine.dataset.sample import DATA, DISPOSE, KEY_HEADER, UNREGISTER
 from engine.dds import abi
 from engine.dds.errors import TIMEOUT, check
 from engine.dds.participant import NodeParticipant
 from engine.dds.qos import EndpointQos, endpoint_qos
 from engine.dds.topics import Topic
 from engine.dds.waiting import Signal
-
-KEY_HEADER: Final = b"\x00\x07\x00\x00"
-"""Encapsulation header of a key-only payload: PLAIN_CDR2, little-endian (RTPS 2.5, 10.2)."""
 
 _MAX_MATCHES: Final = 4096
 
@@ -135,6 +132,10 @@ class RawWriter:
     def wait_matched(self, count: int, timeout_s: float) -> bool:
         """Wait until at least `count` readers match; False if not in time."""
         return self.wait_until(lambda: len(self.matched()) >= count, timeout_s)
+
+    def wait_for_readers(self, readers: set[bytes], timeout_s: float) -> bool:
+        """Wait until all of these readers, by GUID, match; False if not in time."""
+        return self.wait_until(lambda: readers <= self.matched_guids(), timeout_s)
 
     def wait_until(self, condition: Callable[[], bool], timeout_s: float) -> bool:
         """Wait until the condition holds, asked again whenever a reader comes, goes or is refused."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from engine.clients.service import ClientService
+    from engine.node.keeping import Keeping
     from engine.node.neighbourhood import Neighbourhood
     from engine.node.taps import Taps
     from engine.runtime.persistence import Persistence
@@ -34,6 +35,7 @@ class Capture:
         runtime: takes the samples.
         persistence: says how many wait for the disk.
         clients: the service for clients, which looks at the same samples; None without one.
+        keeping: hears which instances writers unregister.
         clock: the node's.
     """
 
@@ -44,6 +46,7 @@ class Capture:
         runtime: Runtime,
         persistence: Persistence,
         clients: ClientService | None,
+        keeping: Keeping,
         clock: Clock,
     ) -> None:
         self._taps = taps
@@ -51,6 +54,7 @@ class Capture:
         self._runtime = runtime
         self._persistence = persistence
         self._clients = clients
+        self._keeping = keeping
         self._clock = clock
         self._orphans: list[CapturedSample] = []
         self._due_s = 0.0
@@ -84,6 +88,7 @@ class Capture:
                 taken = [*self._orphans, *taken]
             # Samples whose writer discovery has not told of yet wait; the pump brings it within moments.
             self._orphans = self._runtime.capture(taken, routes) if taken else []
+            self._keeping.unregistered(taken)
             if self._clients:
                 self._clients.captured(taken, self._orphans, routes)
             if len(self._orphans) > MAX_ORPHANS:

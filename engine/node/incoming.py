@@ -80,10 +80,11 @@ class Incoming:
                 self._runtime.serving.gone(key)
         for reader in changes.readers_seen:
             for key in self._reader_keys(reader):
-                self._runtime.serving.seen(key, reader.host)
+                self._runtime.serving.seen(key, reader.hosts)
         for reader, end, is_further in changes.ends_seen:
             for key in self._reader_keys(reader) if is_further else ():
                 self._runtime.serving.joined(key, end)
+        self._wire.keeping.processes_gone(changes.processes_gone)
 
     def _writers_seen(self, changes: Changes) -> None:
         """Durable writers came and went, or groups of theirs are known better."""
@@ -92,6 +93,7 @@ class Incoming:
         for writer, groups in changes.writers:
             self._runtime.housekeeping.writers(writer, groups)
         self._check_offers(changes.offers)
+        self._wire.keeping.changed(changes)
 
     def _check_offers(self, offers: Iterable[Offer]) -> None:
         for offer in offers:

@@ -6,10 +6,11 @@ import dataclasses
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.core.namespaces import Group
-from engine.dataset.groups import DurabilityKind, GroupDescription
+from engine.dataset.groups import BUILTIN_PARTITION, DurabilityKind, GroupDescription
 from engine.dds.channel import PeerAttached, PeerDetached
-from engine.dds.discovery import EndpointGone, EndpointSeen, ParticipantGone, ParticipantSeen
+from engine.dds.discovery import EndpointGone, EndpointSeen, ParticipantGone, ParticipantSeen, host_of
 from engine.dds.participant import TagRole
+from engine.node.foreign import ForeignServices
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,14 +33,14 @@ class DurableReader:
     """A reader that wants history: its process, where that is, and what it reads."""
 
     participant: bytes
-    address: str
+    addresses: tuple[str, ...]
     topic: str
     partitions: tuple[str, ...]
 
     @property
-    def host(self) -> str:
-        """The address of its host."""
-        return self.address.rpartition(":")[0]
+    def hosts(self) -> frozenset[str]:
+        """The addresses of its host."""
+        return frozenset(host_of(address) for address in self.addresses)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -63,6 +64,7 @@ class Changes:
         readers_seen, readers_gone: durable readers, one for each process, topic and partitions.
         ends_seen: the durable reader endpoints behind them, with their GUIDs. True stands for one that is
             new although its process had such readers before: those got theirs without it.
+        processes_gone: participants that left or were lost.
         fellows: processes of fellows that attached or detached, in order: (node id, participant, attached).
     """
 
@@ -73,6 +75,7 @@ class Changes:
     readers_seen: list[DurableReader] = dataclasses.field(default_factory=list)
     readers_gone: list[DurableReader] = dataclasses.field(default_factory=list)
     ends_seen: list[tuple[DurableReader, bytes, bool]] = dataclasses.field(default_factory=list)
+    processes_gone: list[bytes] = dataclasses.field(default_factory=list)
     fellows: list[tuple[str, bytes, bool]] = dataclasses.field(default_factory=list)
 
 
@@ -93,6 +96,7 @@ class Neighbourhood:
         self._former: dict[bytes, None] = {}
         self._former_readers: dict[DurableReader, None] = {}
         self._attached: set[bytes] = set()
+        self._foreign = ForeignServices()
         self._fellows: dict[bytes, str] = {}
 
     def node_of(self, participant: bytes) -> str | None:
@@ -131,6 +135,11 @@ class Neighbourhood:
         """The durable writers that there are of a topic and type."""
         return [each for each in self._offers.get(topic, {}).values() if each.type.type_id == type_id]
 
+    def living(self, group: Group) -> frozenset[bytes]:
+        """The durable writers of a group that there are."""
+        offers = self._offers.get(group.topic, {}).items()
+        return frozenset(writer for writer, offer in offers if group in offer.groups)
+
     def refuse(self, writer: bytes) -> bool:
         """Ignore from now on what a writer writes, because the tap refuses it; whether that is news."""
         is_news = bool(self.routes.get(writer))
@@ -163,6 +172,8 @@ class Neighbourhood:
             elif isinstance(change, ParticipantGone):
                 self._fellow_detached(change.guid, found)
                 self.participants.pop(change.guid, None)
+                self._foreign.gone(change.guid)
+                found.processes_gone.append(change.guid)
             elif isinstance(change, PeerAttached):
                 self._attached.add(change.participant)
                 self._fellow_attached(change.participant, found)
@@ -207,6 +218,8 @@ class Neighbourhood:
         if participant is None or participant.is_own or participant.is_ours:
             self.routes[endpoint.guid] = ()
             return
+        if self._foreign.endpoint_seen(endpoint.participant, endpoint.topic):
+            self._forget_foreign_readers(found)
         if endpoint.durability < DurabilityKind.TRANSIENT:
             if endpoint.is_writer:
                 self.routes[endpoint.guid] = ()
@@ -240,10 +253,12 @@ class Neighbourhood:
         return [GroupDescription(group, offer.type, qos) for group in offer.groups]
 
     def _reader_seen(self, endpoint: EndpointSeen, participant: ParticipantSeen, found: Changes) -> None:
-        if participant.address is None or (participant.tag and participant.tag.role is TagRole.CLIENT):
+        if not participant.addresses or (participant.tag and participant.tag.role is TagRole.CLIENT):
             return  # the client library asks for what it needs
-        partitions = endpoint.partitions or ("",)
-        reader = DurableReader(participant.guid, participant.address, endpoint.topic, partitions)
+        partitions = tuple(each for each in endpoint.partitions or ("",) if each != BUILTIN_PARTITION)
+        if not partitions or self._foreign.is_one(endpoint.participant):
+            return
+        reader = DurableReader(participant.guid, participant.addresses, endpoint.topic, partitions)
         self._endpoints[endpoint.guid] = endpoint
         guids = self._readers.setdefault(reader, set())
         if not guids:
@@ -274,6 +289,11 @@ class Neighbourhood:
                 if not guids:
                     del self._readers[reader]
                     self._reader_gone(reader, found)
+
+    def _forget_foreign_readers(self, found: Changes) -> None:
+        for guid, endpoint in list(self._endpoints.items()):
+            if self._foreign.is_one(endpoint.participant):
+                self._endpoint_gone(EndpointGone(guid), found)
 
     @staticmethod
     def _reader_gone(reader: DurableReader, found: Changes) -> None:

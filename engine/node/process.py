@@ -13,7 +13,7 @@ from engine.dds.bulk import TOPIC as BULK_TOPIC
 from engine.dds.bulk import BulkReceiver
 from engine.dds.channel import Channel, ChannelTopic
 from engine.dds.discovery import Discovery, TopicDiscovery
-from engine.dds.interfaces import address_of, first_interface
+from engine.dds.interfaces import address_of, interface_of
 from engine.dds.participant import NodeParticipant
 from engine.dds.pump import Pump
 from engine.dds.selfcheck import check_layouts
@@ -117,7 +117,7 @@ class Node:
         directory = configuration.persistent.store_directory if configuration.persistent else None
         self._disk = Disk(Path(directory) if directory else None, name, self._mailbox.wake)
         self._uri = uri_of(configuration, environ)
-        self._interface = first_interface(self._uri) or "lo"
+        self._interface = interface_of(self._uri)
         try:
             self._begin(name)
         except BaseException:
@@ -181,6 +181,8 @@ class Node:
         self._tracer.event("lifecycle.interface", interface=self._interface, reach=reach)
         self._wire.on_stream_sent = self._runtime.transfers.sent
         self._wire.on_delivered = self._runtime.serving.delivered
+        self._wire.keeping.runtime = self._runtime
+        self._runtime.serving.on_taken_over = self._wire.keeping.taken_over
         self._clients = self._serve_clients()
         self._incoming = Incoming(
             self._participant,
@@ -197,6 +199,7 @@ class Node:
             self._runtime,
             self._disk.persistence,
             self._clients,
+            self._wire.keeping,
             self._clock,
         )
         identity = showing.identity_of(configuration, self._disk.kind, found, self._started_ns)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from engine.dds.bulk import BulkSender
 from engine.dds.errors import DdsError, DdsTimeout
 from engine.node.delivery import Directed
+from engine.node.keeping import Keeping
 from engine.node.taps import Taps
 from engine.node.watch import Work
 from engine.runtime.codec import STATUS_TOPIC
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from engine.dds.waiting import Signal
     from engine.node.neighbourhood import Neighbourhood
     from engine.node.pulse import Pulse
+    from engine.runtime.ports import Again
 
 WORKERS: Final = 8
 """Streams, deliveries and type look-ups that may run at once; more wait for a free thread."""
@@ -81,7 +83,8 @@ class DdsWire:
         self._node = node
         self._partition = partition
         self._pulse = pulse
-        self._directed = Directed(participant, bytes.fromhex(node), interface, tag)
+        directed = Directed(participant, bytes.fromhex(node), interface, tag)
+        self.keeping = Keeping(directed, neighbourhood, self.submit)
         self._unsent: queue.Queue[tuple[str, bytes] | None] = queue.Queue()
         self._workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="worker")
         self._sender = threading.Thread(target=self._send_all, name="sender", daemon=True)
@@ -128,18 +131,34 @@ class DdsWire:
         """Capture the group."""
         self.taps.open(description)
 
-    def deliver(self, reader: ReaderKey, groups: list[tuple[GroupDescription, Rows]], *, whole: bool) -> None:
+    def deliver(
+        self,
+        reader: ReaderKey,
+        groups: list[tuple[GroupDescription, Rows]],
+        *,
+        whole: bool,
+        again: Again | None = None,
+    ) -> None:
         """Deliver on a worker thread."""
-        seen = self._neighbourhood.participants.get(bytes.fromhex(reader.participant))
+        participant = bytes.fromhex(reader.participant)
+        seen = self._neighbourhood.participants.get(participant)
         if not groups:
             self._post(lambda: self.on_delivered(reader, Delivered(), whole=whole))
-        elif seen is None or seen.address is None:
+        elif seen is None or not seen.addresses:
             gone = Delivered(problem="its process is gone")
             self._post(lambda: self.on_delivered(reader, gone, whole=whole))
         else:
-            address, began_ns = seen.address, time.time_ns()
+            began_ns = time.time_ns()
             self._show(reader, began_ns, None)
-            self._submit(self._deliver, reader, address, groups, began_ns, whole)
+
+            def done(result: Delivered) -> None:
+                self._post(lambda: tell(result))
+
+            def tell(result: Delivered) -> None:
+                self._show(reader, began_ns, result)
+                self.on_delivered(reader, result, whole=whole)
+
+            self.keeping.deliver(participant, seen.addresses, groups, done, is_whole=whole, again=again)
 
     def deliveries(self) -> tuple[DeliveryView, ...]:
         """The last deliveries, oldest first."""
@@ -229,22 +248,6 @@ class DdsWire:
                 sender.finish(BATCH_TIMEOUT_S)
             finally:
                 sender.close()
-
-    def _deliver(
-        self,
-        reader: ReaderKey,
-        address: str,
-        groups: list[tuple[GroupDescription, Rows]],
-        began_ns: int,
-        whole: bool,
-    ) -> None:
-        result = self._directed.deliver(bytes.fromhex(reader.participant), address, groups)
-
-        def tell() -> None:
-            self._show(reader, began_ns, result)
-            self.on_delivered(reader, result, whole=whole)
-
-        self._post(tell)
 
     def close(self, timeout_s: float) -> None:
         """Send what is queued, for at most `timeout_s`, and end the threads."""

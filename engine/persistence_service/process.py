@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from engine.dds.channel import Channel
 from engine.dds.discovery import Discovery, EndpointSeen, ParticipantGone, ParticipantSeen, TopicDiscovery
-from engine.dds.interfaces import first_interface
+from engine.dds.interfaces import interface_of
 from engine.dds.participant import NodeParticipant, TagRole
 from engine.dds.pump import Pump
 from engine.dds.selfcheck import check_layouts
@@ -132,7 +132,7 @@ class Service:
             )
         )
         self._directed = Directed(
-            self._participant, bytes.fromhex(self._store.id), first_interface(uri) or "lo", domain_tag(uri)
+            self._participant, bytes.fromhex(self._store.id), interface_of(uri), domain_tag(uri)
         )
         self._pump = Pump(self._participant, self._from_pump)
         self._stack.callback(self._pump.stop)
@@ -212,7 +212,7 @@ class Service:
         raise ServiceFault(f"a thread of the service ended: {error!r}") from error
 
     def _deliver(self, reader: DurableReader, groups: Groupwise) -> Delivery:
-        result = self._directed.deliver(reader.participant, reader.address, groups)
+        result = self._directed.deliver(reader.participant, reader.addresses, groups)
         return Delivery(
             reader.topic,
             ",".join(reader.partitions),

@@ -14,9 +14,8 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, Protocol
 
-from engine.core import expressions
 from engine.dataset import sample as dataset_sample
-from engine.dataset.groups import GroupDescription
+from engine.dataset.groups import GroupDescription, is_given
 from engine.node.neighbourhood import Changes, DurableReader
 from engine.persistence_service.groups import ID_BYTES, Groups, WriterName
 from engine.persistence_service.parts import NEVER_S, Part
@@ -278,10 +277,7 @@ class Serving(Part):
 
 
 def _reads(reader: DurableReader, description: GroupDescription) -> bool:
-    group = description.group
-    return reader.topic == group.topic and any(
-        expressions.matches(pattern, group.partition) for pattern in reader.partitions or ("",)
-    )
+    return is_given(description.group, reader.topic, reader.partitions)
 
 
 def _of_dataset(sample: Sample) -> dataset_sample.Sample:

@@ -47,6 +47,7 @@ COUNTERS: Final = (
     "not_given",
     "refused",
     "refused_writers",
+    "not_kept",
     "stream_bytes_sent",
     "stream_bytes_received",
     "comparison_bytes_sent",

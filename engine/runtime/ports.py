@@ -37,6 +37,18 @@ class Delivered:
     readers: frozenset[bytes] = frozenset()
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Again:
+    """Readers have these samples: only the newest of each instance is shown, so that it is ALIVE again.
+
+    Attributes:
+        writer: GUID of the writer that they lost, and that is back: of instances that depend on it. Empty
+            when they have lost the node that was in charge of them: of all that have a living writer.
+    """
+
+    writer: bytes
+
+
 class Clock(Protocol):
     """Two clocks: one that never jumps, and the wall clock, whose stamps are stored and shown."""
 
@@ -82,10 +94,18 @@ class Wire(Protocol):
         """Capture whatever is written to a group from now on; a second call changes nothing."""
         ...
 
-    def deliver(self, reader: ReaderKey, groups: list[tuple[GroupDescription, Rows]], *, whole: bool) -> None:
+    def deliver(
+        self,
+        reader: ReaderKey,
+        groups: list[tuple[GroupDescription, Rows]],
+        *,
+        whole: bool,
+        again: Again | None = None,
+    ) -> None:
         """Give samples to the reader's process only, in order; answer with `Serving.delivered`.
 
-        `whole` tells a complete set from a difference, and comes back with the answer.
+        `whole` tells a complete set from a difference, and comes back with the answer. With `again`, only
+        what the readers need to see these instances ALIVE is given.
         """
         ...
 

@@ -233,6 +233,8 @@ class Runtime:
             self._group_announced(event)
         elif isinstance(event, events.Deliver):
             self.serving.deliver(event.reader)
+        elif isinstance(event, events.TakenOver):
+            self.serving.taken_over(event.reader)
         elif isinstance(event, events.NoAligner):
             self.refusal = f"nobody may be master of name-space '{event.name_space}', and waiting is off"
         elif isinstance(event, events.FellowsKnown):

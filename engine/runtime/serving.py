@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from engine.core.expressions import intersection, matches
 from engine.core.messages import ReaderKey
 from engine.core.namespaces import Group
+from engine.dataset.groups import is_given
 from engine.dataset.rows import Rows
 from engine.dataset.sample import Sample
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from engine.dataset.groups import GroupDescription
     from engine.runtime.holdings import Holdings
-    from engine.runtime.ports import Delivered
+    from engine.runtime.ports import Again, Delivered
     from engine.runtime.sets import Difference
 
 
@@ -50,7 +51,8 @@ class Serving:
         self._holdings = holdings
         self.tails: dict[ReaderKey, _Tail] = {}
         self.on_difference: Callable[[str, Difference], None] | None = None
-        self._waiting: dict[ReaderKey, collections.deque[tuple[Groups, bool]]] = {}
+        self.on_taken_over: Callable[[ReaderKey], None] | None = None
+        self._waiting: dict[ReaderKey, collections.deque[tuple[Groups, bool, Again | None]]] = {}
         self._got: dict[ReaderKey, frozenset[bytes]] = {}
         self._joined: dict[ReaderKey, set[bytes]] = {}
         self._since_ns: dict[ReaderKey, int] = {}
@@ -63,7 +65,7 @@ class Serving:
     def captured(self, group: Group, sample: Sample) -> None:
         """A sample was taken in while `tails` is not empty."""
         for reader, tail in self.tails.items():
-            if self._reads(reader, group):
+            if _reads(reader, group):
                 tail.count += 1
                 if tail.count <= MAX_TAIL:
                     tail.samples.setdefault(group, []).append(sample)
@@ -94,12 +96,12 @@ class Serving:
             )
         ]
 
-    def seen(self, reader: ReaderKey, host: str) -> None:
-        """A durable reader appeared in a process on `host`."""
+    def seen(self, reader: ReaderKey, hosts: frozenset[str]) -> None:
+        """A durable reader appeared in a process on the host that has these addresses."""
         now = self._holdings.clock.monotonic()
         self._since_ns.setdefault(reader, self._holdings.clock.wall_ns())
-        self._holdings.core.reader_seen(reader, host, now)
-        if host == self._holdings.settings.host:
+        self._holdings.core.reader_seen(reader, hosts, now)
+        if self._holdings.settings.host in hosts:
             self._holdings.core.wanted(reader.name_space, now)
 
     def gone(self, reader: ReaderKey) -> None:
@@ -110,6 +112,11 @@ class Serving:
         self._joined.pop(reader, None)
         self._since_ns.pop(reader, None)
         self._holdings.core.reader_gone(reader)
+
+    def taken_over(self, reader: ReaderKey) -> None:
+        """This node is in charge of a served reader now, because the one that was is gone."""
+        if self.on_taken_over is not None:
+            self.on_taken_over(reader)
 
     def joined(self, reader: ReaderKey, end: bytes) -> None:
         """One more durable reader of a kind appeared in a process, with this GUID.
@@ -128,7 +135,7 @@ class Serving:
         groups = [
             (self._holdings.descriptions[group], group_set.samples())
             for group, group_set in sorted(working.groups.items())
-            if group_set.count and self._reads(reader, group)
+            if group_set.count and _reads(reader, group)
         ]
         self.tails[reader] = _Tail(self._holdings.clock.monotonic() + TAIL_S)
         self._send(reader, groups, whole=True)
@@ -145,39 +152,39 @@ class Serving:
             groups = [
                 (self._holdings.descriptions[group], Rows.of(shown))
                 for group, samples in sorted(difference.items(), key=lambda item: item[0])
-                if self._reads(reader, group)
+                if _reads(reader, group)
                 and (shown := [s for s in samples if since_ns is None or s.source_time_ns < since_ns])
             ]
             if groups:
                 self._send(reader, groups, whole=False)
 
-    def _reads(self, reader: ReaderKey, group: Group) -> bool:
-        return group.topic == reader.topic and any(
-            matches(partition, group.partition) for partition in reader.partitions
-        )
+    def show_again(self, reader: ReaderKey, groups: Groups, again: Again) -> None:
+        """Let a reader see instances ALIVE again that have a living writer."""
+        if groups:
+            self._send(reader, groups, whole=False, again=again)
 
-    def _send(self, reader: ReaderKey, groups: Groups, *, whole: bool) -> None:
+    def _send(self, reader: ReaderKey, groups: Groups, *, whole: bool, again: Again | None = None) -> None:
         """Deliver, one after the other for each reader: what is newer must not overtake what is older."""
         groups = _once(groups)
         waiting = self._waiting.get(reader)
         if waiting is None:
             self._waiting[reader] = collections.deque()
-            self._begin(reader, groups, whole=whole)
+            self._begin(reader, groups, whole=whole, again=again)
         else:
-            waiting.append((groups, whole))
+            waiting.append((groups, whole, again))
 
-    def _begin(self, reader: ReaderKey, groups: Groups, *, whole: bool) -> None:
+    def _begin(self, reader: ReaderKey, groups: Groups, *, whole: bool, again: Again | None) -> None:
         count = sum(len(samples) for _, samples in groups)
         self._holdings.tracer.event(
             "deliver.started", group=_text(reader), reader=reader.participant, samples=count
         )
-        self._holdings.wire.deliver(reader, groups, whole=whole)
+        self._holdings.wire.deliver(reader, groups, whole=whole, again=again)
 
     def _next(self, reader: ReaderKey) -> None:
         waiting = self._waiting.get(reader)
         if waiting:
-            groups, whole = waiting.popleft()
-            self._begin(reader, groups, whole=whole)
+            groups, whole, again = waiting.popleft()
+            self._begin(reader, groups, whole=whole, again=again)
         else:
             self._waiting.pop(reader, None)
 
@@ -216,6 +223,10 @@ class Serving:
         if reader not in self._waiting:
             for end in self._joined.pop(reader, ()):
                 self.joined(reader, end)
+
+
+def _reads(reader: ReaderKey, group: Group) -> bool:
+    return is_given(group, reader.topic, reader.partitions)
 
 
 def _text(reader: ReaderKey) -> str:

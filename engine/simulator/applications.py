@@ -233,7 +233,7 @@ class Reader(Application):
         assert runtime is not None
         self.seen_by[node] = node.run
         for key in runtime.serving.reader_keys(self.participant, self.topic, self.partitions):
-            runtime.serving.seen(key, self.host)
+            runtime.serving.seen(key, frozenset((self.host,)))
 
     def lost_by(self, node: SimulatedNode) -> None:
         """The node does not see the reader any more."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from engine.runtime.codec import STATE_TOPICS
-from engine.runtime.ports import Delivered
+from engine.runtime.ports import Again, Delivered
 from engine.simulator.network import LOOPBACK_S
 
 if TYPE_CHECKING:
@@ -82,7 +82,14 @@ class SimulatedWire:
             if peer.node == fellow:
                 self._cluster.network.send(self._node.party, peer, BATCH, note)
 
-    def deliver(self, reader: ReaderKey, groups: list[tuple[GroupDescription, Rows]], *, whole: bool) -> None:
+    def deliver(
+        self,
+        reader: ReaderKey,
+        groups: list[tuple[GroupDescription, Rows]],
+        *,
+        whole: bool,
+        again: Again | None = None,  # applications here have no states of instances
+    ) -> None:
         """Give samples to the reader's process after a while, unless it cannot be reached then."""
         self._cluster.serving(self._node, reader, whole=whole)
         samples = tuple(sample for _, group in groups for sample in group)

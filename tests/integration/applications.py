@@ -46,7 +46,7 @@ def qos_of(options: dict[str, Any]) -> Any:
         ),
         Policy.Reliability.Reliable(10_000_000_000),
         Policy.History.KeepAll,
-        Policy.WriterDataLifecycle(autodispose=False),
+        Policy.WriterDataLifecycle(autodispose=bool(options.get("autodispose"))),
     ]
     if options.get("by_source", True):
         policies.append(Policy.DestinationOrder.BySourceTimestamp)
@@ -331,6 +331,141 @@ def reader(options: dict[str, Any]) -> None:
             collect()
 
 
+WORDS = {NOT_ALIVE_DISPOSED: "D", NOT_ALIVE_NO_WRITERS: "NW", ALIVE: "A"}
+
+
+def timelines(options: dict[str, Any]) -> None:
+    """What an ordinary reader sees of each instance, in words.
+
+    S and a source time is a sample; D, NW and A tell that the instance changed its state without one.
+    Options: `readers`, each `topic` and the options of its QoS; `takes`, where samples are taken, not only
+    read.
+    Each line is answered with, by topic and instance: the words, state, and generation counts
+    (disposed, no writers).
+    """
+    from cyclonedds.core import InstanceState, Policy, Qos, ReadCondition, SampleState, ViewState, WaitSet
+    from cyclonedds.domain import DomainParticipant
+    from cyclonedds.sub import DataReader, Subscriber
+    from cyclonedds.topic import Topic
+
+    participant = DomainParticipant(options["domain"])
+    subscriber = Subscriber(participant, Qos(Policy.Partition(["stock"])))
+    waitset = WaitSet(participant)
+    ends = []
+    for one in options["readers"]:
+        qos = qos_of({**one, "depth": 0})
+        topic = Topic(participant, one["topic"], types.Reading, qos=qos)
+        reader = DataReader(subscriber, topic, qos=qos)
+        condition = ReadCondition(reader, SampleState.NotRead | ViewState.Any | InstanceState.Any)
+        waitset.attach(condition)
+        ends.append((one["topic"], reader, condition))
+    found: dict[str, dict[int, dict[str, Any]]] = {one[0]: {} for one in ends}
+    lock = threading.Lock()
+
+    def collect() -> None:
+        for topic, reader, condition in ends:
+            get = reader.take if options.get("takes") else reader.read
+            for sample in get(5000, condition=condition):
+                info = sample.sample_info
+                valid = bool(info.valid_data)
+                number = sample.number if valid else sample.key_sample.number
+                seen = found[topic].setdefault(number, {"words": []})
+                state = WORDS[int(info.instance_state)]
+                if valid:
+                    seen["words"].append(f"S{info.source_timestamp}")
+                # A sample that is read only after its instance ended tells of both.
+                if seen["words"][-1:] != [state] if state != "A" else not valid:
+                    seen["words"].append(state)
+                seen["state"] = state
+                seen["generations"] = [info.disposed_generation_count, info.no_writers_generation_count]
+
+    def obey() -> None:
+        for _ in commands():
+            with lock:
+                collect()
+                say(timelines=found)
+        os._exit(0)
+
+    say(ready=True)
+    threading.Thread(target=obey, daemon=True).start()
+    while True:
+        waitset.wait(100_000_000)
+        with lock:
+            collect()
+
+
+def iterating(options: dict[str, Any]) -> None:
+    """A reader that looks at ALIVE instances only, as `take_iter` does; says how many samples it got."""
+    from cyclonedds.core import Policy, Qos
+    from cyclonedds.domain import DomainParticipant
+    from cyclonedds.sub import DataReader, Subscriber
+    from cyclonedds.topic import Topic
+
+    participant = DomainParticipant(options["domain"])
+    subscriber = Subscriber(participant, Qos(Policy.Partition(["stock"])))
+    qos = qos_of(options)
+    reader = DataReader(subscriber, Topic(participant, options["topic"], types.Reading, qos=qos), qos=qos)
+    count = 0
+    for _ in reader.take_iter(timeout=20_000_000_000):
+        count += 1
+        if count == options["count"]:
+            break
+    say(count=count)
+    for _ in commands():
+        pass
+
+
+def participant_as(domain: int, guid: str) -> Any:
+    """A participant with a GUID of our choice, as those of another product have."""
+    import ctypes
+
+    from cyclonedds.domain import DomainParticipant
+    from cyclonedds.internal import DDS
+
+    class Chosen(DomainParticipant):  # type: ignore[misc]  # cyclonedds is untyped
+        def _create_participant(self, domain_id: int, qos: Any, listener: Any) -> Any:
+            create = DDS._dll_handle.dds_create_participant_guid
+            return create(
+                domain_id, None, None, 0, (ctypes.c_uint8 * 16).from_buffer_copy(bytes.fromhex(guid))
+            )
+
+    return Chosen(domain)
+
+
+def services(options: dict[str, Any]) -> None:
+    """What other durability services announce: participants with given GUIDs, topics and partitions.
+
+    `ends` are readers: `guid` of the participant (32 hexadecimal digits; any other text names a usual one),
+    `topic`, `durability`, `partition`. Each line is answered with how many samples each of them has got.
+    """
+    from cyclonedds.core import Policy, Qos
+    from cyclonedds.domain import DomainParticipant
+    from cyclonedds.sub import DataReader, Subscriber
+    from cyclonedds.topic import Topic
+
+    participants: dict[str, Any] = {}
+    readers = []
+    for end in options["ends"]:
+        guid = end["guid"]
+        if guid not in participants:
+            participants[guid] = (
+                participant_as(options["domain"], guid)
+                if len(guid) == 32
+                else DomainParticipant(options["domain"])
+            )
+        participant = participants[guid]
+        subscriber = Subscriber(participant, Qos(Policy.Partition([end["partition"]])))
+        qos = qos_of({**options, "durability": end["durability"]})
+        topic = Topic(participant, end["topic"], types.Reading, qos=qos)
+        readers.append(DataReader(subscriber, topic, qos=qos))
+    say(ready=True)
+    counts = [0] * len(readers)
+    for _ in commands():
+        for number, one in enumerate(readers):
+            counts[number] += sum(bool(sample.sample_info.valid_data) for sample in one.take(5000))
+        say(counts=counts)
+
+
 def readers_in_turn(options: dict[str, Any]) -> None:
     """Readers of one topic and partition in one process, which come and go when they are told to.
 
@@ -408,6 +543,9 @@ ROLES = {
     "writer": writer,
     "refused_writer": refused_writer,
     "reader": reader,
+    "services": services,
+    "timelines": timelines,
+    "iterating": iterating,
     "readers_in_turn": readers_in_turn,
     "watch": watch,
     "hostile": hostile,

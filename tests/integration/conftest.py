@@ -32,8 +32,21 @@ def topic_discovery(tag: str, *, discovers: bool = True) -> str:
 
 
 @pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Lab]:
+def lab(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lab]:
+    """A lab on loopback; its parameter is General/AllowMulticast.
+
+    Without one, OSPLTOOL_TEST_MULTICAST says it for all tests: `true`, or `false` (the default).
+    """
     domain, tag = own_domain()
-    made = Lab(tmp_path, domain, tag)
+    multicast = getattr(request, "param", os.environ.get("OSPLTOOL_TEST_MULTICAST", "false"))
+    uri = cyclone_uri(
+        tag=tag,
+        multicast=multicast,
+        peers=("localhost",) if multicast == "false" else (),
+        lease_s=LEASE_S,
+        spdp_interval_ms=200,
+        environment={},
+    )
+    made = Lab(tmp_path, domain, tag, uri)
     yield made
     made.close()

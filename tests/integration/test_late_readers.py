@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.configurations import Settings
+from tests.integration.configurations import Settings, Space
 from tests.integration.lab import Lab, Reader
 from tests.integration.turns import COUNT as READERS_COUNT
 from tests.integration.turns import check_readers_in_turn
@@ -188,3 +188,43 @@ def test_readers_of_one_process_each_get_what_was_written_before_them(lab: Lab) 
     lab.write({"count": READERS_COUNT, "time": 1_000}, readers=len(names))
     lab.seen.wait_for("it is stored", lambda: all(lab.seen.stored(n) == READERS_COUNT for n in names))
     check_readers_in_turn(lab, lab.wait_delivered)
+
+
+FEDERATION = "6921d070000000{}00000001000001c1"
+"""GUIDs of a real federation: its networking service has local id 0x81, its durability service 0x7d."""
+BUILTIN = "__BUILT-IN PARTITION__"
+
+
+def end(guid: str, topic: str, durability: int = 2, partition: str = "stock") -> dict[str, Any]:
+    return {"guid": guid, "topic": topic, "durability": durability, "partition": partition}
+
+
+@pytest.mark.parametrize(
+    "ends",
+    [
+        pytest.param(
+            [end(FEDERATION.format("7d"), "d_status", 0), end(FEDERATION.format("81"), "Reading")],
+            id="a federation of OpenSplice",
+        ),
+        pytest.param([end(FEDERATION.format("81"), "Reading")], id="its networking service, seen first"),
+        pytest.param(
+            [end("other", "d_nameSpaces", 0), end("other", "Reading")], id="a service of another make"
+        ),
+        pytest.param([end("application", "Reading", partition=BUILTIN)], id="a reader of built-in topics"),
+    ],
+)
+def test_history_is_never_given_to_another_durability_service(lab: Lab, ends: list[dict[str, Any]]) -> None:
+    """It would take what it is given for new writes, and keep all of it once more."""
+    lab.configure("n1", Settings(spaces=(Space(elements=("*",)),)))
+    lab.start("n1")
+    lab.seen.wait_for("n1 complete", lambda: lab.seen.are_complete("n1"))
+    lab.write({"count": COUNT, "time": 1_000, "partitions": ["stock", BUILTIN]})
+    lab.seen.wait_for("it is stored", lambda: lab.seen.stored("n1") == 2 * COUNT)
+    services = lab.program("services", ends=ends)
+    services.answer("ready")
+    check_whole(lab.reader(), COUNT)
+    check_whole(lab.reader(partitions=["*"]), COUNT)
+    lab.wait_delivered(2)
+    assert deliveries(lab, "n1") == [("n1", str(COUNT))] * 2
+    services.tell(count=True)
+    assert services.answer("counts") == [0] * len(ends)

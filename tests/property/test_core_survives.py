@@ -209,7 +209,7 @@ def test_who_gave_up_serving_is_not_held_to_it_by_what_others_remember() -> None
     running = Deliveries(1, 1, (Delivery(reader, server, done=False),))
     table = ReaderTable("m")
     table.take_claims(running, server)
-    table.seen(reader, "host", None)
+    table.seen(reader, frozenset(("host",)), None)
     assert table.open(lambda *_: "m", 0.0) == []
     table.take_claims(Deliveries(1, 2, ()), server)
     table.take_claims(running, other)

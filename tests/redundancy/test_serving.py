@@ -35,8 +35,8 @@ CONFIGURATION = str(pathlib.Path(__file__).parents[2] / "samples" / "redundant-p
 TYPE = description_of(State)
 DESCRIPTION = GroupDescription(Group("p", "t", TYPE.type_id), TYPE, GroupQos(DurabilityKind.PERSISTENT))
 ID = group_id(DESCRIPTION.group)
-READER = DurableReader(bytes(16), "10.0.0.1:1", "t", ("p",))
-OTHER = DurableReader(b"\1" * 16, "10.0.0.1:2", "t", ("*",))
+READER = DurableReader(bytes(16), ("10.0.0.1:1",), "t", ("p",))
+OTHER = DurableReader(b"\1" * 16, ("10.0.0.1:2",), "t", ("*",))
 START_S, START_NS = 1_000.0, 10**18
 
 

@@ -15,7 +15,7 @@ def served_by_a() -> dict[str, ReaderTable]:
     """Two nodes that know that a has served the reader."""
     tables = {node: ReaderTable(node) for node in NODES}
     for table in tables.values():
-        table.seen(KEY, "host", None)
+        table.seen(KEY, frozenset(("host",)), None)
     assert tables["a"].open(lambda *_: "a", 0.0) == [KEY]
     tables["a"].done(KEY)
     tables["b"].take_claims(tables["a"].message(1), "a")
@@ -64,7 +64,7 @@ def test_when_nobody_is_in_charge_any_more_the_successor_serves_again() -> None:
 
 def test_while_the_first_delivery_is_open_a_further_reader_changes_nothing() -> None:
     table = ReaderTable("a")
-    table.seen(KEY, "host", None)
+    table.seen(KEY, frozenset(("host",)), None)
     assert table.open(lambda *_: "a", 0.0) == [KEY]
     table.joined(KEY, 0.0)
     assert table.open(lambda *_: "a", 10.0) == []

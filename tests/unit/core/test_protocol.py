@@ -379,11 +379,11 @@ def test_late_joiner_is_served_by_exactly_one_node_even_when_others_join_later()
     three(cluster)
     cluster.run_until(cluster.settled)
     for member in cluster.members.values():
-        member.core.reader_seen(READER, "h", cluster.now)
+        member.core.reader_seen(READER, frozenset(("h",)), cluster.now)
     cluster.run(1)
     assert [len(cluster.members[node].served) for node in "abc"] == [1, 0, 0]
     newcomer = cluster.start("z", priority=250)
-    newcomer.core.reader_seen(READER, "h", cluster.now)
+    newcomer.core.reader_seen(READER, frozenset(("h",)), cluster.now)
     cluster.run_until(cluster.settled)
     cluster.run(2)
     assert newcomer.served == []
@@ -394,7 +394,7 @@ def test_delivery_is_taken_over_when_the_server_is_lost_before_it_was_done() -> 
     three(cluster)
     cluster.run_until(cluster.settled)
     for member in cluster.members.values():
-        member.core.reader_seen(READER, "h", cluster.now)
+        member.core.reader_seen(READER, frozenset(("h",)), cluster.now)
     cluster.members["a"].core.handle_timer(cluster.now)
     cluster.kill("a")
     cluster.run(5)
@@ -404,7 +404,7 @@ def test_delivery_is_taken_over_when_the_server_is_lost_before_it_was_done() -> 
 def test_reader_waits_until_the_name_space_is_complete() -> None:
     cluster = Cluster()
     member = cluster.start("a")
-    member.core.reader_seen(READER, "h", cluster.now)
+    member.core.reader_seen(READER, frozenset(("h",)), cluster.now)
     assert member.served == []
     cluster.run_until(cluster.settled)
     cluster.run(1)

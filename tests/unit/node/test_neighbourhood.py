@@ -29,7 +29,7 @@ NODE, PROCESS = b"n" * 16, b"p" * 16
 
 Told: TypeAlias = Change | PeerAttached | PeerDetached
 
-SEEN = ParticipantSeen(PROCESS, Tag(TagRole.NODE, NODE), "127.0.0.1:7410", "host", 1, "", is_own=False)
+SEEN = ParticipantSeen(PROCESS, Tag(TagRole.NODE, NODE), ("127.0.0.1:7410",), "host", 1, "", is_own=False)
 GONE = ParticipantGone(PROCESS)
 ATTACHED = PeerAttached(PROCESS)
 DETACHED = PeerDetached(PROCESS)
@@ -84,7 +84,7 @@ def test_every_interleaving_of_the_two_sources_ends_alike(
     check_attached(told, expected=is_there)
 
 
-APPLICATION = ParticipantSeen(b"a" * 16, None, "127.0.0.1:7420", "host", 2, "", is_own=False)
+APPLICATION = ParticipantSeen(b"a" * 16, None, ("127.0.0.1:7420",), "host", 2, "", is_own=False)
 TYPE = cast("TypeRef", object())
 DESCRIPTION = TypeDescription("ships::Observation", b"information", b"mapping", keyed=True)
 GROUP = Group("ships", "Observations", DESCRIPTION.type_id)
@@ -111,6 +111,104 @@ def test_what_a_writer_wrote_that_came_and_went_between_two_looks_is_routed(is_k
         found = neighbourhood.resolved(TYPE, DESCRIPTION)
     assert neighbourhood.routes[gone] == (GROUP,)
     assert found.writers == [(gone, (GROUP,)), (gone, ())]
+
+
+FEDERATION = "6921d070-0000-0081-0000-0001000001c1", "6921d070-0000-007d-0000-0001000001c1"
+"""Participants of ddsi2 and of the durability service, as a real federation announced them."""
+
+
+def guid_of(text: str) -> bytes:
+    return bytes.fromhex(text.replace("-", ""))
+
+
+def readers_served(participant: str, *tells: tuple[str, str, DurabilityKind, tuple[str, ...]]) -> int:
+    """Of how many readers of a participant the node takes charge in the end.
+
+    Args:
+        participant: whose readers of topic `Observations` count.
+        tells: endpoints in the order in which they are discovered, each in a look of its own: participant,
+            topic, durability, partitions.
+    """
+    neighbourhood = Neighbourhood()
+    count = 0
+    for number, (owner, topic, durability, partitions) in enumerate(tells):
+        qos = EndpointQos(durability=durability, partitions=partitions)
+        seen = dataclasses.replace(APPLICATION, guid=guid_of(owner))
+        guid = guid_of(owner)[:12] + number.to_bytes(4)
+        reader = EndpointSeen(guid, seen.guid, False, topic, DESCRIPTION.name, TYPE, qos)
+        found = neighbourhood.take([seen, reader])
+        for sign, readers in ((1, found.readers_seen), (-1, found.readers_gone)):
+            count += sign * sum(each.participant == guid_of(participant) for each in readers)
+    return count
+
+
+CYCLONE, FAST = "0110b0d4-9c8e-7e86-d9ff-831e000001c1", "010f3c5a-1234-0000-0000-0000000001c1"
+UNLUCKY = "01104a4b-0000-0081-0000-0001000001c1", "01104a4b-0000-007d-0000-0001000001c1"
+VOLATILE, TRANSIENT = DurabilityKind.VOLATILE, DurabilityKind.TRANSIENT
+
+
+@pytest.mark.parametrize(
+    ("participant", "tells", "expected"),
+    [
+        pytest.param(CYCLONE, [(CYCLONE, "Observations", TRANSIENT, ("ships",))], 1, id="an application"),
+        pytest.param(FAST, [(FAST, "Observations", TRANSIENT, ("ships",))], 1, id="one of another vendor"),
+        pytest.param(
+            FEDERATION[0],
+            [(FEDERATION[0], "Observations", TRANSIENT, ("ships",))],
+            0,
+            id="group reader of ddsi2",
+        ),
+        pytest.param(
+            CYCLONE,
+            [
+                (CYCLONE, "d_nameSpaces", VOLATILE, ("durabilityPartition",)),
+                (CYCLONE, "Observations", TRANSIENT, ("ships",)),
+            ],
+            0,
+            id="a service of another make",
+        ),
+        pytest.param(
+            CYCLONE,
+            [
+                (CYCLONE, "Observations", TRANSIENT, ("ships",)),
+                (CYCLONE, "d_historicalDataRequest", VOLATILE, ("durabilityPartition",)),
+            ],
+            0,
+            id="a service that is recognised late",
+        ),
+        pytest.param(
+            UNLUCKY[0],
+            [
+                (UNLUCKY[0], "Observations", TRANSIENT, ("ships",)),
+                (UNLUCKY[1], "d_status", VOLATILE, ("durabilityPartition",)),
+            ],
+            0,
+            id="a federation whose system id looks like a vendor's",
+        ),
+        pytest.param(
+            CYCLONE,
+            [
+                (FEDERATION[1], "d_status", VOLATILE, ("durabilityPartition",)),
+                (CYCLONE, "Observations", TRANSIENT, ("ships",)),
+            ],
+            1,
+            id="an application beside a federation",
+        ),
+        pytest.param(
+            CYCLONE, [(CYCLONE, "Observations", TRANSIENT, ("__BUILT-IN PARTITION__",))], 0, id="built-in"
+        ),
+        pytest.param(
+            CYCLONE,
+            [(CYCLONE, "Observations", TRANSIENT, ("ships", "__BUILT-IN PARTITION__"))],
+            1,
+            id="built-in and another",
+        ),
+    ],
+)
+def test_history_goes_to_applications_only(
+    participant: str, tells: list[tuple[str, str, DurabilityKind, tuple[str, ...]]], expected: int
+) -> None:
+    assert readers_served(participant, *tells) == expected
 
 
 @pytest.mark.parametrize(

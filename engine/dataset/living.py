@@ -1,0 +1,102 @@
+"""Which instances have a writer that lives, seen from the samples that are kept of them.
+
+An instance is *written* while it is not disposed and a living writer of a sample of it has not unregistered
+it. Of the writers of samples that are kept no more nothing is known.
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from engine.dataset.sample import DATA, DISPOSE, KEY_HEADER, UNREGISTER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence, Set
+
+    from engine.dataset.sample import Sample
+
+_KEY: Final = operator.attrgetter("key")
+
+
+class Step(NamedTuple):
+    """What to write into a reader's process: a sample, and whether its instance has a living writer."""
+
+    sample: Sample
+    is_written: bool
+
+
+class End(NamedTuple):
+    """An instance that has lost its last writer, and the newest source time of it."""
+
+    key: bytes
+    source_time_ns: int
+
+
+def instances(samples: Iterable[Sample]) -> Iterator[list[Sample]]:
+    """The samples by instance; those of one instance follow each other, oldest first."""
+    for _, history in itertools.groupby(samples, _KEY):
+        yield list(history)
+
+
+def is_written(history: Sequence[Sample], living: Set[bytes]) -> bool:
+    """Whether an instance is written, see above."""
+    newest = {sample.writer: sample.status for sample in history}
+    last = next((sample.status for sample in reversed(history) if sample.status != UNREGISTER), UNREGISTER)
+    return not last & DISPOSE and any(
+        writer in living and not status & UNREGISTER for writer, status in newest.items()
+    )
+
+
+def depends_on(history: Sequence[Sample], writer: bytes, living: Set[bytes]) -> bool:
+    """Whether an instance is written with this writer, and would not be without it."""
+    others = living - {writer}
+    return not is_written(history, others) and is_written(history, others | {writer})
+
+
+def whole(
+    samples: Iterable[Sample], living: Set[bytes], disposing: Set[bytes] = frozenset()
+) -> Iterator[Step]:
+    """Every sample, and how each instance ends for a reader that was there all the time.
+
+    What says that a writer unregistered an instance is left out where another one lives. Instances that
+    depended on writers of `disposing`, which are gone and had autodispose, are disposed.
+    """
+    for history in instances(samples):
+        written = bool(living) and is_written(history, living)
+        for sample in history:
+            if not written:
+                yield Step(sample, is_written=False)
+            elif sample.status & ~UNREGISTER:
+                yield Step(sample._replace(status=sample.status & ~UNREGISTER), is_written=True)
+        if disposing and not written and is_written(history, disposing):
+            payload = KEY_HEADER + history[-1].key
+            yield Step(history[-1]._replace(status=DISPOSE, payload=payload), is_written=False)
+
+
+def returning(samples: Iterable[Sample], writer: bytes, living: Set[bytes]) -> Iterator[Step]:
+    """The newest write of each instance that depends on a writer that came back."""
+    for history in instances(samples):
+        if depends_on(history, writer, living):
+            yield from _newest(history)
+
+
+def written(samples: Iterable[Sample], living: Set[bytes]) -> Iterator[Step]:
+    """The newest write of each instance that is written."""
+    for history in instances(samples):
+        if is_written(history, living):
+            yield from _newest(history)
+
+
+def _newest(history: Sequence[Sample]) -> Iterator[Step]:
+    newest = next((sample for sample in reversed(history) if sample.status & DATA), None)
+    if newest is not None:
+        yield Step(newest._replace(status=DATA), is_written=True)
+
+
+def ends(samples: Iterable[Sample], writer: bytes, living: Set[bytes]) -> Iterator[End]:
+    """The instances that were written by a writer that is gone now, and by no other."""
+    for history in instances(samples):
+        if depends_on(history, writer, living):
+            yield End(history[0].key, history[-1].source_time_ns)

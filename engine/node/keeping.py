@@ -1,0 +1,263 @@
+"""Instances that readers see ALIVE for as long as their writers live.
+
+A reader knows of a writer by the samples that it has heard of it. What it knows from a node only is kept
+ALIVE by a writer of the node, until the original writer unregisters the instance, ends or is lost; then the
+instance becomes what the autodispose of that writer asks for. When a writer comes back that was lost, the
+newest sample of each instance that depends on it is shown again: readers that lost it with its writer, and
+have the very same sample, see it ALIVE in a new generation.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Final
+
+from engine.dataset.groups import is_given
+from engine.dataset.living import End, ends, is_written, returning, whole, written
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
+from engine.dds.directed import Mode
+from engine.node.delivery import Portion, give
+from engine.node.processes import MAX_KEPT_SESSIONS, MAX_KEPT_WRITERS, Process
+from engine.runtime.ports import Again, Delivered
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Any
+
+    from engine.core.messages import ReaderKey
+    from engine.core.namespaces import Group
+    from engine.dataset.groups import GroupDescription
+    from engine.dataset.rows import Rows
+    from engine.dds.directed import DirectedSession
+    from engine.dds.errors import DdsError
+    from engine.node.delivery import Directed
+    from engine.node.neighbourhood import Changes, Neighbourhood
+    from engine.runtime.runtime import Runtime
+
+MAX_LOST: Final = 10_000
+"""Writers that were lost and are remembered, in case they come back."""
+_SAMPLE: Final = DATA | DISPOSE | UNREGISTER
+
+
+class Keeping:
+    """What the processes of readers are given, and what stays there. All methods are called on one thread.
+
+    Args:
+        directed: opens sessions.
+        neighbourhood: knows who lives.
+        submit: runs something that blocks on a worker thread.
+    """
+
+    def __init__(
+        self, directed: Directed, neighbourhood: Neighbourhood, submit: Callable[[Callable[[], None]], None]
+    ) -> None:
+        self._directed = directed
+        self._neighbourhood = neighbourhood
+        self._submit = submit
+        self._processes: dict[bytes, Process] = {}
+        self._kept: dict[Group, set[bytes]] = {}
+        self._writers: dict[bytes, tuple[tuple[Group, ...], bool]] = {}
+        self._lost: dict[bytes, bool] = {}
+        self.runtime: Runtime | None = None
+
+    @property
+    def sessions(self) -> int:
+        """Processes in which something is kept."""
+        return sum(process.kept > 0 for process in self._processes.values())
+
+    @property
+    def writers(self) -> int:
+        """Writers of ours that keep instances ALIVE."""
+        return sum(process.kept for process in self._processes.values())
+
+    # Delivery.
+
+    def deliver(
+        self,
+        participant: bytes,
+        addresses: Sequence[str],
+        groups: list[tuple[GroupDescription, Rows]],
+        done: Callable[[Delivered], None],
+        *,
+        is_whole: bool,
+        again: Again | None,
+    ) -> None:
+        """Give samples to a process; `done` is called on a worker thread."""
+        process = self._processes.get(participant)
+        if process is None:
+            process = Process(lambda: self._directed.open(participant, addresses))
+            self._processes[participant] = process
+        has_room = self._has_room(process)
+        portions = []
+        ended: list[tuple[GroupDescription, list[End]]] = []
+        disposing = frozenset(writer for writer, autodispose in self._lost.items() if autodispose)
+        for description, rows in groups:
+            living = self._neighbourhood.living(description.group)
+            keeps = bool(living) and has_room
+            if keeps:
+                self._kept.setdefault(description.group, set()).add(participant)
+            elif living:
+                self._count_not_kept()
+            if again is None and not is_whole and participant in self._kept.get(description.group, ()):
+                ended.append((description, self._unregistered_in(description.group, rows, living)))
+            if again is None:
+                mode = Mode.WHOLE if is_whole else Mode.PART
+                portions.append(Portion(description, whole(rows, living, disposing), mode, keeps))
+            elif keeps and again.writer:
+                steps = returning(rows, again.writer, living)
+                portions.append(Portion(description, steps, Mode.RETURN, keeps))
+            elif keeps:
+                portions.append(Portion(description, written(rows, living), Mode.PART, keeps))
+
+        def job(session: DirectedSession) -> None:
+            result = give(session, portions)
+            for description, instances in ended:
+                _tell_ends(session, description, instances, disposes=False, closes=False)
+            done(result)
+
+        self._put(process, job, lambda error: done(Delivered(problem=str(error))))
+
+    def _unregistered_in(self, group: Group, rows: Rows, living: frozenset[bytes]) -> list[End]:
+        """The instances of which a merge tells that their last living writer unregistered them."""
+        keys = {sample.key: sample.source_time_ns for sample in rows if sample.status & UNREGISTER}
+        return [
+            End(key, time_ns)
+            for key, time_ns in keys.items()
+            if not is_written(self._history(group, key), living)
+        ]
+
+    def _has_room(self, process: Process) -> bool:
+        others = self.sessions - (process.kept > 0)
+        return others < MAX_KEPT_SESSIONS and self.writers < MAX_KEPT_WRITERS
+
+    def _count_not_kept(self) -> None:
+        if self.runtime is not None:
+            self.runtime.counters["not_kept"] += 1
+
+    def _put(
+        self, process: Process, job: Callable[[DirectedSession], None], failed: Callable[[DdsError], None]
+    ) -> None:
+        if process.put(job, failed):
+            self._submit(process.work)
+
+    # What happens to writers and readers.
+
+    def processes_gone(self, participants: Iterable[bytes]) -> None:
+        """Participants left or were lost."""
+        for participant in participants:
+            process = self._processes.pop(participant, None)
+            if process is not None and process.leave():
+                self._submit(process.work)
+            for kept in self._kept.values():
+                kept.discard(participant)
+
+    def changed(self, changes: Changes) -> None:
+        """Writers came and went."""
+        autodispose = {each.endpoint.guid: each.endpoint.endpoint_qos.autodispose for each in changes.offers}
+        for writer, groups in changes.writers:
+            if groups:
+                self._writers[writer] = groups, autodispose.get(writer, True)
+                if writer in self._lost:
+                    del self._lost[writer]
+                    self._show_again(groups, writer)
+            else:
+                self._gone(writer)
+
+    def _gone(self, writer: bytes) -> None:
+        known = self._writers.pop(writer, None)
+        if known is None:
+            return
+        groups, autodispose = known
+        self._lost[writer] = autodispose
+        if len(self._lost) > MAX_LOST:
+            del self._lost[next(iter(self._lost))]
+        for group in groups:
+            rows = self._rows(group) if self._kept.get(group) else None
+            if rows is None:
+                continue
+            living = self._neighbourhood.living(group)
+            self._end(group, functools.partial(ends, rows, writer, living), autodispose, closes=not living)
+
+    def unregistered(self, records: Iterable[Any]) -> None:
+        """Writers unregistered instances; the records of taps, of which others are passed over."""
+        for record in records if self._kept else ():
+            if not isinstance(record, tuple) or not record[2] & UNREGISTER or record[2] > _SAMPLE:
+                continue
+            time_ns, writer, _, key = record[:4]
+            for group in self._neighbourhood.routes.get(writer, ()):
+                history = self._history(group, key) if self._kept.get(group) else ()
+                if history and not is_written(history, self._neighbourhood.living(group)):
+                    self._end(group, functools.partial(_one, key, time_ns), disposes=False, closes=False)
+
+    def _end(self, group: Group, ended: Callable[[], Iterable[End]], disposes: bool, *, closes: bool) -> None:
+        """Instances of a group have lost their last writer."""
+        description = self._runtime.descriptions[group]
+
+        def job(session: DirectedSession) -> None:
+            _tell_ends(session, description, ended(), disposes=disposes, closes=closes)
+
+        for participant in sorted(self._kept[group]):
+            process = self._processes.get(participant)
+            if process is not None:
+                self._put(process, job, _ignore)
+        if closes:
+            del self._kept[group]
+
+    def _show_again(self, groups: tuple[Group, ...], writer: bytes) -> None:
+        """A writer is back that had been lost: so have readers on this host lost it."""
+        for group in groups:
+            state = self._runtime.core.name_space_of(group)
+            rows = self._rows(group)
+            for reader in self._runtime.core.in_charge_of(state.name) if state and rows else ():
+                if rows and is_given(group, reader.topic, reader.partitions):
+                    description = self._runtime.descriptions[group]
+                    self._runtime.serving.show_again(reader, [(description, rows)], Again(writer))
+
+    def taken_over(self, reader: ReaderKey) -> None:
+        """Who kept a reader's instances ALIVE is gone, and this node is in charge of it."""
+        groups = []
+        for group, description in sorted(self._runtime.descriptions.items()):
+            if is_given(group, reader.topic, reader.partitions) and self._neighbourhood.living(group):
+                rows = self._rows(group)
+                if rows:
+                    groups.append((description, rows))
+        self._runtime.serving.show_again(reader, groups, Again(b""))
+
+    # The sets.
+
+    @property
+    def _runtime(self) -> Runtime:
+        assert self.runtime is not None
+        return self.runtime
+
+    def _rows(self, group: Group) -> Rows | None:
+        state = self._runtime.core.name_space_of(group)
+        data = self._runtime.spaces.get(state.name) if state else None
+        group_set = data.working.groups.get(group) if data else None
+        return group_set.samples() if group_set and group in self._runtime.descriptions else None
+
+    def _history(self, group: Group, key: bytes) -> Sequence[Any]:
+        state = self._runtime.core.name_space_of(group)
+        data = self._runtime.spaces.get(state.name) if state else None
+        group_set = data.working.groups.get(group) if data else None
+        return group_set.instance(key) if group_set else ()
+
+
+def _tell_ends(
+    session: DirectedSession,
+    description: GroupDescription,
+    instances: Iterable[End],
+    *,
+    disposes: bool,
+    closes: bool,
+) -> None:
+    group = description.group
+    session.end(group.topic, description.type, group.partition, instances, disposes=disposes, closes=closes)
+
+
+def _one(key: bytes, time_ns: int) -> tuple[End]:
+    return (End(key, time_ns),)
+
+
+def _ignore(_: DdsError) -> None:
+    """A process that cannot be reached loses what is kept there by itself."""

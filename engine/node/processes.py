@@ -1,0 +1,86 @@
+"""The processes of readers: what each of them is given one after the other, over one session."""
+
+from __future__ import annotations
+
+import collections
+import threading
+from typing import TYPE_CHECKING, Final
+
+from engine.dds.errors import ALREADY_DELETED, DdsError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.dds.directed import DirectedSession
+
+    Job = Callable[[DirectedSession], None]
+    Failed = Callable[[DdsError], None]
+
+MAX_KEPT_SESSIONS: Final = 192
+"""Processes in which instances are kept ALIVE; each has a Cyclone DDS domain, with five threads."""
+MAX_KEPT_WRITERS: Final = 100_000
+"""Writers in all of them; beyond either bound instances are NOT_ALIVE_NO_WRITERS after a delivery."""
+
+
+class Process:
+    """One process, its session while that is needed, and what waits for it."""
+
+    def __init__(self, opens: Callable[[], DirectedSession]) -> None:
+        self._opens = opens
+        self._lock = threading.Lock()
+        self._waiting: collections.deque[tuple[Job, Failed]] = collections.deque()
+        self._is_running = False
+        self._is_gone = False
+        self._session: DirectedSession | None = None
+        self.kept = 0
+
+    def put(self, job: Job, failed: Failed) -> bool:
+        """Let a job wait for its turn; True when somebody must call `work` on a worker thread."""
+        with self._lock:
+            self._waiting.append((job, failed))
+            if self._is_running:
+                return False
+            self._is_running = True
+            return True
+
+    def leave(self) -> bool:
+        """The process is gone: what waits fails soon; True when somebody must call `work`."""
+        self._is_gone = True
+        with self._lock:
+            if self._is_running:
+                return False
+            self._is_running = True
+            return True
+
+    def work(self) -> None:
+        """Carry out what waits, one after the other, and close the session if nothing stays; blocks."""
+        while (task := self._next()) is not None:
+            task()
+
+    def _next(self) -> Callable[[], None] | None:
+        with self._lock:
+            if self._waiting:
+                job, failed = self._waiting.popleft()
+                return lambda: self._carry_out(job, failed)
+            if self._session is not None and (self._is_gone or not self.kept):
+                return self._close
+            self._is_running = False
+            return None
+
+    def _carry_out(self, job: Job, failed: Failed) -> None:
+        try:
+            if self._is_gone:
+                raise DdsError(ALREADY_DELETED, "deliver to a process that is gone")
+            if self._session is None:
+                self._session = self._opens()
+            try:
+                job(self._session)
+            finally:
+                self.kept = self._session.kept
+        except DdsError as error:
+            failed(error)
+
+    def _close(self) -> None:
+        assert self._session is not None
+        self._session.close()
+        self._session, self.kept = None, 0

@@ -1,0 +1,146 @@
+"""History of writers that live is ALIVE for late joiners, until these writers unregister it or end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.integration.configurations import Settings
+from tests.integration.lab import Lab
+from tests.integration.programs import Program
+
+pytestmark = pytest.mark.dds
+
+COUNT = 3
+CASES = [(autodispose, by_source) for autodispose in (True, False) for by_source in (True, False)]
+
+
+def options_of(case: tuple[bool, bool]) -> dict[str, Any]:
+    topic = "T" + "".join("ny"[flag] for flag in case)
+    return {"topic": topic, "autodispose": case[0], "by_source": case[1]}
+
+
+def look(reader: Program) -> dict[str, dict[str, dict[str, Any]]]:
+    reader.tell(look=True)
+    found: dict[str, dict[str, dict[str, Any]]] = reader.answer("timelines")
+    return found
+
+
+def wait_states(reader: Program, wanted: Callable[[tuple[bool, bool]], str], timeout_s: float = 30.0) -> None:
+    """Until the instances of each topic are in these states, one letter or two for each, in order."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        found = look(reader)
+        states = {
+            case: " ".join(each["state"] for _, each in sorted(found[options_of(case)["topic"]].items()))
+            for case in CASES
+        }
+        if states == {case: wanted(case) for case in CASES}:
+            return
+        assert time.monotonic() < deadline, f"{states}; {found}"
+        time.sleep(0.1)
+
+
+def writers_of(lab: Lab, readers: int) -> list[Program]:
+    """A writer for each case that stays; what it wrote is stored everywhere."""
+    steps = [{"count": COUNT, "time": 1_000}]
+    writers = [lab.program("writer", readers=readers, steps=steps, **options_of(case)) for case in CASES]
+    for writer in writers:
+        writer.answer("done")
+    return writers
+
+
+def late_reader(lab: Lab) -> Program:
+    reader = lab.program("timelines", readers=[options_of(case) for case in CASES])
+    reader.answer("ready")
+    return reader
+
+
+def one_node(lab: Lab) -> list[Program]:
+    lab.configure("n1", Settings())
+    lab.start("n1")
+    lab.seen.wait_for("n1 complete", lambda: lab.seen.are_complete("n1"))
+    writers = writers_of(lab, 1)
+    lab.seen.wait_for("it is stored", lambda: lab.seen.stored("n1") == COUNT * len(CASES))
+    return writers
+
+
+def lost(case: tuple[bool, bool]) -> str:
+    return "D" if case[0] else "NW"
+
+
+@pytest.mark.parametrize("is_killed", [False, True], ids=["ends", "is killed"])
+def test_history_is_alive_until_its_writer_unregisters_it_or_ends(lab: Lab, is_killed: bool) -> None:
+    writers = one_node(lab)
+    readers = [late_reader(lab), late_reader(lab)]
+    for reader in readers:
+        wait_states(reader, lambda _: "A A A")
+    for writer in writers:
+        writer.tell(steps=[{"op": "unregister", "first": 0, "count": 1, "time": 2_000}])
+        writer.tell(steps=[{"first": 1, "count": 1, "time": 3_000}])
+        for _ in range(2):
+            writer.answer("done")
+    for reader in readers:
+        wait_states(reader, lambda case: f"{lost(case)} A A")
+    for writer in writers:
+        writer.kill() if is_killed else writer.end()
+    for reader in readers:
+        wait_states(reader, lambda case: " ".join([lost(case)] * 3))
+        for case in CASES:
+            seen = look(reader)[options_of(case)["topic"]]
+            assert seen["0"]["words"] == ["S1000", lost(case)], case
+            assert seen["1"]["words"] == ["S1001", "S3000", lost(case)], case
+            assert seen["2"]["words"] == ["S1002", lost(case)], case
+    lab.wait_delivered()
+    wait_states(late_reader(lab), lambda case: " ".join([lost(case)] * 3))
+
+
+def test_an_iterator_over_alive_instances_gets_all_history_of_a_living_writer(lab: Lab) -> None:
+    one_node(lab)
+    for case in CASES:
+        reader = lab.program("iterating", count=COUNT, **options_of(case))
+        assert reader.answer("count") == COUNT
+
+
+def test_an_instance_of_two_writers_is_alive_until_the_last_of_them_ends(lab: Lab) -> None:
+    first = one_node(lab)
+    second = [
+        lab.program("writer", steps=[{"count": COUNT, "time": 2_000}], depth=0, **options_of(case))
+        for case in CASES
+    ]
+    for writer in second:
+        writer.answer("done")
+    reader = late_reader(lab)
+    wait_states(reader, lambda _: "A A A")
+    for writer in first:
+        assert writer.end() == 0
+    other = late_reader(lab)
+    wait_states(other, lambda _: "A A A")
+    wait_states(reader, lambda _: "A A A")
+    for writer in second:
+        assert writer.end() == 0
+    for each in (reader, other):
+        wait_states(each, lambda case: " ".join([lost(case)] * 3))
+
+
+def test_who_takes_over_from_a_node_that_stops_keeps_instances_alive(lab: Lab) -> None:
+    names = lab.start_three()
+    writers_of(lab, len(names))
+    held = COUNT * len(CASES)
+    lab.seen.wait_for("it is stored", lambda: all(lab.seen.stored(name) == held for name in names))
+    reader = late_reader(lab)
+    wait_states(reader, lambda _: "A A A")
+    lab.wait_delivered(len(CASES))
+    assert lab.stop("n1") == [0]
+    # The successor registers before the node that stops is gone; by source time its samples are refused.
+    deadline = time.monotonic() + 30.0
+    while True:
+        words = {case: look(reader)[options_of(case)["topic"]]["0"]["words"] for case in CASES}
+        if all(each == ["S1000"] if case[1] else each == ["S1000"] * 2 for case, each in words.items()):
+            break
+        assert time.monotonic() < deadline, words
+        time.sleep(0.1)
+    wait_states(reader, lambda _: "A A A")

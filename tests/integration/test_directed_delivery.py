@@ -1,0 +1,71 @@
+"""What is given to one process reaches no other, with multicast and without."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.configurations import Settings
+from tests.integration.hosts import HostsLab, hosts_lab
+from tests.integration.lab import Lab, Reader
+
+COUNT = 300
+LATE = 20
+BOTH = pytest.mark.parametrize("lab", ["true", "false"], indirect=True, ids=["multicast", "unicast"])
+
+
+@pytest.fixture(params=["true", "spdp", "false"], ids=["multicast", "multicast discovery", "unicast"])
+def hosts(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[HostsLab]:
+    with hosts_lab(tmp_path, "abc", multicast=request.param) as made:
+        yield made
+
+
+def check_once(*readers: Reader) -> None:
+    """Each reader got each sample exactly once."""
+    for reader in readers:
+        reader.wait(COUNT)
+        tally = reader.tally()
+        assert (tally["arrivals"], tally["instances"], tally["repeated"]) == (COUNT, COUNT, 0)
+
+
+@pytest.mark.dds
+@BOTH
+def test_readers_that_start_one_after_the_other_get_everything_once_each(lab: Lab) -> None:
+    lab.configure("n1", Settings())
+    lab.start("n1")
+    lab.seen.wait_for("n1 complete", lambda: lab.seen.are_complete("n1"))
+    lab.write({"count": COUNT, "time": 1_000})
+    lab.seen.wait_for("it is stored", lambda: lab.seen.stored("n1") == COUNT)
+    readers: list[Reader] = []
+    for number in range(1, 5):
+        readers.append(lab.reader())
+        check_once(readers[-1])
+        lab.wait_delivered(number)
+    check_once(*readers)
+
+
+@pytest.mark.dds
+@pytest.mark.netns
+def test_late_joiners_on_three_hosts_get_everything_once_from_their_own_host(hosts: HostsLab) -> None:
+    lab = hosts.lab
+    lab.configure_three()
+    hosts.start()
+    running = [hosts.reader(name) for name in hosts.names]
+    writer = hosts.writer("n1", readers=6, steps=[{"count": COUNT, "time": 1_000}])
+    check_once(*running)
+    view = hosts.views["n3"]
+    view.wait_for("it is stored", lambda: all(view.stored(name) == COUNT for name in hosts.names))
+    programs = [lab.program("reader", prefix=lab.prefixes[hosts.names[number % 3]]) for number in range(LATE)]
+    for program in programs:
+        program.answer("ready")
+    late = [Reader(program, lab) for program in programs]
+    check_once(*late)
+    wanted = {"n1": 7 + 1, "n2": 7 + 1, "n3": 6 + 1}
+    view.wait_for(
+        "every reader is served by the node on its host",
+        lambda: {name: len(lab.trace(name, "deliver.finished")) for name in hosts.names} == wanted,
+    )
+    check_once(*late, *running)
+    assert writer.end() == 0
