@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.core.events import AbandonSet, Completed, ExpectSet
-from engine.core.messages import NO_EPOCH, Epoch, SampleRequest
+from engine.core.events import AbandonSet, Completed, ExpectSet, SendSet, Target
+from engine.core.messages import NO_EPOCH, Epoch, Refusal, SampleRequest
 from engine.core.namespace import Outstanding, lengthened
 from engine.core.states import Phase, Trigger
 
@@ -58,6 +58,33 @@ def _may_be_delayed(context: Context, state: NameSpaceState) -> bool:
         and roll_up
         and not roll_up.count
     )
+
+
+def asked(context: Context, message: SampleRequest, sender: str, now: float, *, is_operational: bool) -> None:
+    """A fellow asks for a set: refuse, or answer together with others (5.3.4 RequestCombinePeriod)."""
+    state = context.states.get(message.name_space)
+    fellow = context.fellows.get(sender)
+    reason = ""
+    if state is None:
+        reason = "this name-space is not known here"
+    elif not state.policy.aligner:
+        reason = "this node is not an aligner for the name-space"
+    elif fellow is None or fellow.conflict:
+        reason = "the sender is not an approved fellow"
+    if state is None or reason:
+        context.send(Refusal(message.request, message.name_space, reason), sender)
+        return
+    name, number = context.name_of(sender), message.request
+    context.note("align.request-received", group=state.name, fellow=name, source=number)
+    forgotten = fellow is not None and fellow.forgotten
+    target = Target(sender, number, message.purpose, message.compares, forgotten)
+    if message.purpose in ("collect", "repair", "delayed"):
+        context.emit(SendSet(state.name, state.lineage, (target,)))
+        return
+    settings = context.settings
+    combine_s = settings.combine_operational_s if is_operational else settings.combine_initial_s
+    if not context.requests.add(state.name, target, now, combine_s):
+        context.send(Refusal(number, state.name, "too many requests wait"), sender)
 
 
 def start_collecting(context: Context, state: NameSpaceState, now: float) -> None:

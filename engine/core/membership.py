@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.core import alignment
+from engine.core import alignment, purging
 from engine.core.events import FellowAway, FellowsKnown, NameSpaceLearned
-from engine.core.messages import Deliveries, NameSpaces, Status, Vote
+from engine.core.messages import Deliveries, NameSpaces, RollUp, Status, Vote
 from engine.core.namespace import NameSpaceState
 from engine.core.namespaces import Conflict, NameSpace, compare, find_policy
 
 if TYPE_CHECKING:
     from engine.core.context import Context
     from engine.core.fellows import Fellow
+    from engine.core.states import ServiceState
 
 
 def add_name_space(context: Context, name_space: NameSpace) -> bool:
@@ -29,6 +30,29 @@ def add_name_space(context: Context, name_space: NameSpace) -> bool:
     context.emit(NameSpaceLearned(name_space, policy))
     context.changed = True
     return True
+
+
+def status(context: Context, state: ServiceState, serial: int, reported: int, now: float) -> Status:
+    """The heartbeat of this node."""
+    settings = context.settings
+    return Status(
+        incarnation=settings.incarnation,
+        serial=serial,
+        name=settings.name,
+        role=settings.role,
+        host=settings.host,
+        state=state,
+        period_s=settings.heartbeat_period_s,
+        expiry_s=settings.heartbeat_expiry_s,
+        wall_ns=context.wall_ns(now),
+        heard=tuple(fellow.node for fellow in context.fellows.all()),
+        away=tuple(sorted(purging.away(context, now))),
+        roll_ups=tuple(
+            RollUp(each.name, each.complete, each.roll_up.count, each.roll_up.digest)
+            for each in context.states.values()
+        ),
+        reported=reported,
+    )
 
 
 def receive(context: Context, message: Status | NameSpaces | Deliveries, sender: str, now: float) -> None:

@@ -142,7 +142,8 @@ class DurabilityNode:
             self._next_status = now + self._context.settings.heartbeat_period_s
             self._greets_from = now + self._greeting_pause()
             self._timer_s = None
-            self._context.outbox.appendleft(Outgoing(self._status(now)))
+            status = membership.status(self._context, self.state, self._next_serial(), self._reported, now)
+            self._context.outbox.appendleft(Outgoing(status))
         messages = list(self._context.outbox)
         self._context.outbox.clear()
         return messages
@@ -225,7 +226,8 @@ class DurabilityNode:
             if is_repetition and not self._context.has_output:
                 return False
         elif isinstance(message, SampleRequest):
-            self._receive_request(message, sender, now)
+            is_operational = self.state is ServiceState.COMPLETE
+            alignment.asked(self._context, message, sender, now, is_operational=is_operational)
         elif isinstance(message, Refusal):
             state = self._context.states.get(message.name_space)
             if state:
@@ -442,57 +444,6 @@ class DurabilityNode:
         """Seconds to wait for more newcomers, so that heartbeats of a start do not grow with its fellows."""
         longest_s = GREETING_PART * self._context.settings.heartbeat_period_s
         return min(longest_s, GREETING_S * len(self._context.fellows.all()))
-
-    def _status(self, now: float) -> Status:
-        settings = self._context.settings
-        return Status(
-            incarnation=settings.incarnation,
-            serial=self._next_serial(),
-            name=settings.name,
-            role=settings.role,
-            host=settings.host,
-            state=self.state,
-            period_s=settings.heartbeat_period_s,
-            expiry_s=settings.heartbeat_expiry_s,
-            wall_ns=self._context.wall_ns(now),
-            heard=tuple(fellow.node for fellow in self._context.fellows.all()),
-            away=tuple(sorted(purging.away(self._context, now))),
-            roll_ups=tuple(
-                RollUp(state.name, state.complete, state.roll_up.count, state.roll_up.digest)
-                for state in self._context.states.values()
-            ),
-            reported=self._reported,
-        )
-
-    def _receive_request(self, message: SampleRequest, sender: str, now: float) -> None:
-        state = self._context.states.get(message.name_space)
-        fellow = self._context.fellows.get(sender)
-        reason = ""
-        if state is None:
-            reason = "this name-space is not known here"
-        elif not state.policy.aligner:
-            reason = "this node is not an aligner for the name-space"
-        elif fellow is None or fellow.conflict:
-            reason = "the sender is not an approved fellow"
-        if state is None or reason:
-            self._context.send(Refusal(message.request, message.name_space, reason), sender)
-            return
-        self._context.note(
-            "align.request-received",
-            group=message.name_space,
-            fellow=self.name_of(sender),
-            source=message.request,
-        )
-        forgotten = fellow is not None and fellow.forgotten
-        target = Target(sender, message.request, message.purpose, message.compares, forgotten)
-        if message.purpose in ("collect", "repair", "delayed"):
-            self._context.emit(SendSet(state.name, state.lineage, (target,)))
-            return
-        settings = self._context.settings
-        operational = self.state is ServiceState.COMPLETE
-        combine = settings.combine_operational_s if operational else settings.combine_initial_s
-        if not self._context.requests.add(state.name, target, now, combine):
-            self._context.send(Refusal(message.request, state.name, "too many requests wait"), sender)
 
     def _is_ready(self, name_space: str) -> bool:
         return self._context.states[name_space].complete
