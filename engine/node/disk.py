@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 from engine.node.watch import Work
 from engine.runtime.persistence import Persistence
 from engine.runtime.startup import read_store
-from engine.store.interface import StoreError
 from engine.store.opening import open_store
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ class Disk:
         self._stopping = threading.Event()
         self.work = Work()
         self.fault: Exception | None = None
-        self._error: StoreError | OSError | None = None
+        self._error: Exception | None = None
         self._found: Found | None = None
         self.persistence: Persistence
         self._thread = threading.Thread(target=self._run, name="persistentData", daemon=True)
@@ -78,7 +77,7 @@ class Disk:
         try:
             store = open_store(self._directory, self._node)
             self._found = read_store(store)
-        except (StoreError, OSError) as error:
+        except Exception as error:  # whatever it is: `open` waits for an answer
             self._error = error
             self._opened.set()
             return

@@ -5,7 +5,8 @@ live node, the simulator's turn) calls `work` and so carries them out; results a
 
 A disk that refuses (full, read-only, failing) loses nothing that was acknowledged: the job stays, it is said
 loudly, and tried again. If too much piles up meanwhile, live changes are not queued any longer; once the
-disk takes data again, the whole set is written anew from memory.
+disk takes data again, the whole set is written anew from memory. So it is, into a new file, when the file
+turns out to be damaged.
 """
 
 from __future__ import annotations
@@ -17,7 +18,15 @@ import threading
 from typing import TYPE_CHECKING, Final
 
 from engine.runtime.backups import Backups
-from engine.store.interface import Change, Fellow, SetState, Soundness, StoreError, StoreFull
+from engine.store.interface import (
+    Change,
+    Fellow,
+    SetState,
+    Soundness,
+    StoreDamaged,
+    StoreError,
+    StoreFull,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -287,6 +296,8 @@ class Persistence:
         except StoreError as error:
             if isinstance(error, StoreFull):
                 self._backups.is_full(str(error))
+            if isinstance(error, StoreDamaged) and self._begin_anew(job.name_space, error):
+                return True
             self._refused(job.name_space, str(error))
             return False
         self._backups.went_well()
@@ -419,6 +430,31 @@ class Persistence:
                 self._problem = ""
                 for name_space in {job.name_space, *self._overflowed}:
                     self._results.append(Recovered(name_space, name_space in self._overflowed))
+
+    def _begin_anew(self, name_space: str, damage: StoreDamaged) -> bool:
+        """Go on with a new file and ask for all sets, which are in memory; False where that is impossible."""
+        try:
+            lost = {name_space, *self._store.name_spaces()}
+            aside = self._store.begin_anew()
+        except StoreError:
+            return False
+        self._filling.clear()
+        with self._lock:
+            left: collections.deque[_Job] = collections.deque()
+            for job in self._jobs:
+                if isinstance(job, _Append):
+                    self._queued -= len(job.changes)
+                    self._carried_out += len(job.changes)
+                else:
+                    left.append(job)
+            self._jobs = left
+            lost |= {job.name_space for job in left}
+            self._overflowed |= lost
+            cause = f"{damage}; the file was put aside as {aside}, and all sets are written anew"
+            self._results.append(Degraded(name_space, cause))
+            self._results.extend(Recovered(name, rewrite=True) for name in sorted(lost))
+            self._problem = ""
+        return True
 
     def _refused(self, name_space: str, cause: str) -> None:
         with self._lock:

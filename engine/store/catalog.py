@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from engine.core import plain
 from engine.core.namespaces import Group
 from engine.dataset.dataset import EMPTY, Summary
 from engine.dataset.groups import GroupDescription, GroupQos, TypeDescription
-from engine.store.interface import Damage, GroupInfo, SetInfo, SetState, Soundness, roll_up
+from engine.store.interface import Damage, GroupInfo, SetInfo, SetState, Soundness, StoreDamaged, roll_up
 from engine.store.schema import DROPPED, row_check
 
 if TYPE_CHECKING:
     import sqlite3
+    from pathlib import Path
+
+_TOO_LARGE: Final = 1 << 62
+"""No store is opened or written to so often."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -54,21 +58,42 @@ class Version:
 
 @dataclasses.dataclass(slots=True)
 class Catalog:
-    """All versions by number, the numbers of the groups still to be swept, and what was found."""
+    """All versions by number, the numbers of the groups still to be swept, and what was found.
 
-    versions: dict[int, Version]
-    dropped: list[int]
-    findings: list[str]
+    `unusable` are the numbers of the versions whose entry is damaged.
+    """
+
+    versions: dict[int, Version] = dataclasses.field(default_factory=dict)
+    dropped: list[int] = dataclasses.field(default_factory=list)
+    findings: list[str] = dataclasses.field(default_factory=list)
+    unusable: list[int] = dataclasses.field(default_factory=list)
+
+
+def read_node(connection: sqlite3.Connection, path: Path) -> tuple[str, int, int, bool]:
+    """Id and incarnation of the node, transactions so far, and whether the last run closed the store.
+
+    Raises:
+        StoreDamaged: there is no such entry, or none that can be right.
+    """
+    row = connection.execute("SELECT id, incarnation, commits, closed FROM node").fetchone()
+    if row is None:
+        raise StoreDamaged(f"{path}: the entry of the node is missing")
+    node_id, *numbers = row
+    is_id = isinstance(node_id, str) and len(node_id) == 32 and not node_id.strip("0123456789abcdef")
+    if not is_id or not all(isinstance(one, int) and 0 <= one < _TOO_LARGE for one in numbers):
+        raise StoreDamaged(f"{path}: the entry of the node is damaged")
+    return node_id, numbers[0], numbers[1], bool(numbers[2])
 
 
 def read_catalog(connection: sqlite3.Connection) -> Catalog:
     """Read the small tables; a row that fails its check is a finding, and damage of its version."""
-    catalog = Catalog({}, [], [])
+    catalog = Catalog()
     for number, name_space, state, mark, check in connection.execute(
         "SELECT version, name_space, state, mark, row_check FROM set_version ORDER BY version"
     ):
         if check != row_check(number, name_space, state, mark):
             catalog.findings.append(f"set version {number}: its entry is damaged; the version is not used")
+            catalog.unusable.append(number)
         elif state != DROPPED:
             catalog.versions[number] = Version(number, name_space, SetState(state), mark)
     types = _read_types(connection)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from engine.store import schema
 from engine.store.catalog import read_catalog
+from engine.store.files import DAMAGED
 from engine.store.interface import StoreDamaged, StoreFailed
-from engine.store.view import read_fellows
+from engine.store.view import read_fellows, read_marks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,8 +27,7 @@ def open_database(path: Path, findings: list[str]) -> sqlite3.Connection:
     try:
         return _probe(path)
     except StoreDamaged as damage:
-        aside = _put_aside(path)
-        findings.append(f"the store could not be read ({damage}); it was put aside as {aside.name}")
+        findings.append(f"the store could not be read ({damage}); it was put aside as {put_aside(path)}")
         return _probe(path)
 
 
@@ -38,6 +38,7 @@ def _probe(path: Path) -> sqlite3.Connection:
         if schema.check_format(connection, path):
             read_catalog(connection)
             read_fellows(connection)
+            read_marks(connection)
     except BaseException as error:
         if connection is not None:
             connection.close()
@@ -48,9 +49,14 @@ def _probe(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _put_aside(path: Path) -> Path:
+def put_aside(path: Path) -> str:
+    """Keep a damaged database, which is not open, and its log under another name; returns the name.
+
+    Raises:
+        StoreFailed: it cannot be renamed, or too many lie there already.
+    """
     for number in range(1, _MAX_SET_ASIDE + 1):
-        aside = path.with_name(f"{path.name}.damaged-{number}")
+        aside = path.with_name(f"{DAMAGED}{number}")
         if aside.exists():
             continue
         try:
@@ -61,7 +67,7 @@ def _put_aside(path: Path) -> Path:
                     log.rename(aside.with_name(aside.name + suffix))
         except OSError as error:
             raise StoreFailed(f"{path}: can not be put aside: {error.strerror}") from error
-        return aside
+        return aside.name
     raise StoreFailed(f"{path}: {_MAX_SET_ASIDE} damaged stores lie beside it already; remove some")
 
 

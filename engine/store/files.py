@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 DATABASE: Final = "store.sqlite"
+DAMAGED: Final = f"{DATABASE}.damaged-"
+"""Begins the names of databases that were put aside; a number follows."""
 LOCK: Final = "store.lock"
 LEDGER: Final = "store.ledger"
 

@@ -317,6 +317,19 @@ class Store(Protocol):
         """What was remembered with `mark`."""
         ...
 
+    def begin_anew(self) -> str:
+        """Put a damaged medium aside and go on with one without sets; what was remembered stays.
+
+        Until each name-space has a complete set again, the next opening says that something is missing.
+
+        Returns:
+            The name under which the damaged one is kept.
+
+        Raises:
+            StoreError: it cannot be put aside, or has been once since it was opened.
+        """
+        ...
+
     def tidy(self) -> bool:
         """Give back some of the space of dropped versions, a bounded piece of work.
 

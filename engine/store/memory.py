@@ -333,6 +333,10 @@ class MemoryStore:
         """What was remembered with `mark`."""
         return dict(self._medium.marks.get(name_space, {}))
 
+    def begin_anew(self) -> str:
+        """Nothing in memory needs that."""
+        raise StoreFailed("memory medium: it cannot be damaged as a whole")
+
     def tidy(self) -> bool:
         """Nothing is left over in memory."""
         return False

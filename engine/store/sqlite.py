@@ -16,16 +16,18 @@ from engine.dataset.rows import Rows
 from engine.store import schema
 from engine.store.backups import surplus
 from engine.store.catalog import (
+    Catalog,
     GroupRow,
     Version,
     new_version,
     read_catalog,
+    read_node,
     write_group,
     write_version,
     write_watermark,
 )
 from engine.store.changes import FillingSet, Net, Piece, net_changes
-from engine.store.database import check_structure, lost_tail, open_database
+from engine.store.database import check_structure, lost_tail, open_database, put_aside
 from engine.store.files import DATABASE, LEDGER, LOCK, Ledger, Lock, Record
 from engine.store.interface import (
     OpenReport,
@@ -52,6 +54,8 @@ if TYPE_CHECKING:
     from engine.dataset.sample import Sample
     from engine.store.interface import Change, DamageLog, Fellow, SetInfo, SetWriter
 
+MISSING: Final = "missing"
+"""Mark of a name-space whose set went with a damaged file and has not been written anew."""
 _SWEEP_SAMPLES: Final = 4_000
 """Samples of dropped versions that each writing transaction removes: a few milliseconds."""
 _GROUP_COST: Final = 4
@@ -90,38 +94,60 @@ class SqliteStore:
             self._connection = open_database(self._path, findings)
             undo.callback(lambda: self._connection.close())
             self._commits = 0
-            self._begin_run(record, new_node_id, findings)
+            self._may_begin_anew = True
+            try:
+                self._begin_run(record, new_node_id, findings)
+            except StoreDamaged as damage:
+                aside = self._exchange_file()
+                findings = [f"the store could not be read ({damage}); it was put aside as {aside}"]
+                self._begin_run(record, new_node_id, findings)
             self._release = undo.pop_all()
-        self._table = SampleTable(self._connection)
         self._open = True
+
+    def _exchange_file(self) -> str:
+        """Put the database aside and open an empty one; returns the name of the former."""
+        with contextlib.suppress(sqlite3.Error):
+            self._connection.close()
+        try:
+            return put_aside(self._path)
+        finally:
+            self._connection = open_database(self._path, [])
 
     def _begin_run(self, record: Record | None, new_node_id: Callable[[], str], findings: list[str]) -> None:
         db = self._connection
+        self._table = SampleTable(db)
         self._node_id, self._incarnation = "", 0
         losses = len(findings)  # the file was put aside
         with self._transaction():
             if not schema.check_format(db, self._path):
                 schema.create(db, record.node_id if record else new_node_id())
-            row = db.execute("SELECT id, incarnation, commits, closed FROM node").fetchone()
-            if row is None:
-                raise StoreDamaged(f"{self._path}: the entry of the node is missing")
-            self._node_id, incarnation, self._commits, closed = row
+            self._node_id, incarnation, self._commits, closed = read_node(db, self._path)
             if record is not None and record.node_id == self._node_id:
                 lost = lost_tail(record, self._commits)
                 findings += lost
                 losses += len(lost)
-                incarnation = max(incarnation, record.incarnation)
-            self._incarnation = incarnation + 1
+            elif record is not None:  # which has a check of its own
+                findings.append(
+                    f"the file says node {self._node_id}, the ledger {record.node_id}, which stays"
+                )
+                self._node_id = record.node_id
+                db.execute("UPDATE node SET id = ?", (self._node_id,))
+            self._incarnation = 1 + max(incarnation, record.incarnation if record else 0)
             if not closed:
                 findings += check_structure(db)
             db.execute("UPDATE node SET incarnation = ?, closed = 0", (self._incarnation,))
             catalog = read_catalog(db)
             findings += catalog.findings
             losses += len(catalog.findings)
+            self._drop_unusable(catalog)
             for version in catalog.versions.values():
                 findings += [f"name-space {version.name_space!r}: {damage}" for damage in version.damage]
                 if version.state is SetState.FILLING:
                     findings.append(unfinished(version.name_space, version.stored().count))
+            for name_space, key, value, _ in read_marks(db):
+                if key == MISSING:
+                    findings.append(f"name-space {name_space!r}: its set was lost with {value}")
+                    losses += 1
             fellows, damaged = read_fellows(db)
             if damaged:
                 findings.append(f"{damaged} remembered fellows have a damaged entry and are forgotten")
@@ -130,6 +156,15 @@ class SqliteStore:
         self.report = OpenReport(
             self._node_id, self._incarnation, bool(closed), tuple(findings), fellows, losses > 0
         )
+
+    def _drop_unusable(self, catalog: Catalog) -> None:
+        """Sweep versions whose entry is damaged; what they may have been is missing until it is rewritten."""
+        for number in catalog.unusable:
+            write_version(self._connection, Version(number, "", SetState.FILLING), schema.DROPPED)
+        complete = {one.name_space for one in catalog.versions.values() if one.state is SetState.COMPLETE}
+        for space in name_spaces(self._connection, catalog.versions) if catalog.unusable else ():
+            if space not in complete:
+                self._write_mark(space, MISSING, "a damaged entry")
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -160,6 +195,13 @@ class SqliteStore:
         if not room.is_ample:
             self._make_room()
 
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise schema.typed(error, self._path) or StoreFailed(f"{self._path}: {error}") from error
+
     def _make_room(self) -> None:
         """Carry the log over to the file, so that the next attempt can write over it."""
         with contextlib.suppress(sqlite3.Error):
@@ -167,7 +209,8 @@ class SqliteStore:
 
     def name_spaces(self) -> tuple[str, ...]:
         """The name-spaces of which there is a set or a remembered value."""
-        return name_spaces(self._connection, self._versions)
+        with self._reading():
+            return name_spaces(self._connection, self._versions)
 
     def sets(self, name_space: str) -> tuple[SetInfo, ...]:
         """All versions, oldest first."""
@@ -253,6 +296,9 @@ class SqliteStore:
             if previous is not None and keep_previous is not None:
                 write_version(self._connection, previous, SetState.KEPT, keep_previous)
             write_version(self._connection, version, SetState.COMPLETE, mark)
+            self._connection.execute(
+                "DELETE FROM mark WHERE name_space = ? AND key = ?", (version.name_space, MISSING)
+            )
         for one in dropped:
             self._forget(one)
         if previous is not None and keep_previous is not None:
@@ -354,6 +400,30 @@ class SqliteStore:
         for _ in range(finished):
             self._dropped.popleft()
 
+    def begin_anew(self) -> str:
+        """Put a damaged file aside and go on with an empty one."""
+        if not self._may_begin_anew:
+            raise StoreFailed(f"{self._path}: it was begun anew before, and is damaged again")
+        self._may_begin_anew = False
+        db = self._connection
+        with self._reading():
+            marks = [(space, key, value) for space, key, value, is_sound in read_marks(db) if is_sound]
+            fellows, _ = read_fellows(db)
+        lost = {one.name_space for one in self._versions.values() if one.state is SetState.COMPLETE}
+        aside = self._exchange_file()
+        self._versions, self._dropped = {}, collections.deque()
+        self._table = SampleTable(self._connection)
+        with self._transaction():
+            schema.create(self._connection, self._node_id)
+            self._connection.execute(
+                "UPDATE node SET incarnation = ?, commits = ?, closed = 0",
+                (self._incarnation, self._commits),
+            )
+            for mark in [*marks, *((space, MISSING, aside) for space in lost)]:
+                self._write_mark(*mark)
+            self._write_fellows(fellows)
+        return aside
+
     def tidy(self) -> bool:
         """Remove a piece of the dropped versions."""
         if self._dropped:
@@ -380,10 +450,19 @@ class SqliteStore:
 
     def remember_fellows(self, name_space: str, fellows: Iterable[Fellow]) -> None:
         """Replace the fellows known to a name-space."""
-        rows = [(name_space, *fellow, schema.row_check(name_space, *fellow)) for fellow in fellows]
         with self._transaction():
             self._connection.execute("DELETE FROM fellow WHERE name_space = ?", (name_space,))
-            self._connection.executemany("INSERT OR REPLACE INTO fellow VALUES (?, ?, ?, ?, ?)", rows)
+            self._write_fellows({name_space: fellows})
+
+    def _write_fellows(self, known: Mapping[str, Iterable[Fellow]]) -> None:
+        self._connection.executemany(
+            "INSERT OR REPLACE INTO fellow VALUES (?, ?, ?, ?, ?)",
+            [
+                (space, *one, schema.row_check(space, *one))
+                for space, fellows in known.items()
+                for one in fellows
+            ],
+        )
 
     def mark(self, name_space: str, key: str, value: str | None) -> None:
         """Remember a value, or forget it with None."""
@@ -393,14 +472,18 @@ class SqliteStore:
                     "DELETE FROM mark WHERE name_space = ? AND key = ?", (name_space, key)
                 )
             else:
-                check = schema.row_check(name_space, key, value)
-                self._connection.execute(
-                    "INSERT OR REPLACE INTO mark VALUES (?, ?, ?, ?)", (name_space, key, value, check)
-                )
+                self._write_mark(name_space, key, value)
+
+    def _write_mark(self, name_space: str, key: str, value: str) -> None:
+        check = schema.row_check(name_space, key, value)
+        self._connection.execute(
+            "INSERT OR REPLACE INTO mark VALUES (?, ?, ?, ?)", (name_space, key, value, check)
+        )
 
     def marks(self, name_space: str) -> dict[str, str]:
         """What was remembered with `mark`; a damaged value is left out."""
-        return {key: value for key, value, sound in read_marks(self._connection, name_space) if sound}
+        with self._reading():
+            return {key: value for _, key, value, sound in read_marks(self._connection, name_space) if sound}
 
     def close(self) -> None:
         """End in order; a disk that refuses to note it makes it an end without order, which loses nothing."""

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from engine.store import schema
-from engine.store.catalog import read_catalog
+from engine.store.catalog import read_catalog, read_node
 from engine.store.columns import sound_columns
 from engine.store.files import DATABASE, LOCK, lock_holder
-from engine.store.interface import Fellow, StoreDamaged, StoreFailed, StoreRefused
+from engine.store.interface import Fellow, StoreFailed, StoreRefused
 from engine.store.rows import read_group
 from engine.store.verification import sound_samples
 
@@ -72,7 +72,7 @@ class StoreView:
 
     def _connect(self) -> sqlite3.Connection:
         log = self.path.with_name(self.path.name + "-wal")
-        used = lock_holder(self.path.with_name(LOCK)) is not None
+        used = self.path.name == DATABASE and lock_holder(self.path.with_name(LOCK)) is not None
         if used:  # the node keeps the log and its index in being; reading them leaves nothing behind
             return sqlite3.connect(f"file:{quote(str(self.path))}?mode=ro", uri=True, isolation_level=None)
         if not log.exists() or not log.stat().st_size:
@@ -110,10 +110,8 @@ class StoreView:
 
     def node(self) -> tuple[str, int, bool]:
         """The node's id, its incarnation, and whether it closed the store."""
-        row = self._connection.execute("SELECT id, incarnation, closed FROM node").fetchone()
-        if row is None:
-            raise StoreDamaged(f"{self.path}: the entry of the node is missing")
-        return str(row[0]), int(row[1]), bool(row[2])
+        node_id, incarnation, _, closed = read_node(self._connection, self.path)
+        return node_id, incarnation, closed
 
     def name_spaces(self) -> tuple[str, ...]:
         """The name-spaces of which there is a set or a remembered value."""
@@ -126,7 +124,7 @@ class StoreView:
 
     def marks(self, name_space: str) -> dict[str, str]:
         """What the node remembered for a name-space."""
-        return {key: value for key, value, _ in read_marks(self._connection, name_space)}
+        return {key: value for _, key, value, _ in read_marks(self._connection, name_space)}
 
     def fellows(self) -> dict[str, tuple[Fellow, ...]]:
         """The fellows that the node remembered, by name-space."""
@@ -184,17 +182,21 @@ class StoreView:
 def name_spaces(connection: sqlite3.Connection, versions: dict[int, Version]) -> tuple[str, ...]:
     """The name-spaces of which there is a set or a remembered value."""
     named = {version.name_space for version in versions.values()}
-    found = connection.execute("SELECT name_space FROM mark UNION SELECT name_space FROM fellow").fetchall()
-    return tuple(sorted(named.union(name for (name,) in found)))
+    marked = {space for space, _, _, is_sound in read_marks(connection) if is_sound}
+    return tuple(sorted(named | marked | read_fellows(connection)[0].keys()))
 
 
-def read_marks(connection: sqlite3.Connection, name_space: str | None = None) -> list[tuple[str, str, bool]]:
-    """Keys and values of one name-space or all, each with whether its check is right."""
+def read_marks(
+    connection: sqlite3.Connection, name_space: str | None = None
+) -> list[tuple[str, str, str, bool]]:
+    """Name-space, key and value of the marks of one name-space or all, and whether the check is right."""
     rows = connection.execute(
         "SELECT name_space, key, value, row_check FROM mark WHERE ?1 IS NULL OR name_space = ?1",
         (name_space,),
     ).fetchall()
-    return [(key, value, check == schema.row_check(space, key, value)) for space, key, value, check in rows]
+    return [
+        (space, key, value, check == schema.row_check(space, key, value)) for space, key, value, check in rows
+    ]
 
 
 def read_fellows(connection: sqlite3.Connection) -> tuple[dict[str, tuple[Fellow, ...]], int]:

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from engine.dataset.groups import KEEP_ALL
-from engine.store.files import DATABASE, LOCK, lock_holder
+from engine.store.files import DAMAGED, DATABASE, LOCK, lock_holder
 from engine.store.interface import SetState, StoreError
 from engine.store.view import StoreView, store_summary
 from ospltool.stores.model import (
@@ -118,8 +118,10 @@ def _set_facts(info: SetInfo) -> SetFacts:
 
 
 def is_ours(path: Path) -> bool:
-    """Whether there is a store of ours at a path."""
-    return (path / DATABASE).is_file() if path.is_dir() else path.name == DATABASE
+    """Whether there is a store of ours at a path, or the database of one that was put aside."""
+    if path.is_dir():
+        return (path / DATABASE).is_file()
+    return path.name == DATABASE or path.name.startswith(DAMAGED)
 
 
 def running_node(path: Path) -> str:

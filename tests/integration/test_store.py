@@ -3,11 +3,12 @@ from __future__ import annotations
 import random
 import resource
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from engine.store.schema import PAGE_BYTES
 from tests.integration.configurations import Settings
 from tests.integration.lab import Lab
 
@@ -220,16 +221,30 @@ def flip_a_bit(path: Path, text: bytes) -> None:
     path.write_bytes(content)
 
 
+def clear_a_page(path: Path, text: bytes) -> None:
+    """Overwrite the header of the page that has some text, so that SQLite cannot read it."""
+    content = bytearray(path.read_bytes())
+    start = content.index(text) // PAGE_BYTES * PAGE_BYTES
+    content[start : start + 64] = bytes(64)
+    path.write_bytes(content)
+
+
+def lose(path: Path, _: bytes) -> None:
+    path.unlink()
+
+
 @pytest.mark.parametrize(
-    ("file", "text", "in_order"),
+    ("spoil", "file", "text", "in_order"),
     [
-        pytest.param("store.sqlite", b"reading 150", True, id="a sample"),
-        pytest.param("store.sqlite", b"SQLite format", True, id="the file's header"),
-        pytest.param("store.sqlite-wal", b"reading 290", False, id="the write-ahead log"),
+        pytest.param(flip_a_bit, "store.sqlite", b"reading 150", True, id="a sample"),
+        pytest.param(flip_a_bit, "store.sqlite", b"SQLite format", True, id="the file's header"),
+        pytest.param(flip_a_bit, "store.sqlite-wal", b"reading 290", False, id="the write-ahead log"),
+        pytest.param(clear_a_page, "store.sqlite", b"reading 150", True, id="a page of samples"),
+        pytest.param(lose, "store.sqlite-wal", b"", False, id="no log"),
     ],
 )
-def test_a_store_with_a_flipped_bit_is_noticed_not_injected_and_repaired_from_a_fellow(
-    lab: Lab, file: str, text: bytes, in_order: bool
+def test_a_damaged_store_is_noticed_not_injected_and_repaired_from_a_fellow(
+    lab: Lab, spoil: Callable[[Path, bytes], None], file: str, text: bytes, in_order: bool
 ) -> None:
     names = lab.start_three()
     lab.write({"count": 300, "time": 1_000}, readers=3)
@@ -237,7 +252,7 @@ def test_a_store_with_a_flipped_bit_is_noticed_not_injected_and_repaired_from_a_
     (lab.stop if in_order else lab.kill)(*names)
     whole = disk_digests(lab, "n2")
     assert len(whole) == 300
-    flip_a_bit(lab.home("n1") / "store" / file, text)
+    spoil(lab.home("n1") / "store" / file, text)
 
     began_ns = lab.start_again(*names)  # n1 has the highest masterPriority
     assert lab.trace("n1", "store.corrupt")
@@ -248,3 +263,4 @@ def test_a_store_with_a_flipped_bit_is_noticed_not_injected_and_repaired_from_a_
     lab.seen.wait_for("n1 is master again", lambda: lab.seen.master("n3") == "n1")
     lab.stop(*names)
     assert all(disk_digests(lab, name) == whole for name in names)
+    assert "Traceback" not in lab.output("n1")

@@ -153,6 +153,23 @@ def test_what_cannot_be_taken_back_is_said(run: Run, store: Path, tmp_path: Path
     assert run("restore", store, "--set", 1)[0] == 0
 
 
+def test_a_database_that_was_put_aside_is_read_and_taken_back(run: Run, store: Path) -> None:
+    aside = store / f"{DATABASE}.damaged-1"
+    content = (store / DATABASE).read_bytes()
+    place = content.index(b"payload of 4")
+    aside.write_bytes(content[:place] + b"P" + content[place + 1 :])
+    node = open_store(store, "n1")
+    try:
+        assert run("verify", aside, "--set", 1)[0] == 0
+        assert run("diff", f"{aside}@1", f"{store}@1")[0] == 0
+    finally:
+        node.close()
+    assert run("replace", store, aside)[0] == 2, "it is damaged"
+    assert run("replace", store, aside, "--without-damaged")[0] == 1
+    code, text, _ = run("ls", store)
+    assert (code, "00000003" in text, "00000004" in text) == (0, True, False)
+
+
 @pytest.mark.parametrize("mark", ["", "1/ab/2", '{"by": 1}', '{"at_ns": 1}', "[" * 5000, HOSTILE])
 def test_a_backup_of_an_earlier_release_has_no_note(run: Run, store: Path, mark: str) -> None:
     node = open_store(store, "n1")
