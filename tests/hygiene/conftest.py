@@ -27,7 +27,8 @@ def tracked() -> list[pathlib.Path]:
         found = [ROOT / name for name in sorted(set(listed.stdout.decode().split("\0"))) if name]
     else:  # an unpacked archive has no history
         tops = [
-            ROOT / name for name in ("engine", "ospltool", "tui", "samples", "tests", "benchmarks", "chaos", "docs")
+            ROOT / name
+            for name in ("engine", "ospltool", "tui", "samples", "tests", "benchmarks", "chaos", "docs")
         ]
         found = [path for top in tops for path in sorted(top.rglob("*")) if "__pycache__" not in path.parts]
     return [path for path in found if path.is_file()]
