@@ -22,7 +22,7 @@ from chaos import capsule
 if TYPE_CHECKING:
     from chaos.rounds import Report
 
-CASES: Final = ("rolling-restart", "stale-first", "cut-from-master", "busy-merge")
+CASES: Final = ("rolling-restart", "stale-first", "cut-from-master", "damaged-store", "busy-merge")
 EXIT_VIOLATED: Final = 1
 EXIT_FORBIDDEN: Final = 4
 _SEEDS: Final = 1_000

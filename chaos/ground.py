@@ -192,10 +192,10 @@ class Ground(Lab):
             time.sleep(0.2)  # disks tell nobody
 
     def held(self, name: str) -> list[Held]:
-        """What is in the store of a node now; nothing while it cannot be read."""
+        """What is in the store of a node now; nothing where it cannot be read."""
         try:
             return checker.read_store(self.home(name) / "store", living=self.is_running(name))
-        except sqlite3.OperationalError:
+        except (sqlite3.Error, ValueError):
             return []
 
     def restart(self, name: str) -> None:

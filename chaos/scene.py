@@ -45,7 +45,7 @@ class Scene:
     Args:
         ground: with every node configured and none started.
         rate: samples a second of each of the writers that write all the time.
-        promise: what they call confirmed, one of `chaos.programs.PROMISES`.
+        promise: what they call confirmed, one of `chaos.promises.PROMISES`.
     """
 
     def __init__(self, ground: Ground, rate: int, promise: str) -> None:
