@@ -63,8 +63,11 @@ def whole(
     What says that a writer unregistered an instance is left out where another one lives. Instances that
     depended on writers of `disposing`, which are gone and had autodispose, are disposed.
     """
+    if not living and not disposing:
+        yield from (Step(sample, is_written=False) for sample in samples)
+        return
     for history in instances(samples):
-        written = bool(living) and is_written(history, living)
+        written = is_written(history, living)
         for sample in history:
             if not written:
                 yield Step(sample, is_written=False)

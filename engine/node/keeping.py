@@ -57,7 +57,7 @@ class Keeping:
         self._processes: dict[bytes, Process] = {}
         self._kept: dict[Group, set[bytes]] = {}
         self._writers: dict[bytes, tuple[tuple[Group, ...], bool]] = {}
-        self._lost: dict[bytes, bool] = {}
+        self._lost: dict[bytes, tuple[tuple[Group, ...], bool]] = {}
         self.runtime: Runtime | None = None
 
     @property
@@ -88,26 +88,23 @@ class Keeping:
             process = Process(lambda: self._directed.open(participant, addresses))
             self._processes[participant] = process
         has_room = self._has_room(process)
-        portions = []
+        portions: list[Portion] = []
         ended: list[tuple[GroupDescription, list[End]]] = []
-        disposing = frozenset(writer for writer, autodispose in self._lost.items() if autodispose)
         for description, rows in groups:
-            living = self._neighbourhood.living(description.group)
-            keeps = bool(living) and has_room
-            if keeps:
-                self._kept.setdefault(description.group, set()).add(participant)
+            group = description.group
+            living = self._neighbourhood.living(group)
+            if living and has_room:
+                self._kept.setdefault(group, set()).add(participant)
             elif living:
-                self._count_not_kept()
-            if again is None and not is_whole and participant in self._kept.get(description.group, ()):
-                ended.append((description, self._unregistered_in(description.group, rows, living)))
+                self._runtime.counters["not_kept"] += 1
             if again is None:
+                steps = whole(rows, living, self._disposing(group))
                 mode = Mode.WHOLE if is_whole else Mode.PART
-                portions.append(Portion(description, whole(rows, living, disposing), mode, keeps))
-            elif keeps and again.writer:
-                steps = returning(rows, again.writer, living)
-                portions.append(Portion(description, steps, Mode.RETURN, keeps))
-            elif keeps:
-                portions.append(Portion(description, written(rows, living), Mode.PART, keeps))
+                portions.append(Portion(description, steps, mode, bool(living) and has_room))
+                if not is_whole and participant in self._kept.get(group, ()):
+                    ended.append((description, self._unregistered_in(group, rows, living)))
+            elif living and has_room:
+                portions.append(_shown_again(description, rows, living, again))
 
         def job(session: DirectedSession) -> None:
             result = give(session, portions)
@@ -116,6 +113,12 @@ class Keeping:
             done(result)
 
         self._put(process, job, lambda error: done(Delivered(problem=str(error))))
+
+    def _disposing(self, group: Group) -> frozenset[bytes]:
+        """The writers of a group that are gone and had autodispose."""
+        return frozenset(
+            writer for writer, (groups, autodispose) in self._lost.items() if autodispose and group in groups
+        )
 
     def _unregistered_in(self, group: Group, rows: Rows, living: frozenset[bytes]) -> list[End]:
         """The instances of which a merge tells that their last living writer unregistered them."""
@@ -129,10 +132,6 @@ class Keeping:
     def _has_room(self, process: Process) -> bool:
         others = self.sessions - (process.kept > 0)
         return others < MAX_KEPT_SESSIONS and self.writers < MAX_KEPT_WRITERS
-
-    def _count_not_kept(self) -> None:
-        if self.runtime is not None:
-            self.runtime.counters["not_kept"] += 1
 
     def _put(
         self, process: Process, job: Callable[[DirectedSession], None], failed: Callable[[DdsError], None]
@@ -168,7 +167,7 @@ class Keeping:
         if known is None:
             return
         groups, autodispose = known
-        self._lost[writer] = autodispose
+        self._lost[writer] = known
         if len(self._lost) > MAX_LOST:
             del self._lost[next(iter(self._lost))]
         for group in groups:
@@ -241,6 +240,14 @@ class Keeping:
         data = self._runtime.spaces.get(state.name) if state else None
         group_set = data.working.groups.get(group) if data else None
         return group_set.instance(key) if group_set else ()
+
+
+def _shown_again(
+    description: GroupDescription, rows: Rows, living: frozenset[bytes], again: Again
+) -> Portion:
+    if again.writer:
+        return Portion(description, returning(rows, again.writer, living), Mode.RETURN, keeps=True)
+    return Portion(description, written(rows, living), Mode.PART, keeps=True)
 
 
 def _tell_ends(
