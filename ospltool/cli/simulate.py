@@ -39,7 +39,7 @@ def simulate(
     faults: Annotated[
         str,
         typer.Option(
-            help="any (drawn for each seed), classic (the same without faults of applications), all, none, or "
+            help="any (drawn for each seed), classic (drawn, without faults of applications), all, none, or "
             "some, as in crash,partition."
         ),
     ] = "any",
