@@ -28,6 +28,7 @@ class Context:
         changed: name-spaces must be reported anew; likewise `status_due` and `readers_changed`.
         greeting_due: a fellow must learn that it is heard. Fellows come in crowds, so it waits a
             little for more of them.
+        absent: fellows of the last run that the store remembers as away since this one.
         wall_offset_ns: wall clock minus monotonic clock at the start.
     """
 
@@ -45,6 +46,7 @@ class Context:
         self.greeting_due = False
         self.readers_changed = True
         self.wall_offset_ns = wall_offset_ns
+        self.absent: set[str] = set()
         self._requests_made = 0
 
     @property

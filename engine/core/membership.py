@@ -178,6 +178,15 @@ def approve(context: Context, now: float) -> None:
     if is_news:
         known = tuple((f.node, f.name, f.role) for f in context.fellows.approved())
         context.emit(FellowsKnown(known))
+        _note_absent(context, now)
+
+
+def _note_absent(context: Context, now: float) -> None:
+    """Fellows of the last run that are not here are away, also for the next run, which knows them no more."""
+    here = {fellow.node for fellow in context.fellows.all()}
+    for node in sorted(context.settings.remembered - here - context.settings.away.keys() - context.absent):
+        context.absent.add(node)
+        context.emit(FellowAway(node, context.wall_ns(now)))
 
 
 def _back_again(context: Context, fellow: Fellow, now: float) -> None:

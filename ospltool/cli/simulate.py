@@ -39,8 +39,8 @@ def simulate(
     faults: Annotated[
         str,
         typer.Option(
-            help="any (drawn for each seed), classic (the same without faults of applications), all, none, "
-            "or some, as in crash,partition."
+            help="any (drawn for each seed), classic (drawn, without faults of applications), all, none, or "
+            "some, as in crash,partition."
         ),
     ] = "any",
     jobs: Annotated[int | None, typer.Option(min=1, max=256, help="Processes; one for each core.")] = None,

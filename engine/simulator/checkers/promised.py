@@ -24,8 +24,10 @@ from engine.simulator.checkers.base import Checker, talk
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from engine.core.namespaces import Policy
+    from engine.core.namespaces import Group, Policy
+    from engine.dataset.sample import Sample
     from engine.runtime.runtime import CapturedSample
+    from engine.runtime.startup import Found
     from engine.simulator.cluster import Cluster
     from engine.simulator.disk import Committed
     from engine.simulator.ledger import Entry
@@ -49,9 +51,14 @@ class Promised(Checker):
         self._gone: dict[Entry, str] = {}
         self._ahead: set[tuple[SimulatedNode, SimulatedNode, str]] = set()
         self._apart: set[str] = set()
+        self._merging: dict[str, bool] = {}
         self._meetings: set[tuple[SimulatedNode, int, SimulatedNode, int]] = set()
 
     # Who carries what.
+
+    def opened(self, node: SimulatedNode, found: Found) -> None:
+        """A node may have been configured anew."""
+        self._merging.clear()
 
     def captured(self, node: SimulatedNode, records: Sequence[CapturedSample]) -> None:
         """The run carries what it took in."""
@@ -76,13 +83,17 @@ class Promised(Checker):
         if policy is None or not carries(policy):
             return
         disk = self._disks.setdefault(node, set())
-        found = (self.cluster.ledger.entry(group, sample) for group, sample in transaction.added)
-        added = {entry for entry in found if entry is not None}
+        added, evicted = self._entries(transaction.added), self._entries(transaction.evicted)
         if transaction.whole:
-            text = f"{node.name} replaced its stored set at {self.cluster.schedule.now:.3f} s"
-            gone = (each for each in disk - added if each.name_space == transaction.name_space)
-            self._gone.update(dict.fromkeys(gone, text))
+            evicted |= {each for each in disk - added if each.name_space == transaction.name_space}
+        if evicted:
+            text = f"{node.name} took it out of its stored set at {self.cluster.schedule.now:.3f} s"
+            self._gone.update(dict.fromkeys(evicted, text))
         disk |= added
+
+    def _entries(self, samples: tuple[tuple[Group, Sample], ...]) -> set[Entry]:
+        found = (self.cluster.ledger.entry(group, sample) for group, sample in samples)
+        return {entry for entry in found if entry is not None}
 
     def ended(self, node: SimulatedNode) -> None:
         """The memory is gone; the disk stays, if there is one."""
@@ -127,7 +138,10 @@ class Promised(Checker):
     # What is promised.
 
     def _merges_only(self, name_space: str) -> bool:
-        return self._types(name_space) <= {MergeType.MERGE}
+        known = self._merging.get(name_space)
+        if known is None:
+            known = self._merging[name_space] = self._types(name_space) <= {MergeType.MERGE}
+        return known
 
     def _types(self, name_space: str) -> set[MergeType | None]:
         """What any node does with the set of any role; None for nothing."""
