@@ -121,9 +121,7 @@ class DurableWriter(Generic[_T]):
             raise errors.PreconditionNotMet("the writer is neither TRANSIENT nor PERSISTENT: nothing is kept")
         wanted = nodes if nodes is not None else len(expected) // 2 + 1
         if wanted < 1 or (expected and wanted > len(set(expected))):
-            raise errors.PreconditionNotMet(
-                f"nodes is 1 to the number of expected nodes, not {wanted}"
-            )
+            raise errors.PreconditionNotMet(f"nodes is 1 to the number of expected nodes, not {wanted}")
         if min(max_samples, max_bytes) < 1:
             raise errors.PreconditionNotMet("max_samples and max_bytes are at least 1")
         publisher = writer.get_parent().get_qos()
