@@ -84,89 +84,96 @@ def stream(options: dict[str, Any]) -> None:
 KEEPS = ("nodes", "expected", "max_samples", "sync")
 
 
-def keeper(options: dict[str, Any]) -> None:
+class Keeper:
     """Writes what it is told to and asks whether it is stored; `plain` is without a DurableWriter.
 
     Commands: `write` [first, count] with `value`, `dispose`, `unregister`; `wait` seconds with `nodes` asks
     for the plain writer, `ask` with `timeout` for the names from that one on; `flush` seconds; `counters`;
     `matched` waits for exactly so many readers. Each is answered.
     """
-    from cyclonedds.core import Policy, Qos
-    from cyclonedds.domain import DomainParticipant
-    from cyclonedds.pub import DataWriter, Publisher
-    from cyclonedds.topic import Topic
 
-    from ospltool.client import DurabilityClient, DurabilityError, DurableWriter, NotStored, Written
-    from tests.integration import application_types as types
-    from tests.integration.applications import qos_of
+    def __init__(self, options: dict[str, Any]) -> None:
+        from cyclonedds.core import Policy, Qos
+        from cyclonedds.domain import DomainParticipant
+        from cyclonedds.pub import DataWriter, Publisher
+        from cyclonedds.topic import Topic
 
-    participant = DomainParticipant(options["domain"])
-    qos = qos_of({"depth": 0, **options})
-    if "blocking_ns" in options:
-        qos = Qos(Policy.Reliability.Reliable(options["blocking_ns"]), base=qos)
-    publisher = Publisher(participant, Qos(Policy.Partition(options.get("partitions", ["stock"]))))
-    type_name = options.get("type", "Reading")
-    topic = Topic(participant, options.get("topic", type_name), types.TYPES[type_name], qos=qos)
-    writer = DataWriter(publisher, topic, qos=qos)
-    client = DurabilityClient(participant)
-    keeps: dict[str, Any] = {name: options[name] for name in KEEPS if name in options}
-    if "journal" in options:
-        keeps["journal"] = Path(options["journal"])
-    durable: DurableWriter[Any] | None = (
-        None if options.get("plain") else DurableWriter(client, writer, **keeps)
-    )
-    target: Any = durable or writer
+        from ospltool.client import DurabilityClient, DurableWriter
+        from tests.integration import application_types as types
+        from tests.integration.applications import qos_of
 
-    def matched(count: int) -> None:
-        deadline = time.monotonic() + 20
-        while len(writer.get_matched_subscriptions()) != count and time.monotonic() < deadline:
-            time.sleep(0.005)
+        participant = DomainParticipant(options["domain"])
+        qos = qos_of({"depth": 0, **options})
+        if "blocking_ns" in options:
+            qos = Qos(Policy.Reliability.Reliable(options["blocking_ns"]), base=qos)
+        self.partitions = options.get("partitions", ["stock"])
+        publisher = Publisher(participant, Qos(Policy.Partition(self.partitions)))
+        self.type = types.TYPES[options.get("type", "Reading")]
+        self.make = types.SAMPLES[self.type]
+        topic_name = options.get("topic", options.get("type", "Reading"))
+        topic = Topic(participant, topic_name, self.type, qos=qos)
+        self.writer = DataWriter(publisher, topic, qos=qos)
+        self.client = DurabilityClient(participant)
+        keeps: dict[str, Any] = {name: options[name] for name in KEEPS if name in options}
+        if "journal" in options:
+            keeps["journal"] = Path(options["journal"])
+        self.durable: DurableWriter[Any] | None = None
+        if not options.get("plain"):
+            self.durable = DurableWriter(self.client, self.writer, **keeps)
+        self.names: list[Any] = []
 
-    names: list[Any] = []
+    def perform(self, command: dict[str, Any]) -> dict[str, Any]:
+        from ospltool.client import Written
 
-    def perform(command: dict[str, Any]) -> dict[str, Any]:
-        operations = {
-            "write": target.write,
-            "dispose": target.dispose,
-            "unregister": durable.unregister if durable else writer.unregister_instance,
-        }
-        for name, operation in operations.items():
-            if name in command:
-                first, count = command[name]
-                for number in range(first, first + count):
-                    sample = types.SAMPLES[types.TYPES[type_name]](number)
-                    if "value" in command:
-                        sample.value = command["value"]
-                    name = operation(sample)
-                    if durable:
-                        names.append(name)
-                        say(wrote=name.digest.hex())
+        self.change(command)
         if "matched" in command:
-            matched(command["matched"])
+            deadline = time.monotonic() + 20
+            while len(self.writer.get_matched_subscriptions()) != command["matched"]:
+                if time.monotonic() > deadline:
+                    break
+                time.sleep(0.005)
+        nodes = command.get("nodes", 1)
         if "wait" in command:
-            found = client.wait_for_durable(writer, command["wait"], nodes=command.get("nodes", 1))
-            return {
-                "stored": sorted(one.service_name for one in found),
-                "disk": [one.on_disk for one in found],
-            }
+            return told(self.client.wait_for_durable(self.writer, command["wait"], nodes=nodes))
         if "ask" in command:
-            some = tuple(names[command["ask"] :])
-            asked = Written(writer.topic.name, tuple(options.get("partitions", ["stock"])), some)
-            found = client.wait_for_durable(asked, command["timeout"], nodes=command.get("nodes", 1))
-            return {
-                "stored": sorted(one.service_name for one in found),
-                "disk": [one.on_disk for one in found],
-            }
-        if durable and "flush" in command:
-            durable.flush(command["flush"])
-        if durable and "counters" in command:
-            return {"counters": dataclasses.asdict(durable.counters)}
+            some = tuple(self.names[command["ask"] :])
+            asked = Written(self.writer.topic.name, tuple(self.partitions), some)
+            return told(self.client.wait_for_durable(asked, command["timeout"], nodes=nodes))
+        if self.durable and "flush" in command:
+            self.durable.flush(command["flush"])
+        if self.durable and "counters" in command:
+            return {"counters": dataclasses.asdict(self.durable.counters)}
         return {}
 
-    say(ready=True, recovered=durable.counters.recovered if durable else 0)
+    def change(self, command: dict[str, Any]) -> None:
+        target: Any = self.durable or self.writer
+        unregister = self.durable.unregister if self.durable else self.writer.unregister_instance
+        operations = {"write": target.write, "dispose": target.dispose, "unregister": unregister}
+        for name, operation in operations.items():
+            first, count = command.get(name, (0, 0))
+            for number in range(first, first + count):
+                sample = self.make(number)
+                if "value" in command:
+                    sample.value = command["value"]
+                written = operation(sample)
+                if self.durable:
+                    self.names.append(written)
+                    say(wrote=written.digest.hex())
+
+
+def told(stored: Any) -> dict[str, Any]:
+    return {"stored": [one.service_name for one in stored], "disk": [one.on_disk for one in stored]}
+
+
+def keeper(options: dict[str, Any]) -> None:
+    """The application around a `Keeper`."""
+    from ospltool.client import DurabilityError, NotStored
+
+    made = Keeper(options)
+    say(ready=True, recovered=made.durable.counters.recovered if made.durable else 0)
     for command in commands():
         try:
-            say(done=perform(command))
+            say(done=made.perform(command))
         except DurabilityError as error:
             missing = error.missing if isinstance(error, NotStored) else ()
             facts = [[one.node, one.reason.name, one.count] for one in missing]
