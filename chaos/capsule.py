@@ -7,6 +7,7 @@ reason, the kernel ends every process in the capsule and removes its namespaces,
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+_PR_SET_PDEATHSIG: Final = 1
 INSIDE: Final = "OSPLTOOL_CHAOS_CAPSULE"
 ROOT: Final = Path(__file__).parents[1]
 _UNSHARE: Final = ("unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc")
@@ -66,11 +68,19 @@ def enter(arguments: Sequence[str]) -> int:
     environ = {**os.environ, INSIDE: "1"}
     with (
         subprocess.Popen(
-            [*prefix, sys.executable, "-m", "chaos", *arguments], cwd=ROOT, env=environ
+            [*prefix, sys.executable, "-m", "chaos", *arguments],
+            cwd=ROOT,
+            env=environ,
+            preexec_fn=_end_with_parent,
         ) as child,
         _passing_on(child),
     ):
         return child.wait()
+
+
+def _end_with_parent() -> None:
+    """Let the kernel kill `unshare`, and with it the capsule, if this process is killed."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 @contextlib.contextmanager

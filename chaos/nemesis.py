@@ -304,6 +304,8 @@ def truncated_store(scene: Scene, chance: random.Random) -> Generator[str, None,
 
     def truncate(store: Path) -> str:
         path = _drawn_file(store, chance)
+        if path is None:
+            return "empty"
         size = int(path.stat().st_size * chance.random())
         os.truncate(path, size)
         return f"{path.name} to {size}"
@@ -317,6 +319,8 @@ def flipped_bits(scene: Scene, chance: random.Random) -> Generator[str, None, No
 
     def flip(store: Path) -> str:
         path = _drawn_file(store, chance)
+        if path is None:
+            return "empty"
         count = chance.choice((1, 3, 30))
         with path.open("r+b") as file:
             for _ in range(count):
@@ -354,7 +358,8 @@ def new_disk(scene: Scene, chance: random.Random) -> Generator[str, None, None]:
     yield from _damage(scene, chance.choice(scene.nodes), remove)
 
 
-def _drawn_file(store: Path, chance: random.Random) -> Path:
-    files = sorted(path for path in store.glob("store.sqlite*") if not path.name.endswith("-shm"))
+def _drawn_file(store: Path, chance: random.Random) -> Path | None:
+    """The database or its log, one that has something in it; None where nothing has."""
+    files = [path for path in sorted(store.glob("store.sqlite*")) if not path.name.endswith("-shm")]
     full = [path for path in files if path.stat().st_size]
-    return chance.choice(full or files)
+    return chance.choice(full) if full else None
