@@ -41,7 +41,7 @@ def elect(context: Context, state: NameSpaceState, now: float) -> None:
             if not context.settings.waits_for_aligner:
                 context.emit(NoAligner(state.name))
     _move(context, state, before is not None, previous_master, previous_via)
-    if state.part_from(context.node):
+    if state.part_from(context.node, context.aligner_report(state)):
         context.changed = True
     if state.following and state.following != before:
         _note_master(context, state, decision)

@@ -215,7 +215,7 @@ def _reconnected(context: Context, fellow: Fellow, gap_s: float) -> None:
             continue
         if state.is_master(context.node) or fellow.role == context.settings.role:
             state.rejoined.add(fellow.node)
-        if state.part_from(context.node):
+        if state.part_from(context.node, context.aligner_report(state)):
             context.changed = True
 
 

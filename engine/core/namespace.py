@@ -183,15 +183,18 @@ class NameSpaceState:
         line = lengthened(self.line, self.lineage)
         self.adopt(Epoch(self._next_counter(), node, self.run), line)
 
-    def part_from(self, node: str) -> bool:
+    def part_from(self, node: str, report: NameSpaceReport | None) -> bool:
         """Leave the lineage of a master, or of the fellow to it, that had been out of reach; whether we did.
 
-        A node that stayed with its master stays in its lineage, whoever else comes back.
+        A node that stayed with its master stays in its lineage, whoever else comes back. So does one whose
+        lineage is news to the aligner, which `report` is of: it will be dealt with as it is.
         """
         before = {self.aligner, self.following.node if self.following else ""} & self.rejoined
-        if not self.holder or self.is_master(node) or not before:
+        if not self.holder or self.is_master(node) or not before or report is None:
             return False
         self.rejoined -= before
+        if self.lineage not in (report.lineage, *report.parents, *report.line, *report.merged):
+            return False
         self.diverge(node)
         return True
 

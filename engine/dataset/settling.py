@@ -25,8 +25,12 @@ STEP_NS: Final = 5_000_000_000
 EARLY_NS: Final = 500_000_000
 LATE_NS: Final = 750_000_000
 """A writer's clock is right if its samples seem to come no earlier and no later than this."""
-MAX_SKEWED: Final = 10_000
-"""Writers with a wrong clock that are remembered; with one more, all are found out anew."""
+PATIENCE_NS: Final = 15_000_000_000
+"""A writer that was on time and is late for longer than this has another clock now."""
+BEHIND_NS: Final = 3_000_000_000
+"""How long a node counts as behind after a sample that was late."""
+MAX_WRITERS: Final = 10_000
+"""Writers of which it is known whether their clock is right; with one more, all are found out anew."""
 _NEVER: Final = 1 << 63
 
 
@@ -42,31 +46,56 @@ class Present:
         now_ns: the present, nanoseconds since 1970 by the clock of the name-space's master.
         offset_ns: what must be added to this node's clock for that.
         skews: by writer, what must be added to its source times.
+        behind_ns: until then, what this node has captured says nothing about what was written: writers that
+            had been on time were late, so that more of theirs may wait to be taken in.
     """
 
-    __slots__ = ("kept_ns", "now_ns", "offset_ns", "skews")
+    __slots__ = ("_late_since_ns", "behind_ns", "kept_ns", "now_ns", "offset_ns", "skews")
 
     def __init__(self) -> None:
         self.kept_ns = self.now_ns = _NEVER
         self.offset_ns = 0
+        self.behind_ns = 0
         self.skews: dict[bytes, int] = {}
+        self._late_since_ns: dict[bytes, int] = {}
 
     def advance(self, wall_ns: int) -> None:
         """It is later now, by this node's clock, which must not jump."""
         self.now_ns = wall_ns + self.offset_ns
         self.kept_ns = self.now_ns - KEPT_NS
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether this node lags behind the writers."""
+        return self.now_ns < self.behind_ns
+
     def saw(self, writer: bytes, time_ns: int, wall_ns: int) -> None:
-        """A sample with that source time came at `wall_ns` by this node's clock."""
-        late_ns = wall_ns + self.offset_ns - time_ns
-        known_ns = self.skews.get(writer, 0)
+        """A sample with that source time came at `wall_ns` by this node's clock.
+
+        A writer that is not on time from its first sample on has a wrong clock. One that was on time and is
+        late now has been kept waiting, unless that lasts for `PATIENCE_NS`.
+        """
+        now_ns = wall_ns + self.offset_ns
+        skew_ns, late_ns = self.skews.get(writer, 0), now_ns - time_ns
+        since_ns = self._late_since_ns.get(writer)
         if -EARLY_NS <= late_ns <= LATE_NS:
-            if known_ns:
+            if skew_ns:
                 del self.skews[writer]
-        elif not known_ns or not -EARLY_NS <= known_ns - late_ns <= STEP_NS + EARLY_NS:
-            if len(self.skews) >= MAX_SKEWED:
-                self.skews.clear()
-            self.skews[writer] = -(-late_ns // STEP_NS) * STEP_NS
+            self._late_since_ns[writer] = 0
+        elif skew_ns and -EARLY_NS <= skew_ns - late_ns <= STEP_NS + EARLY_NS:
+            self._late_since_ns[writer] = 0
+        elif since_ns is None or late_ns < 0 or (since_ns and now_ns - since_ns > PATIENCE_NS):
+            self._remember(writer, -(-late_ns // STEP_NS) * STEP_NS)
+        else:
+            self._late_since_ns[writer] = since_ns or now_ns
+            self.behind_ns = now_ns + BEHIND_NS
+
+    def _remember(self, writer: bytes, skew_ns: int) -> None:
+        if len(self._late_since_ns) >= MAX_WRITERS:
+            self.skews.clear()
+            self._late_since_ns.clear()
+        self.skews[writer] = skew_ns
+        self._late_since_ns[writer] = 0
 
 
 class Recent:

@@ -2,7 +2,8 @@
 
 Each heartbeat says, for each name-space, what its sender's set was as of a moment ago (`SETTLING_NS`), by the
 clock of the name-space's master. Whoever hears it works out what its own set was as of the same moment, and
-tells the core whether the two are equal. See `engine.dataset.settling`.
+tells the core whether the two are equal. A node that lags behind the writers says nothing, and compares
+nothing: on a busy machine comparisons must not make more work. See `engine.dataset.settling`.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ class Agreement:
         if data is None:
             return roll_up
         self._advance(data)
+        if data.present.is_behind:
+            return roll_up
         until_ns = border_before(data.present.now_ns - SETTLING_NS)
         return dataclasses.replace(roll_up, settled=Settled(until_ns, *data.working.settled(until_ns)))
 
@@ -62,14 +65,14 @@ class Agreement:
             return False  # a late one
         for theirs in message.roll_ups:
             data = self._holdings.spaces.get(theirs.name_space)
-            if data is None or not theirs.complete or not data.state.complete:
+            if data is None or not theirs.complete or not data.state.complete or data.present.is_behind:
                 continue
             settled = theirs.settled
-            if settled is None:  # a node of the first release
+            if settled is None and not fellow.joins:  # a node of the first release
                 ours = data.working.summary()
                 is_equal = (ours.count, ours.digest) == (theirs.count, theirs.digest)
                 follows |= core.compared(theirs.name_space, sender, 0, now, is_equal=is_equal)
-            elif settled.until_ns > data.present.kept_ns:
+            elif settled is not None and settled.until_ns > data.present.kept_ns:
                 is_equal = data.working.settled(settled.until_ns) == (settled.count, settled.digest)
                 follows |= core.compared(theirs.name_space, sender, settled.until_ns, now, is_equal=is_equal)
         return follows
