@@ -30,6 +30,10 @@ stale_wins = pytest.mark.xfail(
     strict=True, reason="the node that starts first replaces newer sets of its lineage"
 )
 
+forgotten = pytest.mark.xfail(
+    strict=True, reason="a dispose is forgotten although a node is off that was known before the last restart"
+)
+
 Restart = Callable[[Scenario, str], None]
 
 
@@ -186,6 +190,31 @@ def test_a_stale_node_that_starts_first_and_is_written_to_loses_nothing_of_the_o
     scenario.start("n1", "n2")
     scenario.settle()
     assert [scenario.alive(name) for name in NAMES] == [{*OLD, *NEW, 700, 701} - {*DISPOSED}] * 3
+
+
+@forgotten
+@pytest.mark.parametrize("end", [orderly, by_crash])
+def test_a_dispose_waits_for_a_node_that_lost_power_with_the_others_and_stayed_off(end: Restart) -> None:
+    scenario = Scenario(*(node(name) for name in NAMES))
+    scenario.start()
+    scenario.until(scenario.complete)
+    scenario.write("application", 1, 2)
+    scenario.settle()
+    scenario.kill(*NAMES)
+    scenario.start("n1", "n2")
+    scenario.until(lambda: scenario.complete("n1", "n2"))
+    scenario.dispose("application", 1)
+    scenario.run(2.0)
+    for name in ("n1", "n2"):
+        end(scenario, name)
+    scenario.start("n1", "n2")
+    scenario.until(lambda: scenario.complete("n1", "n2"))
+    scenario.end_writer("application")
+    scenario.run(10.0)
+    assert [set(scenario.instances(name)) for name in ("n1", "n2")] == [{1, 2}] * 2, "the dispose is kept"
+    scenario.start("n3")
+    scenario.settle()
+    assert [scenario.alive(name) for name in NAMES] == [{2}] * 3
 
 
 def test_a_writer_with_history_of_one_keeps_the_last_sample_of_an_instance_for_a_cut_node() -> None:
