@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Final
 
 from engine.core.expressions import matches
 from engine.core.messages import PurgedInstance
+from engine.core.purging import FOREVER_NS
 from engine.dataset.sample import UNREGISTER
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from engine.core.namespaces import Group
     from engine.dataset.dataset import GroupSet
@@ -89,24 +90,30 @@ class Housekeeping:
         if until_ns is None:
             return
         wall_ns = self._holdings.clock.wall_ns()
+        # What writers with a wrong clock disposed lately is not among what has settled, whatever its time.
+        unsettled = data.present.skews.keys() if until_ns < FOREVER_NS else ()
         for group, group_set in data.working.groups.items():
             description = self._holdings.descriptions.get(group)
             if description is None or description.qos.cleanup_delay_ns == INFINITE:
                 continue
             delay_ns = description.qos.cleanup_delay_ns
             disposed_ns = min(until_ns, wall_ns - delay_ns)
-            instances = self._forgettable(group_set, disposed_ns, now - delay_ns / 1e9)
+            instances = self._forgettable(group_set, disposed_ns, now - delay_ns / 1e9, unsettled)
             if instances:
                 self.purged(group, instances)
                 self._holdings.core.purge(group, instances)
 
-    def _forgettable(self, group_set: GroupSet, until_ns: int, until_s: float) -> tuple[PurgedInstance, ...]:
+    def _forgettable(
+        self, group_set: GroupSet, until_ns: int, until_s: float, unsettled: Collection[bytes]
+    ) -> tuple[PurgedInstance, ...]:
         """Instances that were disposed, and without writers, before these moments."""
         found: list[PurgedInstance] = []
         for key in sorted(group_set.disposed):
             history = group_set.instance(key)
             last = history[-1]
-            if last.source_time_ns > until_ns or self._is_written(history, until_s):
+            if last.source_time_ns > until_ns or last.writer in unsettled:
+                continue
+            if self._is_written(history, until_s):
                 continue
             found.append(PurgedInstance(key, last.digest))
             if len(found) == MAX_PURGED:
