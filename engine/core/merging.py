@@ -138,8 +138,8 @@ def _as_follower(context: Context, state: NameSpaceState, now: float) -> None:
     if not context.fellows.is_current(state.aligner):
         return  # its heartbeat, which says what the new lineage consists of, is under way
     if state.lineage in report.parents:
-        _adopt(context, state, report.lineage)
-    elif state.lineage in report.line:
+        _adopt(context, state, report.lineage, apart=state.apart)
+    elif state.lineage in report.line and not state.apart:
         state.gives = True
         _align(context, state, report, MergeType.MERGE, now)
     elif state.lineage in report.merged:
@@ -177,7 +177,7 @@ def carry_out(
     else:
         role = context.settings.role
         of_master = next((rule.type for rule in report.merges if matches(rule.scope, role)), None)
-        state.gives = of_master is MergeType.MERGE
+        state.gives = of_master not in (None, MergeType.IGNORE, MergeType.DELETE)
         _align(context, state, report, policy, now)
 
 

@@ -25,10 +25,8 @@ STEP_NS: Final = 5_000_000_000
 EARLY_NS: Final = 500_000_000
 LATE_NS: Final = 750_000_000
 """A writer's clock is right if its samples seem to come no earlier and no later than this."""
-PATIENCE_NS: Final = 15_000_000_000
+PATIENCE_NS: Final = 3_000_000_000
 """A writer that was on time and is late for longer than this has another clock now."""
-BEHIND_NS: Final = 3_000_000_000
-"""How long a node counts as behind after a sample that was late."""
 MAX_WRITERS: Final = 10_000
 """Writers of which it is known whether their clock is right; with one more, all are found out anew."""
 _NEVER: Final = 1 << 63
@@ -44,30 +42,32 @@ class Present:
     Attributes:
         kept_ns: changes dated from here on are noted. Before `advance` is called, none are.
         now_ns: the present, nanoseconds since 1970 by the clock of the name-space's master.
-        offset_ns: what must be added to this node's clock for that.
+        offset_ns: what must be added to this node's clock for that; see `follow`.
+        era: grows when another clock is followed. Dates of an earlier one mean nothing any more.
         skews: by writer, what must be added to its source times.
-        behind_ns: until then, what this node has captured says nothing about what was written: writers that
-            had been on time were late, so that more of theirs may wait to be taken in.
     """
 
-    __slots__ = ("_late_since_ns", "behind_ns", "kept_ns", "now_ns", "offset_ns", "skews")
+    __slots__ = ("_late_since_ns", "era", "kept_ns", "now_ns", "offset_ns", "skews")
 
     def __init__(self) -> None:
         self.kept_ns = self.now_ns = _NEVER
         self.offset_ns = 0
-        self.behind_ns = 0
+        self.era = 0
         self.skews: dict[bytes, int] = {}
         self._late_since_ns: dict[bytes, int] = {}
+
+    def follow(self, offset_ns: int) -> None:
+        """Date by a clock that shows so much more than this node's, as well as that is known by now."""
+        if abs(offset_ns - self.offset_ns) > EARLY_NS:
+            self.era += 1
+            self.skews.clear()
+            self._late_since_ns.clear()
+        self.offset_ns = offset_ns
 
     def advance(self, wall_ns: int) -> None:
         """It is later now, by this node's clock, which must not jump."""
         self.now_ns = wall_ns + self.offset_ns
         self.kept_ns = self.now_ns - KEPT_NS
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether this node lags behind the writers."""
-        return self.now_ns < self.behind_ns
 
     def saw(self, writer: bytes, time_ns: int, wall_ns: int) -> None:
         """A sample with that source time came at `wall_ns` by this node's clock.
@@ -86,9 +86,8 @@ class Present:
             self._late_since_ns[writer] = 0
         elif since_ns is None or late_ns < 0 or (since_ns and now_ns - since_ns > PATIENCE_NS):
             self._remember(writer, -(-late_ns // STEP_NS) * STEP_NS)
-        else:
-            self._late_since_ns[writer] = since_ns or now_ns
-            self.behind_ns = now_ns + BEHIND_NS
+        elif not since_ns:
+            self._late_since_ns[writer] = now_ns
 
     def _remember(self, writer: bytes, skew_ns: int) -> None:
         if len(self._late_since_ns) >= MAX_WRITERS:
@@ -101,10 +100,11 @@ class Present:
 class Recent:
     """The recent changes of one group, by the interval of their date."""
 
-    __slots__ = ("_changes", "present")
+    __slots__ = ("_changes", "_era", "present")
 
     def __init__(self, present: Present) -> None:
         self.present = present
+        self._era = present.era
         self._changes: dict[int, list[int]] = {}
 
     def place_of(self, time_ns: int, writer: bytes) -> int | None:
@@ -124,6 +124,8 @@ class Recent:
 
     def note(self, place: int, count: int, digest: int) -> None:
         """A change in that interval: how many samples more, and the sum of their digests."""
+        if self._era != self.present.era:
+            self.forget()
         change = self._changes.get(place)
         if change is None:
             self._changes[place] = [count, digest]
@@ -135,6 +137,8 @@ class Recent:
         """What all changes dated from `time_ns`, the border of an interval, come to."""
         first = time_ns // WIDTH_NS
         count = digest = 0
+        if self._era != self.present.era:
+            self.forget()
         for place, change in self._changes.items():
             if place >= first:
                 count += change[0]
@@ -143,6 +147,9 @@ class Recent:
 
     def forget(self) -> None:
         """Forget what is not recent any more."""
+        if self._era != self.present.era:
+            self._era = self.present.era
+            self._changes.clear()
         first = self.present.kept_ns // WIDTH_NS
         for place in [place for place in self._changes if place < first]:
             del self._changes[place]

@@ -76,14 +76,16 @@ class Capture:
     def drain(self) -> None:
         """Take from every tap what it has, up to a bound, unless too much waits for the disk."""
         if self._persistence.queued_changes > MAX_BACKLOG and not self._persistence.problem:
+            self._runtime.holdings.is_behind = True
             return
         routes = self._neighbourhood.routes
-        count, fill = 0, ROOMY
+        count, fill, is_behind = 0, ROOMY, False
         for tap in self._taps:
             fill = max(fill, tap.fill)
             drained: tuple[int, list[Any]] = tap.drain_runs(DRAIN)
             some, taken = drained
             count += some
+            is_behind = is_behind or some >= DRAIN
             if self._orphans:
                 taken = [*self._orphans, *taken]
             # Samples whose writer discovery has not told of yet wait; the pump brings it within moments.
@@ -94,5 +96,6 @@ class Capture:
             if len(self._orphans) > MAX_ORPHANS:
                 self._runtime.count_unrouted(len(self._orphans))
                 self._orphans = []
+        self._runtime.holdings.is_behind = is_behind or bool(self._orphans)
         pause_s = 0.0 if count < BUSY or self._runtime.serving.tails else DRAIN_PAUSE_S * ROOMY / fill
         self._due_s = self._clock.monotonic() + pause_s

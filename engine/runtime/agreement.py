@@ -2,8 +2,8 @@
 
 Each heartbeat says, for each name-space, what its sender's set was as of a moment ago (`SETTLING_NS`), by the
 clock of the name-space's master. Whoever hears it works out what its own set was as of the same moment, and
-tells the core whether the two are equal. A node that lags behind the writers says nothing, and compares
-nothing: on a busy machine comparisons must not make more work. See `engine.dataset.settling`.
+tells the core whether the two are equal. A node that has not taken in all that has arrived says nothing, and
+compares nothing: on a busy machine comparisons must not make more work. See `engine.dataset.settling`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from engine.core.messages import RollUp, Settled, Status
 from engine.dataset.settling import border_before
 
 if TYPE_CHECKING:
+    from engine.core.fellows import Fellow
     from engine.core.messages import Message, Outgoing
     from engine.runtime.holdings import Holdings
     from engine.runtime.sets import NameSpaceData
@@ -28,6 +29,7 @@ class Agreement:
 
     def __init__(self, holdings: Holdings) -> None:
         self._holdings = holdings
+        self._heard: dict[str, Status] = {}
 
     def announced(self, outgoing: Outgoing) -> Outgoing:
         """A message on its way out; a heartbeat says what has settled."""
@@ -42,7 +44,7 @@ class Agreement:
         if data is None:
             return roll_up
         self._advance(data)
-        if data.present.is_behind:
+        if self._holdings.is_behind:
             return roll_up
         until_ns = border_before(data.present.now_ns - SETTLING_NS)
         return dataclasses.replace(roll_up, settled=Settled(until_ns, *data.working.settled(until_ns)))
@@ -51,28 +53,46 @@ class Agreement:
         """It is later now. All nodes date by the clock of the master."""
         following = data.state.following
         master = self._holdings.core.fellow(following.node) if following is not None else None
-        data.present.offset_ns = master.skew_ns if master is not None else 0
+        data.present.follow(master.skew_ns if master is not None else 0)
         data.present.advance(self._holdings.steady_ns())
         data.working.settle_with(data.present)
 
-    def heard(self, message: Message, sender: str, now: float) -> bool:
-        """A message has been received; True when something follows from the comparison with a heartbeat."""
+    def heard(self, message: Message, sender: str) -> bool:
+        """A message has been received; True when it is a heartbeat that must be compared with what is here.
+
+        That waits for `work`, so that what was written before it has been taken in.
+        """
         if not isinstance(message, Status):
             return False
-        core, follows = self._holdings.core, False
-        fellow = core.fellow(sender)
-        if fellow is None or fellow.status is not message:
-            return False  # a late one
+        self._heard[sender] = message
+        return any(self._is_news(theirs) for theirs in message.roll_ups)
+
+    def _is_news(self, theirs: RollUp) -> bool:
+        data = self._holdings.spaces.get(theirs.name_space)
+        ours = data.working.summary() if data is not None else None
+        return ours is not None and (theirs.count, theirs.digest) != (ours.count, ours.digest)
+
+    def work(self, now: float) -> None:
+        """Compare with the heartbeats that have come since."""
+        heard, self._heard = self._heard, {}
+        if self._holdings.is_behind:
+            return
+        for sender, message in heard.items():
+            fellow = self._holdings.core.fellow(sender)
+            if fellow is not None and fellow.status is message:  # else a late one
+                self._compare(fellow, message, now)
+
+    def _compare(self, fellow: Fellow, message: Status, now: float) -> None:
+        core = self._holdings.core
         for theirs in message.roll_ups:
             data = self._holdings.spaces.get(theirs.name_space)
-            if data is None or not theirs.complete or not data.state.complete or data.present.is_behind:
+            if data is None or not theirs.complete or not data.state.complete:
                 continue
             settled = theirs.settled
-            if settled is None and not fellow.joins:  # a node of the first release
+            if settled is not None and settled.until_ns > data.present.kept_ns:
+                is_equal = data.working.settled(settled.until_ns) == (settled.count, settled.digest)
+                core.compared(theirs.name_space, fellow.node, settled.until_ns, now, is_equal=is_equal)
+            elif settled is None and not fellow.joins:  # a node of the first release
                 ours = data.working.summary()
                 is_equal = (ours.count, ours.digest) == (theirs.count, theirs.digest)
-                follows |= core.compared(theirs.name_space, sender, 0, now, is_equal=is_equal)
-            elif settled is not None and settled.until_ns > data.present.kept_ns:
-                is_equal = data.working.settled(settled.until_ns) == (settled.count, settled.digest)
-                follows |= core.compared(theirs.name_space, sender, settled.until_ns, now, is_equal=is_equal)
-        return follows
+                core.compared(theirs.name_space, fellow.node, 0, now, is_equal=is_equal)

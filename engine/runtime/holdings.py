@@ -57,7 +57,11 @@ COUNTERS: Final = (
 
 
 class Holdings:
-    """One node's data and connections. One thread at a time uses them."""
+    """One node's data and connections. One thread at a time uses them.
+
+    Attributes:
+        is_behind: more has arrived from applications than has been taken in.
+    """
 
     def __init__(
         self,
@@ -77,6 +81,7 @@ class Holdings:
         self.descriptions: dict[Group, GroupDescription] = {}
         self.spaces: dict[str, NameSpaceData] = {}
         self.counters: dict[str, int] = dict.fromkeys(COUNTERS, 0)
+        self.is_behind = False
         self.set_handed_over_ns: dict[str, int] = {}
         self._loaded = loaded
         self._parts = dict(parts)

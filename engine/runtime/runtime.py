@@ -103,9 +103,8 @@ class Runtime:
             self.holdings.malformed(topic, sender, str(error))
         else:
             if not envelope.to or self.settings.node in envelope.to:
-                now = self._clock.monotonic()
-                follows = self.core.receive(envelope.message, sender, now)
-                return self.agreement.heard(envelope.message, sender, now) or follows
+                follows = self.core.receive(envelope.message, sender, self._clock.monotonic())
+                return self.agreement.heard(envelope.message, sender) or follows
         return False
 
     def fellow_attached(self, node: str, participant: str) -> None:
@@ -156,6 +155,7 @@ class Runtime:
         """Carry out everything that is due; returns when the next turn must come at the latest."""
         now = self._clock.monotonic()
         self.take_results()
+        self.agreement.work(now)
         if now >= self._core_due_s:
             self.holdings.tell_changes()
             self.core.handle_timer(now)

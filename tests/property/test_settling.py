@@ -123,6 +123,21 @@ def test_writers_with_wrong_clocks_are_dated_alike_and_near_the_present(wrong_s:
     assert -SECOND_NS <= lead_ns <= STEP_NS + SECOND_NS
 
 
+@pytest.mark.parametrize("offset_s", [-3_600, 3_600])
+def test_what_was_dated_by_the_clock_of_a_former_master_hides_nothing(offset_s: int) -> None:
+    clock = present()
+    nodes = [GroupSet(1, clock), GroupSet(1, clock)]
+    for n in range(10):
+        clock.saw(b"W" * 16, NOW_NS + n, NOW_NS + n)
+        for group_set in nodes[n == 7 :]:
+            group_set.apply(sample(NOW_NS + n, n))
+    clock.follow(offset_s * SECOND_NS)
+    clock.advance(NOW_NS + SECOND_NS)
+    until_ns = border_before(clock.now_ns - SECOND_NS)
+    assert nodes[0].settled(until_ns) != nodes[1].settled(until_ns)
+    assert nodes[1].settled(until_ns) == (10, nodes[1].summary().digest)
+
+
 def test_changes_are_forgotten_so_that_a_busy_group_stays_small() -> None:
     group_set, clock = GroupSet(1, present()), present()
     for n in range(2_000):

@@ -168,6 +168,32 @@ def repairs_nothing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(merging, "compared", lambda *_, **__: None)
 
 
+def gives_up_what_it_stored(patch: pytest.MonkeyPatch) -> None:
+    """A node that aligns at its start takes the aligner's set in place of its own: the first release."""
+    patch.setattr(merging, "why_not_joined", lambda *_: "it is not the aligner's")
+
+
+def repairs_in_quiet_only(patch: pytest.MonkeyPatch) -> None:
+    """Sets are compared as a whole, and repaired when neither changes, as the first release did."""
+    original = merging.compared
+    seen: dict[tuple[str, str], object] = {}
+
+    def compared(
+        context: Context, state: NameSpaceState, fellow: Fellow, until_ns: int, now: float, *, is_equal: bool
+    ) -> None:
+        pair = (state.roll_up, fellow.roll_up(state.name))
+        is_quiet = seen.get((context.node, fellow.node)) == pair
+        seen[context.node, fellow.node] = pair
+        original(context, state, fellow, until_ns, now, is_equal=is_equal or not is_quiet)
+
+    patch.setattr(merging, "compared", compared)
+
+
+def takes_no_gifts(patch: pytest.MonkeyPatch) -> None:
+    """What a fellow finds to be missing here is not taken."""
+    patch.setattr(merging, "takes_gift", lambda *_: False)
+
+
 def joins_without_disposes(patch: pytest.MonkeyPatch) -> None:
     """Of what is taken over from others, or from the disk, disposes are left out."""
     original = NameSpaceData._join
@@ -198,6 +224,9 @@ BROKEN: list[tuple[Break, str, tuple[int, ...], str]] = [
     (takes_and_never_gives, "any", (80, 93, 120), "I11 I12"),
     (repairs_nothing, "any", (126, 13, 73), "I12"),
     (joins_without_disposes, "any", (73, 74, 91), "I12 quiet"),
+    (gives_up_what_it_stored, "any", (18,), "I11"),
+    (repairs_in_quiet_only, "any", (5, 12, 13), "I12"),
+    (takes_no_gifts, "any", (2, 12, 14), "I12"),
 ]
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pathlib
 import tomllib
-from collections.abc import Iterable
 
 import pytest
-from _pytest.mark import ParameterSet
 
 from engine.simulator.campaign import CLASSIC, Campaign, Outcome, run_seed
 from engine.simulator.checkers import CHECKERS
@@ -17,37 +15,24 @@ SEEDS = range(1, 41)
 FOUND = tomllib.loads((pathlib.Path(__file__).parent / "regressions.toml").read_text(encoding="utf-8"))[
     "found"
 ]
-UNMENDED = frozenset({6, 9, 14, 40, 68, 78, 150, 166, 190, 210, 486, 489, 1101842})
-"""Seeds that the core of today does not pass."""
-
-
-def marks(seed: int) -> list[pytest.MarkDecorator]:
-    reason = "a difference is repaired only in quiet, and a node that restarts gives up what only it has"
-    return [pytest.mark.xfail(strict=True, reason=reason)] if seed in UNMENDED else []
-
-
-def marked(seeds: Iterable[int]) -> list[ParameterSet]:
-    return [pytest.param(seed, marks=marks(seed), id=str(seed)) for seed in seeds]
 
 
 def check_clean(outcome: Outcome) -> None:
     assert outcome.violation == "", outcome.replay
 
 
-@pytest.mark.parametrize("seed", marked(SEEDS))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_invariants_hold_under_the_faults_of_a_seed(seed: int) -> None:
     check_clean(run_seed(seed))
 
 
-@pytest.mark.parametrize("seed", marked(range(60, 70)))
+@pytest.mark.parametrize("seed", range(60, 70))
 def test_invariants_hold_where_sets_are_packed(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     pack_early(monkeypatch)
     check_clean(run_seed(seed))
 
 
-@pytest.mark.parametrize(
-    "found", [pytest.param(found, marks=marks(found["seed"]), id=str(found["seed"])) for found in FOUND]
-)
+@pytest.mark.parametrize("found", FOUND, ids=[str(found["seed"]) for found in FOUND])
 def test_what_was_found_once_stays_mended(found: dict[str, str | int]) -> None:
     assert found["rule"] in {"quiet", "busy", "fault", *(checker.invariant for checker in CHECKERS)}
     check_clean(run_seed(int(found["seed"]), str(found.get("faults", CLASSIC))))

@@ -155,6 +155,39 @@ def test_sets_that_a_policy_left_different_stay_so_and_do_not_join_after_a_resta
     check_settles(cluster, "a", {1})
 
 
+def test_set_that_a_policy_left_different_stays_so_under_the_next_master() -> None:
+    cluster = Cluster()
+    three(cluster, merge=MergeType.IGNORE)
+    check_settles(cluster, "a", set())
+    cluster.split("a b", "c")
+    cluster.write(1, "a", "b")
+    cluster.write(2, "c")
+    cluster.heal()
+    cluster.run(10)
+    cluster.kill("a")
+    cluster.run(20)
+    assert (cluster.master("b"), cluster.master("c")) == ("b", "b")
+    assert [cluster.members[node].working for node in "bc"] == [{1}, {2}]
+
+
+@pytest.mark.parametrize("of_master", MergeType)
+def test_what_a_follower_keeps_by_merging_goes_to_a_master_that_does_not_refuse_it(
+    of_master: MergeType,
+) -> None:
+    cluster = Cluster()
+    cluster.start("a", priority=200, merge=of_master)
+    cluster.start("b", priority=100, merge=MergeType.MERGE)
+    check_settles(cluster, "a", set())
+    cluster.split("a", "b")
+    cluster.write(1, "a")
+    cluster.write(2, "b")
+    cluster.heal()
+    cluster.run(20)
+    refused = {MergeType.IGNORE: ({1}, {1, 2}), MergeType.DELETE: (set(), {2})}
+    expected = refused.get(of_master, ({1, 2}, {1, 2}))
+    assert (cluster.members["a"].working, cluster.members["b"].working) == expected
+
+
 def test_disposes_are_purged_up_to_what_all_have_while_others_write() -> None:
     cluster = Cluster()
     three(cluster)
