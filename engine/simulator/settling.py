@@ -59,8 +59,8 @@ def _unsettled(cluster: Cluster, nodes: list[SimulatedNode], name: str, until_s:
             continue
         if data.state.policy.aligner:
             members.append((node, data))
-    if len(members) < 2:
-        return ""
+    if len(members) < 2 or not any(data.state.policy.may_be_master for _, data in members):
+        return ""  # without a master nobody aligns, which the nodes report
     summaries = [data.working.summary() for _, data in members]
     if all(summary.same_content(summaries[0]) for summary in summaries):
         return ""
