@@ -339,51 +339,53 @@ class GroupSet:
     def _count_in(self, sample: Sample, gone: Sequence[Sample] = ()) -> None:
         """A sample came, and pushed others out."""
         count, size, digest = 1, len(sample.payload), int.from_bytes(sample.digest)
-        for item in gone:
-            count -= 1
-            size -= len(item.payload)
-            digest -= int.from_bytes(item.digest)
+        if gone:
+            count -= len(gone)
+            for item in gone:
+                size -= len(item.payload)
+                digest -= int.from_bytes(item.digest)
         self.count += count
         self.payload_bytes += size
         self._digest = (self._digest + digest) & _MODULUS_MASK
-        self._newest_ns = max(self._newest_ns, sample.source_time_ns)
-        place = self._recent.place_of(sample.source_time_ns, sample.writer)
-        if place is not None:
-            self._recent.note(place, count, digest)
+        time_ns = sample.source_time_ns
+        if time_ns > self._newest_ns:
+            self._newest_ns = time_ns
+        self._recent.add(time_ns, sample.writer, count, digest)
 
     def _count_swapped(self, came: list[Sample], gone: list[list[Sample]]) -> None:
         """Samples came, each of which pushed out what stands at its place in `gone`."""
         if not came:
             return
-        recent, rows = self._recent, Rows((Loose(came),))
+        present, rows = self._recent.present, Rows((Loose(came),))
         first, last = min(rows.parts[0].times_ns()), rows.newest_ns()
-        if last >= recent.present.kept_ns and (first // WIDTH_NS < last // WIDTH_NS or recent.present.skews):
+        if last >= present.kept_ns and (first // WIDTH_NS < last // WIDTH_NS or present.skews):
             for sample, pushed in zip(came, gone, strict=True):
                 self._count_in(sample, pushed)
             return
-        out = Rows((Loose([sample for pushed in gone for sample in pushed]),))
-        place = recent.place_of(last, b"")
-        self._count(rows, out, place)
+        count, digest = self._count(rows, Rows((Loose([sample for pushed in gone for sample in pushed]),)))
         self._newest_ns = max(self._newest_ns, last)
+        self._recent.add(last, b"", count, digest)
 
     def _count_in_rows(self, rows: Rows) -> None:
         """Samples came in bulk, as of a set that arrives."""
         newest_ns = rows.newest_ns()
         self._newest_ns = max(self._newest_ns, newest_ns)
-        is_recent = newest_ns >= self._recent.present.kept_ns
-        self._count(rows, Rows(), self._recent.now if is_recent else None)
+        count, digest = self._count(rows, Rows())
+        if newest_ns >= self._recent.present.kept_ns:
+            self._recent.add_now(count, digest)
 
     def _count_out_rows(self, rows: Rows) -> None:
         """Samples were taken out, and by no other sample."""
-        self._count(Rows(), rows, self._recent.now)
+        if rows:
+            self._recent.add_now(*self._count(Rows(), rows))
 
-    def _count(self, came: Rows, gone: Rows, place: int | None) -> None:
+    def _count(self, came: Rows, gone: Rows) -> tuple[int, int]:
+        """Bring the sums up to date; by how much count and digest changed."""
         count, digest = len(came) - len(gone), came.digest_sum() - gone.digest_sum()
         self.count += count
         self.payload_bytes += came.payload_bytes - gone.payload_bytes
         self._digest = (self._digest + digest) & _MODULUS_MASK
-        if place is not None and (count or digest):
-            self._recent.note(place, count, digest)
+        return count, digest
 
     def summary(self) -> Summary:
         """Count, digest and newest source timestamp, without looking at the samples."""

@@ -100,45 +100,50 @@ class Present:
 class Recent:
     """The recent changes of one group, by the interval of their date."""
 
-    __slots__ = ("_changes", "_era", "present")
+    __slots__ = ("_begin_ns", "_changes", "_end_ns", "_era", "_last", "present")
 
     def __init__(self, present: Present) -> None:
         self.present = present
         self._era = present.era
         self._changes: dict[int, list[int]] = {}
+        self._last = [0, 0]
+        self._begin_ns = self._end_ns = 0
 
-    def place_of(self, time_ns: int, writer: bytes) -> int | None:
-        """The interval to which a sample's changes belong; None when they are not recent."""
+    def add(self, time_ns: int, writer: bytes, count: int, digest: int) -> None:
+        """A sample caused a change: how many samples more, and the sum of their digests."""
         present = self.present
         if present.skews:
             time_ns += present.skews.get(writer, 0)
-        if time_ns < present.kept_ns:
-            return None
-        # The stamp of a sample that was not captured here may be far in the future.
-        return min(time_ns, present.now_ns + STEP_NS) // WIDTH_NS
+        if not self._begin_ns <= time_ns < self._end_ns or self._era != present.era:  # seldom
+            if time_ns < present.kept_ns:
+                return
+            # The stamp of a sample that was not captured here may be far in the future.
+            time_ns = min(time_ns, present.now_ns + STEP_NS)
+            self._begin(time_ns // WIDTH_NS)
+        last = self._last
+        last[0] += count
+        last[1] += digest
 
-    @property
-    def now(self) -> int | None:
-        """The interval of what is done by no sample, such as a purge; None before there is a present."""
-        return self.present.now_ns // WIDTH_NS if self.present.now_ns < _NEVER else None
+    def add_now(self, count: int, digest: int) -> None:
+        """A change that no sample caused, such as a purge, or that samples which came in bulk caused."""
+        if self.present.now_ns < _NEVER:
+            self._begin(self.present.now_ns // WIDTH_NS)
+            self._last[0] += count
+            self._last[1] += digest
 
-    def note(self, place: int, count: int, digest: int) -> None:
-        """A change in that interval: how many samples more, and the sum of their digests."""
+    def _begin(self, place: int) -> None:
+        """What comes now belongs to that interval."""
         if self._era != self.present.era:
             self.forget()
-        change = self._changes.get(place)
-        if change is None:
-            self._changes[place] = [count, digest]
-        else:
-            change[0] += count
-            change[1] += digest
+        self._last = self._changes.setdefault(place, [0, 0])
+        self._begin_ns, self._end_ns = place * WIDTH_NS, (place + 1) * WIDTH_NS
 
     def since(self, time_ns: int) -> Content:
         """What all changes dated from `time_ns`, the border of an interval, come to."""
-        first = time_ns // WIDTH_NS
-        count = digest = 0
         if self._era != self.present.era:
             self.forget()
+        first = time_ns // WIDTH_NS
+        count = digest = 0
         for place, change in self._changes.items():
             if place >= first:
                 count += change[0]
@@ -147,6 +152,7 @@ class Recent:
 
     def forget(self) -> None:
         """Forget what is not recent any more."""
+        self._begin_ns = self._end_ns = 0
         if self._era != self.present.era:
             self._era = self.present.era
             self._changes.clear()
