@@ -36,7 +36,7 @@ from engine.core.messages import (
 )
 from engine.core.namespace import NameSpaceState
 from engine.core.namespaces import Alignee
-from engine.core.readers import Server, choose_server
+from engine.core.readers import choose_server, servers_of
 from engine.core.states import LocalFault, Phase, ServiceState, Trigger, service_state
 
 if TYPE_CHECKING:
@@ -491,17 +491,7 @@ class DurabilityNode:
         state = self._context.states.get(reader.name_space)
         if state is None:
             return None
-        servers: list[Server] = []
-        if state.complete:
-            settings = self._context.settings
-            is_master = state.is_master(settings.node)
-            servers.append(Server(settings.node, settings.host, is_master, state.policy.master_priority))
-        for fellow in self._context.fellows.approved():
-            report = fellow.report(state.name)
-            if report and report.complete and fellow.status:
-                is_master = report.following is not None and report.following.node == fellow.node
-                servers.append(Server(fellow.node, fellow.status.host, is_master, report.master_priority))
-        return choose_server(servers, hosts)
+        return choose_server(servers_of(self._context, state), hosts)
 
     def _update_state(self) -> None:
         phases = [state.phase for state in self._context.states.values()]

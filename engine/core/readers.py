@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeAlias
 
+    from engine.core.context import Context
     from engine.core.messages import ReaderKey
+    from engine.core.namespace import NameSpaceState
 
     ServerFor: TypeAlias = Callable[[ReaderKey, frozenset[str]], str | None]
 
@@ -54,6 +56,21 @@ def choose_server(servers: list[Server], hosts: frozenset[str]) -> str | None:
     pool = local or servers
     best = max(pool, key=lambda server: (server.is_master, server.priority, server.node), default=None)
     return best.node if best else None
+
+
+def servers_of(context: Context, state: NameSpaceState) -> list[Server]:
+    """The nodes that hold the complete set of a name-space, this one and those that it talks to."""
+    servers: list[Server] = []
+    if state.complete:
+        settings = context.settings
+        is_master = state.is_master(settings.node)
+        servers.append(Server(settings.node, settings.host, is_master, state.policy.master_priority))
+    for fellow in context.fellows.approved():
+        report = fellow.report(state.name)
+        if report and report.complete and fellow.status:
+            is_master = report.following is not None and report.following.node == fellow.node
+            servers.append(Server(fellow.node, fellow.status.host, is_master, report.master_priority))
+    return servers
 
 
 class ReaderTable:
