@@ -28,11 +28,12 @@ class Context:
         changed: name-spaces must be reported anew; likewise `status_due` and `readers_changed`.
         greeting_due: a fellow must learn that it is heard. Fellows come in crowds, so it waits a
             little for more of them.
+        started_s: when this run began; `away_due_s`: when to remember for how long fellows have been away.
         absent: fellows of the last run that the store remembers as away since this one.
         wall_offset_ns: wall clock minus monotonic clock at the start.
     """
 
-    def __init__(self, settings: CoreSettings, wall_offset_ns: int) -> None:
+    def __init__(self, settings: CoreSettings, wall_offset_ns: int, now: float) -> None:
         self.settings = settings
         self.node = settings.node
         self.fellows = FellowTable(settings.node)
@@ -46,6 +47,7 @@ class Context:
         self.greeting_due = False
         self.readers_changed = True
         self.wall_offset_ns = wall_offset_ns
+        self.started_s = self.away_due_s = now
         self.absent: set[str] = set()
         self._requests_made = 0
 
@@ -79,6 +81,13 @@ class Context:
     def wall_ns(self, now: float) -> int:
         """The wall clock at monotonic time `now`."""
         return self.wall_offset_ns + int(now * 1e9)
+
+    def away_s(self, node: str, now: float) -> float | None:
+        """For how long nodes have run without a fellow that was lost; None if it was not."""
+        lost_s = self.fellows.away_s(node, now)
+        if lost_s is None and (node in self.settings.away or node in self.absent):
+            return self.settings.away.get(node, 0) / 1e9 + now - self.started_s
+        return lost_s
 
     def name_of(self, node: str) -> str:
         """A node's human name where it is known."""

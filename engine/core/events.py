@@ -148,10 +148,10 @@ class FellowsKnown:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FellowAway:
-    """A fellow is away since a wall clock time; it may come back with data that others have forgotten."""
+    """A fellow has been away for so long while nodes ran; it may come back with data that others forgot."""
 
     node: str
-    since_ns: int
+    away_ns: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

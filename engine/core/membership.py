@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from engine.core import alignment, purging
 from engine.core.events import FellowAway, FellowsKnown, NameSpaceLearned
@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from engine.core.context import Context
     from engine.core.fellows import Fellow
     from engine.core.states import ServiceState
+
+
+AWAY_S: Final = 600.0
+"""How often it is remembered for how long fellows have been away."""
 
 
 def add_name_space(context: Context, name_space: NameSpace) -> bool:
@@ -77,12 +81,9 @@ def receive(context: Context, message: Status | NameSpaces | Deliveries, sender:
 
 
 def _was_forgotten(context: Context, fellow: Fellow, now: float) -> bool:
-    """Whether it was away for longer than tombstones are kept, in this run or since a former one."""
-    bound_s = context.settings.absence_bound_s
-    away_s = context.fellows.away_s(fellow.node, now)
-    if away_s is None and (since_ns := context.settings.away.get(fellow.node)) is not None:
-        away_s = (context.wall_ns(now) - since_ns) / 1e9
-    return away_s is not None and away_s > bound_s
+    """Whether nodes ran without it for longer than tombstones are kept, in this run or in former ones."""
+    away_s = context.away_s(fellow.node, now)
+    return away_s is not None and away_s > context.settings.absence_bound_s
 
 
 def _receive_status(context: Context, fellow: Fellow, status: Status, now: float) -> None:
@@ -151,7 +152,7 @@ def _give_up(context: Context, fellow: Fellow, now: float, reason: str) -> None:
     context.readers.lost(fellow.node)
     context.status_due = True
     if fellow.approved:
-        context.emit(FellowAway(fellow.node, context.wall_ns(now)))
+        context.emit(FellowAway(fellow.node, 0))
         context.note("fellow.disconnected", fellow=fellow.name, reason=reason)
     for state in context.states.values():
         for item in [item for item in state.outstanding.values() if item.aligner == fellow.node]:
@@ -186,7 +187,16 @@ def _note_absent(context: Context, now: float) -> None:
     here = {fellow.node for fellow in context.fellows.all()}
     for node in sorted(context.settings.remembered - here - context.settings.away.keys() - context.absent):
         context.absent.add(node)
-        context.emit(FellowAway(node, context.wall_ns(now)))
+        context.emit(FellowAway(node, 0))
+
+
+def note_away(context: Context, now: float) -> None:
+    """Let the store remember, from time to time, for how long each fellow has been away."""
+    if now < context.away_due_s:
+        return
+    context.away_due_s = now + AWAY_S
+    for node in sorted(purging.away(context, now)):
+        context.emit(FellowAway(node, int((context.away_s(node, now) or 0.0) * 1e9)))
 
 
 def _back_again(context: Context, fellow: Fellow, now: float) -> None:

@@ -69,7 +69,7 @@ class DurabilityNode:
         Raises:
             LocalFault: a name-space without a policy; configurations are refused before they come here.
         """
-        self._context = context = Context(settings, wall_ns - int(now * 1e9))
+        self._context = context = Context(settings, wall_ns - int(now * 1e9), now)
         self._discovery = membership.Discovery(context, now)
         self._discovery_check = self._discovery.next_check(now)
         self._stopping: ServiceState | None = None
@@ -196,6 +196,7 @@ class DurabilityNode:
         self._promised_s = self._seen_s = now
         if now >= self._next_status:
             self._context.status_due = True
+        membership.note_away(self._context, now)
         for fellow in self._context.fellows.silent(now):
             membership.lose(self._context, fellow, now, "its heartbeat is overdue")
         self._context.fellows.claim_attachments(now)

@@ -45,6 +45,7 @@ def purgeable_until(context: Context, state: NameSpaceState, now: float) -> int 
 def away(context: Context, now: float) -> frozenset[str]:
     """The fellows that this node knows and that are not here, for no longer than the absence bound."""
     settings = context.settings
-    since_ns = context.wall_ns(now) - int(settings.absence_bound_s * 1e9)
-    stored = {node for node, when_ns in settings.away.items() if when_ns >= since_ns}
-    return context.fellows.absent(now, settings.absence_bound_s, settings.remembered | stored)
+    stored = {*settings.away, *context.absent}
+    given_up = {node for node in stored if (context.away_s(node, now) or 0.0) > settings.absence_bound_s}
+    known = (settings.remembered | stored) - given_up
+    return context.fellows.absent(now, settings.absence_bound_s, frozenset(known))

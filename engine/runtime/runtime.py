@@ -244,16 +244,16 @@ class Runtime:
             for fellow in fellows:
                 self._remember_away(fellow.id, None)
         elif isinstance(event, events.FellowAway):
-            self._remember_away(event.node, event.since_ns)
+            self._remember_away(event.node, event.away_ns)
 
     # The parts.
 
-    def _remember_away(self, node: str, since_ns: int | None) -> None:
-        """Let the store remember since when a fellow is away, or with None that it is back."""
-        if since_ns is not None or node in self._away:
-            (self._away.discard if since_ns is None else self._away.add)(node)
+    def _remember_away(self, node: str, away_ns: int | None) -> None:
+        """Let the store remember for how long a fellow has been away, or with None that it is back."""
+        if away_ns is not None or node in self._away:
+            (self._away.discard if away_ns is None else self._away.add)(node)
             for name in self.spaces:
-                self.persistence.mark(name, away_mark(node), "" if since_ns is None else str(since_ns))
+                self.persistence.mark(name, away_mark(node), "" if away_ns is None else str(away_ns))
 
     def _group_announced(self, event: events.GroupAnnounced) -> None:
         try:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from engine.store.interface import OpenReport, Store
 
 _AWAY: Final = "away "
+_A_TIME_NS: Final = 1 << 60
+"""2006: no duration is as long, and no time of a store as early."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ class Found:
         parts: what has arrived of sets whose alignment was interrupted; no set at all, but worth comparing.
         stored: the same for the core: quality and lineage.
         damage: what is not as it was written, by name-space, in words.
-        away: fellows that were away at the end, and since when (nanoseconds since 1970).
+        away: fellows that were away at the end, and for how long nodes ran without them (nanoseconds).
     """
 
     report: OpenReport
@@ -99,7 +101,9 @@ def away_mark(node: str) -> str:
 
 def _away(marks: Mapping[str, str]) -> dict[str, int]:
     away = {key.removeprefix(_AWAY): value for key, value in marks.items() if key.startswith(_AWAY)}
-    return {node: int(value) for node, value in away.items() if value.isdigit()}
+    told = {node: int(value) for node, value in away.items() if value.isdigit()}
+    # The first release wrote since when. Nobody knows for how much of that time nodes ran.
+    return {node: value if value < _A_TIME_NS else 0 for node, value in told.items()}
 
 
 def _lineage(mark: str) -> Epoch:
