@@ -37,6 +37,7 @@ COUNTERS: Final = (
     "stored",
     "too_old",
     "too_large",
+    "rejected",
     "malformed",
     "streams_sent",
     "streams_received",

@@ -40,9 +40,7 @@ def qos_of(options: dict[str, Any]) -> Any:
         Policy.DurabilityService(
             options.get("cleanup_ns", (1 << 63) - 1),
             Policy.History.KeepLast(depth) if depth else Policy.History.KeepAll,
-            -1,
-            -1,
-            -1,
+            *options.get("limits", (-1, -1, -1)),
         ),
         Policy.Reliability.Reliable(10_000_000_000),
         Policy.History.KeepAll,

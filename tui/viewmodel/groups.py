@@ -27,6 +27,7 @@ def groups(view: View, width: int) -> Rows[GroupKey]:
         Column("newest", "newest", 6, right=True),
         Column("stored", "on disk", 7, right=True),
         Column("lost", "lost", 5, right=True),
+        Column("rejected", "rejected", 8, right=True),
         Column("differs", "differs", 7, grow=1, most=30),
         Column("type", "type", 8, grow=1, most=30),
     )
@@ -56,7 +57,7 @@ def _cell(view: View, key: GroupKey, column: str) -> Cell:
         differ = view.model.differing_in(key, view.now_ns)
         if column == "differs":
             return single(", ".join(map(view.model.name_of, differ)), Tone.WARN)
-        lost = any(one.lost for one in views.values())
+        lost = any(one.lost or one.rejected for one in views.values())
         return (
             (Span(view.glyphs.conflict if differ else view.glyphs.warn, Tone.WARN),) if differ or lost else ()
         )
@@ -66,6 +67,7 @@ def _cell(view: View, key: GroupKey, column: str) -> Cell:
     behind = max((one.samples - one.stored for one in views.values() if _is_kept(one)), default=0)
     kept = any(map(_is_kept, views.values()))
     lost_samples = sum(one.lost for one in views.values())
+    rejected = max(sum(count for _, count in one.rejected) for one in views.values())
     plain = {
         "space": key.name_space,
         "nodes": str(len(views)),
@@ -75,9 +77,10 @@ def _cell(view: View, key: GroupKey, column: str) -> Cell:
         "newest": text.age(view.now_ns - largest.newest_ns) if largest.newest_ns else "",
         "stored": ("all" if behind <= 0 else f"-{text.count(behind)}") if kept else "",
         "lost": text.count(lost_samples) if lost_samples else "",
+        "rejected": text.count(rejected) if rejected else "",
         "type": key.type_name,
     }
-    tone = Tone.WARN if column == "lost" else Tone.PLAIN if column == "samples" else Tone.DIM
+    tone = Tone.WARN if column in ("lost", "rejected") else Tone.PLAIN if column == "samples" else Tone.DIM
     return single(plain[column], tone)
 
 
@@ -110,7 +113,8 @@ def group_lines(view: View, key: GroupKey) -> list[Line]:
             f"  on disk {'all' if one.stored >= one.samples else f'{one.stored:,}'}" if _is_kept(one) else ""
         )
         lost = f"  lost {one.lost:,}" if one.lost else ""
-        rest = f"{kept}{lost}  digest {one.digest[:8]}"
+        rejected = "".join(f"  rejected {count:,} by {cause}" for cause, count in one.rejected)
+        rest = f"{kept}{lost}{rejected}  digest {one.digest[:8]}"
         name = text.fit(node.snapshot.name, room, ellipsis=view.glyphs.ellipsis)
         lines.append((Span(f" {sign} ", tone), Span(f"{name} {counts}", tone), Span(rest, Tone.DIM)))
     return lines
