@@ -1,4 +1,4 @@
-"""Resource limits of DURABILITY_SERVICE on real nodes: three hold the same, whoever wrote, merged, restarted."""
+"""DURABILITY_SERVICE limits on real nodes: three hold the same, whoever wrote, merged or restarted."""
 
 from __future__ import annotations
 
@@ -93,9 +93,7 @@ def test_what_is_merged_is_held_to_the_limits_on_all_nodes(split: SplitLab, case
     split.lab.start(*EVERYWHERE)
     split.wait_complete("n3", *EVERYWHERE)
     writers = {
-        name: split.lab.program(
-            "writer", prefix=split.lab.prefixes[name], depth=0, limits=limits, readers=3
-        )
+        name: split.lab.program("writer", prefix=split.lab.prefixes[name], depth=0, limits=limits, readers=3)
         for name in ("n1", "n3")
     }
 
