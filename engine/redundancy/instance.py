@@ -64,7 +64,7 @@ class Instance:
         counters: `applied` (became the last value), `superseded` (older than the last value), `repeated`
             (came again and was not applied), `changes` (provider sets put into use), `forced` (those at the
             bound), `subscriptions` (readers made), `sent` (samples), `audited` (parts compared one by one),
-            `refused` (beyond a bound), `rejected` (values that limits left no room for).
+            `refused` (beyond a bound), `limited` (values that limits left no room for).
     """
 
     def __init__(
@@ -334,7 +334,7 @@ class Instance:
         """Keep a last value, unless the limits of its group leave no room for it."""
         pushed = self._kept.keep(sample)
         if pushed is not None:
-            self.counters["rejected"] += 1
+            self.counters["limited"] += 1
             for writer in pushed.writers & self._writers.keys():
                 self._writers[writer].keys.discard(pushed.sample.key)
 

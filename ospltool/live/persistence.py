@@ -257,7 +257,7 @@ def _complaints(view: InstanceView, used: Sequence[Stream]) -> Iterator[Concern]
     name = _called(view)
     for problem in view.problems:
         yield Concern(Severity.FAULT, f"{name}: {problem}")
-    rejected = dict(view.counters).get("rejected", 0)
+    rejected = view.counters.get("limited", 0)
     if rejected:
         yield Concern(Severity.WARNING, f"{name} rejected {rejected:,} values by resource limits of topics")
     unprovided = [stream for stream in used if stream.is_unprovided]

@@ -77,7 +77,7 @@ def test_what_is_written_to_the_store_step_by_step_is_what_is_kept(arrived: list
             stored.pop(key, None)
         stored |= {kept.sample.key: kept.sample for kept in changes.kept}
         assert orders(stored) == orders(subject.values())
-    assert len({each.key for each in arrived}) - len(stored) <= subject.counters["rejected"]
+    assert len({each.key for each in arrived}) - len(stored) <= subject.counters["limited"]
 
 
 def test_a_store_from_before_the_limit_is_cut_at_the_start() -> None:
@@ -87,7 +87,7 @@ def test_a_store_from_before_the_limit_is_cut_at_the_start() -> None:
     saved = Saved(tuple(Kept(each.sample, frozenset("w")) for each in kept.entries.values()))
     subject = Instance("a", SynchronizationSettings(enable=True), saved, room)
     assert len(subject.values()) == MOST
-    assert subject.counters["rejected"] == MOST
+    assert subject.counters["limited"] == MOST
 
 
 @pytest.mark.dds
@@ -107,7 +107,7 @@ def test_three_services_keep_what_limits_allow_and_the_same_after_a_restart(
     instances.wait_equal(*names, count=5)
     assert {time_ns for time_ns, *_ in instances.values("a").values()} == {5_200 + n for n in range(5)}
     instances.wait_for(
-        "what is rejected is counted", lambda: all(instances.counter(name, "rejected") for name in names)
+        "what is rejected is counted", lambda: all(instances.counter(name, "limited") for name in names)
     )
     instances.kill(*names)
     instances.start(*names)

@@ -27,7 +27,6 @@ def groups(view: View, width: int) -> Rows[GroupKey]:
         Column("newest", "newest", 6, right=True),
         Column("stored", "on disk", 7, right=True),
         Column("lost", "lost", 5, right=True),
-        Column("rejected", "rejected", 8, right=True),
         Column("differs", "differs", 7, grow=1, most=30),
         Column("type", "type", 8, grow=1, most=30),
     )
@@ -66,8 +65,7 @@ def _cell(view: View, key: GroupKey, column: str) -> Cell:
     largest = max(views.values(), key=lambda one: (one.samples, one.newest_ns))
     behind = max((one.samples - one.stored for one in views.values() if _is_kept(one)), default=0)
     kept = any(map(_is_kept, views.values()))
-    lost_samples = sum(one.lost for one in views.values())
-    rejected = max(sum(count for _, count in one.rejected) for one in views.values())
+    lost_samples = sum(one.lost + sum(count for _, count in one.rejected) for one in views.values())
     plain = {
         "space": key.name_space,
         "nodes": str(len(views)),
@@ -77,10 +75,9 @@ def _cell(view: View, key: GroupKey, column: str) -> Cell:
         "newest": text.age(view.now_ns - largest.newest_ns) if largest.newest_ns else "",
         "stored": ("all" if behind <= 0 else f"-{text.count(behind)}") if kept else "",
         "lost": text.count(lost_samples) if lost_samples else "",
-        "rejected": text.count(rejected) if rejected else "",
         "type": key.type_name,
     }
-    tone = Tone.WARN if column in ("lost", "rejected") else Tone.PLAIN if column == "samples" else Tone.DIM
+    tone = Tone.WARN if column == "lost" else Tone.PLAIN if column == "samples" else Tone.DIM
     return single(plain[column], tone)
 
 
