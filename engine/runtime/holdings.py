@@ -47,6 +47,7 @@ COUNTERS: Final = (
     "repeated",
     "not_given",
     "refused",
+    "resent",
     "refused_writers",
     "not_kept",
     "stream_bytes_sent",

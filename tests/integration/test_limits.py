@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ospltool.live.complaints import complaints
+from tests.integration.configurations import Settings
 from tests.integration.lab import Lab
 from tests.integration.test_split_brain import EVERYWHERE, SplitLab
 from tests.integration.test_split_brain import split as split
@@ -82,6 +83,42 @@ def test_three_nodes_hold_what_limits_allow_and_the_same_after_a_restart(lab: La
     reader.wait(samples)
     tally = reader.tally()
     assert (tally["arrivals"], tally["instances"]) == (samples, instances)
+
+
+@pytest.mark.parametrize("resources", [(-1, 5, -1), (5, -1, -1)], ids=["max_instances", "max_samples"])
+@pytest.mark.parametrize("lives", [False, True], ids=["writer gone", "writer lives"])
+def test_what_a_reader_has_no_room_for_is_tried_again_until_it_takes(
+    lab: Lab, resources: tuple[int, int, int], lives: bool
+) -> None:
+    lab.configure("n1", Settings())
+    lab.start("n1")
+    lab.seen.wait_for("n1 complete", lambda: lab.seen.are_complete("n1"))
+    writer = lab.program("writer", steps=[{"count": 20, "time": 1_000}])
+    writer.answer("done")
+    if not lives:
+        assert writer.end() == 0
+    lab.seen.wait_for("it is stored", lambda: lab.seen.stored("n1") == 20)
+    reader = lab.reader(resources=resources, holds=True)
+
+    def waits() -> bool:
+        shown = lab.seen.node("n1")
+        said = [one.text for one in complaints(shown)] if shown else []
+        return (
+            shown is not None and shown.counters["resent"] >= 2 and any("RESOURCE_LIMITS" in s for s in said)
+        )
+
+    lab.seen.wait_for("it is tried again, counted and shown", waits)
+    assert [one["group"] for one in lab.trace("n1", "align.rejected")] == ["stock.Reading"]
+    assert lab.trace("n1", "align.resent") == []
+    reader.program.tell(take=True)
+    reader.wait(20)
+    lab.wait_delivered()
+    tally = reader.tally()
+    assert (tally["arrivals"], tally["instances"], tally["repeated"]) == (20, 20, 0)
+    assert len(lab.trace("n1", "align.resent")) == 1
+    shown = lab.seen.node("n1")
+    assert shown is not None
+    assert [one.text for one in complaints(shown)] == []
 
 
 @pytest.mark.netns
