@@ -17,7 +17,6 @@ from engine.core.expressions import intersection, matches
 from engine.core.states import Phase
 from engine.dataset.dataset import weight_of
 from engine.dataset.groups import DurabilityKind
-from engine.dataset.history import retained
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 from engine.dds.cdr import Malformed
 from engine.dds.client_protocol.naming import NAMES, SampleName, Verdict, unpack_names
@@ -325,7 +324,8 @@ class Storage:
             return here
         if name.source_time_ns <= group_set.floor_ns:
             return Verdict.DELETED
-        if history and _is_superseded(name, history, group_set.depth):
+        asked = Sample(name.source_time_ns, name.writer, 0, name.digest, name.status, name.key, b"")
+        if (history or group_set.limits.are_set) and group_set.has_no_place(asked):
             return Verdict.SUPERSEDED
         return Verdict.REFUSED if name.digest in self._refused else Verdict.MISSING
 
@@ -339,9 +339,3 @@ def _must_keep(state: NameSpaceState, topic: str, partition: str) -> bool:
             for element in state.name_space.elements
         )
     )
-
-
-def _is_superseded(name: SampleName, history: Sequence[Sample], depth: int) -> bool:
-    """Whether the samples kept of the instance leave no place for this one."""
-    asked = Sample(name.source_time_ns, name.writer, 0, name.digest, name.status, name.key, b"")
-    return asked not in retained(sorted([*history, asked]), depth)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import collections
 import dataclasses
 import enum
 import functools
@@ -11,6 +12,7 @@ import itertools
 from typing import TYPE_CHECKING, Final
 
 from engine.dataset.blocks import MAX_SAMPLES, Block, pack, pack_samples, pieces
+from engine.dataset.groups import NO_LIMITS
 from engine.dataset.history import retained
 from engine.dataset.rows import Loose, Partial, Rows
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from engine.core.namespaces import Group
+    from engine.dataset.groups import GroupDescription, Limits
     from engine.dataset.packed import Packed
     from engine.dataset.sample import Sample
     from engine.dataset.settling import Content
@@ -49,6 +52,7 @@ class Outcome(enum.Enum):
     STORED = "stored"
     DUPLICATE = "duplicate"
     OLDER = "older than what the history depth keeps"
+    LIMITED = "beyond a resource limit"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -92,10 +96,12 @@ class GroupSet:
 
     Attributes:
         depth: samples kept per instance (see `engine.dataset.history`).
+        limits: resource limits; a group that has some is an `engine.dataset.limited.LimitedSet`.
         floor_ns: samples up to this source time have been deleted and are not taken in again.
         disposed: the instances that end with a dispose.
         lost: samples that arrived too old to be kept. Samples that newer ones pushed out are not counted:
             that is what a history depth is for.
+        rejected: samples that a resource limit kept out or pushed out, by the name of the limit.
     """
 
     __slots__ = (
@@ -109,12 +115,16 @@ class GroupSet:
         "depth",
         "disposed",
         "floor_ns",
+        "limits",
         "lost",
         "payload_bytes",
+        "rejected",
     )
 
     def __init__(self, depth: int, present: Present | None = None) -> None:
         self.depth = depth
+        self.limits = NO_LIMITS
+        self.rejected: collections.Counter[str] = collections.Counter()
         self._recent = Recent(present or _TIMELESS)
         self.floor_ns = NO_FLOOR
         self.disposed: set[bytes] = set()
@@ -271,6 +281,18 @@ class GroupSet:
         if self._packed and slot >= 0:
             self._unpack(slot, self._packed.sample(slot))
 
+    @property
+    def is_renewable(self) -> bool:
+        """Whether `renew` may be used: of each instance, the newest write is all that is kept."""
+        return self.depth == 1
+
+    def has_no_place(self, sample: Sample) -> bool:
+        """Whether what has been deleted, and the samples that are kept, leave no place for this one."""
+        if sample.source_time_ns <= self.floor_ns:
+            return True
+        history = self.instance(sample.key)
+        return sample not in history and sample not in retained(sorted((*history, sample)), self.depth)
+
     def is_newest(self, key: bytes, source_time_ns: int, writer: bytes) -> bool:
         """Whether a plain write at that time is newer than all that is known of the instance.
 
@@ -426,6 +448,15 @@ class GroupSet:
         return Rows((*(self._packed.parts() if self._packed else ()), Loose(loose)))
 
 
+def make_set(depth: int, limits: Limits = NO_LIMITS, present: Present | None = None) -> GroupSet:
+    """An empty set that keeps so much."""
+    if not limits.are_set:
+        return GroupSet(depth, present)
+    from engine.dataset.limited import LimitedSet  # which is a GroupSet
+
+    return LimitedSet(depth, limits, present)
+
+
 class DataSet:
     """The samples of one name-space, by group."""
 
@@ -435,11 +466,21 @@ class DataSet:
         self.groups: dict[Group, GroupSet] = {}
         self._present = _TIMELESS
 
-    def open_group(self, group: Group, depth: int) -> GroupSet:
+    def open_group(self, group: Group, depth: int, limits: Limits = NO_LIMITS) -> GroupSet:
         """The set of a group, made empty when it is not there."""
         existing = self.groups.get(group)
         if existing is None:
-            existing = self.groups[group] = GroupSet(depth, self._present)
+            existing = self.groups[group] = make_set(depth, limits, self._present)
+        return existing
+
+    def open_described(self, description: GroupDescription) -> GroupSet:
+        """The set of a group, which keeps what the group's QoS says."""
+        return self.open_group(description.group, description.qos.history_depth, description.qos.limits)
+
+    def open_like(self, group: Group, other: GroupSet) -> GroupSet:
+        """The set of a group, which keeps what another set keeps, and nothing that was deleted there."""
+        existing = self.open_group(group, other.depth, other.limits)
+        existing.raise_floor(other.floor_ns)
         return existing
 
     def summary(self) -> Summary:
@@ -471,8 +512,7 @@ class DataSet:
         """MERGE: take every sample of `other` too; returns how many were new."""
         stored = 0
         for group, theirs in other.groups.items():
-            ours = self.open_group(group, theirs.depth)
-            ours.raise_floor(theirs.floor_ns)
+            ours = self.open_like(group, theirs)
             for sample in theirs.samples():
                 stored += ours.apply(sample)[0] is Outcome.STORED
         return stored

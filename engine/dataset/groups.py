@@ -6,7 +6,7 @@ import dataclasses
 import enum
 import hashlib
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from engine.core.expressions import matches
 from engine.core.namespaces import Group
@@ -25,6 +25,22 @@ class DurabilityKind(enum.IntEnum):
     TRANSIENT_LOCAL = 1
     TRANSIENT = 2
     PERSISTENT = 3
+
+
+class Limits(NamedTuple):
+    """The resource limits of DURABILITY_SERVICE for one group (DDS 1.4, 2.2.3.5); -1 for none."""
+
+    max_samples: int = -1
+    max_instances: int = -1
+    max_samples_per_instance: int = -1
+
+    @property
+    def are_set(self) -> bool:
+        """Whether at least one of them limits anything."""
+        return max(self) > 0
+
+
+NO_LIMITS: Final = Limits()
 
 
 def is_given(group: Group, topic: str, partitions: Iterable[str]) -> bool:
@@ -94,6 +110,11 @@ class GroupQos:
     def __post_init__(self) -> None:
         if self.history_depth < KEEP_ALL:
             raise ValueError(f"a history depth of {self.history_depth} keeps nothing")
+
+    @property
+    def limits(self) -> Limits:
+        """The three limits of DURABILITY_SERVICE."""
+        return Limits(self.max_samples, self.max_instances, self.max_samples_per_instance)
 
     def raised_by(self, other: GroupQos) -> GroupQos:
         """This QoS with the durability of a topic that asks for more and was told of later.

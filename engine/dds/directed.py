@@ -17,14 +17,16 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import enum
+import itertools
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Self
 
 from engine.core import expressions
 from engine.dataset.groups import KEEP_ALL, GroupQos, TypeDescription
 from engine.dataset.living import End, Step
+from engine.dataset.sample import UNREGISTER, make_sample
 from engine.dds.discovery import Discovery, EndpointGone, EndpointSeen, ParticipantSeen
 from engine.dds.domains import free_domain_id
 from engine.dds.errors import DdsError, DdsTimeout
@@ -47,6 +49,8 @@ SETTLE_S: Final = 0.005
 """Pause between our match with the target's readers and the first write."""
 END_TIMEOUT_S: Final = 5.0
 """How long a writer that is not needed any more waits for the target to acknowledge its last words."""
+RESEND_S: Final = 1.0
+"""How often it is looked whether readers with RESOURCE_LIMITS have room (deployment guide 5.5.8)."""
 REFUSAL_S: Final = 0.2
 """How long a writer is offered at most, so that readers find out that they refuse it."""
 
@@ -80,6 +84,7 @@ class DeliveryReport:
         seconds: from the call to the end.
         problem: why not everything was delivered, for a report; empty when it was.
         refused: readers that are incompatible, one text each, with both values of each policy.
+        resent: for how many periods of `RESEND_S` resource limits of readers rejected samples.
     """
 
     sent: int
@@ -88,6 +93,7 @@ class DeliveryReport:
     seconds: float
     problem: str = ""
     refused: tuple[str, ...] = ()
+    resent: int = 0
 
 
 class DirectedSession:
@@ -166,6 +172,7 @@ class DirectedSession:
         *,
         mode: Mode = Mode.WHOLE,
         keeps: bool = False,
+        on_rejected: Callable[[int], None] | None = None,
     ) -> DeliveryReport:
         """Write samples, in the order given, to the target's readers of a topic and partition.
 
@@ -180,7 +187,11 @@ class DirectedSession:
             steps: samples, per instance in order of source time, disposes and unregisters included.
             timeout_s: for all of it; a report says how far it came.
             mode: what the samples are to the readers.
-            keeps: let the writer of written instances stay, until `end`.
+            keeps: let the writer of written instances stay, until `end`. A reader with max_instances can drop
+                only what no writer is registered for, so of these nothing stays.
+            on_rejected: called every `RESEND_S` while resource limits of readers leave no room, with the
+                number of the attempt. Cyclone DDS in the reader's process offers a rejected sample to the
+                reader again and again, and takes nothing else from us until it has room.
         """
         started = time.monotonic()
         deadline = started + timeout_s
@@ -188,6 +199,7 @@ class DirectedSession:
         readers: frozenset[bytes] = frozenset()
         problem = ""
         refused: tuple[str, ...] = ()
+        resent = 0
         try:
             found = self._await_readers(topic, partition, min(deadline, started + MATCH_TIMEOUT_S))
             offer = _offer(qos, partition, found)
@@ -200,6 +212,9 @@ class DirectedSession:
             else:
                 group = topic, partition, description.type_id
                 with contextlib.ExitStack() as passing:
+                    limits = [one.endpoint_qos.resource_limits for one in found if one.guid in willing]
+                    frees = any(instances > 0 for _, instances, _ in limits)
+                    keeps = keeps and not frees
                     writers = self._writers_for(group, description, offer, passing, mode, keeps=keeps)
                     left = min(deadline, time.monotonic() + MATCH_TIMEOUT_S) - time.monotonic()
                     problem = _match(writers, willing, left)
@@ -208,11 +223,18 @@ class DirectedSession:
                     time.sleep(SETTLE_S)
                     readers = frozenset.intersection(*(frozenset(one.matched_guids()) for one in writers))
                     if readers:
-                        sent, trouble = _write_all(writers, steps, deadline)
+                        sent, trouble = _write_all(writers, steps, deadline, frees=frees)
                         problem = problem or trouble
                         for writer in writers:
                             writer.flush()
-                        if all(writer.wait_for_acks(deadline - time.monotonic()) for writer in writers):
+                        period_s = RESEND_S if any(max(each) > 0 for each in limits) else timeout_s
+                        while not (is_acked := _wait_for_acks(writers, period_s, deadline)):
+                            if time.monotonic() >= deadline:
+                                break
+                            resent += 1
+                            if on_rejected is not None:
+                                on_rejected(resent)
+                        if is_acked:
                             acked = sent
                             if mode is Mode.WHOLE:
                                 self._replace(group)
@@ -220,7 +242,7 @@ class DirectedSession:
                             problem = problem or "the target did not acknowledge everything in time"
         except DdsError as error:
             problem = str(error)
-        return DeliveryReport(sent, acked, readers, time.monotonic() - started, problem, refused)
+        return DeliveryReport(sent, acked, readers, time.monotonic() - started, problem, refused, resent)
 
     def _writers_for(
         self,
@@ -417,13 +439,28 @@ def _unmatched(writer: RawWriter, expected: set[bytes]) -> str:
     return f"no match in time with reader {missing}{reason}"
 
 
+def _wait_for_acks(writers: Iterable[RawWriter], period_s: float, deadline: float) -> bool:
+    return all(writer.wait_for_acks(min(period_s, deadline - time.monotonic())) for writer in writers)
+
+
+def _freeing(steps: Iterable[Step]) -> Iterator[Step]:
+    """Unregister each instance after its samples: a reader that takes them can then forget it."""
+    for key, history in itertools.groupby(steps, lambda step: step.sample.key):
+        last = None
+        for last in history:
+            yield last
+        if last is not None and not last.sample.status & UNREGISTER:
+            time_ns, writer = last.sample.source_time_ns, last.sample.writer
+            yield Step(make_sample(time_ns, writer, UNREGISTER, key, key_payload(key)), last.is_written)
+
+
 def _write_all(
-    writers: tuple[RawWriter, RawWriter], steps: Iterable[Step], deadline: float
+    writers: tuple[RawWriter, RawWriter], steps: Iterable[Step], deadline: float, *, frees: bool
 ) -> tuple[int, str]:
     """Write in order until the end or the deadline; how many, and what went wrong."""
     sent = 0
     goes, stays = writers
-    for sample, is_written in steps:
+    for sample, is_written in _freeing(steps) if frees else steps:
         writer = stays if is_written else goes
         while True:
             try:
@@ -434,7 +471,7 @@ def _write_all(
             except DdsError as error:
                 return sent, f"{error} (sample {sent + 1}, source time {sample.source_time_ns} ns)"
             else:
-                sent += 1
+                sent += not frees or sample.status != UNREGISTER
                 break
     return sent, ""
 

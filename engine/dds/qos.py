@@ -25,8 +25,10 @@ class EndpointQos:
     """The policies of one reader or writer, as we create it or as another announces it.
 
     Durations are nanoseconds, `abi.INFINITE_NS` for infinite. `history_depth` is `KEEP_ALL` (0) for all.
-    The `service_...` fields are DURABILITY_SERVICE and mean something on writers only. `batching` is ours
-    alone: a writer collects samples for one network message until it is full or flushed.
+    `resource_limits` are max_samples, max_instances and max_samples_per_instance of an endpoint that is
+    announced; ours have none. The `service_...` fields are DURABILITY_SERVICE and mean something on writers
+    only. `batching` is ours alone: a writer collects samples for one network message until it is full or
+    flushed.
     """
 
     reliable: bool = True
@@ -48,6 +50,7 @@ class EndpointQos:
     batching: bool = False
     partitions: tuple[str, ...] = ()
     representations: tuple[int, ...] = ()
+    resource_limits: tuple[int, int, int] = (-1, -1, -1)
     service_cleanup_delay_ns: int = 0
     service_history_depth: int = 1
     service_max_samples: int = -1
@@ -226,6 +229,7 @@ def read_endpoint_qos(qos: int) -> EndpointQos:
         autodispose=autodispose.value,
         partitions=_partitions(qos),
         representations=_read_representations(qos),
+        resource_limits=_resource_limits(qos),
         service_cleanup_delay_ns=cleanup,
         service_history_depth=service_depth,
         service_max_samples=limits[0],
@@ -238,6 +242,12 @@ def _history(qos: int) -> int:
     kind, depth = ctypes.c_int(), ctypes.c_int32(1)
     abi.qget_history(qos, ctypes.byref(kind), ctypes.byref(depth))
     return KEEP_ALL if kind.value else max(1, depth.value)
+
+
+def _resource_limits(qos: int) -> tuple[int, int, int]:
+    samples, instances, each = ctypes.c_int32(-1), ctypes.c_int32(-1), ctypes.c_int32(-1)
+    abi.qget_resource_limits(qos, *map(ctypes.byref, (samples, instances, each)))
+    return samples.value, instances.value, each.value
 
 
 def _durability_service(qos: int) -> tuple[int, int, tuple[int, int, int]]:

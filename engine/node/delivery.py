@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -12,8 +13,9 @@ from engine.dds.interfaces import address_towards, reachable
 from engine.runtime.ports import Delivered
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
+    from engine.core.namespaces import Group
     from engine.dataset.groups import GroupDescription
     from engine.dataset.living import Step
     from engine.dataset.sample import Sample
@@ -93,8 +95,16 @@ class Directed:
             return Delivered(problem=str(error))
 
 
-def give(session: DirectedSession, portions: Iterable[Portion]) -> Delivered:
-    """Give portions to the readers of a process over a session; what goes wrong is in the answer."""
+def give(
+    session: DirectedSession,
+    portions: Iterable[Portion],
+    on_rejected: Callable[[Group, int], None] | None = None,
+) -> Delivered:
+    """Give portions to the readers of a process over a session; what goes wrong is in the answer.
+
+    `on_rejected` is told of groups that resource limits of the readers leave no room for, see
+    `DirectedSession.deliver`.
+    """
     started = time.monotonic_ns()
     reports: list[DeliveryReport] = []
     for description, steps, mode, keeps in portions:
@@ -108,6 +118,7 @@ def give(session: DirectedSession, portions: Iterable[Portion]) -> Delivered:
             TIMEOUT_S,
             mode=mode,
             keeps=keeps,
+            on_rejected=functools.partial(on_rejected, group) if on_rejected else None,
         )
         reports.append(report)
     # Readers that refuse what is offered will refuse it again: reported, but not tried again.
@@ -117,5 +128,6 @@ def give(session: DirectedSession, portions: Iterable[Portion]) -> Delivered:
         elapsed_ns=time.monotonic_ns() - started,
         problem=next(filter(None, problems), ""),
         refused=tuple(dict.fromkeys(text for report in reports for text in report.refused)),
+        resent=sum(report.resent for report in reports),
         readers=frozenset.intersection(*(report.readers for report in reports)) if reports else frozenset(),
     )

@@ -81,8 +81,9 @@ class Keeping:
         *,
         is_whole: bool,
         again: Again | None,
+        on_rejected: Callable[[Group, int], None] | None = None,
     ) -> None:
-        """Give samples to a process; `done` is called on a worker thread."""
+        """Give samples to a process; `done` and `on_rejected` are called on a worker thread."""
         process = self._processes.get(participant)
         if process is None:
             process = Process(lambda: self._directed.open(participant, addresses))
@@ -107,7 +108,7 @@ class Keeping:
                 portions.append(_shown_again(description, rows, living, again))
 
         def job(session: DirectedSession) -> None:
-            result = give(session, portions)
+            result = give(session, portions, on_rejected)
             for description, instances in ended:
                 _tell_ends(session, description, instances, disposes=False, closes=False)
             done(result)

@@ -181,6 +181,7 @@ class Node:
         self._tracer.event("lifecycle.interface", interface=self._interface, reach=reach)
         self._wire.on_stream_sent = self._runtime.transfers.sent
         self._wire.on_delivered = self._runtime.serving.delivered
+        self._wire.on_rejected = self._runtime.serving.rejected
         self._wire.keeping.runtime = self._runtime
         self._runtime.serving.on_taken_over = self._wire.keeping.taken_over
         self._clients = self._serve_clients()

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from engine.core.messages import ReaderKey
+    from engine.core.namespaces import Group
     from engine.dataset.groups import GroupDescription
     from engine.dataset.rows import Rows
     from engine.dds.channel import Channel
@@ -94,6 +95,7 @@ class DdsWire:
         self.fault: Exception | None = None
         self.on_stream_sent: Callable[[str, tuple[str, ...], int, int], None]
         self.on_delivered: DeliveredCallback
+        self.on_rejected: Callable[[Group, int], None]
         self._deliveries: collections.deque[DeliveryView] = collections.deque(maxlen=DELIVERIES_SHOWN)
         self._sender.start()
 
@@ -158,13 +160,28 @@ class DdsWire:
                 self._show(reader, began_ns, result)
                 self.on_delivered(reader, result, whole=whole)
 
-            self.keeping.deliver(participant, seen.addresses, groups, done, is_whole=whole, again=again)
+            def rejected(group: Group, attempt: int) -> None:
+                self._post(lambda: tell_rejected(group, attempt))
+
+            def tell_rejected(group: Group, attempt: int) -> None:
+                self._show(reader, began_ns, None, f"RESOURCE_LIMITS of the reader reject samples of {group}")
+                self.on_rejected(group, attempt)
+
+            self.keeping.deliver(
+                participant,
+                seen.addresses,
+                groups,
+                done,
+                is_whole=whole,
+                again=again,
+                on_rejected=rejected,
+            )
 
     def deliveries(self) -> tuple[DeliveryView, ...]:
         """The last deliveries, oldest first."""
         return tuple(self._deliveries)
 
-    def _show(self, reader: ReaderKey, began_ns: int, result: Delivered | None) -> None:
+    def _show(self, reader: ReaderKey, began_ns: int, result: Delivered | None, problem: str = "") -> None:
         """Keep a delivery for consoles, in place of what was shown while it ran."""
         shown = DeliveryView(
             participant=reader.participant,
@@ -174,7 +191,7 @@ class DdsWire:
             samples=result.samples if result else 0,
             started_ns=began_ns,
             finished_ns=began_ns + result.elapsed_ns if result else 0,
-            problem=(result.problem or "; ".join(result.refused)) if result else "",
+            problem=(result.problem or "; ".join(result.refused)) if result else problem,
         )
         running = [i for i, view in enumerate(self._deliveries) if view.started_ns == began_ns]
         if running:

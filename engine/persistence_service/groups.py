@@ -81,6 +81,16 @@ class Groups:
         """Whether a persistence_group has this topic."""
         return any(expressions.matches(one, topic) for one in self._filters)
 
+    def room(self, key: bytes) -> tuple[bytes, int]:
+        """The group of a DDS instance, and of how many the last value is kept; 0 for all.
+
+        One value of each is kept, so max_samples and max_instances of DURABILITY_SERVICE mean the same here.
+        """
+        id_ = key[:ID_BYTES]
+        known = self._known.get(id_)
+        limits = known.qos.limits[:2] if known is not None else ()
+        return id_, min((limit for limit in limits if limit > 0), default=0)
+
     def get(self, id_: bytes) -> GroupDescription | None:
         """A group that is known."""
         return self._known.get(id_)

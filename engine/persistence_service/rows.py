@@ -66,6 +66,7 @@ def writing(saved: Saved) -> Write:
     """What writes this part of what an instance has over what the store has of it."""
 
     def write(store: sqlite3.Connection) -> None:
+        store.executemany("DELETE FROM kept WHERE key = ?", ((key,) for key in saved.gone))
         store.executemany(
             "INSERT OR REPLACE INTO kept VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", map(_kept_row, saved.kept)
         )

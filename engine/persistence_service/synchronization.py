@@ -47,7 +47,7 @@ class Synchronization(Part):
         self._peers: set[str] = set()
         self._waiting: dict[str, collections.deque[bytes | Message]] = {}
         self._due_s = 0.0
-        self.instance = Instance(name, settings)
+        self.instance = Instance(name, settings, room=groups.room)
         self.damaged = 0
         self.counters: collections.Counter[str] = collections.Counter()
         self._from_others: list[Sample] = []
@@ -56,12 +56,12 @@ class Synchronization(Part):
         """Start with what the store has."""
         self._groups.restore(store)
         saved, self.damaged = rows.read(store)
-        self.instance = Instance(self._name, self._settings, saved)
+        self.instance = Instance(self._name, self._settings, saved, self._groups.room)
 
     def changes(self) -> Write | None:
         """Groups, last values and what is accounted for, all of this moment."""
         saved, described = self.instance.changes(), self._groups.changes()
-        if not (saved.kept or saved.had or described):
+        if not (saved.kept or saved.had or saved.gone or described):
             return None
         write_rows = rows.writing(saved)
 

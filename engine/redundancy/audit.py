@@ -40,9 +40,9 @@ class Digests:
         self._sums = [0] * PARTS
         self._snapshot: tuple[int, ...] | None = None
 
-    def replace(self, key: bytes, old: tuple[int, str, int] | None, new: tuple[int, str, int]) -> None:
-        """The last value of a DDS instance is another one; `old` is None for the first."""
-        change = _digest(key, new) - (_digest(key, old) if old is not None else 0)
+    def replace(self, key: bytes, old: tuple[int, str, int] | None, new: tuple[int, str, int] | None) -> None:
+        """The last value of a DDS instance is another one; `old` is None for the first, `new` for none."""
+        change = (_digest(key, new) if new is not None else 0) - (_digest(key, old) if old is not None else 0)
         part = part_of(key)
         self._sums[part] = (self._sums[part] + change) & _MASK
         self._snapshot = None

@@ -16,7 +16,7 @@ from typing import Final
 
 from engine.redundancy import audit
 from engine.redundancy.known import NOTHING, Peer, Writer, numbers_of
-from engine.redundancy.last_values import LastValues
+from engine.redundancy.last_values import LastValues, Room, no_limits
 from engine.redundancy.messages import (
     Announcement,
     Delivery,
@@ -58,19 +58,26 @@ class Instance:
         name: its name, different from those of the others.
         settings: how it synchronizes.
         saved: what it had when it last saved; it may be long ago, but all of it is from one moment.
+        room: how many DDS instances are kept.
 
     Attributes:
         counters: `applied` (became the last value), `superseded` (older than the last value), `repeated`
             (came again and was not applied), `changes` (provider sets put into use), `forced` (those at the
             bound), `subscriptions` (readers made), `sent` (samples), `audited` (parts compared one by one),
-            `refused` (beyond a bound).
+            `refused` (beyond a bound), `limited` (values that limits left no room for).
     """
 
-    def __init__(self, name: str, settings: SynchronizationSettings, saved: Saved | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        settings: SynchronizationSettings,
+        saved: Saved | None = None,
+        room: Room = no_limits,
+    ) -> None:
         self.name = name
         self.settings = settings
         self.counters: collections.Counter[str] = collections.Counter()
-        self._kept = LastValues()
+        self._kept = LastValues(room)
         self._writers: dict[str, Writer] = {}
         self._peers: dict[str, Peer] = {}
         self._outbox: list[tuple[str, Message]] = []
@@ -79,14 +86,14 @@ class Instance:
 
     def _restore(self, saved: Saved) -> None:
         for kept in saved.kept:
-            self._kept.keep(kept.sample)
+            self._keep(kept.sample)
             self._wrote(kept.sample.key, kept.writers)
         for writer, had in saved.had:
             known = self._writer(writer)
             if known is not None:
                 known.had = had
                 known.highest_before = had.highest
-        self._kept.changed.clear()
+        self._kept.changed.intersection_update(self._kept.changed - self._kept.entries.keys())
         self._changed_writers.clear()
 
     def saved(self) -> Saved:
@@ -101,10 +108,11 @@ class Instance:
         return changed
 
     def _saved(self, keys: Iterable[bytes], writers: Iterable[str]) -> Saved:
-        entries = [self._kept.entries[key] for key in sorted(keys)]
+        entries = [self._kept.entries[key] for key in sorted(keys) if key in self._kept.entries]
         return Saved(
             tuple(Kept(entry.sample.alone, entry.writers) for entry in entries),
             tuple((name, self._writers[name].had) for name in sorted(writers)),
+            tuple(sorted(set(keys) - self._kept.entries.keys())),
         )
 
     # What it shows.
@@ -314,13 +322,21 @@ class Instance:
         """Keep what is newer, whatever is accounted for: that costs nothing and can not lose anything."""
         entry = self._kept.entries.get(sample.key)
         if entry is None or sample.order > entry.sample.order:
-            self._kept.keep(sample)
-            self.counters["applied"] += 1
+            self._keep(sample)
+            self.counters["applied"] += sample.key in self._kept.entries
         elif sample.order == entry.sample.order or sample.sequence in self._had(sample.stream):
             self.counters["repeated"] += 1
         else:
             self.counters["superseded"] += 1
         self._wrote(sample.key, writers | {sample.stream})
+
+    def _keep(self, sample: Sample) -> None:
+        """Keep a last value, unless the limits of its group leave no room for it."""
+        pushed = self._kept.keep(sample)
+        if pushed is not None:
+            self.counters["limited"] += 1
+            for writer in pushed.writers & self._writers.keys():
+                self._writers[writer].keys.discard(pushed.sample.key)
 
     def _account(self, stream: str, numbers: Sequences, newest: Sequence[Sample] = ()) -> None:
         """These numbers are accounted for now; tell who wants them. `newest` are samples that bring them."""
@@ -391,7 +407,10 @@ class Instance:
         arrived = set(map(id, newest))
         are_all = len(newest) == 1
         for key in dict.fromkeys(sample.key for sample in newest):
-            entry = self._kept.entries[key]
+            entry = self._kept.entries.get(key)
+            if entry is None:  # limits leave no room for it, here or there
+                are_all = False
+                continue
             if id(entry.sample) in arrived:
                 given.append(Kept(entry.sample, entry.writers))
                 continue

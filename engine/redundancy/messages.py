@@ -153,10 +153,14 @@ class Inventory:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Saved:
-    """What an instance must find on its disk when it starts again: all of it from one moment."""
+    """What an instance must find on its disk when it starts again: all of it from one moment.
+
+    `gone` are DDS instances that it must not find there any more.
+    """
 
     kept: tuple[Kept, ...] = ()
     had: tuple[tuple[str, Sequences], ...] = ()
+    gone: tuple[bytes, ...] = ()
 
 
 Message = Announcement | Subscription | Delivery | Inventory

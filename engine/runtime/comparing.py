@@ -274,9 +274,8 @@ class Comparing:
         else:
             made = loaded
             for group, group_set in data.groups.items():
-                known = made.open_group(group, group_set.depth)
+                known = made.open_like(group, group_set)
                 known.depth = group_set.depth
-                known.raise_floor(group_set.floor_ns)
         if not made.summary().same_content(base.root):
             return None
         return Finished(made, Turn([], before=base.root))
@@ -345,8 +344,7 @@ def joined(
     surplus: Difference = {}
     assert data.loaded is not None
     for group, group_set in data.loaded.groups.items():
-        target = made.open_group(group, group_set.depth)
-        target.raise_floor(group_set.floor_ns)
+        target = made.open_like(group, group_set)
         known = set(target.samples().each_digest())
         for some in group_set.samples().split(MAX_SAMPLES):
             for sample in some.without(known):
@@ -400,7 +398,7 @@ def _put(base: Base, removed: dict[Group, list[Sample]], new: DataSet) -> Stepwi
     """The base without what is removed and with what is new."""
     made = DataSet()
     for group, group_set in new.groups.items():
-        made.open_group(group, group_set.depth).raise_floor(group_set.floor_ns)
+        made.open_like(group, group_set)
     for group, samples in base.groups:
         gone = {sample.digest for sample in removed.get(group, ())}
         for some in samples.split(MAX_SAMPLES):

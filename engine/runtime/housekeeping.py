@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 PERIOD_S: Final = 1.0
 MAX_REMEMBERED: Final = 100_000
 """Writers of which it is remembered when they went; the oldest count as gone at the same time."""
+SAY_REJECTED_S: Final = 60.0
+"""How often it is said at most of a group that its limits go on rejecting samples."""
 MAX_PURGED: Final = 5_000
 """Instances of a group that are purged in one period."""
 INFINITE: Final = -1
@@ -49,6 +51,7 @@ class Housekeeping:
         self._others_gone_s = holdings.clock.monotonic()
         self._due_s = 0.0
         self._has_disposed = False
+        self._rejected: dict[Group, tuple[GroupSet, int, int, float]] = {}
 
     @property
     def next_s(self) -> float | None:
@@ -79,11 +82,37 @@ class Housekeeping:
         if now < self._due_s:
             return
         self._due_s = now + PERIOD_S
+        self._tell_rejected(now)
         spaces = self._holdings.spaces.values()
         disposed = [data for data in spaces if any(group.disposed for group in data.working.groups.values())]
         self._has_disposed = bool(disposed)
         for data in disposed:
             self._purge(data, now)
+
+    def _tell_rejected(self, now: float) -> None:
+        """Count what resource limits rejected, and say so, of each group once in a while."""
+        for data in self._holdings.spaces.values():
+            for group, group_set in data.working.groups.items():
+                count = group_set.rejected.total() if group_set.rejected else 0
+                known, counted, said, due_s = self._rejected.get(group, (group_set, 0, 0, now))
+                if known is not group_set:  # another set took its place
+                    counted = said = 0
+                if count == said:
+                    continue
+                self._holdings.counters["rejected"] += count - counted
+                if now >= due_s:
+                    self._holdings.tracer.event(
+                        "capture.limited",
+                        group=group,
+                        count=count - said,
+                        total=count,
+                        causes=", ".join(
+                            f"{getattr(group_set.limits, cause):,} {cause}"
+                            for cause in sorted(group_set.rejected)
+                        ),
+                    )
+                    said, due_s = count, now + SAY_REJECTED_S
+                self._rejected[group] = group_set, count, said, due_s
 
     def _purge(self, data: NameSpaceData, now: float) -> None:
         until_ns = self._holdings.core.purgeable_until(data.state.name, now)

@@ -102,7 +102,7 @@ class IncomingStreams:
         if isinstance(item, tuple):
             group, block = item
             description = group.description
-            group_set = stream.data.open_group(description.group, description.qos.history_depth)
+            group_set = stream.data.open_described(description)
             if block is None:
                 group_set.raise_floor(group.floor_ns)
                 stream.descriptions.append(description)

@@ -80,6 +80,7 @@ class GroupView:
 
     `stored` is how many of the samples that are here are on this node's disk for certain; it equals `samples`
     only if the disk holds exactly what is here. It says nothing about samples that never arrived here.
+    `rejected` are the samples that resource limits kept out or pushed out, by the name of the limit.
     """
 
     name_space: str
@@ -94,6 +95,7 @@ class GroupView:
     newest_ns: int
     stored: int
     lost: int
+    rejected: tuple[tuple[str, int], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -168,7 +168,7 @@ class Placing:
         data = self._holdings.spaces[name_space]
         emptied = DataSet()
         for group, group_set in data.working.groups.items():
-            emptied.open_group(group, group_set.depth)
+            emptied.open_group(group, group_set.depth, group_set.limits)
         self._replace(data, emptied, None, "delete", passes_disposed=False)
 
     def _replace(

@@ -28,6 +28,7 @@ class Delivered:
         problem: why it is not complete and must be tried again; empty when it is.
         refused: readers whose QoS or type does not fit, each with both sides named; they get nothing.
         readers: GUIDs of the readers that got all of it.
+        resent: how often resource limits of readers left no room, and it was tried again.
     """
 
     samples: int = 0
@@ -35,6 +36,7 @@ class Delivered:
     problem: str = ""
     refused: tuple[str, ...] = ()
     readers: frozenset[bytes] = frozenset()
+    resent: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -61,7 +61,7 @@ def held(data: NameSpaceData) -> DataSet | None:
 
 def _add(target: DataSet, other: DataSet) -> None:
     for group, group_set in other.groups.items():
-        target.open_group(group, group_set.depth).extend(group_set.samples())
+        target.open_group(group, group_set.depth, group_set.limits).extend(group_set.samples())
 
 
 def turn_of(

@@ -188,12 +188,20 @@ class Serving:
         else:
             self._waiting.pop(reader, None)
 
+    def rejected(self, group: Group, attempt: int) -> None:
+        """Resource limits of a late joiner leave no room for a group; it is tried again (guide 5.5.8)."""
+        self._holdings.counters["resent"] += 1
+        if attempt == 1:
+            self._holdings.tracer.event("align.rejected", group=group, code="V_REJECTED")
+
     def delivered(self, reader: ReaderKey, result: Delivered, *, whole: bool) -> None:
         """The answer to `Wire.deliver`."""
         self._next(reader)
         holdings = self._holdings
         holdings.counters["delivered"] += result.samples
         group = _text(reader)
+        if result.resent and not result.problem:
+            holdings.tracer.event("align.resent", group=group)
         for text in result.refused:
             holdings.counters["refused"] += 1
             holdings.tracer.event("group.qos-mismatch", group=group, endpoint=reader.participant, cause=text)

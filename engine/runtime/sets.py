@@ -110,7 +110,7 @@ class NameSpaceData:
 
     def open_group(self, description: GroupDescription) -> GroupSet:
         """The group's part of the working set."""
-        return self.working.open_group(description.group, description.qos.history_depth)
+        return self.working.open_described(description)
 
     def stage(self, data: DataSet, turn: Turn | None) -> None:
         """A set that is to be the working set once it is complete."""
@@ -148,7 +148,7 @@ class NameSpaceData:
         new: Difference = {}
         for group, theirs in other.groups.items():
             description = describe[group]
-            ours = target.open_group(group, description.qos.history_depth)
+            ours = target.open_described(description)
             is_on_disk = self.is_on_disk(description)
             removed = ours.raise_floor(theirs.floor_ns)
             if removed and is_on_disk:
@@ -228,8 +228,7 @@ class NameSpaceData:
         what the store must change.
         """
         for group, group_set in self.working.groups.items():
-            target = other.open_group(group, group_set.depth)
-            target.raise_floor(group_set.floor_ns)
+            target = other.open_like(group, group_set)
             for sample in began.written_since(group_set.samples()) if began else ():
                 target.apply(sample)
         difference: Difference = {}

@@ -88,7 +88,7 @@ def _load(
     data, descriptions = DataSet(), []
     for description, pieces in store.load(name, log, version):
         descriptions.append(description)
-        group_set = data.open_group(description.group, description.qos.history_depth)
+        group_set = data.open_described(description)
         for piece in pieces:
             group_set.extend(piece)
     return data, descriptions

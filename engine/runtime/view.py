@@ -169,6 +169,7 @@ def _groups(runtime: Runtime, data: NameSpaceData, identity: Identity) -> list[G
                 newest_ns=summary.newest_ns,
                 stored=_on_disk(stored, summary),
                 lost=group_set.lost,
+                rejected=tuple(sorted(group_set.rejected.items())),
             )
         )
     return views

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.dataset.history import retained
 from engine.dataset.sample import DISPOSE, UNREGISTER, make_sample
 
 if TYPE_CHECKING:
@@ -102,13 +101,8 @@ class Ledger:
     def _may_lack(self, data: DataSet, entry: Entry) -> bool:
         group_set = data.groups.get(entry.group)
         record = entry.record
-        if group_set is not None:
-            if record.source_time_ns <= group_set.floor_ns:
-                return True
-            sample = make_sample(*record)
-            history = group_set.instance(record.key)
-            if sample not in retained(sorted((*history, sample)), group_set.depth):
-                return True
+        if group_set is not None and group_set.has_no_place(make_sample(*record)):
+            return True
         return self.is_purged(data, entry.group, record)
 
     def is_purged(self, data: DataSet, group: Group, sample: Sample | CapturedSample) -> bool:

@@ -48,6 +48,15 @@ def complaints(snapshot: NodeSnapshot) -> Iterator[Concern]:
     lost = sum(group.lost for group in snapshot.groups)
     if lost:
         yield Concern(Severity.WARNING, f"{name} lost {lost:,} samples", 0, snapshot.id)
+    for group in snapshot.groups:
+        if group.rejected:
+            causes = ", ".join(f"{count:,} by {cause}" for cause, count in group.rejected)
+            text = f"{name} rejected samples of {group.partition}.{group.topic}: {causes}"
+            yield Concern(Severity.WARNING, text, 0, snapshot.id, group.name_space)
+    for delivery in snapshot.deliveries:
+        if delivery.state == "running" and delivery.problem:
+            text = f"{name} waits for a reader of {delivery.topic}: {delivery.problem}"
+            yield Concern(Severity.WARNING, text, delivery.started_ns, snapshot.id)
     for delivery in _failed(snapshot):
         text = f"{name} could not serve a reader of {delivery.topic}: {delivery.problem}"
         yield Concern(Severity.WARNING, text, delivery.finished_ns, snapshot.id)

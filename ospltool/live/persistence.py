@@ -257,6 +257,9 @@ def _complaints(view: InstanceView, used: Sequence[Stream]) -> Iterator[Concern]
     name = _called(view)
     for problem in view.problems:
         yield Concern(Severity.FAULT, f"{name}: {problem}")
+    rejected = view.counters.get("limited", 0)
+    if rejected:
+        yield Concern(Severity.WARNING, f"{name} rejected {rejected:,} values by resource limits of topics")
     unprovided = [stream for stream in used if stream.is_unprovided]
     if unprovided:
         text = f"{name} has no provider of {_some(unprovided)}"

@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from engine.core.namespaces import Group
-from engine.dataset.dataset import GroupSet, Outcome
+from engine.dataset.dataset import GroupSet, Outcome, make_set
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos
 from engine.runtime.holdings import LINEAGE
 from engine.store.backups import Replaced
@@ -191,8 +191,8 @@ def _put_one(
 
 
 def _kept(description: GroupDescription, samples: Iterator[Sample]) -> tuple[GroupSet, int, int]:
-    """What the history depth keeps of samples, how many there were, and how many were left out."""
-    kept = GroupSet(description.qos.history_depth)
+    """What history depth and limits keep of samples, how many there were, and how many were left out."""
+    kept = make_set(description.qos.history_depth, description.qos.limits)
     count = beyond = 0
     for sample in samples:
         count += 1

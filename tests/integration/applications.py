@@ -40,9 +40,7 @@ def qos_of(options: dict[str, Any]) -> Any:
         Policy.DurabilityService(
             options.get("cleanup_ns", (1 << 63) - 1),
             Policy.History.KeepLast(depth) if depth else Policy.History.KeepAll,
-            -1,
-            -1,
-            -1,
+            *options.get("limits", (-1, -1, -1)),
         ),
         Policy.Reliability.Reliable(10_000_000_000),
         Policy.History.KeepAll,
@@ -287,7 +285,11 @@ class Tally:
 
 
 def reader(options: dict[str, Any]) -> None:
-    """Counts what arrives. Commands: `want` arrivals and states, `tally`."""
+    """Counts what arrives. Commands: `want` arrivals and states, `tally`.
+
+    Options: `resources`, its max_samples, max_instances and max_samples_per_instance; `holds`, to take
+    nothing before the command `take`.
+    """
     from cyclonedds.core import InstanceState, Policy, Qos, ReadCondition, SampleState, ViewState, WaitSet
     from cyclonedds.domain import DomainParticipant
     from cyclonedds.sub import DataReader, Subscriber
@@ -301,10 +303,14 @@ def reader(options: dict[str, Any]) -> None:
     ends = []
     for type_name in options.get("types", ["Reading"]):
         topic = Topic(participant, options.get("topic") or type_name, types.TYPES[type_name], qos=qos)
-        one = DataReader(subscriber, topic, qos=qos, listener=tally.listener())
+        own = Policy.ResourceLimits(*options.get("resources", (-1, -1, -1)))
+        one = DataReader(subscriber, topic, qos=Qos(own, base=qos), listener=tally.listener())
         waitset.attach(ReadCondition(one, SampleState.Any | ViewState.Any | InstanceState.Any))
         ends.append((type_name, one))
     lock = threading.Lock()
+    takes = threading.Event()
+    if not options.get("holds"):
+        takes.set()
     say(ready=True)
 
     def collect() -> None:
@@ -319,12 +325,16 @@ def reader(options: dict[str, Any]) -> None:
             with lock:
                 if "want" in command:
                     tally.want(command["want"])
-                collect()
+                if "take" in command:
+                    takes.set()
+                if takes.is_set():
+                    collect()
                 if "tally" in command:
                     tally.tell(detailed=command["tally"] == "detailed")
         os._exit(0)
 
     threading.Thread(target=obey, daemon=True).start()
+    takes.wait()
     while True:
         waitset.wait(1_000_000_000)
         with lock:

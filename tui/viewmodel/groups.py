@@ -56,7 +56,7 @@ def _cell(view: View, key: GroupKey, column: str) -> Cell:
         differ = view.model.differing_in(key, view.now_ns)
         if column == "differs":
             return single(", ".join(map(view.model.name_of, differ)), Tone.WARN)
-        lost = any(one.lost for one in views.values())
+        lost = any(one.lost or one.rejected for one in views.values())
         return (
             (Span(view.glyphs.conflict if differ else view.glyphs.warn, Tone.WARN),) if differ or lost else ()
         )
@@ -65,7 +65,7 @@ def _cell(view: View, key: GroupKey, column: str) -> Cell:
     largest = max(views.values(), key=lambda one: (one.samples, one.newest_ns))
     behind = max((one.samples - one.stored for one in views.values() if _is_kept(one)), default=0)
     kept = any(map(_is_kept, views.values()))
-    lost_samples = sum(one.lost for one in views.values())
+    lost_samples = sum(one.lost + sum(count for _, count in one.rejected) for one in views.values())
     plain = {
         "space": key.name_space,
         "nodes": str(len(views)),
@@ -110,7 +110,8 @@ def group_lines(view: View, key: GroupKey) -> list[Line]:
             f"  on disk {'all' if one.stored >= one.samples else f'{one.stored:,}'}" if _is_kept(one) else ""
         )
         lost = f"  lost {one.lost:,}" if one.lost else ""
-        rest = f"{kept}{lost}  digest {one.digest[:8]}"
+        rejected = "".join(f"  rejected {count:,} by {cause}" for cause, count in one.rejected)
+        rest = f"{kept}{lost}{rejected}  digest {one.digest[:8]}"
         name = text.fit(node.snapshot.name, room, ellipsis=view.glyphs.ellipsis)
         lines.append((Span(f" {sign} ", tone), Span(f"{name} {counts}", tone), Span(rest, Tone.DIM)))
     return lines

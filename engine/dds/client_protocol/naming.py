@@ -78,7 +78,7 @@ class Verdict(enum.IntEnum):
     DELETED = 3
     """It is at most as new as what `delete_historical_data` deleted for good."""
     SUPERSEDED = 4
-    """Newer samples that are kept as they must be have pushed it out (HISTORY depth of the group)."""
+    """Samples that are kept as they must be leave no place for it (HISTORY depth and limits of the group)."""
     HELD = 5
     """It is in the complete set, in memory, where this group belongs on this node."""
     STORED = 6

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from engine.core.namespaces import MergeType
 from engine.core.states import Phase
-from engine.dataset.history import retained
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -145,12 +144,7 @@ def is_kept(data: DataSet, group: Group, sample: Sample) -> bool:
     group_set = data.groups.get(group)
     if group_set is None:
         return False
-    if sample.source_time_ns <= group_set.floor_ns:
-        return True
-    history = group_set.instance(sample.key)
-    if sample in history:
-        return True
-    return sample not in retained(sorted((*history, sample)), group_set.depth)
+    return sample in group_set.instance(sample.key) or group_set.has_no_place(sample)
 
 
 def missing(before: Held, data: DataSet) -> list[tuple[Group, Sample]]:

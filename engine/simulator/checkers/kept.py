@@ -182,5 +182,6 @@ def _data(node: SimulatedNode, transaction: Committed) -> DataSet:
     data = DataSet()
     for group, sample in transaction.added:
         description = node.runtime.descriptions.get(group)
-        data.open_group(group, description.qos.history_depth if description else 0).apply(sample)
+        group_set = data.open_described(description) if description else data.open_group(group, 0)
+        group_set.apply(sample)
     return data

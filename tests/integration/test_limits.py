@@ -1,0 +1,158 @@
+"""DURABILITY_SERVICE limits on real nodes: three hold the same, whoever wrote, merged or restarted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ospltool.live.complaints import complaints
+from tests.integration.configurations import Settings
+from tests.integration.lab import Lab
+from tests.integration.test_split_brain import EVERYWHERE, SplitLab
+from tests.integration.test_split_brain import split as split
+from tests.integration.watching import Watch
+
+pytestmark = pytest.mark.dds
+
+KEYS = 10
+ROUNDS = 10
+CASES = {
+    "all three": ((20, 5, 3), 15, 5),
+    "max_samples": ((20, -1, -1), 20, KEYS),
+    "max_instances": ((-1, 5, -1), 5 * 3 * ROUNDS, 5),
+    "max_samples_per_instance": ((-1, -1, 3), KEYS * 3, KEYS),
+}
+
+
+def turns(writer: int, first_round: int = 0) -> list[dict[str, Any]]:
+    """Each instance is written once in each round; the times of the three writers interleave."""
+    return [
+        {"count": KEYS, "time": 1_000 + 1_000 * each + 100 * writer, "value": writer}
+        for each in range(first_round, first_round + ROUNDS)
+    ]
+
+
+def is_equal(seen: Watch, names: tuple[str, ...], samples: int, instances: int) -> bool:
+    groups = [group for name in names for group in seen.groups(name)]
+    held = {(group.samples, group.instances, group.stored) for group in groups}
+    return len(groups) == len(names) and held == {(samples, instances, samples)} and seen.are_complete(*names)
+
+
+def write_at_once(lab: Lab, limits: tuple[int, int, int], first_round: int = 0) -> None:
+    programs = [lab.program("writer", depth=0, limits=limits, readers=3) for _ in range(3)]
+    for program in programs:
+        program.answer("done")
+    for number, program in enumerate(programs):
+        program.tell(steps=turns(number, first_round))
+    for program in programs:
+        program.answer("done")
+    assert [program.end() for program in programs] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_three_nodes_hold_what_limits_allow_and_the_same_after_a_restart(lab: Lab, case: str) -> None:
+    limits, samples, instances = CASES[case]
+    names = lab.start_three()
+    write_at_once(lab, limits)
+    lab.seen.wait_for("limits hold", lambda: is_equal(lab.seen, names, samples, instances))
+    rejected = 3 * KEYS * ROUNDS - samples
+    lab.seen.wait_for(
+        "what is rejected is counted",
+        lambda: all(
+            sum(count for _, count in group.rejected) == rejected == shown.counters["rejected"]
+            for name in names
+            if (shown := lab.seen.node(name))
+            for group in shown.groups
+        ),
+    )
+    for name in names:
+        shown = lab.seen.node(name)
+        assert shown is not None
+        said = [one.text for one in complaints(shown)]
+        assert any(f"{name} rejected samples of stock.Reading: " in text for text in said), said
+        assert lab.trace(name, "capture.limited")[0]["group"] == "stock.Reading"
+        assert "Resource limits of group stock.Reading rejected" in lab.information(name)
+    lab.stop(*names)
+    on_disk = [lab.on_disk(name)["stock", "Reading"] for name in names]
+    assert len(on_disk[0]) == samples
+    assert sorted(on_disk[0]) == sorted(on_disk[1]) == sorted(on_disk[2])
+    lab.start_again(*names)
+    lab.seen.wait_for("limits hold again", lambda: is_equal(lab.seen, names, samples, instances))
+    reader = lab.reader(depth=0)
+    reader.wait(samples)
+    tally = reader.tally()
+    assert (tally["arrivals"], tally["instances"]) == (samples, instances)
+
+
+@pytest.mark.parametrize("resources", [(-1, 5, -1), (5, -1, -1)], ids=["max_instances", "max_samples"])
+@pytest.mark.parametrize("lives", [False, True], ids=["writer gone", "writer lives"])
+def test_what_a_reader_has_no_room_for_is_tried_again_until_it_takes(
+    lab: Lab, resources: tuple[int, int, int], lives: bool
+) -> None:
+    lab.configure("n1", Settings())
+    lab.start("n1")
+    lab.seen.wait_for("n1 complete", lambda: lab.seen.are_complete("n1"))
+    writer = lab.program("writer", steps=[{"count": 20, "time": 1_000}])
+    writer.answer("done")
+    if not lives:
+        assert writer.end() == 0
+    lab.seen.wait_for("it is stored", lambda: lab.seen.stored("n1") == 20)
+    reader = lab.reader(resources=resources, holds=True)
+
+    def waits() -> bool:
+        shown = lab.seen.node("n1")
+        said = [one.text for one in complaints(shown)] if shown else []
+        return (
+            shown is not None and shown.counters["resent"] >= 2 and any("RESOURCE_LIMITS" in s for s in said)
+        )
+
+    lab.seen.wait_for("it is tried again, counted and shown", waits)
+    assert [one["group"] for one in lab.trace("n1", "align.rejected")] == ["stock.Reading"]
+    assert lab.trace("n1", "align.resent") == []
+    reader.program.tell(take=True)
+    reader.wait(20)
+    lab.wait_delivered()
+    tally = reader.tally()
+    assert (tally["arrivals"], tally["instances"], tally["repeated"]) == (20, 20, 0)
+    assert len(lab.trace("n1", "align.resent")) == 1
+    shown = lab.seen.node("n1")
+    assert shown is not None
+    assert [one.text for one in complaints(shown)] == []
+
+
+@pytest.mark.netns
+@pytest.mark.parametrize("split", ["unicast"], indirect=True)
+@pytest.mark.parametrize("case", ["all three", "max_samples"])
+def test_what_is_merged_is_held_to_the_limits_on_all_nodes(split: SplitLab, case: str) -> None:
+    limits, samples, instances = CASES[case]
+    near, far = split.views["n1"], split.views["n3"]
+    split.lab.start(*EVERYWHERE)
+    split.wait_complete("n3", *EVERYWHERE)
+    writers = {
+        name: split.lab.program("writer", prefix=split.lab.prefixes[name], depth=0, limits=limits, readers=3)
+        for name in ("n1", "n3")
+    }
+
+    def write(first_round: int) -> None:
+        for number, program in enumerate(writers.values()):
+            program.tell(steps=turns(number, first_round))
+        for program in writers.values():
+            program.answer("done")
+
+    for program in writers.values():
+        program.answer("done")
+    write(0)
+    far.wait_for("limits hold", lambda: is_equal(far, EVERYWHERE, samples, instances))
+    split.network.cut("a")
+    near.wait_for("n1 is alone", lambda: not near.fellows("n1", "approved"))
+    far.wait_for("n2 is master of the others", lambda: far.master("n3") == far.master("n2") == "n2")
+    write(ROUNDS)
+    near.wait_for("n1 has its side", lambda: is_equal(near, ("n1",), samples, instances))
+    far.wait_for("the others have theirs", lambda: is_equal(far, ("n2", "n3"), samples, instances))
+    split.network.heal("a")
+    far.wait_for("limits hold after the merge", lambda: is_equal(far, EVERYWHERE, samples, instances))
+    split.lab.stop(*EVERYWHERE)
+    on_disk = [sorted(split.lab.on_disk(name)["stock", "Reading"]) for name in EVERYWHERE]
+    assert on_disk[0] == on_disk[1] == on_disk[2]
+    assert len(on_disk[0]) == samples
