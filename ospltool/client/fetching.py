@@ -28,6 +28,17 @@ GRACE_S: Final = 1.5
 MAX_GRACE_S: Final = 30.0
 PAUSE_S: Final = 0.1
 """Pause before asking again."""
+MAX_LIVING: Final = 10_000
+_GUID_BYTES: Final = 16
+
+
+def _guid(text: object) -> bytes | None:
+    """A GUID in hexadecimal digits, None for what is none."""
+    try:
+        found = bytes.fromhex(str(text))
+    except ValueError:
+        return None
+    return found if len(found) == _GUID_BYTES else None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -173,6 +184,9 @@ class Fetch:
         is_followed: the services keep the reader up to date afterwards.
         on_history: gets the whole history, once; each sample with whether its writer's GUID is exact.
         on_update: gets what came later.
+
+    Attributes:
+        living: writers that the service knows that answered last.
     """
 
     def __init__(
@@ -189,6 +203,7 @@ class Fetch:
         self.selection = selection
         self.is_followed = is_followed
         self.done = False
+        self.living: frozenset[bytes] = frozenset()
         self._staged: list[tuple[Sample, bool]] = []
         self._on_history = on_history
         self._on_update = on_update
@@ -229,6 +244,9 @@ class Fetch:
     ) -> None:
         """An answer has ended."""
         exchange = self.exchange(number)
+        living = (added or {}).get("living")
+        if exchange and isinstance(living, list):
+            self.living = frozenset(guid for text in living[:MAX_LIVING] if (guid := _guid(text)))
         parts = exchange.end(service, number, server, link, added) if exchange else None
         if not parts:
             return
