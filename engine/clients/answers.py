@@ -151,12 +151,15 @@ class Answers:
 
 def _select(request: HistoryRequest, groups: Groups) -> Groups:
     """What of the groups is within the limits; `max_samples` and `max_instances` are of all together."""
+    each = (extensions.unpack(request.extensions) or {}).get("each")
     limits = Limits(
         start_ns=Limits().start_ns if request.start.is_open else request.start.ns,
         end_ns=Limits().end_ns if request.end.is_open else request.end.ns,
         max_samples=request.max_samples,
         max_instances=request.max_instances,
-        max_samples_per_instance=request.max_samples_per_instance,
+        max_samples_per_instance=each
+        if isinstance(each, int) and each >= 0
+        else request.max_samples_per_instance,
     )
     if limits == Limits(start_ns=0):
         return groups

@@ -36,6 +36,7 @@ from ospltool.client.errors import (
     RequestRefused,
     TooManyClients,
     UnsupportedQos,
+    UnsupportedService,
     WriterFull,
 )
 from ospltool.client.journal import Recovery
@@ -82,6 +83,7 @@ __all__ = [
     "StoredAt",
     "TooManyClients",
     "UnsupportedQos",
+    "UnsupportedService",
     "ViewState",
     "WriterFull",
     "Written",

@@ -107,6 +107,9 @@ class History:
             is_followed=is_followed,
             on_history=on_history,
             on_update=on_update,
+            resolve=lambda expression: (
+                partition for _, partition in self._session.groups(self._topic, expression)
+            ),
         )
         self._fetches.append(fetch)
         self._session.signal.set()
@@ -185,7 +188,10 @@ class History:
         return sample, True
 
     def _request(self, fetch: Fetch, send: Send, **added: object) -> HistoryRequest:
-        """A request. Of limits only what services can apply without knowing each other's sets is sent."""
+        """A request. Of limits only what services can apply without knowing each other's sets is sent.
+
+        A server of another product is asked without limits: it leaves out whole instances.
+        """
         limits, none = fetch.selection.limits, Limits()
         each = UNLIMITED if fetch.selection.condition else limits.max_samples_per_instance
         return HistoryRequest(
@@ -195,11 +201,10 @@ class History:
             durability=int(self._qos.durability),
             start=ZERO if limits.start_ns == none.start_ns else Time.of_ns(limits.start_ns),
             end=INFINITE if limits.end_ns == none.end_ns else Time.of_ns(limits.end_ns),
-            max_samples_per_instance=each,
             alignment_partitions=self._alignment,
             servers=send.servers,
             timeout=Time.of_ns(round(HOLD_S * 1e9)),
-            extensions=extensions.pack(**added),
+            extensions=extensions.pack(**({"each": each} if each != UNLIMITED else {}), **added),
         )
 
     def _cancel(self, fetch: Fetch) -> None:

@@ -10,6 +10,8 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any, Final
 
+from engine.core.expressions import matches
+from engine.dataset.groups import DurabilityKind
 from engine.dataset.sample import DATA
 from engine.dds import abi
 from engine.dds.cdr import Malformed
@@ -76,6 +78,7 @@ class Session:
         self.writers: dict[str, dict[bytes, bool]] = {}
         self.writers_seen = 0
         self._topic_of: dict[bytes, str] = {}
+        self._groups: dict[bytes, tuple[str, tuple[str, ...]]] = {}
         self.malformed = 0
         self._members: list[Member] = []
         self._answers: dict[int, list[tuple[bytes, State]]] = {}
@@ -136,6 +139,18 @@ class Session:
     def state_services(self) -> frozenset[bytes]:
         """GUID prefixes of the services that read state requests now."""
         return _prefixes(self._state_requests.matched_readers().values())
+
+    def groups(self, topic: str, partition: str) -> list[tuple[str, str]]:
+        """Topics and partitions of the durable writers and readers that discovery knows, by expressions."""
+        return sorted(
+            {
+                (of, name)
+                for of, names in self._groups.values()
+                if matches(topic, of)
+                for name in names
+                if matches(partition, name) and not any(char in name for char in "*?")
+            }
+        )
 
     def request_history(self, request: HistoryRequest) -> None:
         """Send a request."""
@@ -234,6 +249,8 @@ class Session:
     def discovered(self) -> None:
         """Look at discovery; a member calls it after taking samples and before judging their writers."""
         for change in self._discovery.take():
+            if isinstance(change, EndpointSeen) and change.durability >= DurabilityKind.TRANSIENT:
+                self._groups[change.guid] = change.topic, change.partitions or ("",)
             if isinstance(change, EndpointSeen) and change.is_writer:
                 self._gone(change.guid)
                 self._topic_of[change.guid] = change.topic
@@ -241,6 +258,7 @@ class Session:
                 self.writers_seen += 1
             elif isinstance(change, EndpointGone):
                 self._gone(change.guid)
+                self._groups.pop(change.guid, None)
             tag = change.tag if isinstance(change, ParticipantSeen) else None
             if tag is not None and tag.role is TagRole.DELIVERER:
                 self.deliverers[change.guid[:PREFIX_BYTES]] = None
