@@ -10,7 +10,7 @@ import pathlib
 from typing import TYPE_CHECKING
 
 from engine.core.states import PHASES, SERVICE_ORDER, Phase, ServiceState, Trigger, service_state
-from engine.dataset.instance import MOVES, Change, InstanceState
+from engine.dataset.instance_states import MOVES, Change, InstanceState
 
 if TYPE_CHECKING:
     import enum
@@ -94,6 +94,8 @@ def _instance() -> list[str]:
     return [
         "## An instance in a reader",
         "",
+        "So `DurableReader` of the client library shows instances (client.md); ordinary readers follow their",
+        "own DDS (readers.md).",
         "A change is a fact when a writer said it, and derived when a writer is not heard any more.",
         "What was derived is reverted when that writer comes back.",
         "",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -20,7 +21,7 @@ from engine.dds.client_protocol.messages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from engine.clients.held import Held
     from engine.core.namespace import NameSpaceState
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 Groups = Sequence[tuple["GroupDescription", "Samples"]]
 
+MAX_LIVING: Final = 10_000
+"""Living writers that an answer names."""
 _ENCAPSULATIONS: Final = {
     Format.ANY: (b"\x00\x00", b"\x00\x01"),
     Format.BIG_ENDIAN: (b"\x00\x00",),
@@ -44,10 +47,12 @@ class Answers:
     Args:
         server: our node id.
         held: what is here.
+        living: the writers of groups that there are.
     """
 
-    def __init__(self, server: bytes, held: Held) -> None:
+    def __init__(self, server: bytes, held: Held, living: Callable[[Interest], Iterable[bytes]]) -> None:
         self._server = server
+        self._living = living
         self._held = held
 
     def interest(self, request: HistoryRequest) -> Interest:
@@ -135,6 +140,9 @@ class Answers:
         if extensions.NAME not in request.extensions:
             return {}
         return extensions.pack(
+            living=[
+                writer.hex() for writer in itertools.islice(self._living(self.interest(request)), MAX_LIVING)
+            ],
             update=covered is None,
             name_spaces={state.name: state.complete for state in touched},
             covers=[state.name for state in covered or () if state.complete],
@@ -143,12 +151,15 @@ class Answers:
 
 def _select(request: HistoryRequest, groups: Groups) -> Groups:
     """What of the groups is within the limits; `max_samples` and `max_instances` are of all together."""
+    each = (extensions.unpack(request.extensions) or {}).get("each")
     limits = Limits(
         start_ns=Limits().start_ns if request.start.is_open else request.start.ns,
         end_ns=Limits().end_ns if request.end.is_open else request.end.ns,
         max_samples=request.max_samples,
         max_instances=request.max_instances,
-        max_samples_per_instance=request.max_samples_per_instance,
+        max_samples_per_instance=each
+        if isinstance(each, int) and each >= 0
+        else request.max_samples_per_instance,
     )
     if limits == Limits(start_ns=0):
         return groups

@@ -24,7 +24,7 @@ from engine.dds.tap import WRITER_GONE
 from engine.runtime.capture import CapturedSample
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from engine.core.namespace import NameSpaceState
     from engine.core.namespaces import Group
@@ -95,6 +95,7 @@ class ClientService:
         signal: set when there is something to take.
         post: runs a callable on the node's thread.
         routes: the groups of every writer that discovery told of.
+        living: the writers of a group that there are.
         is_sound: whether a sample is of a group's type, None where the type is not captured.
         has_disk: the node's store is on a disk; otherwise nothing is ever called stored there.
     """
@@ -107,6 +108,7 @@ class ClientService:
         signal: Signal,
         post: Callable[[Callable[[], None]], None],
         routes: Mapping[bytes, tuple[Group, ...]],
+        living: Callable[[Group], Iterable[bytes]],
         is_sound: Callable[[Group, Sample], bool | None],
         *,
         has_disk: bool = True,
@@ -126,7 +128,8 @@ class ClientService:
         self._routes = routes
         self._is_sound = is_sound
         self._storage = Storage(runtime, has_disk=has_disk)
-        self._answers = Answers(self._server, self._view)
+        self._living = living
+        self._answers = Answers(self._server, self._view, self._living_of)
         topics = {
             name: endpoints.open_protocol_topic(participant, name)
             for name in (
@@ -145,6 +148,10 @@ class ClientService:
         runtime.serving.on_difference = self._difference
         for name in ("client_requests", "client_samples", "client_handed_over"):
             runtime.counters.setdefault(name, 0)
+
+    def _living_of(self, interest: Interest) -> Iterable[bytes]:
+        groups = [group for group in self._runtime.descriptions if interest.wants(group)]
+        return dict.fromkeys(writer for group in groups for writer in sorted(self._living(group)))
 
     # In, on the pump's thread.
 

@@ -39,7 +39,7 @@ class CoreSettings:
         combine_initial_s, combine_operational_s: RequestCombinePeriod before and after COMPLETE.
         request_patience_s: silence of an aligner after which a request is made again.
         waits_for_aligner: with false, a node ends when nobody may be master (TimeToWaitForAligner 0).
-        absence_bound_s: a fellow that was away for longer, while nodes ran, is not waited for with tombstones,
+        absence_bound_s: a fellow that was away for longer, while nodes ran, is not waited for with tombstones
             and takes the master's set when it comes back instead of merging its own.
         remembered: ids of the fellows of the last run; discovery ends early when all have answered.
         away: fellows that were away when the last run ended, and for how long nodes ran without them

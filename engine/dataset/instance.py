@@ -19,14 +19,14 @@ import bisect
 import collections
 import dataclasses
 import enum
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from engine.dataset.history import retained
+from engine.dataset.instance_states import MOVES, VIEWS, Change, InstanceState, ViewState
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from engine.dataset.sample import Sample
 
@@ -34,82 +34,8 @@ REMEMBERED: Final = 1024
 """Samples taken that are known again under KEEP_ALL (older ones that are repeated count as lost), and writers
 that are remembered in all (those that are gone for longest are forgotten first)."""
 
-
-class InstanceState(enum.StrEnum):
-    """The instance states of DDS, and NONE while nothing has been heard of the instance."""
-
-    NONE = "NONE"
-    ALIVE = "ALIVE"
-    NOT_ALIVE_DISPOSED = "NOT_ALIVE_DISPOSED"
-    NOT_ALIVE_NO_WRITERS = "NOT_ALIVE_NO_WRITERS"
-
-
-class ViewState(enum.StrEnum):
-    """Whether the application has looked at this generation of the instance."""
-
-    NEW = "NEW"
-    NOT_NEW = "NOT_NEW"
-
-
-class Change(enum.StrEnum):
-    """What moves an instance from state to state."""
-
-    DATA = "a sample is the newest"
-    DISPOSED = "a dispose is the newest"
-    NO_WRITERS = "the last writer is gone"
-    WRITER = "there is a writer again"
-
-
-class Move(NamedTuple):
-    """A state to go to, and how many generations that begins."""
-
-    state: InstanceState
-    disposed_generations: int = 0
-    no_writers_generations: int = 0
-
-
-_NONE, _ALIVE, _DISPOSED, _NO_WRITERS = InstanceState
-
-MOVES: Mapping[InstanceState, Mapping[Change, Move]] = MappingProxyType(
-    {
-        _NONE: {
-            Change.DATA: Move(_ALIVE),
-            Change.DISPOSED: Move(_DISPOSED),
-            Change.NO_WRITERS: Move(_NONE),
-            Change.WRITER: Move(_NONE),
-        },
-        _ALIVE: {
-            Change.DATA: Move(_ALIVE),
-            Change.DISPOSED: Move(_DISPOSED),
-            Change.NO_WRITERS: Move(_NO_WRITERS),
-            Change.WRITER: Move(_ALIVE),
-        },
-        _DISPOSED: {
-            Change.DATA: Move(_ALIVE, disposed_generations=1),
-            Change.DISPOSED: Move(_DISPOSED),
-            Change.NO_WRITERS: Move(_DISPOSED),
-            Change.WRITER: Move(_DISPOSED),
-        },
-        _NO_WRITERS: {
-            Change.DATA: Move(_ALIVE, no_writers_generations=1),
-            Change.DISPOSED: Move(_DISPOSED),
-            Change.NO_WRITERS: Move(_NO_WRITERS),
-            Change.WRITER: Move(_ALIVE, no_writers_generations=1),
-        },
-    }
-)
-"""Every state with every change: where it leads, and which generation count goes up."""
-
-
-_VIEWS: Final = MappingProxyType(
-    {
-        (ViewState.NEW, True): ViewState.NOT_NEW,
-        (ViewState.NOT_NEW, True): ViewState.NOT_NEW,
-        (ViewState.NEW, False): ViewState.NEW,
-        (ViewState.NOT_NEW, False): ViewState.NEW,
-    }
-)
-"""The view after the application has looked (True), or after a generation has begun (False)."""
+NO_WRITER: Final = bytes(16)
+"""The writer of a dispose that a merge policy made."""
 
 
 class Arrival(enum.StrEnum):
@@ -138,9 +64,13 @@ class Kind(enum.StrEnum):
 
 
 class Origin(enum.StrEnum):
-    """Where an entry comes from: said by a writer, derived here, or said before and inserted again."""
+    """Where an entry comes from.
+
+    Said by a writer and heard from it, or kept by a service; derived here; said before and inserted again.
+    """
 
     FACT = "fact"
+    STORED = "stored"
     DERIVED = "derived"
     AGAIN = "again"
 
@@ -160,6 +90,11 @@ class Entry:
     disposed_generations: int
     no_writers_generations: int
     is_read: bool = False
+
+    @property
+    def generation(self) -> int:
+        """How often the instance had become alive again, for either reason."""
+        return self.disposed_generations + self.no_writers_generations
 
     def __str__(self) -> str:
         return f"{self.kind}({self.time_ns})"
@@ -182,25 +117,58 @@ _LAST: Final = b"\xff" * 17
 class Instance:
     """The state machine of one instance in one reader that orders by source timestamp.
 
-    Attributes:
+    Args:
         depth: HISTORY depth of the reader, `KEEP_ALL` (0) for all.
         max_samples: RESOURCE_LIMITS max_samples_per_instance, which binds under KEEP_ALL; 0 for none.
+        arrivals: where fates are counted, of this instance alone unless given.
+        shows_all: every fact is shown, also one that is older than what was taken (a durable subscription).
+
+    Attributes:
         state, view: as DDS has them.
         disposed_generations, no_writers_generations: how often the instance became alive again.
         is_derived: the state was not said by any writer but follows from one that is absent.
         arrivals: how many facts had which fate.
     """
 
-    def __init__(self, depth: int = 1, max_samples: int = 0) -> None:
+    __slots__ = (
+        "_absent",
+        "_consumed",
+        "_entries",
+        "_is_open",
+        "_newest",
+        "_places",
+        "_round",
+        "_taken",
+        "arrivals",
+        "depth",
+        "disposed_generations",
+        "is_derived",
+        "max_samples",
+        "no_writers_generations",
+        "shows_all",
+        "state",
+        "view",
+    )
+
+    def __init__(
+        self,
+        depth: int = 1,
+        max_samples: int = 0,
+        arrivals: collections.Counter[Arrival] | None = None,
+        *,
+        shows_all: bool = False,
+    ) -> None:
         self.depth = depth
         self.max_samples = max_samples
+        self.shows_all = shows_all
         self.state = InstanceState.NONE
         self.view = ViewState.NEW
         self.disposed_generations = 0
         self.no_writers_generations = 0
         self.is_derived = False
-        self.arrivals: collections.Counter[Arrival] = collections.Counter()
+        self.arrivals = collections.Counter[Arrival]() if arrivals is None else arrivals
         self._round = 0
+        self._is_open = False
         self._places: list[_Place] = []
         self._entries: list[Entry] = []
         self._consumed: _Place | None = None
@@ -214,6 +182,25 @@ class Instance:
     def timeline(self) -> tuple[Entry, ...]:
         """What is in the history, in the order in which the reader shows it."""
         return tuple(self._entries)
+
+    @property
+    def held(self) -> int:
+        """How many entries are in the history."""
+        return len(self._entries)
+
+    @property
+    def samples(self) -> int:
+        """How many of them are samples."""
+        return sum(entry.kind is Kind.SAMPLE for entry in self._entries)
+
+    def ends_derived_after(self, count: int) -> bool:
+        """Whether behind `count` entries there is only one more, and that is derived."""
+        return len(self._entries) == count + 1 and self._entries[-1].origin is Origin.DERIVED
+
+    @property
+    def generation(self) -> int:
+        """How often the instance became alive again, for either reason."""
+        return self.disposed_generations + self.no_writers_generations
 
     @property
     def facts(self) -> tuple[Sample, ...]:
@@ -230,35 +217,59 @@ class Instance:
         """The writers that have the instance registered and are connected."""
         return frozenset(self._registered() - self._absent.keys())
 
+    def misses(self, writer: bytes) -> bool:
+        """Whether the writer was lost and has not come back."""
+        return writer in self._absent
+
     def _registered(self) -> set[bytes]:
         return {writer for writer, last in self._newest.items() if not last.status & UNREGISTER}
 
     # What writers say.
 
-    def apply(self, fact: Sample) -> Arrival:
-        """A fact has arrived, live or from the durability service."""
-        arrival = self._take_in(fact, Origin.FACT)
+    def apply(
+        self, fact: Sample, origin: Origin = Origin.FACT, *, has_room: bool = True, is_last: bool = True
+    ) -> Arrival:
+        """A fact has arrived, live or from the durability service (`STORED`).
+
+        Args:
+            fact: what.
+            origin: where it comes from.
+            has_room: False where limits of the whole reader leave no room for one more sample.
+            is_last: False where more follow at once; what absent writers mean is concluded from the last.
+        """
+        arrival = self._take_in(fact, origin, has_room=has_room, is_last=is_last)
         self.arrivals[arrival] += 1
         return arrival
 
-    def _take_in(self, fact: Sample, origin: Origin) -> Arrival:
+    def _take_in(self, fact: Sample, origin: Origin, *, has_room: bool = True, is_last: bool) -> Arrival:
         self._note_writer(fact)
-        arrival = self._insert(fact, origin) if fact.status & (DATA | DISPOSE) else Arrival.NOTED
+        arrival = Arrival.NOTED
+        if fact.status & (DATA | DISPOSE):
+            arrival = self._insert(fact, origin, has_room=has_room)
         if fact.writer in self.writers:
             self._change(Change.WRITER)
-        is_missed = self._absent.get(fact.writer, False) and arrival is Arrival.INSERTED
-        if is_missed and origin is Origin.FACT and fact.writer in self._registered():
+        self._is_open = self._is_open or arrival is Arrival.INSERTED
+        if is_last:
+            self._conclude(fact, origin)
+        return arrival
+
+    def _conclude(self, fact: Sample, origin: Origin) -> None:
+        """See what the absence of writers makes of the facts up to this one."""
+        is_missed = self._absent.get(fact.writer, False) and self._is_open
+        self._is_open = False
+        if is_missed and origin is not Origin.AGAIN and fact.writer in self._registered():
             self._derive(Kind.DISPOSED, fact.source_time_ns)
         elif not self.writers and self._registered():
             self._derive(Kind.NO_WRITERS, fact.source_time_ns)
         elif not self.writers and self.state is InstanceState.ALIVE:
-            said = self._newest[fact.writer]
+            said = self._newest.get(fact.writer, fact)
             self._change(Change.NO_WRITERS)
             self._append(Kind.NO_WRITERS, origin, said.source_time_ns, said)
-        return arrival
 
     def _note_writer(self, fact: Sample) -> None:
         """Know who has the instance registered, also when facts come out of order."""
+        if fact.writer == NO_WRITER:
+            return
         newest = self._newest.get(fact.writer)
         if newest is None or newest < fact:
             self._newest[fact.writer] = fact
@@ -268,36 +279,44 @@ class Instance:
             del self._newest[oldest]
             self._absent.pop(oldest, None)
 
-    def _insert(self, fact: Sample, origin: Origin) -> Arrival:
+    def _place(self, fact: Sample) -> _Place:
+        return _Place(self._round, fact.source_time_ns, fact.writer, fact.sequence, fact.digest)
+
+    def _insert(self, fact: Sample, origin: Origin, *, has_room: bool) -> Arrival:
         """Give a write or dispose its place among the entries."""
-        place = _Place(self._round, fact.source_time_ns, fact.writer, fact.sequence, fact.digest)
+        place = self._place(fact)
         at = bisect.bisect_left(self._places, place)
         if at < len(self._places) and self._places[at] == place:
             return Arrival.DUPLICATE
-        if place == self._consumed or (origin is Origin.FACT and fact.digest in self._taken):
+        if place == self._consumed or (origin is not Origin.AGAIN and fact.digest in self._taken):
             return Arrival.DUPLICATE
-        if self._consumed is not None and place < self._consumed:
+        is_late = self._consumed is not None and place < self._consumed
+        if is_late and not self.shows_all:
             return Arrival.LOST_CONSUMED
-        refusal = self._has_no_room(fact, bisect.bisect_right(self._places, place), origin)
+        index = bisect.bisect_right(self._places, place)
+        refusal = self._has_no_room(fact, index, origin, has_room=has_room)
         if refusal is not None:
             return refusal
         index = bisect.bisect_right(self._places, place)
-        if index == len(self._entries):
+        if index == len(self._entries) and not is_late:
             self._append_fact(place, origin, fact)
             return Arrival.INSERTED
-        following = self._entries[index]
+        following = self._entries[index] if index < len(self._entries) else self
         kind = Kind.SAMPLE if fact.status & DATA else Kind.DISPOSED
         counts = (following.disposed_generations, following.no_writers_generations)
         self._put(index, place, Entry(kind, origin, fact.source_time_ns, fact, *counts))
         return Arrival.BACK_INSERTED
 
-    def _has_no_room(self, fact: Sample, index: int, origin: Origin) -> Arrival | None:
+    def _has_no_room(self, fact: Sample, index: int, origin: Origin, *, has_room: bool) -> Arrival | None:
         """Why a fact cannot be inserted at `index`; what comes again takes the place of its original."""
-        newer = sum(1 for entry in self._entries[index:] if entry.kind is Kind.SAMPLE)
         if self.depth:
-            return Arrival.LOST_DEPTH if newer >= self.depth else None
+            newer = sum(1 for entry in self._entries[index:] if entry.kind is Kind.SAMPLE)
+            if newer >= self.depth:
+                return Arrival.LOST_DEPTH
+        if not fact.status & DATA or (has_room and (self.depth or not self.max_samples)):
+            return None
         held = [at for at, entry in enumerate(self._entries) if entry.kind is Kind.SAMPLE]
-        if not self.max_samples or len(held) < self.max_samples or not fact.status & DATA:
+        if has_room and len(held) < self.max_samples:
             return None
         originals = [at for at in held if self._entries[at].sample == fact]
         if origin is Origin.AGAIN and originals:
@@ -346,44 +365,76 @@ class Instance:
         Where the state came from that writer's absence, the history is inserted again behind what said so.
         Otherwise only what is new in it is inserted.
         """
-        was_absent = self._absent.pop(writer, None) is not None
+        is_reverted = self.is_reverted_by(writer)
+        self._absent.pop(writer, None)
         facts = sorted(set(history))
-        if not (was_absent and self.is_derived and self._is_reverted()):
+        if not is_reverted:
             for fact in facts:
                 self.apply(fact)
             return
-        self._round += 1
-        fates = collections.Counter(self._take_in(fact, Origin.AGAIN) for fact in retained(facts, self.depth))
-        for fate in (Arrival.REJECTED, *LOSSES):
-            self.arrivals[fate] += fates[fate]
+        fates = self._begin_round(facts)
         if self.writers and not fates[Arrival.INSERTED]:
             self._change(Change.DATA)  # there is nothing to show again, but the instance is alive
 
-    def _is_reverted(self) -> bool:
-        """Whether no other absent writer keeps the instance disposed."""
-        others = any(self._absent.get(other, False) for other in self._registered())
-        return self.state is InstanceState.NOT_ALIVE_NO_WRITERS or not others
+    def replaced(self, dispose: Sample, history: Iterable[Sample]) -> None:
+        """A merge policy put `history` in the place of what was known, and `dispose` says so.
+
+        Like the return of a writer this is no matter of source times: history comes behind the dispose.
+        """
+        self._change(Change.DISPOSED)
+        self._append(Kind.DISPOSED, Origin.STORED, dispose.source_time_ns, dispose)
+        self._begin_round(sorted(set(history)))
+
+    def _begin_round(self, facts: list[Sample]) -> collections.Counter[Arrival]:
+        """Insert history again behind everything that is there."""
+        self._round += 1
+        again = retained(facts, self.depth)
+        fates = collections.Counter(
+            self._take_in(fact, Origin.AGAIN, is_last=fact is again[-1]) for fact in again
+        )
+        for fate in (Arrival.REJECTED, *LOSSES):
+            self.arrivals[fate] += fates[fate]
+        return fates
+
+    def renamed(self, old: bytes, new: bytes) -> None:
+        """A writer turns out to have another GUID than the one that a service gave."""
+        if old in self._newest:
+            newest = self._newest.pop(old)
+            self._newest.setdefault(new, newest)
+        if old in self._absent:
+            self._absent.setdefault(new, self._absent.pop(old))
+
+    def is_reverted_by(self, writer: bytes) -> bool:
+        """Whether the state came from the absence of writers, and ends when this one is back."""
+        if writer not in self._absent or not self.is_derived:
+            return False
+        registered = self._registered()
+        if self.state is InstanceState.NOT_ALIVE_NO_WRITERS:
+            return writer in registered
+        return not any(self._absent.get(other, False) for other in registered - {writer})
 
     # What the application does.
 
-    def read(self) -> tuple[Entry, ...]:
-        """Everything that is there, which stays there and is read from now on."""
-        shown = self.timeline
-        self._entries = [dataclasses.replace(entry, is_read=True) for entry in shown]
+    def read(self, limit: int | None = None) -> tuple[Entry, ...]:
+        """Everything that is there, or the first of it; it stays there and is read from now on."""
+        shown = tuple(self._entries[:limit])
+        read = [entry if entry.is_read else dataclasses.replace(entry, is_read=True) for entry in shown]
+        self._entries[: len(shown)] = read
         if shown:
-            self.view = _VIEWS[self.view, True]
+            self.view = VIEWS[self.view, True]
         return shown
 
-    def take(self) -> tuple[Entry, ...]:
-        """Everything that is there, which is gone from now on; nothing older is shown after it."""
-        shown = self.timeline
+    def take(self, limit: int | None = None) -> tuple[Entry, ...]:
+        """Everything that is there, or the first of it; it is gone, and nothing older is shown after it."""
+        shown = tuple(self._entries[:limit])
         if shown:
-            self.view = _VIEWS[self.view, True]
-            self._consumed = self._places[-1]
+            self.view = VIEWS[self.view, True]
+            last = self._places[len(shown) - 1]
+            self._consumed = last if self._consumed is None else max(last, self._consumed)
             self._taken |= {entry.sample.digest: None for entry in shown if entry.sample is not None}
             while len(self._taken) > (2 * self.depth or REMEMBERED):
                 del self._taken[next(iter(self._taken))]
-        self._entries, self._places = [], []
+        del self._entries[: len(shown)], self._places[: len(shown)]
         return shown
 
     # The parts.
@@ -397,7 +448,7 @@ class Instance:
         self.disposed_generations += move.disposed_generations
         self.no_writers_generations += move.no_writers_generations
         if move.disposed_generations or move.no_writers_generations:
-            self.view = _VIEWS[self.view, False]
+            self.view = VIEWS[self.view, False]
 
     def _append(
         self, kind: Kind, origin: Origin, time_ns: int, fact: Sample | None, place: _Place | None = None
@@ -409,7 +460,12 @@ class Instance:
         elif place is None:
             place = max(last, _Place(self._round, time_ns, _LAST))
         counts = (self.disposed_generations, self.no_writers_generations)
-        if kind is not Kind.SAMPLE and self._entries and self._entries[-1].kind is kind:
+        if (
+            kind is not Kind.SAMPLE
+            and self._entries
+            and self._entries[-1].kind is kind
+            and not self.shows_all
+        ):
             self._remove(len(self._entries) - 1)
         self._put(len(self._entries), place, Entry(kind, origin, time_ns, fact, *counts))
 
@@ -417,8 +473,10 @@ class Instance:
         """Insert, and let go what no longer fits: at full depth nothing before the oldest sample is shown."""
         self._places.insert(index, place)
         self._entries.insert(index, entry)
+        if not self.depth:
+            return
         samples = [at for at, each in enumerate(self._entries) if each.kind is Kind.SAMPLE]
-        if self.depth and len(samples) >= self.depth:
+        if len(samples) >= self.depth:
             oldest = samples[-self.depth]
             del self._entries[:oldest], self._places[:oldest]
 

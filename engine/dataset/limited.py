@@ -168,12 +168,10 @@ class LimitedSet(GroupSet):
         if not gone:
             return
         self.rejected[cause] += _writes_in(gone)
-        self._count(Rows(), Rows.of(gone), None)
+        self._count(Rows(), Rows.of(gone))
         for item in gone:
             newer = max(sample, item)
-            place = self._recent.place_of(newer.source_time_ns, newer.writer)
-            if place is not None:
-                self._recent.note(place, -1, -int.from_bytes(item.digest))
+            self._recent.add(newer.source_time_ns, newer.writer, -1, -int.from_bytes(item.digest))
 
     def renew(self, samples: Sequence[Sample]) -> list[list[Sample]]:
         """Apply them one by one."""

@@ -219,6 +219,7 @@ class Node:
             self._pump.signal,
             self._mailbox.post,
             self._neighbourhood.routes,
+            self._neighbourhood.living,
             self._wire.taps.is_sound,
             has_disk=self._disk.kind != "memory",
         )

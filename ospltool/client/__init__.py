@@ -5,6 +5,7 @@ It needs `cyclonedds` and nothing else of this product. See docs/client.md.
 
 from __future__ import annotations
 
+from engine.dataset.instance_states import InstanceState, ViewState
 from engine.dds.client_protocol.messages import Completeness, ErrorCode
 from engine.dds.client_protocol.naming import SampleName
 from ospltool.client.client import DurabilityClient, GroupCompleteness
@@ -35,11 +36,12 @@ from ospltool.client.errors import (
     RequestRefused,
     TooManyClients,
     UnsupportedQos,
+    UnsupportedService,
     WriterFull,
 )
 from ospltool.client.journal import Recovery
 from ospltool.client.reader import DurableReader
-from ospltool.client.samples import HistorySelection, InstanceState, ReceivedSample
+from ospltool.client.samples import HistorySelection, ReceivedSample
 from ospltool.client.surveys import StoredAt, Written
 
 __all__ = [
@@ -81,6 +83,8 @@ __all__ = [
     "StoredAt",
     "TooManyClients",
     "UnsupportedQos",
+    "UnsupportedService",
+    "ViewState",
     "WriterFull",
     "Written",
 ]

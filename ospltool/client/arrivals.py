@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import ctypes
 import time
 from typing import TYPE_CHECKING, Final
 
 from engine.dataset.sample import make_sample
+from engine.dds import abi
 from engine.dds.captured import AUTODISPOSE
 from engine.dds.tap import WRITER_GONE
+from ospltool.client.presence import MAX_GONE
 from ospltool.client.session import PREFIX_BYTES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from engine.dataset.sample import Sample
+    from engine.dds.captured import Captured
     from engine.dds.tap import CaptureReader
     from ospltool.client.cache import SampleCache
     from ospltool.client.session import Session
@@ -20,10 +26,16 @@ if TYPE_CHECKING:
 HOLD_BACK_S: Final = 30.0
 """How long live samples are held back for the history at most; then they are given first."""
 DRAIN: Final = 10_000
+LOOK_AGAIN_S: Final = 1.0
+"""How often it is looked which writers live when nothing tells of a change."""
+EXPECTED_S: Final = 10.0
+"""How long a writer counts as living on the word of a service, until discovery tells of it."""
 
 
 class Arrivals:
-    """Puts samples from writers into the cache, after what is older. Called under the session's lock.
+    """Puts samples from writers into the cache, after what is older, and tells it who lives.
+
+    Called under the session's lock.
 
     Args:
         session: knows who delivers history to ordinary readers.
@@ -52,6 +64,12 @@ class Arrivals:
         self._max_samples = max_samples
         self._held: list[Sample] = []
         self._given: list[Sample] = []
+        self._seen = -1
+        self._look_again_s = 0.0
+        self._autodispose: dict[bytes, bool] = {}
+        self._expected: dict[bytes, float] = {}
+        self._unmatched: dict[bytes, None] = {}
+        session.signal.attach(live.entity, abi.SUBSCRIPTION_MATCHED)
         self._hold_until_s = time.monotonic() + HOLD_BACK_S if holds else 0.0
 
     @property
@@ -66,12 +84,58 @@ class Arrivals:
     def _is_holding(self) -> bool:
         return self._hold_until_s > 0
 
-    def take_live(self) -> None:
-        """Take what writers sent."""
-        live = self._drain()
+    def take_live(self, now: float) -> None:
+        """Take what writers sent, and see which of them live."""
+        status = ctypes.c_uint32()
+        abi.take_status(self._live.entity, ctypes.byref(status), abi.SUBSCRIPTION_MATCHED)
+        records, is_drained = self._drain()
         self._session.discovered()
-        for sample in live:
-            self._arrived(sample)
+        batch: list[Sample] = []
+        for record in records:
+            if record.status & WRITER_GONE:
+                self._arrived(batch)
+                batch = []
+                self._unmatched[record.writer] = None
+                self._lost(record.writer, autodispose=record.payload == AUTODISPOSE)
+            else:
+                batch.append(make_sample(*record))
+        self._arrived(batch)
+        is_changed = bool(status.value) or self._session.writers_seen != self._seen
+        if is_drained and (is_changed or now >= self._look_again_s):
+            self._seen = self._session.writers_seen
+            self._look_again_s = now + LOOK_AGAIN_S
+            self._look(now)
+
+    def _look(self, now: float) -> None:
+        """Tell the cache which writers live: those that match, and those that are there."""
+        writers = self._cache.writers
+        matched = self._live.matched_writers().keys()
+        there = self._session.writers.get(self._live.topic.name, {})
+        for writer in matched:
+            self._unmatched.pop(writer, None)
+        self._expected = {one: until_s for one, until_s in self._expected.items() if now < until_s}
+        living = matched | (there.keys() - self._unmatched.keys()) | self._expected.keys()
+        for writer in writers.living - living:
+            self._lost(writer, autodispose=self._autodispose.pop(writer, False))
+        self._autodispose.update(there)
+        for writer in living - writers.living:
+            self._cache.found(writer)
+        for writer in self._autodispose.keys() - living:
+            del self._autodispose[writer]
+        while len(self._unmatched) > MAX_GONE:
+            del self._unmatched[next(iter(self._unmatched))]
+
+    def _lost(self, writer: bytes, *, autodispose: bool) -> None:
+        self._expected.pop(writer, None)
+        if writer in self._cache.writers.living:
+            self._cache.lost(writer, time.time_ns(), autodispose=autodispose)
+
+    def expect(self, writers: Iterable[bytes], now: float) -> None:
+        """A service knows living writers; we shall find them, too, or they are gone by then."""
+        for writer in writers:
+            if writer not in self._cache.writers.living and writer not in self._unmatched:
+                self._expected[writer] = now + EXPECTED_S
+        self._look(now)
 
     def turn(self, now: float) -> None:
         """Take what persistence services gave, and see whether anything is still waited for."""
@@ -85,32 +149,36 @@ class Arrivals:
         if self._is_holding and now >= self._hold_until_s:
             self.release()
 
-    def _drain(self) -> list[Sample]:
+    def _drain(self) -> tuple[list[Captured], bool]:
+        """What arrived, as far as there is room, and whether that was all."""
         room = self._max_samples - self._cache.count - len(self._held)
-        if room <= 0:
-            return []  # the queue fills, and writers are held back until the application takes
-        taken = self._live.drain(min(DRAIN, room))
-        for record in taken:
-            if record.status & WRITER_GONE and record.payload == AUTODISPOSE:
-                self._cache.autodisposed(record.writer)
-        return [make_sample(*record) for record in taken if not record.status & WRITER_GONE]
+        if room <= 0 or self._cache.is_full:
+            return [], False  # the queue fills, and writers are held back until the application takes
+        most = min(DRAIN, room)
+        taken = self._live.drain(most)
+        return taken, len(taken) < most
 
-    def _arrived(self, sample: Sample) -> None:
-        if sample.writer[:PREFIX_BYTES] in self._session.deliverers:
-            self._cache.counters.deliveries += 1  # meant for ordinary readers of this process
-        elif self._subscription is not None and not self._subscription.is_new(sample):
-            self._cache.counters.repeated += 1
-        elif self._is_holding:
-            self._held.append(sample)
-        else:
-            self._cache.add(sample, is_historical=False)
+    def _arrived(self, samples: list[Sample]) -> None:
+        counters, ours = self._cache.counters, []
+        for sample in samples:
+            if sample.writer[:PREFIX_BYTES] in self._session.deliverers:
+                counters.deliveries += 1  # meant for ordinary readers of this process
+            elif self._subscription is not None and not self._subscription.is_new(sample):
+                counters.repeated += 1
+            else:
+                ours.append(sample)
+        if self._is_holding:
+            self._held += ours
+            return
+        for writer in dict.fromkeys(sample.writer for sample in ours):
+            if writer not in self._cache.writers.living:
+                self._cache.found(writer)
+        self._cache.add(ours, is_historical=False)
 
     def release(self) -> None:
         """Give the application what was held back."""
         self._hold_until_s = 0.0
         given, self._given = self._given, []
-        for sample in given:
-            self._cache.add(sample, is_historical=True, outdates=False)
+        self._cache.add(given, is_historical=True, outdates=False)
         held, self._held = self._held, []
-        for sample in held:
-            self._cache.add(sample, is_historical=False)
+        self._cache.add(held, is_historical=False)

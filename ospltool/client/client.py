@@ -20,6 +20,7 @@ from ospltool.client.surveys import CountedQuestion, NamedQuestion, StoredAt, Su
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from engine.dds.client_protocol.messages import State
     from ospltool.client.surveys import Question
 
 
@@ -74,15 +75,19 @@ class DurabilityClient:
     ) -> tuple[GroupCompleteness, ...]:
         """How complete the groups of a topic are at every service (durabilityStateRequest, guide 5.5.24).
 
-        A service that is there but does not answer in time is left out.
+        A service that is there but does not answer in time is left out. Services of another product answer an
+        expression for one group only; they are asked for each group that discovery knows.
 
         Raises:
             NoService: there is no service in time.
         """
         deadline_s = time.monotonic() + timeout_s
         self.session.wait_for_services(deadline_s)
-        answers = ask(self.session, topic, partitions, deadline_s)
-        found = [
+        half_s = (time.monotonic() + deadline_s) / 2
+        states = [*ask(self.session, topic, partitions, half_s).values()]
+        if any(not added(state) for state in states):
+            states += self._resolved(topic, tuple(partitions) or ("",), deadline_s)
+        found = {
             GroupCompleteness(
                 state.server.hex(),
                 str(added(state).get("name", "")),
@@ -90,10 +95,21 @@ class DurabilityClient:
                 group.topic,
                 Completeness(min(group.completeness, Completeness.COMPLETE)),
             )
-            for state in answers.values()
+            for state in states
             for group in state.groups
-        ]
-        return tuple(sorted(found, key=lambda one: (one.partition, one.service)))
+        }
+        return tuple(sorted(found, key=lambda one: (one.partition, one.service, one.topic)))
+
+    def _resolved(self, topic: str, partitions: Sequence[str], deadline_s: float) -> list[State]:
+        """What services of another product say of each group that an expression stands for."""
+        with self.session.lock:
+            groups = {one for each in partitions for one in self.session.groups(topic, each)}
+        states: list[State] = []
+        for of, partition in sorted(groups):
+            answer_s = min(deadline_s, time.monotonic() + asking.GRACE_S)
+            answers = ask(self.session, of, (partition,), answer_s)
+            states += [state for state in answers.values() if not added(state)]
+        return states
 
     def delete_historical_data(
         self,
@@ -116,6 +132,8 @@ class DurabilityClient:
 
         Raises:
             NoService: there is no service in time.
+            UnsupportedService: only services of another product are there; OpenSplice deletes nothing for
+                clients. Nothing has been deleted.
             DurabilityTimeout: no node has confirmed in time; data may have been deleted all the same.
         """
         deadline_s = time.monotonic() + timeout_s
@@ -126,7 +144,16 @@ class DurabilityClient:
             "until_ns": time.time_ns() if until_ns is None else until_ns,
         }
         while time.monotonic() < deadline_s:
-            known = ask(self.session, topic_expression, (partition_expression,), deadline_s)
+            answer_s = min(deadline_s, time.monotonic() + asking.GRACE_S)
+            known = ask(self.session, topic_expression, (partition_expression,), answer_s)
+            if (
+                known
+                and not any(map(added, known.values()))
+                and known.keys() >= self.session.state_services()
+            ):
+                raise errors.UnsupportedService(
+                    "only durability services of another product were found: they delete nothing for clients"
+                )
             for node in sorted(state.server for state in known.values() if added(state)):
                 confirmed = ask(
                     self.session,

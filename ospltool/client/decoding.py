@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+from engine.dataset.instance import NO_WRITER, Kind, Origin
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, make_sample
-from ospltool.client.samples import InstanceState, ReceivedSample
+from ospltool.client.samples import ReceivedSample
 
 if TYPE_CHECKING:
     from engine.dataset.groups import TypeDescription
     from engine.dataset.sample import Sample
-    from ospltool.client.cache import Waiting
+    from ospltool.client.cache import Look
     from ospltool.client.content import ContentFilter
 
 Data = TypeVar("Data")
+
+_STATUS_OF: Final = {Kind.DISPOSED: DISPOSE, Kind.NO_WRITERS: UNREGISTER, Kind.SAMPLE: DATA}
 
 
 class Decoder(Generic[Data]):
@@ -28,24 +31,35 @@ class Decoder(Generic[Data]):
         self._type = type_
         self._description = description
 
-    def received(self, item: Waiting, state: InstanceState) -> ReceivedSample[Data]:
-        """What the application gets of a sample; `problem` says so if it is not of the reader's type."""
-        sample, data, problem = item.sample, None, ""
-        if sample.status & DATA:
+    def received(self, look: Look) -> ReceivedSample[Data]:
+        """What the application gets of an entry; `problem` says so if it is not of the reader's type."""
+        entry = look.entry
+        sample, data, problem = entry.sample, None, ""
+        if sample is not None and entry.kind is Kind.SAMPLE:
             try:
                 data = self._decode(sample.payload)
             except Exception as error:  # the wheel raises what it likes for bytes of another type
                 problem = f"not a sample of '{self._description.name}': {error!r}"
+        status = _STATUS_OF[entry.kind] if sample is None else sample.status
         return ReceivedSample(
             data=data,
-            key=sample.key,
-            source_time_ns=sample.source_time_ns,
-            writer=sample.writer,
-            is_dispose=bool(sample.status & DISPOSE),
-            is_unregister=bool(sample.status & UNREGISTER),
-            instance_state=state,
-            is_historical=item.is_historical,
-            cdr=sample.payload,
+            key=look.key,
+            source_time_ns=entry.time_ns,
+            writer=NO_WRITER if sample is None else sample.writer,
+            is_dispose=bool(status & DISPOSE),
+            is_unregister=bool(status & UNREGISTER),
+            is_derived=entry.origin is Origin.DERIVED,
+            is_again=entry.origin is Origin.AGAIN,
+            instance_state=look.state,
+            view_state=look.view,
+            is_read=entry.is_read,
+            disposed_generation_count=entry.disposed_generations,
+            no_writers_generation_count=entry.no_writers_generations,
+            sample_rank=look.sample_rank,
+            generation_rank=look.generation_rank,
+            absolute_generation_rank=look.absolute_generation_rank,
+            is_historical=entry.origin in (Origin.STORED, Origin.AGAIN),
+            cdr=b"" if sample is None else sample.payload,
             problem=problem,
         )
 

@@ -96,6 +96,10 @@ class OutdatedService(DurabilityError):
     """A node that must store it is of an earlier version and cannot answer for samples; the text names it."""
 
 
+class UnsupportedService(DurabilityError):
+    """Only durability services of another product are there, and those do not do what is asked for."""
+
+
 class WriterFull(DurabilityTimeout):
     """A DurableWriter holds as much as it may that is not stored yet; the sample was not written."""
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from engine.dds.client_protocol.messages import Completeness, ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from engine.dataset.sample import Sample
     from engine.dds.client_protocol.messages import Link
@@ -28,6 +28,18 @@ GRACE_S: Final = 1.5
 MAX_GRACE_S: Final = 30.0
 PAUSE_S: Final = 0.1
 """Pause before asking again."""
+WILDCARDS: Final = "*?"
+MAX_LIVING: Final = 10_000
+_GUID_BYTES: Final = 16
+
+
+def _guid(text: object) -> bytes | None:
+    """A GUID in hexadecimal digits, None for what is none."""
+    try:
+        found = bytes.fromhex(str(text))
+    except ValueError:
+        return None
+    return found if len(found) == _GUID_BYTES else None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -51,13 +63,19 @@ class _Answer:
 class Exchange:
     """The requests for one partition expression.
 
+    A server of another product answers an expression for one group only, and calls that complete. So its
+    answer only tells that there is such a server: the partitions are asked for one by one then.
+
     Args:
         partition: the expression.
         numbers: makes request numbers.
+        is_resolved: it is a partition that discovery told of; that there is no such group is an answer.
     """
 
-    def __init__(self, partition: str, numbers: Iterator[int]) -> None:
+    def __init__(self, partition: str, numbers: Iterator[int], *, is_resolved: bool = False) -> None:
         self.partition = partition
+        self.is_expression = any(char in partition for char in WILDCARDS)
+        self._is_resolved = is_resolved
         self.done = False
         self.numbers: set[int] = set()
         self.followed: set[bytes] = set()
@@ -89,7 +107,7 @@ class Exchange:
                 self._running, self.done = False, True
                 newest = max(self.numbers)
                 self._parts = {key: parts for key, parts in self._parts.items() if key[1] == newest}
-            elif now >= self._until_s or servers <= self._answers.keys():
+            elif now >= self._until_s or (servers <= self._answers.keys() and not self.is_to_be_resolved):
                 self._running = False
                 self._next_s = now + PAUSE_S
                 self._addressed = self._whom_to_address()
@@ -110,6 +128,11 @@ class Exchange:
         number = next(self._make_number)
         self.numbers.add(number)
         return Send(number, self.partition, self._addressed)
+
+    @property
+    def is_to_be_resolved(self) -> bool:
+        """Whether a server of another product has answered an expression."""
+        return self.is_expression and self._foreign_done
 
     def part(self, service: bytes, number: int, sample: Sample, now: float, *, exact: bool) -> None:
         """A sample of the answer to a request arrived; `service` is the participant that sent it."""
@@ -147,8 +170,11 @@ class Exchange:
 
     def _is_covered(self, servers: frozenset[bytes], *, is_over: bool) -> bool:
         if self._foreign_done:
-            return True
+            return is_over or not self.is_expression  # discovery has had time to tell of all groups
         everybody = servers <= self._answers.keys()
+        codes = {answer.code for answer in self._answers.values()}
+        if everybody and self._is_resolved and ErrorCode.GROUP_NOT_FOUND in codes:
+            return True
         touched = {name for answer in self._answers.values() for name in answer.name_spaces}
         return (everybody or is_over) and bool(self._covered) and touched <= self._covered
 
@@ -173,6 +199,10 @@ class Fetch:
         is_followed: the services keep the reader up to date afterwards.
         on_history: gets the whole history, once; each sample with whether its writer's GUID is exact.
         on_update: gets what came later.
+        resolve: the partitions that discovery knows of an expression.
+
+    Attributes:
+        living: writers that the service knows that answered last.
     """
 
     def __init__(
@@ -184,11 +214,15 @@ class Fetch:
         is_followed: bool,
         on_history: Callable[[list[tuple[Sample, bool]]], None],
         on_update: Callable[[list[tuple[Sample, bool]]], None],
+        resolve: Callable[[str], Iterable[str]] = lambda _: (),
     ) -> None:
         self.exchanges = [Exchange(partition, numbers) for partition in partitions]
+        self._numbers = numbers
+        self._resolve = resolve
         self.selection = selection
         self.is_followed = is_followed
         self.done = False
+        self.living: frozenset[bytes] = frozenset()
         self._staged: list[tuple[Sample, bool]] = []
         self._on_history = on_history
         self._on_update = on_update
@@ -217,6 +251,10 @@ class Fetch:
         """Look at answers and time; returns what to send."""
         if self.refusal.is_refusal or (self.done and not self.is_followed):
             return []
+        for one in [each for each in self.exchanges if each.is_to_be_resolved and not self.done]:
+            asked = {each.partition for each in self.exchanges}
+            new = sorted(set(self._resolve(one.partition)) - asked)
+            self.exchanges += [Exchange(partition, self._numbers, is_resolved=True) for partition in new]
         sends = [send for one in self.exchanges if (send := one.turn(now, servers))]
         if not self.done and all(one.done for one in self.exchanges):
             self.done = True
@@ -229,6 +267,9 @@ class Fetch:
     ) -> None:
         """An answer has ended."""
         exchange = self.exchange(number)
+        living = (added or {}).get("living")
+        if exchange and isinstance(living, list):
+            self.living = frozenset(guid for text in living[:MAX_LIVING] if (guid := _guid(text)))
         parts = exchange.end(service, number, server, link, added) if exchange else None
         if not parts:
             return

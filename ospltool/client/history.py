@@ -25,7 +25,7 @@ from ospltool.client.fetching import HOLD_S, Fetch, Send
 from ospltool.client.session import PREFIX_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from engine.dataset.sample import Sample
     from engine.dds.qos import EndpointQos
@@ -47,6 +47,7 @@ class History:
         decoder: of its samples.
         cache: gets the history.
         on_history: is called when the cache has got the whole history of a request.
+        expect: is told of writers that services know.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class History:
         decoder: Decoder[Any],
         cache: SampleCache,
         on_history: Callable[[], None],
+        expect: Callable[[Iterable[bytes]], None],
     ) -> None:
         self._session = session
         self._topic = topic
@@ -64,6 +66,7 @@ class History:
         self._decoder = decoder
         self._cache = cache
         self._on_history = on_history
+        self._expect = expect
         self._fetches: list[Fetch] = []
         self._alignment = (f"{session.partition}.{session.id.hex()}.{next(session.numbers)}",)
         self._answers = endpoints.open_reader(
@@ -83,14 +86,18 @@ class History:
         def on_history(parts: list[tuple[Sample, bool]]) -> None:
             exact = {sample.digest: is_exact for sample, is_exact in parts}
             whole = {sample.digest: sample for sample, _ in parts}.values()
-            for sample in selection.limits.select(filter(accepts, whole)):
-                self._cache.add(sample, is_historical=True, exact=exact[sample.digest])
+            selected = selection.limits.select(filter(accepts, whole))
+            self._expect(fetch.living)
+            for kind in (True, False):
+                some = [sample for sample in selected if exact[sample.digest] is kind]
+                self._cache.add(some, is_historical=True, exact=kind)
             self._on_history()
 
         def accepts(sample: Sample) -> bool:
             return self._decoder.is_accepted(sample, selection.condition)
 
         def on_update(parts: list[tuple[Sample, bool]]) -> None:
+            self._expect(fetch.living)
             self._cache.add_update([sample for sample, _ in parts], exact=all(one for _, one in parts))
 
         fetch = Fetch(
@@ -100,6 +107,9 @@ class History:
             is_followed=is_followed,
             on_history=on_history,
             on_update=on_update,
+            resolve=lambda expression: (
+                partition for _, partition in self._session.groups(self._topic, expression)
+            ),
         )
         self._fetches.append(fetch)
         self._session.signal.set()
@@ -178,7 +188,10 @@ class History:
         return sample, True
 
     def _request(self, fetch: Fetch, send: Send, **added: object) -> HistoryRequest:
-        """A request. Of limits only what services can apply without knowing each other's sets is sent."""
+        """A request. Of limits only what services can apply without knowing each other's sets is sent.
+
+        A server of another product is asked without limits: it leaves out whole instances.
+        """
         limits, none = fetch.selection.limits, Limits()
         each = UNLIMITED if fetch.selection.condition else limits.max_samples_per_instance
         return HistoryRequest(
@@ -188,11 +201,10 @@ class History:
             durability=int(self._qos.durability),
             start=ZERO if limits.start_ns == none.start_ns else Time.of_ns(limits.start_ns),
             end=INFINITE if limits.end_ns == none.end_ns else Time.of_ns(limits.end_ns),
-            max_samples_per_instance=each,
             alignment_partitions=self._alignment,
             servers=send.servers,
             timeout=Time.of_ns(round(HOLD_S * 1e9)),
-            extensions=extensions.pack(**added),
+            extensions=extensions.pack(**({"each": each} if each != UNLIMITED else {}), **added),
         )
 
     def _cancel(self, fetch: Fetch) -> None:

@@ -9,6 +9,7 @@ from cyclonedds.qos import Policy, Qos, _CQos
 
 from engine.dataset.groups import KEEP_ALL, DurabilityKind
 from engine.dds.qos import BOTH_REPRESENTATIONS, EndpointQos, read_endpoint_qos
+from ospltool.client.cache import ResourceLimits
 from ospltool.client.errors import UnsupportedQos
 
 DEFAULT_QOS: Final = (Policy.Durability.Transient, Policy.Reliability.Reliable(0), Policy.History.KeepAll)
@@ -40,6 +41,15 @@ def endpoint_qos(qos: Qos | None, partitions: tuple[str, ...]) -> EndpointQos:
         partitions=partitions or values.partitions,
         representations=values.representations or BOTH_REPRESENTATIONS,
     )
+
+
+def resource_limits(qos: Qos | None) -> ResourceLimits:
+    """RESOURCE_LIMITS of the application's policies."""
+    for policy in qos or ():
+        if isinstance(policy, Policy.ResourceLimits):
+            given = (policy.max_samples, policy.max_instances, policy.max_samples_per_instance)
+            return ResourceLimits(*(max(0, each) for each in given))
+    return ResourceLimits()
 
 
 def subscribed_qos(qos: EndpointQos) -> EndpointQos:

@@ -9,6 +9,7 @@ from cyclonedds.domain import DomainParticipant
 from cyclonedds.qos import Qos
 
 from engine.dataset.groups import DurabilityKind
+from engine.dataset.instance_states import InstanceState
 from engine.dds.tap import CaptureReader
 from engine.dds.topics import Topic
 from ospltool.client import errors
@@ -17,15 +18,15 @@ from ospltool.client.cache import Counters, SampleCache
 from ospltool.client.client import DurabilityClient
 from ospltool.client.decoding import Decoder
 from ospltool.client.history import History
-from ospltool.client.policies import endpoint_qos, subscribed_qos
-from ospltool.client.samples import HistorySelection, InstanceState, ReceivedSample
+from ospltool.client.policies import endpoint_qos, resource_limits, subscribed_qos
+from ospltool.client.samples import HistorySelection, ReceivedSample
 from ospltool.client.session import Member
 from ospltool.client.subscribing import Subscription, identity, identity_of_received
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ospltool.client.cache import Waiting
+    from ospltool.client.cache import Look
     from ospltool.client.fetching import Fetch
 
 Data = TypeVar("Data")
@@ -106,7 +107,9 @@ class DurableReader(Member, Generic[Data]):
             self._qos = subscribed_qos(self._qos)
         self.partitions = self._qos.partitions or ("",)
         self._session = session
-        self._cache = SampleCache(self._qos.history_depth)
+        self._cache = SampleCache(
+            self._qos.history_depth, resource_limits(qos), shows_all=subscription is not None
+        )
         self._subscription: Subscription | None = None
         self._whole_history: Fetch | None = None
         self._is_closed = False
@@ -126,7 +129,13 @@ class DurableReader(Member, Generic[Data]):
                 holds=self.is_durable or subscription is not None,
             )
             self._history = History(
-                session, topic, self._qos, self._decoder, self._cache, self._arrivals.release
+                session,
+                topic,
+                self._qos,
+                self._decoder,
+                self._cache,
+                self._arrivals.release,
+                lambda writers: self._arrivals.expect(writers, time.monotonic()),
             )
             if self.is_durable:
                 self._whole_history = self._history.fetch(HistorySelection(), is_followed=True)
@@ -241,18 +250,19 @@ class DurableReader(Member, Generic[Data]):
         """Take samples, instance by instance, each in order of source time; does not wait."""
         with self._session.lock:
             self._check()
-            items = self._cache.take(limit, self._writers())
+            looks = self._cache.take(limit)
             if self._subscription is not None and self._acknowledges_on_take:
-                self._subscription.acknowledge(identity(item.sample) for item, _ in items)
+                samples = [look.entry.sample for look in looks]
+                self._subscription.acknowledge(identity(one) for one in samples if one is not None)
             self._session.signal.set()  # there may be room for live samples again
-        return [self._received(item, state) for item, state in items]
+        return [self._received(look) for look in looks]
 
     def read(self, limit: int = DEFAULT_LIMIT) -> list[ReceivedSample[Data]]:
         """As `take`, but the samples stay."""
         with self._session.lock:
             self._check()
-            items = self._cache.read(limit, self._writers())
-        return [self._received(item, state) for item, state in items]
+            looks = self._cache.read(limit)
+        return [self._received(look) for look in looks]
 
     def wait(self, timeout_s: float) -> bool:
         """Wait until there is something to take; False if not in time."""
@@ -261,10 +271,13 @@ class DurableReader(Member, Generic[Data]):
         )
 
     def instance_state(self, key: bytes) -> InstanceState | None:
-        """The state of an instance (`ReceivedSample.key`) now, None for one never heard of."""
+        """The state of an instance (`ReceivedSample.key`) now.
+
+        None for one never heard of, and where nobody can tell (see `ReceivedSample.instance_state`).
+        """
         with self._session.lock:
             self._check()
-            return self._cache.state_of(key, self._writers())
+            return self._cache.state_of(key)
 
     def close(self) -> None:
         """Delete the reader. Idempotent."""
@@ -293,14 +306,11 @@ class DurableReader(Member, Generic[Data]):
         if self._is_closed:
             raise errors.Closed("the reader has been closed")
 
-    def _received(self, item: Waiting, state: InstanceState) -> ReceivedSample[Data]:
-        received = self._decoder.received(item, state)
+    def _received(self, look: Look) -> ReceivedSample[Data]:
+        received = self._decoder.received(look)
         if received.problem:
             self.counters.undecodable += 1
         return received
-
-    def _writers(self) -> frozenset[bytes]:
-        return frozenset(self._live.matched_writers())
 
     # On the session's thread, under its lock.
 
@@ -312,6 +322,6 @@ class DurableReader(Member, Generic[Data]):
 
     def turn(self, now: float) -> None:
         """Take what arrived, and ask for what is missing."""
-        self._arrivals.take_live()
+        self._arrivals.take_live(now)
         self._history.turn(now)
         self._arrivals.turn(now)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import enum
 from typing import Generic, TypeVar
 
+from engine.dataset.instance_states import InstanceState, ViewState
 from engine.dds.client_protocol.limits import Limits
 from engine.dds.client_protocol.messages import UNLIMITED, ErrorCode
 from ospltool.client.content import ContentFilter
@@ -14,28 +14,34 @@ from ospltool.client.errors import InvalidLimit, InvalidTimeRange
 Data = TypeVar("Data")
 
 
-class InstanceState(enum.StrEnum):
-    """What is known of an instance when a sample is taken."""
-
-    ALIVE = "alive"
-    NOT_ALIVE_DISPOSED = "disposed"
-    NOT_ALIVE_NO_WRITERS = "no writers"
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReceivedSample(Generic[Data]):
-    """One write, dispose or unregister.
+    """One write, dispose or unregister, or what follows from writers that are lost (DDS 1.4, 2.2.2.5.1).
 
     Attributes:
         data: the sample; None for a dispose or unregister without data, and for bytes that are not of the
             reader's type (`problem` says why).
         key: the instance, as XCDR2 key bytes; empty for a topic without keys.
-        source_time_ns: the writer's source timestamp, nanoseconds since 1970 UTC.
-        writer: the GUID of the original writer, 16 bytes; zeros for a dispose that a merge policy made.
+        source_time_ns: the writer's source timestamp, nanoseconds since 1970 UTC; where no writer said it,
+            when that was noticed.
+        writer: the GUID of the original writer, 16 bytes; zeros for a dispose that a merge policy made, and
+            where no writer said it.
         is_dispose, is_unregister: what it does besides, or instead of, bringing data.
-        instance_state: of its instance, when it was taken.
+        is_derived: no writer said it: the instance is disposed or has no writers, as writers are lost.
+        is_again: it was there before, and is shown again behind that because its writer came back, or because
+            a merge policy put it in the place of another set.
+        instance_state: of its instance, when it was taken; None where nobody can tell (history of OpenSplice,
+            of which no writer that could have written it is known by name).
+        view_state: NEW when the application looks at this generation of the instance for the first time.
+        is_read: the sample was read before.
+        disposed_generation_count, no_writers_generation_count: how often the instance had become alive again,
+            from disposed and from having no writers, when the sample was put in.
+        sample_rank: samples of the instance that follow in what was taken together.
+        generation_rank: generations of the instance between this sample and the last of these.
+        absolute_generation_rank: generations between this sample and what the reader has got last of it.
         is_historical: it came from a durability service and not from its writer.
-        cdr: the serialized sample, or key where there is no data, with its encapsulation header.
+        cdr: the serialized sample, or key where there is no data, with its encapsulation header; empty where
+            no writer said it.
         problem: why there is no data where there should be some.
     """
 
@@ -45,7 +51,16 @@ class ReceivedSample(Generic[Data]):
     writer: bytes
     is_dispose: bool
     is_unregister: bool
-    instance_state: InstanceState
+    is_derived: bool
+    is_again: bool
+    instance_state: InstanceState | None
+    view_state: ViewState
+    is_read: bool
+    disposed_generation_count: int
+    no_writers_generation_count: int
+    sample_rank: int
+    generation_rank: int
+    absolute_generation_rank: int
     is_historical: bool
     cdr: bytes
     problem: str = ""

@@ -10,6 +10,8 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any, Final
 
+from engine.core.expressions import matches
+from engine.dataset.groups import DurabilityKind
 from engine.dataset.sample import DATA
 from engine.dds import abi
 from engine.dds.cdr import Malformed
@@ -17,7 +19,7 @@ from engine.dds.client_protocol import endpoints, extensions
 from engine.dds.client_protocol.decoding import decode_state
 from engine.dds.client_protocol.encoding import encode_history_request, encode_state_request
 from engine.dds.client_protocol.messages import RequestId, State
-from engine.dds.discovery import Discovery, ParticipantSeen
+from engine.dds.discovery import Discovery, EndpointGone, EndpointSeen, ParticipantSeen
 from engine.dds.participant import NodeParticipant, TagRole
 from engine.dds.selfcheck import check_layouts
 from engine.dds.uri import cyclone_uri
@@ -51,6 +53,9 @@ class Member(abc.ABC):
 class Session:
     """A participant tagged as a client, so that nodes leave its readers to it.
 
+    `writers` are those that discovery knows, by topic, each with its autodispose; `writers_seen` counts
+    their changes.
+
     Args:
         domain_id: the domain.
         partition: //OpenSplice/DurabilityService/ClientDurability/EntityNames/Partition of the services.
@@ -70,6 +75,10 @@ class Session:
         self.partition = partition
         self.numbers = itertools.count(1)
         self.deliverers: dict[bytes, None] = {}
+        self.writers: dict[str, dict[bytes, bool]] = {}
+        self.writers_seen = 0
+        self._topic_of: dict[bytes, str] = {}
+        self._groups: dict[bytes, tuple[str, tuple[str, ...]]] = {}
         self.malformed = 0
         self._members: list[Member] = []
         self._answers: dict[int, list[tuple[bytes, State]]] = {}
@@ -130,6 +139,18 @@ class Session:
     def state_services(self) -> frozenset[bytes]:
         """GUID prefixes of the services that read state requests now."""
         return _prefixes(self._state_requests.matched_readers().values())
+
+    def groups(self, topic: str, partition: str) -> list[tuple[str, str]]:
+        """Topics and partitions of the durable writers and readers that discovery knows, by expressions."""
+        return sorted(
+            {
+                (of, name)
+                for of, names in self._groups.values()
+                if matches(topic, of)
+                for name in names
+                if matches(partition, name) and not any(char in name for char in "*?")
+            }
+        )
 
     def request_history(self, request: HistoryRequest) -> None:
         """Send a request."""
@@ -228,11 +249,29 @@ class Session:
     def discovered(self) -> None:
         """Look at discovery; a member calls it after taking samples and before judging their writers."""
         for change in self._discovery.take():
+            if isinstance(change, EndpointSeen) and change.durability >= DurabilityKind.TRANSIENT:
+                self._groups[change.guid] = change.topic, change.partitions or ("",)
+            if isinstance(change, EndpointSeen) and change.is_writer:
+                self._gone(change.guid)
+                self._topic_of[change.guid] = change.topic
+                self.writers.setdefault(change.topic, {})[change.guid] = change.endpoint_qos.autodispose
+                self.writers_seen += 1
+            elif isinstance(change, EndpointGone):
+                self._gone(change.guid)
+                self._groups.pop(change.guid, None)
             tag = change.tag if isinstance(change, ParticipantSeen) else None
             if tag is not None and tag.role is TagRole.DELIVERER:
                 self.deliverers[change.guid[:PREFIX_BYTES]] = None
                 if len(self.deliverers) > _MAX_DELIVERERS:  # the oldest are long gone
                     del self.deliverers[next(iter(self.deliverers))]
+
+    def _gone(self, writer: bytes) -> None:
+        topic = self._topic_of.pop(writer, None)
+        if topic is not None:
+            self.writers_seen += 1
+            del self.writers[topic][writer]
+            if not self.writers[topic]:
+                del self.writers[topic]
 
     def close(self) -> None:
         """End the thread and delete the participant. Idempotent."""

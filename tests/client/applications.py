@@ -17,7 +17,8 @@ from tests.integration.programs import Program
 def client_reader(options: dict[str, Any]) -> None:
     """A durable reader, or none before the first history with `later`.
 
-    Commands: `history` waits, `want` waits for so many samples; then the tally.
+    Commands: `history` waits, `want` waits for so many samples; then the tally of what came, without what was
+    shown again. `seen` says the timeline of each instance in words, like programs with ordinary readers.
     """
     from ospltool.client import DurabilityClient, DurableReader
     from tests.integration import application_types as types
@@ -29,17 +30,36 @@ def client_reader(options: dict[str, Any]) -> None:
 
         reader = None if options.get("later") else make()
         got: list[Any] = []
+        shown: dict[str, Any] = {}
+
+        def take() -> None:
+            for one in reader.take() if reader else ():
+                kind = "S" if one.data else "D" if one.is_dispose else "NW"
+                time_ns = one.source_time_ns if one.data else ""
+                seen = shown.setdefault(str(int.from_bytes(one.key[:4], "little")), {"words": []})
+                seen["words"].append(f"{kind}{time_ns}")
+                counts = one.disposed_generation_count, one.no_writers_generation_count
+                seen.update(generations=counts, key=one.key.hex())
+                if not one.is_again and not one.is_derived:
+                    got.append(one)
+
         say(ready=True)
         for command in commands():
             reader = reader or make()
+            if "seen" in command:
+                take()
+                for seen in shown.values():
+                    seen["state"] = reader.instance_state(bytes.fromhex(seen["key"]))
+                say(seen=shown)
+                continue
             if "history" in command:
                 reader.wait_for_historical_data(command["history"])
                 say(history=True)
             deadline = time.monotonic() + 30
-            got += reader.take()
+            take()
             while len(got) < command.get("want", 0) and time.monotonic() < deadline:
                 reader.wait(deadline - time.monotonic())
-                got += reader.take()
+                take()
             say(tally=[[one.source_time_ns, one.data.number if one.data else None] for one in got])
 
 

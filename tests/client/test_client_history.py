@@ -113,7 +113,7 @@ def test_a_history_arrives_whole_and_in_order_while_writers_go_on(lab: ClientLab
             got += reader.take()
         check_streams(got, 4, count)
         assert {one.is_historical for one in got} == {True, False}
-        assert reader.counters.late == 0
+        assert reader.counters.lost_older_than_taken == 0
 
 
 def test_an_ordinary_reader_and_one_of_the_library_in_one_process_each_get_all_once(lab: ClientLab) -> None:

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +14,7 @@ from tests.integration.configurations import Settings
 from tests.integration.conftest import own_domain
 from tests.integration.lab import LEASE_S
 from tests.integration.network import Network, network_of
+from tests.integration.programs import Program
 from tests.integration.watching import ProgramSource, Watch
 
 pytestmark = [pytest.mark.dds, pytest.mark.netns]
@@ -97,6 +101,74 @@ def test_history_that_is_asked_for_during_a_merge_comes_when_it_is_over_whole_an
     assert before == 15, "it was asked before the other side's was there"
     assert sorted(number for _, number in got) == [*range(15), *range(100, 100 + MANY)]
     near.wait_for("the merge is over", lambda: not is_merging(near) and near.samples("n1") == 15 + MANY)
+
+
+@pytest.mark.parametrize("autodispose", [True, False])
+def test_a_writer_that_was_cut_off_and_is_back_is_alive_again_for_readers_of_the_library(
+    lab: ClientLab, network: Network, autodispose: bool
+) -> None:
+    near, far = start_both(lab)
+    early = lab.client_program("client_reader", prefix=lab.prefixes["n1"])
+    writer = lab.program("writer", prefix=lab.prefixes["n2"], readers=3, autodispose=autodispose)
+    writer.tell(steps=[{"count": 2, "time": 1_000}])
+    writer.answer("done")
+    wait_states(early, "ALIVE", "ALIVE")
+    near.wait_for("n1 has it", lambda: near.samples("n1") == 2)
+    assert words(early, 0) == "S1000"
+
+    part(network, near, far)
+    lost = "NOT_ALIVE_DISPOSED" if autodispose else "NOT_ALIVE_NO_WRITERS"
+    wait_states(early, lost, lost)
+    writer.tell(steps=[{"first": 1, "count": 1, "time": 5_000}])
+    writer.answer("done")
+    late = lab.client_program("client_reader", prefix=lab.prefixes["n1"])
+    late.tell(history=20)
+    late.answer("history")
+    late.answer("tally")
+    assert "ALIVE" not in [each["state"] for each in look(late).values()]
+
+    network.heal("b")
+    mark = "D" if autodispose else "NW"
+    for reader in (early, late):
+        wait_states(reader, "ALIVE", "ALIVE")
+        until(reader, 1, lambda seen: seen["words"][-1] == "S5000")
+    far.wait_for("both are complete", lambda: far.are_complete(*HOSTS))
+    generations = [1, 0] if autodispose else [0, 1]
+    assert words(early, 0) == f"S1000 {mark} S1000"
+    assert look(early)["0"]["generations"] == generations
+    assert words(late, 0) == "S1000 S1000", "that it was without writers first its state told"
+    meanwhile = r"( S1001)?( S5000)?( D| NW)? S5000"
+    assert re.fullmatch(f"S1001 {mark}{meanwhile}", words(early, 1)), words(early, 1)
+    assert re.fullmatch(f"S1001{meanwhile}", words(late, 1)), words(late, 1)
+    assert writer.end() == 0
+    ended = "NOT_ALIVE_DISPOSED" if autodispose else "NOT_ALIVE_NO_WRITERS"
+    for reader in (early, late):
+        wait_states(reader, ended, ended)
+
+
+def look(reader: Program) -> dict[str, Any]:
+    """What a reader has shown of each instance."""
+    reader.tell(seen=True)
+    found: dict[str, Any] = reader.answer("seen")
+    return dict(sorted(found.items()))
+
+
+def words(reader: Program, number: int) -> str:
+    return " ".join(look(reader)[str(number)]["words"])
+
+
+def until(reader: Program, number: int, condition: Callable[[dict[str, Any]], bool]) -> None:
+    """Until what a reader has shown of an instance fulfils a condition."""
+    deadline = time.monotonic() + 30
+    while not condition(look(reader).get(str(number), {"words": [""], "state": None})):
+        assert time.monotonic() < deadline, look(reader)
+        time.sleep(0.05)
+
+
+def wait_states(reader: Program, *wanted: str) -> None:
+    """Until the instances are in these states."""
+    for number, state in enumerate(wanted):
+        until(reader, number, lambda seen, state=state: seen["state"] == state)  # type: ignore[misc]
 
 
 def start_both(lab: ClientLab) -> tuple[Watch, Watch]:

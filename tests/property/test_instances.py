@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.dataset.history import retained
-from engine.dataset.instance import LOSSES, Arrival, Instance, InstanceState, Kind, Origin
+from engine.dataset.instance import LOSSES, Arrival, Instance, Kind, Origin
+from engine.dataset.instance_states import InstanceState
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample
 from tests.property.samples import WRITERS, samples
 

@@ -6,40 +6,14 @@ import itertools
 
 import pytest
 
-from engine.dataset.groups import KEEP_ALL
-from engine.dataset.instance import (
-    LOSSES,
-    MOVES,
-    Arrival,
-    Change,
-    Instance,
-    InstanceState,
-    Origin,
-    ViewState,
-)
-from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
-
-STATUS = {"S": DATA, "D": DISPOSE, "U": UNREGISTER, "A": DISPOSE | UNREGISTER, "W": DATA | DISPOSE}
-"""Letters for what a writer says: sample, dispose, unregister, autodispose, writedispose."""
-
-
-def fact(word: str) -> Sample:
-    """`aS1`: writer a writes at time 1."""
-    return make_sample(int(word[2:]), word[0].encode() * 16, STATUS[word[1]], b"", b"")
-
-
-def history(*words: str) -> list[Sample]:
-    """What is known of the instance."""
-    return [fact(word) for word in words]
+from engine.dataset.instance import LOSSES, Arrival, Instance, Origin
+from engine.dataset.instance_states import MOVES, Change, InstanceState, ViewState
+from engine.dataset.sample import Sample
+from tests.timelines import DEPTHS, ROWS, Row, fact, shown
 
 
 class Play:
-    """An instance that goes through a script, a word at a time.
-
-    `aS1` is a fact. `a-2` loses a writer with autodispose at time 2, `a~2` one without. `a+` brings a writer
-    back with all facts of the script so far, `a+S4` with one more of its own that nobody else has seen.
-    `take` and `read` are what the application does.
-    """
+    """An instance that goes through a script, a word at a time (see `tests.timelines`)."""
 
     def __init__(self, depth: int, max_samples: int = 0) -> None:
         self.instance = Instance(depth, max_samples)
@@ -65,86 +39,19 @@ class Play:
             self.instance.apply(self.known[-1])
 
 
-def shown(instance: Instance) -> str:
-    """The timeline as the text writes it, S1' for a sample of time 1 and generation 1."""
-    return " ".join(
-        f"{entry.kind}{entry.time_ns}" + "'" * (entry.disposed_generations + entry.no_writers_generations)
-        for entry in instance.timeline
-    )
-
-
 ALIVE, DISPOSED, NO_WRITERS = (
     InstanceState.ALIVE,
     InstanceState.NOT_ALIVE_DISPOSED,
     InstanceState.NOT_ALIVE_NO_WRITERS,
 )
 
-TIMELINES = """
-# what | script | state | at depth 1 | at depth 3 (= the same) | with KEEP_ALL where it is not the same
-# "Visible effects of a disconnect", the three cases and their neighbours
-autodispose true                   | aS1 a-2                | DISPOSED   | S1 D2    | =
-true, others are left              | aS1 bS1 a-2            | DISPOSED   | S1 D2    | S1 S1 D2
-autodispose false                  | aS1 a~2                | NO_WRITERS | S1 NW2   | =
-false, others are left             | aS1 bS1 a~2            | ALIVE      | S1       | S1 S1
-false, then the others             | aS1 bS2 a~3 b~4        | NO_WRITERS | S2 NW4   | S1 S2 NW4
-one not of this instance           | aS1 b-2                | ALIVE      | S1       | =
-one that unregistered              | aS1 bS2 aU3 a-4        | ALIVE      | S2       | S1 S2
-already disposed                   | aS1 aD2 a-3            | DISPOSED   | S1 D2    | =
-already without writers            | aS1 aU2 a~3            | NO_WRITERS | S1 NW2   | =
-# "Visible effects of a re-connect": the same sample twice, with generation count n and n + 1
-the text's first timeline          | aS1 a-2 a+             | ALIVE      | S1'      | S1 D2 S1'
-the text's second timeline         | aS1 a~2 a+             | ALIVE      | S1'      | S1 NW2 S1'
-twice                              | aS1 a-2 a+ a-3 a+      | ALIVE      | S1''     | S1 D2 S1' D3' S1''
-nothing was changed                | aS1 bS2 a~3 a+         | ALIVE      | S2       | S1 S2
-with what was written meanwhile    | aS1 a-2 a+S3           | ALIVE      | S3'      | S1 D2 S1' S3'
-disposed meanwhile                 | aS1 a~2 a+D3           | DISPOSED   | S1' D3'  | S1 NW2 S1' D3'
-gone for good meanwhile            | aS1 a-2 a+U3           | NO_WRITERS | S1' NW3' | S1 D2 S1' NW3'
-another writer goes on             | aS1 a-2 bS3 a+         | ALIVE      | S3'      | S1 D2 S3'
-another writer disposes            | aS1 a-2 bD3 a+         | DISPOSED   | S1 D3    | =
-disposed before it was lost        | aS1 aD2 a-3 a+         | DISPOSED   | S1 D2    | =
-both are lost, one comes back | aS1 bS2 a~3 b~4 a+ | ALIVE | S2' | S2 NW4 S1' S2' | S1 S2 NW4 S1' S2'
-one that disposes stays away       | aS1 bS2 a-3 b-4 b+     | DISPOSED   | S2 D3    | S1 S2 D3
-both disposed, both come back | aS1 bS2 a-3 b-4 b+ a+ | ALIVE | S2' | S2 D3 S1' S2' | S1 S2 D3 S1' S2'
-deeper than three | aS1 aS2 aS3 aS4 a~5 a+ | ALIVE | S4' | S2' S3' S4' | S1 S2 S3 S4 NW5 S1' S2' S3' S4'
-# samples already taken
-taken, then lost                   | aS1 take a-2           | DISPOSED   | D2       | =
-taken, then back                   | aS1 take a-2 a+        | ALIVE      | S1'      | D2 S1'
-all taken, then back               | aS1 a-2 take a+        | ALIVE      | S1'      | =
-taken, nothing new                 | aS1 bS2 take a~3 a+    | ALIVE      |          | =
-# what the durability service says of a writer that is still absent
-said by one that is absent         | aS1 a~1 aS2            | NO_WRITERS | S2' NW2' | S1 NW1 S2' NW2'
-# facts alone
-autodispose said by the writer     | aS1 aA2                | DISPOSED   | S1 D2    | =
-reborn                             | aS1 aD2 aS3            | ALIVE      | S3'      | S1 D2 S3'
-a writer again                     | aS1 aU2 bS3            | ALIVE      | S3'      | S1 NW2 S3'
-writedispose                       | aW1                    | DISPOSED   | S1       | =
-dispose of nothing                 | aD1                    | DISPOSED   | D1       | =
-unregister of nothing              | aU1                    | NONE       |          | =
-a writer that is gone already      | aU2 aS1                | NO_WRITERS | S1 NW2   | =
-# BY_SOURCE_TIMESTAMP
-late sample                        | aS2 bS1                | ALIVE      | S2       | S1 S2
-late dispose                       | aS2 bD1                | ALIVE      | S2       | D1 S2
-late sample of a disposed instance | aD2 bS1                | DISPOSED   | S1 D2    | =
-equal times, by writer             | bS1 aS1                | ALIVE      | S1       | S1 S1
-late sample of one who is here     | aS1 aU3 bS2            | ALIVE      | S2'      | S1 NW3 S2'
-late sample behind a disconnect    | aS1 bS1 a-3 bS2        | DISPOSED   | S2 D3    | S1 S1 S2 D3
-"""
 
-
-def rows(table: str) -> list[list[str]]:
-    """The cells of a table, without its remarks."""
-    lines = [line for line in table.strip().splitlines() if not line.startswith("#")]
-    return [[cell.strip() for cell in line.split("|")] for line in lines]
-
-
-@pytest.mark.parametrize("depth", [1, 3, KEEP_ALL])
-@pytest.mark.parametrize("row", rows(TIMELINES), ids=lambda row: row[0])
-def test_timeline(row: list[str], depth: int) -> None:
-    _, script, state, one, deeper, *every = row
-    three = one if deeper == "=" else deeper
-    instance = Play(depth).run(script)
-    assert shown(instance) == {1: one, 3: three, KEEP_ALL: every[0] if every else three}[depth]
-    assert instance.state.removeprefix("NOT_ALIVE_") == state
+@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.what)
+def test_timeline(row: Row, depth: int) -> None:
+    instance = Play(depth).run(row.script)
+    assert shown(instance.timeline) == row.timeline(depth)
+    assert instance.state.removeprefix("NOT_ALIVE_") == row.state
 
 
 DROPS = [
@@ -185,7 +92,7 @@ def test_fate_of_a_fact(case: tuple[str, int, int, str, str, Arrival, str]) -> N
     assert instance.apply(fact(word)) is fate
     assert instance.arrivals[fate] == before + 1
     assert instance.lost == lost + (fate in LOSSES)
-    assert shown(instance) == timeline
+    assert shown(instance.timeline) == timeline
     if fate in (*LOSSES, Arrival.BACK_INSERTED, Arrival.DUPLICATE, Arrival.REJECTED):
         assert instance.state is state
 
@@ -225,9 +132,9 @@ def test_a_writer_that_returns_with_nothing_leaves_the_instance_alive() -> None:
 
 def test_under_resource_limits_what_comes_again_takes_the_place_of_its_original() -> None:
     instance = Play(0, max_samples=1).run("aS1 a-2 a+")
-    assert shown(instance) == "D2 S1'"
+    assert shown(instance.timeline) == "D2 S1'"
     instance = Play(0, max_samples=1).run("aS1 a-2 a+S3")
-    assert (shown(instance), instance.arrivals[Arrival.REJECTED]) == ("D2 S1'", 1)
+    assert (shown(instance.timeline), instance.arrivals[Arrival.REJECTED]) == ("D2 S1'", 1)
 
 
 def test_every_state_knows_every_change_and_every_state_is_reached() -> None:

@@ -1,0 +1,87 @@
+"""The states of an instance in a reader, and what moves it from one to another (DDS 1.4, 2.2.2.5.1)."""
+
+from __future__ import annotations
+
+import enum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class InstanceState(enum.StrEnum):
+    """The instance states of DDS, and NONE while nothing has been heard of the instance."""
+
+    NONE = "NONE"
+    ALIVE = "ALIVE"
+    NOT_ALIVE_DISPOSED = "NOT_ALIVE_DISPOSED"
+    NOT_ALIVE_NO_WRITERS = "NOT_ALIVE_NO_WRITERS"
+
+
+class ViewState(enum.StrEnum):
+    """Whether the application has looked at this generation of the instance."""
+
+    NEW = "NEW"
+    NOT_NEW = "NOT_NEW"
+
+
+class Change(enum.StrEnum):
+    """What moves an instance from state to state."""
+
+    DATA = "a sample is the newest"
+    DISPOSED = "a dispose is the newest"
+    NO_WRITERS = "the last writer is gone"
+    WRITER = "there is a writer again"
+
+
+class Move(NamedTuple):
+    """A state to go to, and how many generations that begins."""
+
+    state: InstanceState
+    disposed_generations: int = 0
+    no_writers_generations: int = 0
+
+
+_NONE, _ALIVE, _DISPOSED, _NO_WRITERS = InstanceState
+
+MOVES: Mapping[InstanceState, Mapping[Change, Move]] = MappingProxyType(
+    {
+        _NONE: {
+            Change.DATA: Move(_ALIVE),
+            Change.DISPOSED: Move(_DISPOSED),
+            Change.NO_WRITERS: Move(_NONE),
+            Change.WRITER: Move(_NONE),
+        },
+        _ALIVE: {
+            Change.DATA: Move(_ALIVE),
+            Change.DISPOSED: Move(_DISPOSED),
+            Change.NO_WRITERS: Move(_NO_WRITERS),
+            Change.WRITER: Move(_ALIVE),
+        },
+        _DISPOSED: {
+            Change.DATA: Move(_ALIVE, disposed_generations=1),
+            Change.DISPOSED: Move(_DISPOSED),
+            Change.NO_WRITERS: Move(_DISPOSED),
+            Change.WRITER: Move(_DISPOSED),
+        },
+        _NO_WRITERS: {
+            Change.DATA: Move(_ALIVE, no_writers_generations=1),
+            Change.DISPOSED: Move(_DISPOSED),
+            Change.NO_WRITERS: Move(_NO_WRITERS),
+            Change.WRITER: Move(_ALIVE, no_writers_generations=1),
+        },
+    }
+)
+"""Every state with every change: where it leads, and which generation count goes up."""
+
+
+VIEWS: Final = MappingProxyType(
+    {
+        (ViewState.NEW, True): ViewState.NOT_NEW,
+        (ViewState.NOT_NEW, True): ViewState.NOT_NEW,
+        (ViewState.NEW, False): ViewState.NEW,
+        (ViewState.NOT_NEW, False): ViewState.NEW,
+    }
+)
+"""The view after the application has looked (True), or after a generation has begun (False)."""

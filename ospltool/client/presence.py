@@ -1,0 +1,90 @@
+"""Which writers live, and which instances each of them has written, for one reader."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+from engine.dataset.instance import NO_WRITER
+
+MAX_GONE: Final = 10_000
+"""Writers that are gone and remembered, those that went last."""
+_PREFIX_BYTES: Final = 12
+_SYSTEM_BYTES: Final = 4
+
+
+class Presence:
+    """Writers by their GUIDs, or by the names that OpenSplice has for them.
+
+    OpenSplice calls a writer by numbers of its own, of which only the first can be compared: the system. Of
+    such a writer nobody can tell more than whether any writer of its system lives.
+    """
+
+    def __init__(self) -> None:
+        self.living: set[bytes] = set()
+        self._gone: dict[bytes, bool] = {}
+        self._keys: dict[bytes, dict[bytes, None]] = {}
+        self._named: dict[bytes, dict[bytes, None]] = {}
+
+    def writes(self, writer: bytes, key: bytes) -> None:
+        """A writer has written an instance."""
+        if writer != NO_WRITER:
+            self._keys.setdefault(writer, {})[key] = None
+
+    def is_inexact(self, writer: bytes) -> bool:
+        """Whether a writer goes by a name of OpenSplice."""
+        return writer in self._named.get(writer[:_SYSTEM_BYTES], ())
+
+    def learn_inexact(self, writer: bytes) -> None:
+        """A service calls a writer by a name of OpenSplice."""
+        self._named.setdefault(writer[:_SYSTEM_BYTES], {})[writer] = None
+
+    def is_living(self, writer: bytes) -> bool:
+        """Whether a writer lives, or could for all that is known."""
+        if writer in self.living or writer == NO_WRITER:
+            return True
+        return self.is_inexact(writer) and self._has_system(writer[:_SYSTEM_BYTES])
+
+    def autodispose(self, writer: bytes) -> bool:
+        """Whether the instances of a writer that is gone count as disposed."""
+        return self._gone.get(writer, False)
+
+    def found(self, writer: bytes) -> list[tuple[bytes, tuple[bytes, ...]]]:
+        """A writer lives; returns the writers that do so now, and their instances."""
+        before = self._inexact_living(writer)
+        self.living.add(writer)
+        self._gone.pop(writer, None)
+        new = [one for one in self._of_systems(writer) if one not in before]
+        return [(one, tuple(self._keys.get(one, ()))) for one in (writer, *new)]
+
+    def lost(self, writer: bytes, *, autodispose: bool) -> list[tuple[bytes, tuple[bytes, ...]]]:
+        """A writer is gone; returns the writers that are so now, and their instances."""
+        before = self._inexact_living(writer)
+        self.living.discard(writer)
+        self._gone[writer] = autodispose
+        old = [one for one in before if not self.is_living(one)]
+        found = [(one, tuple(self._keys.get(one, ()))) for one in (writer, *old)]
+        if len(self._gone) > MAX_GONE:
+            oldest = next(iter(self._gone))
+            del self._gone[oldest]
+            self._keys.pop(oldest, None)
+        return found
+
+    def _inexact_living(self, writer: bytes) -> list[bytes]:
+        return [one for one in self._of_systems(writer) if self.is_living(one)]
+
+    def _of_systems(self, writer: bytes) -> list[bytes]:
+        """Writers that have a name of OpenSplice and could be of the same system."""
+        return (
+            [one for system in _systems(writer) for one in self._named.get(system, ())] if self._named else []
+        )
+
+    def _has_system(self, system: bytes) -> bool:
+        return any(system in _systems(one) for one in self.living)
+
+
+def _systems(writer: bytes) -> tuple[bytes, bytes]:
+    """What OpenSplice calls the system of a writer: of one of its own, and of one of another vendor."""
+    prefix = writer[:_PREFIX_BYTES]
+    digest = hashlib.md5(prefix, usedforsecurity=False).digest()
+    return prefix[:_SYSTEM_BYTES][::-1], digest[:_SYSTEM_BYTES][::-1]
