@@ -54,10 +54,22 @@ def _of_node(model: SystemModel, node: Node, now_ns: int) -> Iterator[Concern]:
     for name in model.differing(node):
         since_ns = model.differs_since(node, name, now_ns)
         if since_ns:
-            master = model.name_of(node.name_spaces[name].master)
-            text = f"{name} on {snapshot.name} differs from its master {master}"
-            yield Concern(Severity.WARNING, text, since_ns, node.id, name)
+            yield Concern(Severity.WARNING, _difference(model, node, name), since_ns, node.id, name)
     yield from _of_alignments(model, node, now_ns)
+
+
+def _difference(model: SystemModel, node: Node, name: str) -> str:
+    view = node.name_spaces[name]
+    master = model.nodes.get(view.master)
+    called = model.name_of(view.master)
+    text = f"{name} on {node.snapshot.name} differs from its master {called}"
+    theirs = master.name_spaces.get(name) if master else None
+    if view.aligner or theirs is None:
+        return text
+    return (
+        f"{text}: it is no aligner, so what only it holds stays there "
+        f"({view.count:,} samples, {called} has {theirs.count:,}); make it an aligner to give them to all"
+    )
 
 
 def _of_alignments(model: SystemModel, node: Node, now_ns: int) -> Iterator[Concern]:

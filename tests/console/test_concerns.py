@@ -120,6 +120,23 @@ def test_a_lost_node_and_a_lost_domain_are_faults() -> None:
     check_concerns([node()], expected, notices=notices)
 
 
+def test_what_only_a_non_aligner_holds_is_named_with_what_to_do() -> None:
+    snapshots = [
+        dataclasses.replace(one, update_period_ns=S)
+        for one in (space(1), space(2, digest="else", aligner=False, count=5))
+    ]
+    model = SystemModel()
+    for moment in (0, 10 * S):
+        heard = tuple(Heard(one, START_NS + moment) for one in snapshots)
+        model.apply(Update(snapshots=heard), START_NS + moment)
+    (found,) = concerns(model, START_NS + 10 * S)
+    assert found.text.startswith(
+        "Orders on n2 differs from its master n1: it is no aligner, so what only it holds"
+    )
+    assert "(5 samples, n1 has " in found.text
+    assert "make it an aligner" in found.text
+
+
 def test_a_set_that_stays_different_is_named_with_its_master() -> None:
     snapshots = [
         dataclasses.replace(space(1), update_period_ns=100 * S),
