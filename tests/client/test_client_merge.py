@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from engine.dataset.groups import KEEP_ALL
 from engine.dds.uri import cyclone_uri
 from tests.client.places import ClientLab
 from tests.integration.configurations import Settings
@@ -16,6 +17,7 @@ from tests.integration.lab import LEASE_S
 from tests.integration.network import Network, network_of
 from tests.integration.programs import Program
 from tests.integration.watching import ProgramSource, Watch
+from tests.timelines import HEALED
 
 pytestmark = [pytest.mark.dds, pytest.mark.netns]
 
@@ -134,7 +136,7 @@ def test_a_writer_that_was_cut_off_and_is_back_is_alive_again_for_readers_of_the
         until(reader, 1, lambda seen: seen["words"][-1] == "S5000")
     far.wait_for("both are complete", lambda: far.are_complete(*HOSTS))
     generations = [1, 0] if autodispose else [0, 1]
-    assert words(early, 0) == f"S1000 {mark} S1000"
+    assert words(early, 0) == HEALED[autodispose].words(KEEP_ALL, {1: 1_000})
     assert look(early)["0"]["generations"] == generations
     assert words(late, 0) == "S1000 S1000", "that it was without writers first its state told"
     meanwhile = r"( S1001)?( S5000)?( D| NW)? S5000"
