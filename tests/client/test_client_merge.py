@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -167,10 +168,14 @@ def until(reader: Program, number: int, condition: Callable[[dict[str, Any]], bo
         time.sleep(0.05)
 
 
+def is_in(state: str, seen: dict[str, Any]) -> bool:
+    return bool(seen["state"] == state)
+
+
 def wait_states(reader: Program, *wanted: str) -> None:
     """Until the instances are in these states."""
     for number, state in enumerate(wanted):
-        until(reader, number, lambda seen, state=state: seen["state"] == state)  # type: ignore[misc]
+        until(reader, number, functools.partial(is_in, state))
 
 
 def start_both(lab: ClientLab) -> tuple[Watch, Watch]:
