@@ -13,13 +13,14 @@ since time 2, and a stroke for each generation.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from engine.dataset.groups import KEEP_ALL
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from engine.dataset.instance import Entry
 
@@ -53,6 +54,12 @@ class Row(NamedTuple):
         """What a reader of that depth shows in the end."""
         three = self.one if self.deeper == "=" else self.deeper
         return {1: self.one, 3: three, KEEP_ALL: self.every or three}[depth]
+
+    def words(self, depth: int, times: Mapping[int, int]) -> str:
+        """The same with other source times, and without those of disconnects and generations."""
+        shown = self.timeline(depth).replace("'", "")
+        real = re.sub(r"S(\d+)", lambda found: f"S{times[int(found[1])]}", shown)
+        return re.sub(r"(D|NW)\d+", r"\1", real)
 
 
 TIMELINES = """
@@ -114,3 +121,8 @@ def _rows(table: str) -> list[Row]:
 
 
 ROWS: Final = _rows(TIMELINES)
+NAMED: Final = {row.what: row for row in ROWS}
+CUT: Final = {True: NAMED["autodispose true"], False: NAMED["autodispose false"]}
+"""A writer is cut off, by its autodispose."""
+HEALED: Final = {True: NAMED["the text's first timeline"], False: NAMED["the text's second timeline"]}
+"""It comes back."""

@@ -121,7 +121,8 @@ class Instance:
         depth: HISTORY depth of the reader, `KEEP_ALL` (0) for all.
         max_samples: RESOURCE_LIMITS max_samples_per_instance, which binds under KEEP_ALL; 0 for none.
         arrivals: where fates are counted, of this instance alone unless given.
-        shows_all: every fact is shown, also one that is older than what was taken (a durable subscription).
+        shows_all: every fact is shown once, also one that is older than what was taken, and nothing else
+            (a durable subscription).
 
     Attributes:
         state, view: as DDS has them.
@@ -357,7 +358,8 @@ class Instance:
         if MOVES[self.state][change].state is not self.state:
             self._change(change)
             self.is_derived = True
-            self._append(kind, Origin.DERIVED, time_ns, None)
+            if not self.shows_all:
+                self._append(kind, Origin.DERIVED, time_ns, None)
 
     def writer_returned(self, writer: bytes, history: Iterable[Sample]) -> None:
         """A writer is heard again; `history` is what is known of the instance by now, from all writers.
@@ -431,8 +433,9 @@ class Instance:
             self.view = VIEWS[self.view, True]
             last = self._places[len(shown) - 1]
             self._consumed = last if self._consumed is None else max(last, self._consumed)
-            self._taken |= {entry.sample.digest: None for entry in shown if entry.sample is not None}
-            while len(self._taken) > (2 * self.depth or REMEMBERED):
+            most = 2 * self.depth or REMEMBERED
+            self._taken |= {each.sample.digest: None for each in shown[-most:] if each.sample is not None}
+            while len(self._taken) > most:
                 del self._taken[next(iter(self._taken))]
         del self._entries[: len(shown)], self._places[: len(shown)]
         return shown

@@ -39,6 +39,9 @@ def doctor(
         float,
         typer.Option(parser=duration_s, metavar="DURATION", help="Clocks may differ by so much."),
     ] = "100ms",  # type: ignore[assignment]  # the parser makes seconds of it
+    shows_all: Annotated[
+        bool, typer.Option("--all", help="Also OpenSplice's own topics: DCPS..., CM..., d_....")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Show the diagnosis as JSON.")] = False,
 ) -> None:
     """Tell which writers and readers of a running system can not be eventually consistent, and why.
@@ -50,7 +53,7 @@ def doctor(
     Exit codes: 0 nothing found but information, 1 findings, 2 wrong usage or configuration, 3 nobody heard
     or domain not reachable.
     """
-    picture = _listen(uri, domain, partition, length)
+    picture = _listen(uri, domain, partition, length, shows_all=shows_all)
     if not picture.participants:
         streams.say(f"ospltool: nobody heard within {length:g} s")
         raise typer.Exit(Exit.UNREACHABLE)
@@ -65,7 +68,9 @@ def doctor(
     raise typer.Exit(Exit.GOOD if diagnosis.is_good else Exit.FINDINGS)
 
 
-def _listen(uri: str | None, domain: int | None, partition: str | None, seconds: float) -> Picture:
+def _listen(
+    uri: str | None, domain: int | None, partition: str | None, seconds: float, *, shows_all: bool
+) -> Picture:
     try:
         from engine.dds.errors import DdsError
         from ospltool.doctor.listening import listen
@@ -84,6 +89,6 @@ def _listen(uri: str | None, domain: int | None, partition: str | None, seconds:
         usual = target.configuration.entity_names.partition
         settings = uri_of(target.configuration, target.environ)
     try:
-        return listen(domain_id, settings, seconds, partition or usual)
+        return listen(domain_id, settings, seconds, partition or usual, shows_all=shows_all)
     except DdsError as error:
         raise CommandError(f"domain {domain_id} can not be opened: {error}", Exit.UNREACHABLE) from error

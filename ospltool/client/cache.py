@@ -125,7 +125,8 @@ class SampleCache:
     Args:
         depth: samples of an instance that wait for the application, 0 for all (HISTORY of the reader).
         limits: what may wait in all; what finds no room is kept back until the application takes.
-        shows_all: nothing is left out for being older than what was taken (a durable subscription).
+        shows_all: every sample is shown once, also one that is older than what was taken, and nothing else
+            (a durable subscription).
 
     Attributes:
         count: samples that wait for the application.
@@ -299,7 +300,7 @@ class SampleCache:
                 known = self._instances[key]
                 if known.instance.misses(name):
                     again: list[Sample] = []
-                    if known.instance.is_reverted_by(name):
+                    if known.instance.is_reverted_by(name) and not self._shows_all:
                         again = retained(known.newest, self._shown_again)
                     self._change(key, known.instance.writer_returned, name, again)
                     self.counters.again += len(again)

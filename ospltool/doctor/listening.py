@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Iterable
 from typing import Final
@@ -21,7 +22,14 @@ _PROTOCOL: Final = "d_"
 _ANNOUNCEMENT: Final = "d_nameSpaces"
 
 
-def listen(domain_id: int, uri: str, seconds: float, partition: str = PARTITION) -> Picture:
+BUILT_IN_PARTITION: Final = "__BUILT-IN PARTITION__"
+"""Where OpenSplice's services have topics of their own."""
+_BUILT_IN: Final = re.compile("DCPS|CM(Participant|Publisher|Subscriber|DataReader|DataWriter)|d_")
+
+
+def listen(
+    domain_id: int, uri: str, seconds: float, partition: str = PARTITION, *, shows_all: bool = False
+) -> Picture:
     """What is in a domain, after listening for some time.
 
     Args:
@@ -29,6 +37,7 @@ def listen(domain_id: int, uri: str, seconds: float, partition: str = PARTITION)
         uri: Cyclone DDS settings.
         seconds: how long to listen.
         partition: the durability partition of the nodes.
+        shows_all: built-in topics of OpenSplice, too, which no application writes or reads.
 
     Raises:
         DdsError: the domain can not be opened with these settings.
@@ -38,7 +47,7 @@ def listen(domain_id: int, uri: str, seconds: float, partition: str = PARTITION)
         signal = Signal(participant)
         channel = Channel(participant, partition, topics=CONSOLE_TOPICS, signal=signal)
         discovery = Discovery(participant, signal)
-        notes = Notes(partition)
+        notes = Notes(partition, shows_all=shows_all)
         deadline_s = time.monotonic() + seconds
         while (left_s := deadline_s - time.monotonic()) > 0:
             signal.wait(left_s)
@@ -53,10 +62,12 @@ class Notes:
 
     Args:
         partition: the durability partition.
+        shows_all: built-in topics of OpenSplice, too.
     """
 
-    def __init__(self, partition: str = PARTITION) -> None:
+    def __init__(self, partition: str = PARTITION, *, shows_all: bool = False) -> None:
         self._partition = partition
+        self._shows_all = shows_all
         self._participants: dict[bytes, ParticipantSeen] = {}
         self._endpoints: dict[bytes, EndpointSeen] = {}
         self._heard: dict[str, tuple[bytes, NodeSnapshot]] = {}
@@ -100,7 +111,7 @@ class Notes:
     def picture(self) -> Picture:
         """The domain as it is now, without us."""
         present = {guid: seen for guid, seen in self._participants.items() if not seen.is_own}
-        endpoints, protocol, foreign = [], 0, set()
+        endpoints, protocol, built_in, foreign = [], 0, 0, set()
         for endpoint in self._endpoints.values():
             owner = present.get(endpoint.participant)
             if owner is None:
@@ -110,7 +121,10 @@ class Notes:
                 if not owner.is_ours and endpoint.topic == _ANNOUNCEMENT and endpoint.is_writer:
                     foreign.add(owner.guid)
                 continue
-            endpoints.append(_endpoint(endpoint, owner))
+            if _is_built_in(endpoint) and not self._shows_all:
+                built_in += 1
+            else:
+                endpoints.append(_endpoint(endpoint, owner))
         nodes = [snapshot for participant, snapshot in self._heard.values() if participant in present]
         return Picture(
             endpoints=tuple(sorted(endpoints, key=lambda each: each.guid)),
@@ -118,6 +132,7 @@ class Notes:
             participants=len(present),
             foreign_services=len(foreign),
             protocol_endpoints=protocol,
+            built_in_endpoints=built_in,
             left_out=len(self._left_out),
             faults=self._faults,
         )
@@ -127,6 +142,11 @@ class Notes:
         if not endpoint.topic.startswith(_PROTOCOL):
             return False
         return self._partition in endpoint.partitions or owner.tag is not None
+
+
+def _is_built_in(endpoint: EndpointSeen) -> bool:
+    """Whether it is of a topic of OpenSplice's own (DCPS..., CM..., d_...), or in their partition."""
+    return BUILT_IN_PARTITION in endpoint.partitions or _BUILT_IN.match(endpoint.topic) is not None
 
 
 def _endpoint(endpoint: EndpointSeen, owner: ParticipantSeen) -> Endpoint:

@@ -67,6 +67,7 @@ class Picture:
         participants: how many were seen, without our own.
         foreign_services: participants of durability services that are not ours: what they keep is not known.
         protocol_endpoints: endpoints of the durability protocol, which are not looked at.
+        built_in_endpoints: endpoints of OpenSplice's own topics, which are not looked at unless asked for.
         left_out: endpoints beyond the bound, which are not looked at.
         faults: messages of nodes that could not be understood.
     """
@@ -76,6 +77,7 @@ class Picture:
     participants: int = 0
     foreign_services: int = 0
     protocol_endpoints: int = 0
+    built_in_endpoints: int = 0
     left_out: int = 0
     faults: int = 0
 

@@ -69,6 +69,8 @@ def _sum(diagnosis: Diagnosis) -> Iterator[str]:
     if picture.foreign_services:
         others = _count(picture.foreign_services, "durability service")
         yield f"{others} of another make: what is kept there is not known"
+    if picture.built_in_endpoints:
+        yield f"{_count(picture.built_in_endpoints, 'endpoint')} of OpenSplice's own topics, shown with --all"
     if diagnosis.left_out:
         yield f"{_count(diagnosis.left_out, 'finding')} more, not shown"
     if picture.left_out:
@@ -88,6 +90,7 @@ def as_data(diagnosis: Diagnosis) -> dict[str, object]:
         "nodes": [node.name for node in picture.nodes],
         "foreign_services": picture.foreign_services,
         "protocol_endpoints": picture.protocol_endpoints,
+        "built_in_endpoints": picture.built_in_endpoints,
         "endpoints_left_out": picture.left_out,
         "messages_not_understood": picture.faults,
         "writers": _endpoint_sum(diagnosis, writers=True),

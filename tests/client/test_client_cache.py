@@ -115,6 +115,18 @@ def test_a_durable_subscription_shows_every_sample_also_an_older_one() -> None:
     assert cache.state_of(sample(1).key) is InstanceState.NOT_ALIVE_DISPOSED
 
 
+def test_a_durable_subscription_shows_no_sample_twice_and_only_the_state_tells_of_lost_writers() -> None:
+    cache = reader(shows_all=True)
+    cache.add([sample(5)], is_historical=False)
+    assert times(taken(cache)) == [5]
+    for autodispose in (True, False):
+        cache.lost(WRITERS[0], 9, autodispose=autodispose)
+        assert cache.state_of(sample(1).key) is not InstanceState.ALIVE
+        cache.found(WRITERS[0])
+        assert cache.state_of(sample(1).key) is InstanceState.ALIVE
+    assert (cache.take(100), cache.count) == ([], 0)
+
+
 LIMITS = {
     "each": (ResourceLimits(max_samples_per_instance=2), [[3, 3, 4, 4], [5, 5]]),
     "all": (ResourceLimits(max_samples=3), [[3, 4, 5], [3, 4, 5]]),

@@ -105,6 +105,8 @@ def test_a_history_arrives_whole_and_in_order_while_writers_go_on(lab: ClientLab
         reader.wait_for_historical_data(30)
         got += reader.take()
         assert len(got) >= 4 * 200
+        assert {one.instance_state for one in got} == {InstanceState.ALIVE}, "its writer lives"
+        assert {one.absolute_generation_rank for one in got} == {0}
     time.sleep(0.3)  # live samples go on arriving; nothing is awaited here
     writer.tell(end=True)
     count = writer.answer("written")
@@ -114,6 +116,21 @@ def test_a_history_arrives_whole_and_in_order_while_writers_go_on(lab: ClientLab
         check_streams(got, 4, count)
         assert {one.is_historical for one in got} == {True, False}
         assert reader.counters.lost_older_than_taken == 0
+
+
+def test_a_sample_older_than_one_that_was_taken_is_lost_and_counted(lab: ClientLab, connect: Connect) -> None:
+    lab.start_one()
+    with DurableReader(connect(), "Reading", Reading, STOCK) as reader:
+        reader.wait_for_historical_data(30)
+        lab.write({"count": 2, "time": 5_000}, readers=2)
+        got: list[Any] = []
+        while len([one for one in got if one.data]) < 2 and reader.wait(30):
+            got += reader.take()
+        lab.write({"count": 1, "time": 4_000}, {"count": 1, "first": 2, "time": 6_000}, readers=2)
+        while not (newest := [one for one in reader.take() if one.data]) and reader.wait(30):
+            pass
+        assert [(one.data.number, one.source_time_ns) for one in newest if one.data] == [(2, 6_000)]
+        assert reader.counters.lost_older_than_taken == 1
 
 
 def test_an_ordinary_reader_and_one_of_the_library_in_one_process_each_get_all_once(lab: ClientLab) -> None:

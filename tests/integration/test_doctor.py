@@ -115,6 +115,26 @@ def test_a_sound_system_with_a_node_has_no_finding_and_only_what_it_keeps_is_kep
     assert [each["cause"] for each in json.loads(data)["data"]["findings"]] == ["nobody-keeps"]
 
 
+BUILT_IN = ("CMParticipant", "d_status", "CMDataReader", "Anything")
+
+
+def test_topics_of_opensplice_itself_are_left_out_unless_asked_for(bare: Lab) -> None:
+    ends = [
+        writer(topic, reliable=False, partition="__BUILT-IN PARTITION__" if topic == "Anything" else "x")
+        for topic in BUILT_IN
+    ]
+    with application(bare, *ends, writer("CMD", reliable=False)):
+        _, data, _ = doctor(bare, "--json", "--for", "2s")
+        _, text, _ = doctor(bare, "--for", "2s")
+        _, everything, _ = doctor(bare, "--all", "--json", "--for", "2s")
+    found, whole = json.loads(data)["data"], json.loads(everything)["data"]
+    assert {each["topic"] for each in found["findings"]} == {"CMD"}
+    assert (found["writers"]["seen"], found["built_in_endpoints"]) == (1, 4)
+    assert "4 endpoints of OpenSplice's own topics, shown with --all" in text
+    assert {each["topic"] for each in whole["findings"]} == {*BUILT_IN, "CMD"}
+    assert (whole["writers"]["seen"], whole["built_in_endpoints"]) == (5, 0)
+
+
 def test_nobody_is_heard_in_an_empty_domain(bare: Lab) -> None:
     code, data, narration = doctor(bare, "--for", "1s")
     assert (code, data) == (3, "")

@@ -1,4 +1,4 @@
-"""What ordinary readers see when a writer comes, is cut off and comes back, as a table of words.
+"""What ordinary readers see when a writer comes, is cut off and comes back, by the table of tests.timelines.
 
 S and a source time is a sample, D says that the instance was disposed, NW that it has no writers, A that it
 is alive again without a new sample.
@@ -15,12 +15,15 @@ from typing import Any
 
 import pytest
 
+from engine.dataset.groups import KEEP_ALL
 from tests.integration.hosts import HostsLab, hosts_lab
 from tests.integration.programs import Program
+from tests.timelines import CUT, HEALED
 
 pytestmark = [pytest.mark.dds, pytest.mark.netns]
 
 CUT_S = 6.0
+TIMES = {1: 1_000}
 CASES: tuple[tuple[bool, bool, bool], ...] = tuple(
     (autodispose, by_source, is_written)
     for autodispose in (True, False)
@@ -126,9 +129,8 @@ def test_a_writer_that_was_cut_off_and_is_back_is_alive_for_every_reader(hosts: 
     late = start(hosts, "n2")
     late.wait("history during the cut", lambda seen: not is_alive(seen))
     for case in CASES:
-        lost = "D" if case[0] else "NW"
-        assert early.words(case, 0) == f"S1000 {lost}", case
-        assert late.words(case, 0) == f"S1000 {lost}", case
+        assert early.words(case, 0) == CUT[case[0]].words(KEEP_ALL, TIMES), case
+        assert late.words(case, 0) == CUT[case[0]].words(KEEP_ALL, TIMES), case
     time.sleep(max(0.0, cut_s + CUT_S - time.monotonic()))
     hosts.network.heal("b")
 
@@ -141,7 +143,7 @@ def test_a_writer_that_was_cut_off_and_is_back_is_alive_for_every_reader(hosts: 
         lost = "D" if autodispose else "NW"
         generation = [1, 1] if autodispose else [0, 1]
         for seen in (early, late):
-            assert seen.words(case, 0) == f"S1000 {lost} S1000", case
+            assert seen.words(case, 0) == HEALED[autodispose].words(KEEP_ALL, TIMES), case
             timeline = seen.now()[topic_of(case)]
             assert (timeline["0"]["state"], timeline["0"]["generations"]) == ("A", generation), case
             assert timeline["1"]["state"] == "A", case
@@ -149,7 +151,7 @@ def test_a_writer_that_was_cut_off_and_is_back_is_alive_for_every_reader(hosts: 
             again = "" if by_source else "( S5000)*"
             assert re.fullmatch(wanted + again, seen.words(case, 1)), (case, seen.words(case, 1))
             seen.wait_state(case, 2, lost)
-        assert taking.words(case, 0) == f"S1000 {lost} S1000", case
+        assert taking.words(case, 0) == HEALED[autodispose].words(KEEP_ALL, TIMES), case
         assert near.words(case, 0) == "S1000", case
 
     for writer in writers.values():

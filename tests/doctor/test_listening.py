@@ -1,0 +1,36 @@
+"""What of a domain the doctor looks at."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from engine.dds.discovery import EndpointSeen, ParticipantSeen
+from engine.dds.qos import EndpointQos
+from ospltool.doctor.listening import Notes
+
+_numbers = itertools.count(1)
+OWNER = ParticipantSeen(b"p" * 16, None, (), "host", 1, "application", False)
+
+
+def endpoint(topic: str, partition: str = "ships") -> EndpointSeen:
+    guid = next(_numbers).to_bytes(16)
+    return EndpointSeen(guid, OWNER.guid, True, topic, "T", None, EndpointQos(partitions=(partition,)))
+
+
+@pytest.mark.parametrize("shows_all", [True, False])
+def test_built_in_topics_of_opensplice_are_looked_at_only_when_asked_for(shows_all: bool) -> None:
+    notes = Notes(shows_all=shows_all)
+    built_in = [
+        endpoint("DCPSParticipant"),
+        endpoint("DCPSHeartbeat"),
+        endpoint("CMDataWriter"),
+        endpoint("d_status", "elsewhere"),
+        endpoint("Ship", "__BUILT-IN PARTITION__"),
+    ]
+    applications = [endpoint("Ship"), endpoint("CMD"), endpoint("DCP")]
+    notes.take([OWNER, *built_in, *applications])
+    picture = notes.picture()
+    assert len(picture.endpoints) == len(applications) + shows_all * len(built_in)
+    assert picture.built_in_endpoints == (0 if shows_all else len(built_in))
