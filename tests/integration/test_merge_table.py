@@ -1,0 +1,214 @@
+"""What ordinary readers see when two sides that evolved apart merge: every policy, order and reader.
+
+One split serves all cells: each merge policy has a name-space of its own on both nodes. Far follows near.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.integration.configurations import Settings, Space
+from tests.integration.hosts import HostsLab, hosts_lab
+from tests.integration.programs import Program
+
+pytestmark = [pytest.mark.dds, pytest.mark.netns]
+
+POLICIES = ("Ignore", "Delete", "Merge", "Replace", "Catchup")
+ORDERS = {"by source": True, "by reception": False}
+SIDES = {"near": "n1", "far": "n2"}
+KINDS = (
+    "same",
+    "near updated",
+    "far updated",
+    "both, near newer",
+    "both, far newer",
+    "near new",
+    "far new",
+    "near disposed",
+    "far disposed",
+)
+"""What happened to an instance during the split; instance 0 is of the first kind, and so on."""
+COMMON = [0, 1, 2, 3, 4, 7, 8]
+VALUES = {0: "c", 1: "n", 2: "f"}
+STEPS: dict[str, list[dict[str, Any]]] = {
+    "near": [
+        {"first": 1, "time": 3_001, "value": 1},
+        {"first": 3, "time": 5_003, "value": 1},
+        {"first": 4, "time": 4_004, "value": 1},
+        {"first": 5, "time": 3_005, "value": 1},
+        {"first": 7, "time": 3_007, "op": "dispose"},
+    ],
+    "far": [
+        {"first": 2, "time": 3_002, "value": 2},
+        {"first": 3, "time": 4_003, "value": 2},
+        {"first": 4, "time": 5_004, "value": 2},
+        {"first": 6, "time": 3_006, "value": 2},
+        {"first": 8, "time": 3_008, "op": "dispose"},
+    ],
+}
+"""Value 0 is common to both sides; 1 is near's and 2 is far's."""
+
+NEAR, FAR, MERGED = "cncnnn-Dc", "ccfff-fcD", "cnfnfnfDD"
+"""Sets, a letter for each kind: the value that is alive (common, near's, far's), D for disposed, - for none."""
+SETS = {
+    "Ignore": {"near": NEAR, "far": FAR},
+    "Delete": {"near": "---------", "far": "---------"},
+    "Merge": {"near": MERGED, "far": MERGED},
+    "Replace": {"near": NEAR, "far": NEAR},
+    "Catchup": {"near": NEAR, "far": NEAR},
+}
+EARLY = {
+    "Ignore": {"near": NEAR, "far": FAR},
+    "Delete": {"near": "DDDDDD-DD", "far": "DDDDD-DDD"},
+    "Merge": {"near": MERGED, "far": MERGED},
+    "Replace": {"near": NEAR, "far": "cncnnnDDc"},
+    "Catchup": {"near": NEAR, "far": "cncnnnDDc"},
+}
+"""What readers see that were there all the time: their set, and as disposed what was in it."""
+
+
+def name_of(policy: str, order: str) -> str:
+    return f"{policy} {order}"
+
+
+def readers_of() -> list[dict[str, Any]]:
+    return [
+        {
+            "name": name_of(policy, order),
+            "topic": "T" + order[3:6],
+            "partition": policy.lower(),
+            "by_source": by_source,
+        }
+        for policy in POLICIES
+        for order, by_source in ORDERS.items()
+    ]
+
+
+@dataclasses.dataclass
+class Split:
+    """Two sides after their split."""
+
+    hosts: HostsLab
+    readers: dict[tuple[str, str], Program]
+    deadline: float = 0.0
+
+    def look(self, age: str, side: str, policy: str, order: str) -> dict[str, Any]:
+        """What a reader of a side has seen of each instance."""
+        self.readers[age, side].tell(look=True)
+        found: dict[str, Any] = self.readers[age, side].answer("timelines")[name_of(policy, order)]
+        return found
+
+    def letters(self, age: str, side: str, policy: str, order: str) -> str:
+        return "".join(
+            "-" if one is None else VALUES[one["value"]] if one["state"] == "A" else one["state"][0]
+            for seen in [self.look(age, side, policy, order)]
+            for one in [seen.get(str(number)) for number in range(len(KINDS))]
+        )
+
+    def check(self, age: str, side: str, policy: str, order: str, wanted: str) -> None:
+        """The reader comes to see what is wanted."""
+        while (seen := self.letters(age, side, policy, order)) != wanted:
+            found = self.look(age, side, policy, order)
+            assert time.monotonic() < self.deadline, f"{seen}, not {wanted}: {found}"
+            time.sleep(0.1)
+
+
+def start_readers(hosts: HostsLab, age: str) -> dict[tuple[str, str], Program]:
+    programs = {
+        (age, side): hosts.lab.program("timelines", prefix=hosts.lab.prefixes[node], readers=readers_of())
+        for side, node in SIDES.items()
+    }
+    for program in programs.values():
+        program.answer("ready")
+    return programs
+
+
+def steps_in_all(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{**step, "partitions": [policy.lower()]} for policy in POLICIES for step in steps]
+
+
+def counts(hosts: HostsLab, view: str, node: str) -> int:
+    return hosts.views[view].samples(node)
+
+
+def are_merged(hosts: HostsLab) -> bool:
+    """Whether both nodes show the same lineages, complete, and name the same master."""
+    view = hosts.views["n1"]
+    shown = [view.node(name) for name in hosts.names]
+    if any(node is None or view.fellows(node.name, "approved") == set() for node in shown):
+        return False
+    spaces = [
+        {(space.name, space.complete, space.confirmed, space.master, space.merge_id) for space in node.name_spaces}
+        for node in shown
+        if node is not None
+    ]
+    return spaces[0] == spaces[1] and all(one[1] and one[2] for one in spaces[0])
+
+
+@pytest.fixture(scope="module")
+def split(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Split]:
+    with hosts_lab(tmp_path_factory.mktemp("merge"), "ab", multicast="true") as hosts:
+        for name, priority in (("n1", 200), ("n2", 100)):
+            spaces = tuple(
+                Space(each.lower(), (each.lower(),), priority=priority, merge=((each, "*"),))
+                for each in POLICIES
+            )
+            hosts.lab.configure(name, Settings(spaces=spaces))
+        hosts.start()
+        yield apart_and_together(hosts)
+
+
+def apart_and_together(hosts: HostsLab) -> Split:
+    lab = hosts.lab
+    readers = start_readers(hosts, "early")
+    writers = {
+        (side, order): lab.program(
+            "writer", prefix=lab.prefixes[node], readers=4, topic="T" + order[3:6], by_source=by_source
+        )
+        for side, node in SIDES.items()
+        for order, by_source in ORDERS.items()
+    }
+    for (side, _), writer in writers.items():
+        writer.answer("done")
+        # The writers of both sides match everybody before the split.
+        common = [{"first": each, "time": 1_000 + each} for each in COMMON] if side == "near" else []
+        writer.tell(steps=steps_in_all(common or [{"first": 0, "time": 900}]))
+        writer.answer("done")
+    held = len(COMMON) * len(POLICIES) * len(ORDERS)
+    for name in hosts.names:
+        hosts.views["n1"].wait_for("all have it", lambda name=name: counts(hosts, "n1", name) == held)
+    hosts.network.cut("b")
+    for name in hosts.names:
+        view = hosts.views[name]
+        view.wait_for("each leads itself", lambda view=view, name=name: all(
+            space.master == view.node(name).id for space in view.node(name).name_spaces
+        ))
+    for (side, _), writer in writers.items():
+        writer.tell(steps=steps_in_all(STEPS[side]))
+        writer.answer("done")
+    for name in hosts.names:
+        one = (len(COMMON) + 1) * len(POLICIES) * len(ORDERS)
+        hosts.views[name].wait_for("it is held", lambda name=name, one=one: counts(hosts, name, name) == one)
+    hosts.network.heal("b")
+    hosts.views["n1"].wait_for("they have merged", lambda: are_merged(hosts))
+    readers.update(start_readers(hosts, "late"))
+    return Split(hosts, readers, time.monotonic() + 20.0)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("policy", POLICIES)
+def test_what_an_early_reader_sees_after_a_merge(split: Split, policy: str, side: str, order: str) -> None:
+    split.check("early", side, policy, order, EARLY[policy][side])
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("policy", POLICIES)
+def test_what_a_late_reader_sees_after_a_merge(split: Split, policy: str, side: str, order: str) -> None:
+    split.check("late", side, policy, order, SETS[policy][side])
