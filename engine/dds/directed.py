@@ -47,6 +47,8 @@ SETTLE_S: Final = 0.005
 """Pause between our match with the target's readers and the first write."""
 END_TIMEOUT_S: Final = 5.0
 """How long a writer that is not needed any more waits for the target to acknowledge its last words."""
+MAX_LOW: Final = 8
+"""Participants of a session that keep writers from earlier merges; after that the lowest is used again."""
 REFUSAL_S: Final = 0.2
 """How long a writer is offered at most, so that readers find out that they refuse it."""
 
@@ -62,11 +64,13 @@ class Mode(enum.Enum):
     - WHOLE: everything that is kept of a group; readers that have it already refuse it.
     - PART: what is new, or what keeps instances ALIVE.
     - RETURN: what readers lost with its writer, which is back; they take it again.
+    - INSTEAD: what takes the place of what readers have; they take it although it is not newer.
     """
 
     WHOLE = enum.auto()
     PART = enum.auto()
     RETURN = enum.auto()
+    INSTEAD = enum.auto()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -132,7 +136,7 @@ class DirectedSession:
             self._uri = directed_uri(address, interface, wire_domain, tag)
             self._node_id = node_id
             self._participant = self._open_participant(high_guid())
-            self._low: NodeParticipant | None = None
+            self._lows: list[NodeParticipant] = []
             self._signal = Signal(self._participant)
             self._discovery = Discovery(self._participant, self._signal)
         except BaseException:
@@ -234,15 +238,32 @@ class DirectedSession:
     ) -> tuple[RawWriter, RawWriter]:
         """The writer for instances without a living writer, which goes, and the one for those with one."""
         if mode is Mode.RETURN:
-            self._low = self._low or self._open_participant(low_guid())
-            stays = self._kept_by(self._low, group) or self._keep(self._low, group, description, offer)
+            low = self._low()
+            stays = self._kept_by(low, group) or self._keep(low, group, description, offer)
             return stays, stays
-        goes = RawWriter(self._participant, self._topic(self._participant, group[0], description), offer)
+        giver = self._low() if mode is Mode.INSTEAD else self._participant
+        goes = RawWriter(giver, self._topic(giver, group[0], description), offer)
         passing.callback(goes.close)
         if not keeps:
             return goes, goes
-        known = self._kept_by(self._participant, group) if mode is Mode.PART else None
-        return goes, known or self._keep(self._participant, group, description, offer)
+        known = None if mode is Mode.WHOLE else self._kept_by(giver, group)
+        return goes, known or self._keep(giver, group, description, offer)
+
+    def _low(self) -> NodeParticipant:
+        """The participant with the lowest GUID."""
+        if not self._lows:
+            self._lows.append(self._open_participant(low_guid()))
+        return self._lows[-1]
+
+    def go_below(self) -> None:
+        """Let what is given next with INSTEAD come from a lower GUID than everything before."""
+        kept = {writer.guid[:12] for writers in self._kept.values() for writer in writers}
+        for former in [one for one in self._lows if one.guid[:12] not in kept]:
+            self._lows.remove(former)
+            self._topics = {key: each for key, each in self._topics.items() if key[0] != former.entity}
+            former.close()
+        if len(self._lows) < MAX_LOW:
+            self._lows.append(self._open_participant(low_guid()))
 
     def _kept_by(self, participant: NodeParticipant, group: tuple[str, str, str]) -> RawWriter | None:
         """The newest writer of a participant of ours that stays for a group."""

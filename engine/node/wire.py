@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from engine.dds.waiting import Signal
     from engine.node.neighbourhood import Neighbourhood
     from engine.node.pulse import Pulse
-    from engine.runtime.ports import Again
+    from engine.runtime.ports import Again, Instead
 
 WORKERS: Final = 8
 """Streams, deliveries and type look-ups that may run at once; more wait for a free thread."""
@@ -137,7 +137,7 @@ class DdsWire:
         groups: list[tuple[GroupDescription, Rows]],
         *,
         whole: bool,
-        again: Again | None = None,
+        how: Again | Instead | None = None,
     ) -> None:
         """Deliver on a worker thread."""
         participant = bytes.fromhex(reader.participant)
@@ -158,7 +158,7 @@ class DdsWire:
                 self._show(reader, began_ns, result)
                 self.on_delivered(reader, result, whole=whole)
 
-            self.keeping.deliver(participant, seen.addresses, groups, done, is_whole=whole, again=again)
+            self.keeping.deliver(reader, seen.addresses, groups, done, is_whole=whole, how=how)
 
     def deliveries(self) -> tuple[DeliveryView, ...]:
         """The last deliveries, oldest first."""

@@ -48,6 +48,7 @@ COUNTERS: Final = (
     "refused",
     "refused_writers",
     "not_kept",
+    "shown_later",
     "stream_bytes_sent",
     "stream_bytes_received",
     "comparison_bytes_sent",

@@ -6,6 +6,7 @@ One split serves all cells: each merge policy has a name-space of its own on bot
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -54,7 +55,7 @@ STEPS: dict[str, list[dict[str, Any]]] = {
 """Value 0 is common to both sides; 1 is near's and 2 is far's."""
 
 NEAR, FAR, MERGED = "cncnnn-Dc", "ccfff-fcD", "cnfnfnfDD"
-"""Sets, a letter for each kind: the value that is alive (common, near's, far's), D for disposed, - for none."""
+"""Sets, a letter for each kind: the value that is alive (common, near's, far's), D if disposed, - if none."""
 SETS = {
     "Ignore": {"near": NEAR, "far": FAR},
     "Delete": {"near": "---------", "far": "---------"},
@@ -132,8 +133,13 @@ def steps_in_all(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{**step, "partitions": [policy.lower()]} for policy in POLICIES for step in steps]
 
 
-def counts(hosts: HostsLab, view: str, node: str) -> int:
-    return hosts.views[view].samples(node)
+def holds(hosts: HostsLab, view: str, node: str, count: int) -> bool:
+    return hosts.views[view].samples(node) == count
+
+
+def leads_itself(hosts: HostsLab, node: str) -> bool:
+    shown = hosts.views[node].node(node)
+    return shown is not None and all(space.master == shown.id for space in shown.name_spaces)
 
 
 def are_merged(hosts: HostsLab) -> bool:
@@ -143,7 +149,10 @@ def are_merged(hosts: HostsLab) -> bool:
     if any(node is None or view.fellows(node.name, "approved") == set() for node in shown):
         return False
     spaces = [
-        {(space.name, space.complete, space.confirmed, space.master, space.merge_id) for space in node.name_spaces}
+        {
+            (space.name, space.complete, space.confirmed, space.master, space.merge_id)
+            for space in node.name_spaces
+        }
         for node in shown
         if node is not None
     ]
@@ -181,19 +190,16 @@ def apart_and_together(hosts: HostsLab) -> Split:
         writer.answer("done")
     held = len(COMMON) * len(POLICIES) * len(ORDERS)
     for name in hosts.names:
-        hosts.views["n1"].wait_for("all have it", lambda name=name: counts(hosts, "n1", name) == held)
+        hosts.views["n1"].wait_for("all have it", functools.partial(holds, hosts, "n1", name, held))
     hosts.network.cut("b")
     for name in hosts.names:
-        view = hosts.views[name]
-        view.wait_for("each leads itself", lambda view=view, name=name: all(
-            space.master == view.node(name).id for space in view.node(name).name_spaces
-        ))
+        hosts.views[name].wait_for("each leads itself", functools.partial(leads_itself, hosts, name))
     for (side, _), writer in writers.items():
         writer.tell(steps=steps_in_all(STEPS[side]))
         writer.answer("done")
+    held = (len(COMMON) + 2) * len(POLICIES) * len(ORDERS)  # one more instance, and a dispose
     for name in hosts.names:
-        one = (len(COMMON) + 1) * len(POLICIES) * len(ORDERS)
-        hosts.views[name].wait_for("it is held", lambda name=name, one=one: counts(hosts, name, name) == one)
+        hosts.views[name].wait_for("it is held", functools.partial(holds, hosts, name, name, held))
     hosts.network.heal("b")
     hosts.views["n1"].wait_for("they have merged", lambda: are_merged(hosts))
     readers.update(start_readers(hosts, "late"))
