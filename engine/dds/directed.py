@@ -137,6 +137,7 @@ class DirectedSession:
             self._node_id = node_id
             self._participant = self._open_participant(high_guid())
             self._lows: list[NodeParticipant] = []
+            self._spent: set[tuple[str, str, str]] = set()
             self._signal = Signal(self._participant)
             self._discovery = Discovery(self._participant, self._signal)
         except BaseException:
@@ -238,10 +239,14 @@ class DirectedSession:
     ) -> tuple[RawWriter, RawWriter]:
         """The writer for instances without a living writer, which goes, and the one for those with one."""
         if mode is Mode.RETURN:
+            if group in self._spent:
+                self.go_below()
             low = self._low()
             stays = self._kept_by(low, group) or self._keep(low, group, description, offer)
             return stays, stays
         giver = self._low() if mode is Mode.INSTEAD else self._participant
+        if mode is Mode.INSTEAD:
+            self._spent.add(group)
         goes = RawWriter(giver, self._topic(giver, group[0], description), offer)
         passing.callback(goes.close)
         if not keeps:
@@ -256,7 +261,11 @@ class DirectedSession:
         return self._lows[-1]
 
     def go_below(self) -> None:
-        """Let what is given next with INSTEAD come from a lower GUID than everything before."""
+        """Let what is given next with INSTEAD or RETURN come from a lower GUID than everything before.
+
+        A reader takes a sample of equal time from the writer that it heard last, but not from another one of
+        the same participant, whose GUID is higher. So it is needed where that writer is gone.
+        """
         kept = {writer.guid[:12] for writers in self._kept.values() for writer in writers}
         for former in [one for one in self._lows if one.guid[:12] not in kept]:
             self._lows.remove(former)
@@ -264,6 +273,7 @@ class DirectedSession:
             former.close()
         if len(self._lows) < MAX_LOW:
             self._lows.append(self._open_participant(low_guid()))
+            self._spent.clear()
 
     def _kept_by(self, participant: NodeParticipant, group: tuple[str, str, str]) -> RawWriter | None:
         """The newest writer of a participant of ours that stays for a group."""
@@ -315,7 +325,8 @@ class DirectedSession:
             payload = key_payload(end.key)
             if disposes:
                 writers[0].dispose(payload, end.source_time_ns)
-            for writer in () if closes else writers:
+            # The one that disposed an instance stays registered, so that readers take it from it again.
+            for writer in () if closes else writers[1:] if disposes else writers:
                 writer.unregister(payload, end.source_time_ns)
             count += 1
         for writer in writers:
@@ -325,6 +336,7 @@ class DirectedSession:
                 writer.wait_for_acks(END_TIMEOUT_S)
                 writer.close()
             self._kept.pop(group, None)
+            self._spent.add(group)
         return count
 
     def _await_readers(self, topic: str, partition: str, deadline: float) -> list[EndpointSeen]:

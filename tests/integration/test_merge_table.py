@@ -96,7 +96,8 @@ class Split:
 
     hosts: HostsLab
     readers: dict[tuple[str, str], Program]
-    deadline: float = 0.0
+    autodispose: bool
+    deadline: float
 
     def look(self, age: str, side: str, policy: str, order: str) -> dict[str, Any]:
         """What a reader of a side has seen of each instance."""
@@ -115,7 +116,8 @@ class Split:
         """The reader comes to see what is wanted."""
         while (seen := self.letters(age, side, policy, order)) != wanted:
             found = self.look(age, side, policy, order)
-            assert time.monotonic() < self.deadline, f"{seen}, not {wanted}: {found}"
+            if time.monotonic() > self.deadline:
+                raise AssertionError(f"{seen}, not {wanted}: {found}")
             time.sleep(0.1)
 
 
@@ -135,6 +137,11 @@ def steps_in_all(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def holds(hosts: HostsLab, view: str, node: str, count: int) -> bool:
     return hosts.views[view].samples(node) == count
+
+
+def counts_later(hosts: HostsLab, node: str, count: int) -> bool:
+    shown = hosts.views[node].node(node)
+    return shown is not None and shown.counters["shown_later"] == count
 
 
 def leads_itself(hosts: HostsLab, node: str) -> bool:
@@ -159,8 +166,8 @@ def are_merged(hosts: HostsLab) -> bool:
     return spaces[0] == spaces[1] and all(one[1] and one[2] for one in spaces[0])
 
 
-@pytest.fixture(scope="module")
-def split(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Split]:
+@pytest.fixture(scope="module", params=[False, True], ids=["not autodispose", "autodispose"])
+def split(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Split]:
     with hosts_lab(tmp_path_factory.mktemp("merge"), "ab", multicast="true") as hosts:
         for name, priority in (("n1", 200), ("n2", 100)):
             spaces = tuple(
@@ -169,15 +176,20 @@ def split(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Split]:
             )
             hosts.lab.configure(name, Settings(spaces=spaces))
         hosts.start()
-        yield apart_and_together(hosts)
+        yield apart_and_together(hosts, autodispose=request.param)
 
 
-def apart_and_together(hosts: HostsLab) -> Split:
+def apart_and_together(hosts: HostsLab, *, autodispose: bool) -> Split:
     lab = hosts.lab
     readers = start_readers(hosts, "early")
     writers = {
         (side, order): lab.program(
-            "writer", prefix=lab.prefixes[node], readers=4, topic="T" + order[3:6], by_source=by_source
+            "writer",
+            prefix=lab.prefixes[node],
+            readers=4,
+            topic="T" + order[3:6],
+            by_source=by_source,
+            autodispose=autodispose,
         )
         for side, node in SIDES.items()
         for order, by_source in ORDERS.items()
@@ -203,7 +215,7 @@ def apart_and_together(hosts: HostsLab) -> Split:
     hosts.network.heal("b")
     hosts.views["n1"].wait_for("they have merged", lambda: are_merged(hosts))
     readers.update(start_readers(hosts, "late"))
-    return Split(hosts, readers, time.monotonic() + 20.0)
+    return Split(hosts, readers, autodispose, time.monotonic() + 20.0)
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -218,3 +230,49 @@ def test_what_an_early_reader_sees_after_a_merge(split: Split, policy: str, side
 @pytest.mark.parametrize("policy", POLICIES)
 def test_what_a_late_reader_sees_after_a_merge(split: Split, policy: str, side: str, order: str) -> None:
     split.check("late", side, policy, order, SETS[policy][side])
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_replace_disposes_every_instance_and_catchup_those_that_are_no_more(split: Split, order: str) -> None:
+    if split.autodispose:
+        pytest.skip("the instances were disposed when their writers were lost")
+    for policy, wanted in (("Replace", "11111-111"), ("Catchup", "00000-111")):
+        split.check("early", "far", policy, order, EARLY[policy]["far"])
+        found = split.look("early", "far", policy, order)
+        disposed = "".join(
+            str(int(found[str(number)]["generations"][0] > 0 or found[str(number)]["state"] == "D"))
+            for number in range(len(KINDS))
+        )
+        assert disposed[:5] + "-" + disposed[6:] == wanted, found
+
+
+def test_what_takes_the_place_of_a_newer_sample_has_its_time_which_is_counted(split: Split) -> None:
+    for policy in ("Replace", "Catchup"):
+        for order, times in (("by source", (3_002, 5_004, 3_008)), ("by reception", (1_002, 4_004, 1_008))):
+            split.check("early", "far", policy, order, EARLY[policy]["far"])
+            found = split.look("early", "far", policy, order)
+            for number, wanted in zip((2, 4, 8), times, strict=True):
+                assert found[str(number)]["words"][-1] == f"S{wanted}", (policy, order, found)
+            unchanged = [word for word in found["0"]["words"] if word[0] == "S"][-1]
+            assert unchanged == "S1000", "what did not change has its own time"
+    for name, count in (("n1", 0), ("n2", 6)):
+        view = split.hosts.views[name]
+        view.wait_for("it is counted", functools.partial(counts_later, split.hosts, name, count))
+        traced = split.hosts.lab.trace(name, "deliver.deviates")
+        assert sum(int(found["count"]) for found in traced) == count
+
+
+def test_after_a_replacement_an_instance_comes_back_with_its_writer(split: Split) -> None:
+    cases = [(policy, order) for policy in ("Replace", "Catchup") for order in ORDERS]
+    for policy, order in cases:
+        split.check("early", "far", policy, order, EARLY[policy]["far"])
+    split.hosts.network.cut("b")
+    # Far's writers wrote the others, too, and live.
+    lost = "DDDDDDDDD" if split.autodispose else "cNcnnNDDc"
+    split.deadline = time.monotonic() + 20.0
+    for policy, order in cases:
+        split.check("early", "far", policy, order, lost)
+    split.hosts.network.heal("b")
+    split.deadline = time.monotonic() + 30.0
+    for policy, order in cases:
+        split.check("early", "far", policy, order, EARLY[policy]["far"])
