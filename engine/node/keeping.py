@@ -13,7 +13,7 @@ import functools
 from typing import TYPE_CHECKING, Final
 
 from engine.dataset.groups import is_given
-from engine.dataset.living import End, ends, is_written, returning, whole, written
+from engine.dataset.living import End, ends, is_written, returning, unregistered, whole, written
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
 from engine.dds.directed import Mode
 from engine.node.delivery import Portion, give
@@ -95,7 +95,7 @@ class Keeping:
             self._processes[participant] = process
         has_room = self._has_room(process)
         portions: list[Portion] = []
-        ended: list[tuple[GroupDescription, list[End]]] = []
+        ended: list[tuple[GroupDescription, Iterator[End]]] = []
         for description, rows in groups:
             group = description.group
             living = self._neighbourhood.living(group)
@@ -111,7 +111,7 @@ class Keeping:
                     steps, mode = _not_before(how.times[group], steps), Mode.INSTEAD
                 portions.append(Portion(description, steps, mode, bool(living) and has_room))
                 if not is_whole and participant in self._kept.get(group, ()):
-                    ended.append((description, self._unregistered_in(group, rows, living)))
+                    ended.append((description, unregistered(rows, self._rows(group) or (), living)))
             elif living and has_room:
                 times = self._later.get(group, _NO_TIMES)
                 portions.append(_shown_again(description, rows, living, how, times))
@@ -131,15 +131,6 @@ class Keeping:
         return frozenset(
             writer for writer, (groups, autodispose) in self._lost.items() if autodispose and group in groups
         )
-
-    def _unregistered_in(self, group: Group, rows: Rows, living: frozenset[bytes]) -> list[End]:
-        """The instances of which a merge tells that their last living writer unregistered them."""
-        keys = {sample.key: sample.source_time_ns for sample in rows if sample.status & UNREGISTER}
-        return [
-            End(key, time_ns)
-            for key, time_ns in keys.items()
-            if not is_written(self._history(group, key), living)
-        ]
 
     def _remember_later(self, group: Group, times: Mapping[bytes, int]) -> None:
         known = self._later.setdefault(group, {})

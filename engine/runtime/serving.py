@@ -15,8 +15,10 @@ from engine.core.expressions import intersection, matches
 from engine.core.messages import ReaderKey
 from engine.core.namespaces import Group
 from engine.dataset.groups import is_given
+from engine.dataset.living import instances
 from engine.dataset.rows import Rows
 from engine.dataset.sample import Sample
+from engine.runtime.monitor import DEVIATIONS
 from engine.runtime.ports import Instead
 
 if TYPE_CHECKING:
@@ -35,11 +37,6 @@ Groups = list[tuple["GroupDescription", Rows]]
 
 TAIL_S: Final = 0.1
 """How long after a set was taken what is captured is given to its reader, too."""
-DEVIATIONS: Final = {
-    "shown_later": "samples with a later source time than they have, because it had newer ones",
-    "not_kept": "topics without its instances being kept ALIVE: the bounds are reached",
-}
-"""Why a reader sees something otherwise than it is in the set; docs/readers.md tells more."""
 MAX_TAIL: Final = 10_000
 """Samples of one such moment; more are counted as not given."""
 
@@ -163,6 +160,7 @@ class Serving:
             groups = self._read_by(reader, difference, since_ns)
             if groups:
                 self._send(reader, groups, whole=False)
+                self._note_older(reader, groups)
 
     def show_replaced(self, name_space: str, difference: Difference, replaced: Replaced) -> None:
         """Show that another set took the place of the one that readers and durability clients have."""
@@ -193,8 +191,24 @@ class Serving:
             if count:
                 self.deviates(reader, "shown_later", count)
 
+    def _note_older(self, reader: ReaderKey, groups: Groups) -> None:
+        """Count what is not the newest of its instance: readers by source time have something newer."""
+        working = self._holdings.spaces[reader.name_space].working
+        count = 0
+        for description, rows in groups:
+            if not description.qos.by_source_timestamp or description.qos.history_depth == 1:
+                continue
+            group_set = working.groups[description.group]
+            new = set(rows.each_digest())
+            for history in instances(rows):
+                kept = group_set.instance(history[0].key)
+                known_ns = max((one.source_time_ns for one in kept if one.digest not in new), default=-1)
+                count += sum(sample.source_time_ns < known_ns for sample in history)
+        if count:
+            self.deviates(reader, "refused_older", count)
+
     def deviates(self, reader: ReaderKey, cause: str, count: int) -> None:
-        """Count what a reader sees otherwise than it is in the set; the causes are those of DEVIATIONS."""
+        """Count what a reader sees otherwise than it is in the set; for the causes see DEVIATIONS."""
         self._holdings.counters[cause] += count
         self.deviations.setdefault(reader, collections.Counter())[cause] += count
         self._holdings.tracer.event(
