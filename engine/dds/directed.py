@@ -63,12 +63,14 @@ class Mode(enum.Enum):
 
     - WHOLE: everything that is kept of a group; readers that have it already refuse it.
     - PART: what is new, or what keeps instances ALIVE.
+    - TAKEN_OVER: what keeps instances ALIVE that another node gave; readers that have it refuse it.
     - RETURN: what readers lost with its writer, which is back; they take it again.
     - INSTEAD: what takes the place of what readers have; they take it although it is not newer.
     """
 
     WHOLE = enum.auto()
     PART = enum.auto()
+    TAKEN_OVER = enum.auto()
     RETURN = enum.auto()
     INSTEAD = enum.auto()
 
@@ -236,8 +238,11 @@ class DirectedSession:
         mode: Mode,
         *,
         keeps: bool,
-    ) -> tuple[RawWriter, RawWriter]:
-        """The writer for instances without a living writer, which goes, and the one for those with one."""
+    ) -> tuple[RawWriter, ...]:
+        """The writer for instances without a living writer, which goes, and the one for those with one.
+
+        A third one, with a low GUID, disposes in the end what readers took from another node.
+        """
         if mode is Mode.RETURN:
             if group in self._spent:
                 self.go_below()
@@ -252,7 +257,11 @@ class DirectedSession:
         if not keeps:
             return goes, goes
         known = None if mode is Mode.WHOLE else self._kept_by(giver, group)
-        return goes, known or self._keep(giver, group, description, offer)
+        stays = known or self._keep(giver, group, description, offer)
+        if mode is Mode.TAKEN_OVER and offer.by_source_timestamp:
+            low = self._low()
+            return goes, stays, self._kept_by(low, group) or self._keep(low, group, description, offer)
+        return goes, stays
 
     def _low(self) -> NodeParticipant:
         """The participant with the lowest GUID."""
@@ -450,12 +459,10 @@ def _unmatched(writer: RawWriter, expected: set[bytes]) -> str:
     return f"no match in time with reader {missing}{reason}"
 
 
-def _write_all(
-    writers: tuple[RawWriter, RawWriter], steps: Iterable[Step], deadline: float
-) -> tuple[int, str]:
+def _write_all(writers: tuple[RawWriter, ...], steps: Iterable[Step], deadline: float) -> tuple[int, str]:
     """Write in order until the end or the deadline; how many, and what went wrong."""
     sent = 0
-    goes, stays = writers
+    goes, stays, *_ = writers
     for sample, is_written in steps:
         writer = stays if is_written else goes
         while True:

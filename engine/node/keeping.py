@@ -262,7 +262,7 @@ def _shown_again(
     if again.writer:
         steps = _not_before(times, returning(rows, again.writer, living))
         return Portion(description, steps, Mode.RETURN, keeps=True)
-    return Portion(description, written(rows, living), Mode.PART, keeps=True)
+    return Portion(description, written(rows, living), Mode.TAKEN_OVER, keeps=True)
 
 
 def _not_before(times: Mapping[bytes, int], steps: Iterable[Step]) -> Iterator[Step]:

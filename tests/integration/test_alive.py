@@ -187,7 +187,7 @@ def test_the_original_writer_owns_an_instance_before_the_one_that_keeps_it_alive
     lab.configure("n1", Settings())
     lab.start("n1")
     lab.seen.wait_for("n1 complete", lambda: lab.seen.are_complete("n1"))
-    options = {"exclusive": True, "strength": -LOWEST + 1, "topic": "Owned"}
+    options: dict[str, Any] = {"exclusive": True, "strength": -LOWEST + 1, "topic": "Owned"}
     writer = lab.program("writer", steps=[{"count": COUNT, "time": 1_000}], **options)
     writer.answer("done")
     lab.seen.wait_for("it is stored", lambda: lab.seen.stored("n1") == COUNT)
