@@ -17,8 +17,6 @@ pytestmark = pytest.mark.dds
 COUNT = 3
 LOST_DELIVERER_S = 10.0
 """The lease of what a node gives with: after this readers lose a node that was killed."""
-LOWEST = 1 << 31
-"""A node's OWNERSHIP_STRENGTH is the negative of this."""
 CASES = [(autodispose, by_source) for autodispose in (True, False) for by_source in (True, False)]
 
 
@@ -183,11 +181,14 @@ def test_who_takes_over_from_a_node_that_is_killed_keeps_instances_alive(lab: La
     wait_states(reader, lambda case: " ".join([lost(case)] * 3))
 
 
-def test_the_original_writer_owns_an_instance_before_the_one_that_keeps_it_alive(lab: Lab) -> None:
+@pytest.mark.parametrize("strength", [0, -3])
+def test_the_original_writer_owns_an_instance_before_the_one_that_keeps_it_alive(
+    lab: Lab, strength: int
+) -> None:
     lab.configure("n1", Settings())
     lab.start("n1")
     lab.seen.wait_for("n1 complete", lambda: lab.seen.are_complete("n1"))
-    options: dict[str, Any] = {"exclusive": True, "strength": -LOWEST + 1, "topic": "Owned"}
+    options: dict[str, Any] = {"exclusive": True, "strength": strength, "topic": "Owned"}
     writer = lab.program("writer", steps=[{"count": COUNT, "time": 1_000}], **options)
     writer.answer("done")
     lab.seen.wait_for("it is stored", lambda: lab.seen.stored("n1") == COUNT)
