@@ -381,7 +381,7 @@ class DurabilityNode:
     def _is_reconnecting(self, hosts: frozenset[str], now: float) -> bool:
         """Whether a reader on that host may have come together with fellows that are not heard yet."""
         settings, fellows = self._context.settings, self._context.fellows
-        if settings.host in hosts:
+        if settings.hosts & hosts:
             return False
         arriving = any(not fellow.approved and not fellow.conflict for fellow in fellows.all())
         return arriving or bool(fellows.absent(now, settings.absence_bound_s, frozenset()))
@@ -495,12 +495,13 @@ class DurabilityNode:
         if state.complete:
             settings = self._context.settings
             is_master = state.is_master(settings.node)
-            servers.append(Server(settings.node, settings.host, is_master, state.policy.master_priority))
+            servers.append(Server(settings.node, settings.hosts, is_master, state.policy.master_priority))
         for fellow in self._context.fellows.approved():
             report = fellow.report(state.name)
             if report and report.complete and fellow.status:
                 is_master = report.following is not None and report.following.node == fellow.node
-                servers.append(Server(fellow.node, fellow.status.host, is_master, report.master_priority))
+                at = frozenset((fellow.status.host, *fellow.status.further_hosts))
+                servers.append(Server(fellow.node, at, is_master, report.master_priority))
         return choose_server(servers, hosts)
 
     def _update_state(self) -> None:

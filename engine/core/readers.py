@@ -38,7 +38,7 @@ class Server:
     """A node that holds the complete set of the reader's name-space."""
 
     node: str
-    host: str
+    hosts: frozenset[str]
     is_master: bool
     priority: int
 
@@ -50,7 +50,7 @@ def choose_server(servers: list[Server], hosts: frozenset[str]) -> str | None:
         servers: the complete nodes.
         hosts: the unicast addresses of the reader's host.
     """
-    local = [server for server in servers if server.host in hosts]
+    local = [server for server in servers if server.hosts & hosts]
     pool = local or servers
     best = max(pool, key=lambda server: (server.is_master, server.priority, server.node), default=None)
     return best.node if best else None

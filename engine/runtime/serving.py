@@ -108,7 +108,7 @@ class Serving:
         now = self._holdings.clock.monotonic()
         self._since_ns.setdefault(reader, self._holdings.clock.wall_ns())
         self._holdings.core.reader_seen(reader, hosts, now)
-        if self._holdings.settings.host in hosts:
+        if self._holdings.settings.hosts & hosts:
             self._holdings.core.wanted(reader.name_space, now)
 
     def gone(self, reader: ReaderKey) -> None:

@@ -78,15 +78,19 @@ def name_of(policy: str, order: str) -> str:
 
 
 def readers_of() -> list[dict[str, Any]]:
+    keeping = {"name": "all", "topic": "Tall", "partition": "merge"}
     return [
-        {
-            "name": name_of(policy, order),
-            "topic": "T" + order[3:6],
-            "partition": policy.lower(),
-            "by_source": by_source,
-        }
-        for policy in POLICIES
-        for order, by_source in ORDERS.items()
+        keeping,
+        *(
+            {
+                "name": name_of(policy, order),
+                "topic": "T" + order[3:6],
+                "partition": policy.lower(),
+                "by_source": by_source,
+            }
+            for policy in POLICIES
+            for order, by_source in ORDERS.items()
+        ),
     ]
 
 
@@ -104,6 +108,11 @@ class Split:
         self.readers[age, side].tell(look=True)
         found: dict[str, Any] = self.readers[age, side].answer("timelines")[name_of(policy, order)]
         return found
+
+    def words(self, age: str, side: str) -> str:
+        """What a reader has seen of instance 0 of the topic that keeps everything."""
+        self.readers[age, side].tell(look=True)
+        return " ".join(self.readers[age, side].answer("timelines")["all"]["0"]["words"])
 
     def letters(self, age: str, side: str, policy: str, order: str) -> str:
         return "".join(
@@ -135,13 +144,21 @@ def steps_in_all(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{**step, "partitions": [policy.lower()]} for policy in POLICIES for step in steps]
 
 
+def tell(writer: Program, step: dict[str, Any]) -> None:
+    """Let a writer of the topic that keeps everything write, where the policy is Merge."""
+    writer.tell(steps=[{**step, "partitions": ["merge"]}])
+    writer.answer("done")
+
+
 def holds(hosts: HostsLab, view: str, node: str, count: int) -> bool:
     return hosts.views[view].samples(node) == count
 
 
-def counts_later(hosts: HostsLab, node: str, count: int) -> bool:
+def counts(hosts: HostsLab, node: str, cause: str, count: int) -> bool:
     shown = hosts.views[node].node(node)
-    return shown is not None and shown.counters["shown_later"] == count
+    if shown is None:
+        return False
+    return shown.counters[cause] == sum(each.counts.get(cause, 0) for each in shown.deviations) == count
 
 
 def leads_itself(hosts: HostsLab, node: str) -> bool:
@@ -200,7 +217,14 @@ def apart_and_together(hosts: HostsLab, *, autodispose: bool) -> Split:
         common = [{"first": each, "time": 1_000 + each} for each in COMMON] if side == "near" else []
         writer.tell(steps=steps_in_all(common or [{"first": 0, "time": 900}]))
         writer.answer("done")
-    held = len(COMMON) * len(POLICIES) * len(ORDERS)
+    keeping = {
+        side: lab.program("writer", prefix=lab.prefixes[node], readers=4, topic="Tall", depth=0)
+        for side, node in SIDES.items()
+    }
+    for number, writer in enumerate(keeping.values()):
+        writer.answer("done")
+        tell(writer, {"first": number, "time": 1_000})
+    held = len(COMMON) * len(POLICIES) * len(ORDERS) + 2
     for name in hosts.names:
         hosts.views["n1"].wait_for("all have it", functools.partial(holds, hosts, "n1", name, held))
     hosts.network.cut("b")
@@ -209,7 +233,9 @@ def apart_and_together(hosts: HostsLab, *, autodispose: bool) -> Split:
     for (side, _), writer in writers.items():
         writer.tell(steps=steps_in_all(STEPS[side]))
         writer.answer("done")
-    held = (len(COMMON) + 2) * len(POLICIES) * len(ORDERS)  # one more instance, and a dispose
+    tell(keeping["near"], {"first": 0, "time": 3_000})
+    tell(keeping["far"], {"first": 0, "time": 5_000})
+    held = (len(COMMON) + 2) * len(POLICIES) * len(ORDERS) + 3  # one more instance, and a dispose
     for name in hosts.names:
         hosts.views[name].wait_for("it is held", functools.partial(holds, hosts, name, name, held))
     hosts.network.heal("b")
@@ -257,9 +283,22 @@ def test_what_takes_the_place_of_a_newer_sample_has_its_time_which_is_counted(sp
             assert unchanged == "S1000", "what did not change has its own time"
     for name, count in (("n1", 0), ("n2", 6)):
         view = split.hosts.views[name]
-        view.wait_for("it is counted", functools.partial(counts_later, split.hosts, name, count))
+        view.wait_for("it is counted", functools.partial(counts, split.hosts, name, "shown_later", count))
         traced = split.hosts.lab.trace(name, "deliver.deviates")
-        assert sum(int(found["count"]) for found in traced) == count
+        assert sum(int(found["count"]) for found in traced if "later" in found["reason"]) == count
+
+
+def test_what_a_reader_that_keeps_all_cannot_take_in_between_is_counted(split: Split) -> None:
+    ends = {("early", "near"): "S5000", ("early", "far"): "S5000", ("late", "far"): "S3000 S5000"}
+    for (age, side), wanted in ends.items():
+        while not (words := split.words(age, side)).endswith(wanted):
+            assert time.monotonic() < split.deadline, (age, side, words)
+            time.sleep(0.1)
+    assert "S3000" in split.words("early", "near")
+    assert "S3000" not in split.words("early", "far")
+    for name, count in (("n1", 0), ("n2", 1)):
+        view = split.hosts.views[name]
+        view.wait_for("it is counted", functools.partial(counts, split.hosts, name, "refused_older", count))
 
 
 def test_after_a_replacement_an_instance_comes_back_with_its_writer(split: Split) -> None:
