@@ -89,9 +89,9 @@ class Status:
 
     `expiry_s` is how long a receiver may wait for the next one before the sender counts as lost;
     `heard` are the fellows whose heartbeats arrive here, which shows one-sided links; `away` are those that
-    are waited for with tombstones; `host` is the address under which this node is reached, `further_hosts` are
-    those of its other interfaces; `reported` is the serial of the newest `NameSpaces`, to which the roll-ups
-    belong.
+    are waited for with tombstones; `host` is the address under which this node is reached, `further_hosts`
+    those of its other interfaces; `reported` is the serial of the newest `NameSpaces`, to which the
+    roll-ups belong.
     """
 
     incarnation: int
