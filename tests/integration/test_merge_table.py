@@ -112,7 +112,8 @@ class Split:
     def words(self, age: str, side: str) -> str:
         """What a reader has seen of instance 0 of the topic that keeps everything."""
         self.readers[age, side].tell(look=True)
-        return " ".join(self.readers[age, side].answer("timelines")["all"]["0"]["words"])
+        found = self.readers[age, side].answer("timelines")["all"]
+        return " ".join(found.get("0", {"words": []})["words"])
 
     def letters(self, age: str, side: str, policy: str, order: str) -> str:
         return "".join(
