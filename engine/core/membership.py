@@ -56,6 +56,7 @@ def status(context: Context, state: ServiceState, serial: int, reported: int, no
             for each in context.states.values()
         ),
         reported=reported,
+        further_hosts=settings.further_hosts,
     )
 
 

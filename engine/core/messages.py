@@ -89,8 +89,9 @@ class Status:
 
     `expiry_s` is how long a receiver may wait for the next one before the sender counts as lost;
     `heard` are the fellows whose heartbeats arrive here, which shows one-sided links; `away` are those that
-    are waited for with tombstones; `host` is the address under which this node is reached; `reported` is the
-    serial of the newest `NameSpaces`, to which the roll-ups belong.
+    are waited for with tombstones; `host` is the address under which this node is reached, `further_hosts`
+    those of its other interfaces; `reported` is the serial of the newest `NameSpaces`, to which the
+    roll-ups belong.
     """
 
     incarnation: int
@@ -107,6 +108,7 @@ class Status:
     roll_ups: tuple[RollUp, ...] = ()
     capabilities: tuple[str, ...] = CAPABILITIES
     reported: int = 0
+    further_hosts: tuple[str, ...] = ()
 
     def repeats(self, other: Status) -> bool:
         """Whether it says what `other`, an earlier one of the same node, says, but for time and content."""

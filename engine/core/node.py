@@ -382,7 +382,7 @@ class DurabilityNode:
     def _is_reconnecting(self, hosts: frozenset[str], now: float) -> bool:
         """Whether a reader on that host may have come together with fellows that are not heard yet."""
         settings, fellows = self._context.settings, self._context.fellows
-        if settings.host in hosts:
+        if settings.hosts & hosts:
             return False
         arriving = any(not fellow.approved and not fellow.conflict for fellow in fellows.all())
         return arriving or bool(fellows.absent(now, settings.absence_bound_s, frozenset()))

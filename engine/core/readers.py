@@ -40,7 +40,7 @@ class Server:
     """A node that holds the complete set of the reader's name-space."""
 
     node: str
-    host: str
+    hosts: frozenset[str]
     is_master: bool
     priority: int
 
@@ -52,7 +52,7 @@ def choose_server(servers: list[Server], hosts: frozenset[str]) -> str | None:
         servers: the complete nodes.
         hosts: the unicast addresses of the reader's host.
     """
-    local = [server for server in servers if server.host in hosts]
+    local = [server for server in servers if server.hosts & hosts]
     pool = local or servers
     best = max(pool, key=lambda server: (server.is_master, server.priority, server.node), default=None)
     return best.node if best else None
@@ -64,12 +64,13 @@ def servers_of(context: Context, state: NameSpaceState) -> list[Server]:
     if state.complete:
         settings = context.settings
         is_master = state.is_master(settings.node)
-        servers.append(Server(settings.node, settings.host, is_master, state.policy.master_priority))
+        servers.append(Server(settings.node, settings.hosts, is_master, state.policy.master_priority))
     for fellow in context.fellows.approved():
         report = fellow.report(state.name)
         if report and report.complete and fellow.status:
             is_master = report.following is not None and report.following.node == fellow.node
-            servers.append(Server(fellow.node, fellow.status.host, is_master, report.master_priority))
+            at = frozenset((fellow.status.host, *fellow.status.further_hosts))
+            servers.append(Server(fellow.node, at, is_master, report.master_priority))
     return servers
 
 

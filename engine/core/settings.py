@@ -34,6 +34,7 @@ class CoreSettings:
         node: 128-bit id, 32 hexadecimal digits, the "system id" of the specification.
         incarnation: grows by one at each start.
         host: the address under which processes and fellows reach this node.
+        further_hosts: those of its other network interfaces.
         heartbeat_expiry_s, heartbeat_period_s: Network/Heartbeat/ExpiryTime and its update_factor.
         initial_discovery_s: Network/InitialDiscoveryPeriod.
         combine_initial_s, combine_operational_s: RequestCombinePeriod before and after COMPLETE.
@@ -65,3 +66,9 @@ class CoreSettings:
     remembered: frozenset[str] = frozenset()
     away: dict[str, int] = dataclasses.field(default_factory=dict)
     stored: dict[str, StoredSet] = dataclasses.field(default_factory=dict)
+    further_hosts: tuple[str, ...] = ()
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """All its addresses."""
+        return frozenset((self.host, *self.further_hosts))

@@ -98,6 +98,15 @@ def _newest(history: Sequence[Sample]) -> Iterator[Step]:
         yield Step(newest._replace(status=DATA), is_written=True)
 
 
+def unregistered(new: Iterable[Sample], samples: Iterable[Sample], living: Set[bytes]) -> Iterator[End]:
+    """The instances of a set whose last living writer unregistered them, as new samples tell."""
+    times = {sample.key: sample.source_time_ns for sample in new if sample.status & UNREGISTER}
+    for history in instances(samples) if times else ():
+        time_ns = times.get(history[0].key)
+        if time_ns is not None and not is_written(history, living):
+            yield End(history[0].key, time_ns)
+
+
 def ends(samples: Iterable[Sample], writer: bytes, living: Set[bytes]) -> Iterator[End]:
     """The instances that were written by a writer that is gone now, and by no other."""
     for history in instances(samples):

@@ -51,6 +51,8 @@ END_TIMEOUT_S: Final = 5.0
 """How long a writer that is not needed any more waits for the target to acknowledge its last words."""
 RESEND_S: Final = 1.0
 """How often it is looked whether readers with RESOURCE_LIMITS have room (deployment guide 5.5.8)."""
+MAX_LOW: Final = 8
+"""Participants of a session that keep writers from earlier merges; after that the lowest is used again."""
 REFUSAL_S: Final = 0.2
 """How long a writer is offered at most, so that readers find out that they refuse it."""
 
@@ -65,12 +67,16 @@ class Mode(enum.Enum):
 
     - WHOLE: everything that is kept of a group; readers that have it already refuse it.
     - PART: what is new, or what keeps instances ALIVE.
+    - TAKEN_OVER: what keeps instances ALIVE that another node gave; readers that have it refuse it.
     - RETURN: what readers lost with its writer, which is back; they take it again.
+    - INSTEAD: what takes the place of what readers have; they take it although it is not newer.
     """
 
     WHOLE = enum.auto()
     PART = enum.auto()
+    TAKEN_OVER = enum.auto()
     RETURN = enum.auto()
+    INSTEAD = enum.auto()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -138,7 +144,8 @@ class DirectedSession:
             self._uri = directed_uri(address, interface, wire_domain, tag)
             self._node_id = node_id
             self._participant = self._open_participant(high_guid())
-            self._low: NodeParticipant | None = None
+            self._lows: list[NodeParticipant] = []
+            self._spent: set[tuple[str, str, str]] = set()
             self._signal = Signal(self._participant)
             self._discovery = Discovery(self._participant, self._signal)
         except BaseException:
@@ -253,18 +260,51 @@ class DirectedSession:
         mode: Mode,
         *,
         keeps: bool,
-    ) -> tuple[RawWriter, RawWriter]:
-        """The writer for instances without a living writer, which goes, and the one for those with one."""
+    ) -> tuple[RawWriter, ...]:
+        """The writer for instances without a living writer, which goes, and the one for those with one.
+
+        A third one, with a low GUID, disposes in the end what readers took from another node.
+        """
         if mode is Mode.RETURN:
-            self._low = self._low or self._open_participant(low_guid())
-            stays = self._kept_by(self._low, group) or self._keep(self._low, group, description, offer)
+            if group in self._spent:
+                self.go_below()
+            low = self._low()
+            stays = self._kept_by(low, group) or self._keep(low, group, description, offer)
             return stays, stays
-        goes = RawWriter(self._participant, self._topic(self._participant, group[0], description), offer)
+        giver = self._low() if mode is Mode.INSTEAD else self._participant
+        if mode is Mode.INSTEAD:
+            self._spent.add(group)
+        goes = RawWriter(giver, self._topic(giver, group[0], description), offer)
         passing.callback(goes.close)
         if not keeps:
             return goes, goes
-        known = self._kept_by(self._participant, group) if mode is Mode.PART else None
-        return goes, known or self._keep(self._participant, group, description, offer)
+        known = None if mode is Mode.WHOLE else self._kept_by(giver, group)
+        stays = known or self._keep(giver, group, description, offer)
+        if mode is Mode.TAKEN_OVER and offer.by_source_timestamp:
+            low = self._low()
+            return goes, stays, self._kept_by(low, group) or self._keep(low, group, description, offer)
+        return goes, stays
+
+    def _low(self) -> NodeParticipant:
+        """The participant with the lowest GUID."""
+        if not self._lows:
+            self._lows.append(self._open_participant(low_guid()))
+        return self._lows[-1]
+
+    def go_below(self) -> None:
+        """Let what is given next with INSTEAD or RETURN come from a lower GUID than everything before.
+
+        A reader takes a sample of equal time from the writer that it heard last, but not from another one of
+        the same participant, whose GUID is higher. So it is needed where that writer is gone.
+        """
+        kept = {writer.guid[:12] for writers in self._kept.values() for writer in writers}
+        for former in [one for one in self._lows if one.guid[:12] not in kept]:
+            self._lows.remove(former)
+            self._topics = {key: each for key, each in self._topics.items() if key[0] != former.entity}
+            former.close()
+        if len(self._lows) < MAX_LOW:
+            self._lows.append(self._open_participant(low_guid()))
+            self._spent.clear()
 
     def _kept_by(self, participant: NodeParticipant, group: tuple[str, str, str]) -> RawWriter | None:
         """The newest writer of a participant of ours that stays for a group."""
@@ -316,7 +356,8 @@ class DirectedSession:
             payload = key_payload(end.key)
             if disposes:
                 writers[0].dispose(payload, end.source_time_ns)
-            for writer in () if closes else writers:
+            # The one that disposed an instance stays registered, so that readers take it from it again.
+            for writer in () if closes else writers[1:] if disposes else writers:
                 writer.unregister(payload, end.source_time_ns)
             count += 1
         for writer in writers:
@@ -326,6 +367,7 @@ class DirectedSession:
                 writer.wait_for_acks(END_TIMEOUT_S)
                 writer.close()
             self._kept.pop(group, None)
+            self._spent.add(group)
         return count
 
     def _await_readers(self, topic: str, partition: str, deadline: float) -> list[EndpointSeen]:
@@ -455,11 +497,11 @@ def _freeing(steps: Iterable[Step]) -> Iterator[Step]:
 
 
 def _write_all(
-    writers: tuple[RawWriter, RawWriter], steps: Iterable[Step], deadline: float, *, frees: bool
+    writers: tuple[RawWriter, ...], steps: Iterable[Step], deadline: float, *, frees: bool
 ) -> tuple[int, str]:
     """Write in order until the end or the deadline; how many, and what went wrong."""
     sent = 0
-    goes, stays = writers
+    goes, stays, *_ = writers
     for sample, is_written in _freeing(steps) if frees else steps:
         writer = stays if is_written else goes
         while True:

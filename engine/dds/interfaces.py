@@ -44,6 +44,12 @@ def interface_of(uri: str) -> str:
     return min(suitable, key=lambda name: not _flags(name) & _MULTICAST, default="lo")
 
 
+def addresses_of(uri: str) -> tuple[str, ...]:
+    """The IPv4 addresses of the interfaces that a participant with these settings uses, in order."""
+    named = [found["value"] for found in _INTERFACE.finditer(settings_text(uri))]
+    return tuple(dict.fromkeys(address_of(each) for each in named or [interface_of(uri)]))
+
+
 def _flags(interface: str) -> int:
     answer = _ask(interface, _GET_FLAGS)
     return int.from_bytes(answer[16:18], sys.byteorder) if answer else 0

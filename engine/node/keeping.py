@@ -13,20 +13,21 @@ import functools
 from typing import TYPE_CHECKING, Final
 
 from engine.dataset.groups import is_given
-from engine.dataset.living import End, ends, is_written, returning, whole, written
+from engine.dataset.living import End, ends, is_written, returning, unregistered, whole, written
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
 from engine.dds.directed import Mode
 from engine.node.delivery import Portion, give
 from engine.node.processes import MAX_KEPT_SESSIONS, MAX_KEPT_WRITERS, Process
-from engine.runtime.ports import Again, Delivered
+from engine.runtime.ports import Again, Delivered, Instead
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
     from engine.core.messages import ReaderKey
     from engine.core.namespaces import Group
     from engine.dataset.groups import GroupDescription
+    from engine.dataset.living import Step
     from engine.dataset.rows import Rows
     from engine.dds.directed import DirectedSession
     from engine.dds.errors import DdsError
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
 
 MAX_LOST: Final = 10_000
 """Writers that were lost and are remembered, in case they come back."""
+MAX_LATER: Final = 100_000
+"""Instances of which it is remembered that readers have seen them with a later source time than the set's."""
+_NO_TIMES: Final[Mapping[bytes, int]] = {}
 _SAMPLE: Final = DATA | DISPOSE | UNREGISTER
 
 
@@ -58,6 +62,7 @@ class Keeping:
         self._kept: dict[Group, set[bytes]] = {}
         self._writers: dict[bytes, tuple[tuple[Group, ...], bool]] = {}
         self._lost: dict[bytes, tuple[tuple[Group, ...], bool]] = {}
+        self._later: dict[Group, dict[bytes, int]] = {}
         self.runtime: Runtime | None = None
 
     @property
@@ -74,40 +79,47 @@ class Keeping:
 
     def deliver(
         self,
-        participant: bytes,
+        reader: ReaderKey,
         addresses: Sequence[str],
         groups: list[tuple[GroupDescription, Rows]],
         done: Callable[[Delivered], None],
         *,
         is_whole: bool,
-        again: Again | None,
+        how: Again | Instead | None,
         on_rejected: Callable[[Group, int], None] | None = None,
     ) -> None:
-        """Give samples to a process; `done` and `on_rejected` are called on a worker thread."""
+        """Give samples to a reader's process; `done` and `on_rejected` are called on a worker thread."""
+        participant = bytes.fromhex(reader.participant)
         process = self._processes.get(participant)
         if process is None:
             process = Process(lambda: self._directed.open(participant, addresses))
             self._processes[participant] = process
         has_room = self._has_room(process)
         portions: list[Portion] = []
-        ended: list[tuple[GroupDescription, list[End]]] = []
+        ended: list[tuple[GroupDescription, Iterator[End]]] = []
         for description, rows in groups:
             group = description.group
             living = self._neighbourhood.living(group)
             if living and has_room:
                 self._kept.setdefault(group, set()).add(participant)
             elif living:
-                self._runtime.counters["not_kept"] += 1
-            if again is None:
+                self._runtime.serving.deviates(reader, "not_kept", 1)
+            if not isinstance(how, Again):
                 steps = whole(rows, living, self._disposing(group))
                 mode = Mode.WHOLE if is_whole else Mode.PART
+                if how is not None:
+                    self._remember_later(group, how.times[group])
+                    steps, mode = _not_before(how.times[group], steps), Mode.INSTEAD
                 portions.append(Portion(description, steps, mode, bool(living) and has_room))
                 if not is_whole and participant in self._kept.get(group, ()):
-                    ended.append((description, self._unregistered_in(group, rows, living)))
+                    ended.append((description, unregistered(rows, self._rows(group) or (), living)))
             elif living and has_room:
-                portions.append(_shown_again(description, rows, living, again))
+                times = self._later.get(group, _NO_TIMES)
+                portions.append(_shown_again(description, rows, living, how, times))
 
         def job(session: DirectedSession) -> None:
+            if isinstance(how, Instead):
+                session.go_below()
             result = give(session, portions, on_rejected)
             for description, instances in ended:
                 _tell_ends(session, description, instances, disposes=False, closes=False)
@@ -121,14 +133,10 @@ class Keeping:
             writer for writer, (groups, autodispose) in self._lost.items() if autodispose and group in groups
         )
 
-    def _unregistered_in(self, group: Group, rows: Rows, living: frozenset[bytes]) -> list[End]:
-        """The instances of which a merge tells that their last living writer unregistered them."""
-        keys = {sample.key: sample.source_time_ns for sample in rows if sample.status & UNREGISTER}
-        return [
-            End(key, time_ns)
-            for key, time_ns in keys.items()
-            if not is_written(self._history(group, key), living)
-        ]
+    def _remember_later(self, group: Group, times: Mapping[bytes, int]) -> None:
+        known = self._later.setdefault(group, {})
+        room = MAX_LATER - sum(map(len, self._later.values()))
+        known.update(item for item, _ in zip(times.items(), range(room), strict=False))
 
     def _has_room(self, process: Process) -> bool:
         others = self.sessions - (process.kept > 0)
@@ -192,9 +200,11 @@ class Keeping:
     def _end(self, group: Group, ended: Callable[[], Iterable[End]], disposes: bool, *, closes: bool) -> None:
         """Instances of a group have lost their last writer."""
         description = self._runtime.descriptions[group]
+        later = self._later.get(group, _NO_TIMES)
 
         def job(session: DirectedSession) -> None:
-            _tell_ends(session, description, ended(), disposes=disposes, closes=closes)
+            instances = (End(key, max(time_ns, later.get(key, time_ns))) for key, time_ns in ended())
+            _tell_ends(session, description, instances, disposes=disposes, closes=closes)
 
         for participant in sorted(self._kept[group]):
             process = self._processes.get(participant)
@@ -244,11 +254,26 @@ class Keeping:
 
 
 def _shown_again(
-    description: GroupDescription, rows: Rows, living: frozenset[bytes], again: Again
+    description: GroupDescription,
+    rows: Rows,
+    living: frozenset[bytes],
+    again: Again,
+    times: Mapping[bytes, int],
 ) -> Portion:
     if again.writer:
-        return Portion(description, returning(rows, again.writer, living), Mode.RETURN, keeps=True)
-    return Portion(description, written(rows, living), Mode.PART, keeps=True)
+        steps = _not_before(times, returning(rows, again.writer, living))
+        return Portion(description, steps, Mode.RETURN, keeps=True)
+    return Portion(description, written(rows, living), Mode.TAKEN_OVER, keeps=True)
+
+
+def _not_before(times: Mapping[bytes, int], steps: Iterable[Step]) -> Iterator[Step]:
+    """Steps with the source time that readers have of an instance, where that is later."""
+    for step in steps:
+        sample = step.sample
+        time_ns = times.get(sample.key, sample.source_time_ns)
+        if time_ns > sample.source_time_ns:
+            step = step._replace(sample=sample._replace(source_time_ns=time_ns))
+        yield step
 
 
 def _tell_ends(

@@ -13,7 +13,7 @@ from engine.dds.bulk import TOPIC as BULK_TOPIC
 from engine.dds.bulk import BulkReceiver
 from engine.dds.channel import Channel, ChannelTopic
 from engine.dds.discovery import Discovery, TopicDiscovery
-from engine.dds.interfaces import address_of, interface_of
+from engine.dds.interfaces import address_of, addresses_of, interface_of
 from engine.dds.participant import NodeParticipant
 from engine.dds.pump import Pump
 from engine.dds.selfcheck import check_layouts
@@ -168,7 +168,7 @@ class Node:
         """The runtime, and what brings it news and shows it."""
         configuration, found = self._configuration, self._found
         self._runtime = Runtime(
-            core_settings(configuration, name, address_of(self._interface), found),
+            core_settings(configuration, name, addresses_of(self._uri), found),
             self._disk.persistence,
             self._wire,
             self._clock,

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from engine.dds.waiting import Signal
     from engine.node.neighbourhood import Neighbourhood
     from engine.node.pulse import Pulse
-    from engine.runtime.ports import Again
+    from engine.runtime.ports import Again, Instead
 
 WORKERS: Final = 8
 """Streams, deliveries and type look-ups that may run at once; more wait for a free thread."""
@@ -139,7 +139,7 @@ class DdsWire:
         groups: list[tuple[GroupDescription, Rows]],
         *,
         whole: bool,
-        again: Again | None = None,
+        how: Again | Instead | None = None,
     ) -> None:
         """Deliver on a worker thread."""
         participant = bytes.fromhex(reader.participant)
@@ -168,12 +168,12 @@ class DdsWire:
                 self.on_rejected(group, attempt)
 
             self.keeping.deliver(
-                participant,
+                reader,
                 seen.addresses,
                 groups,
                 done,
                 is_whole=whole,
-                again=again,
+                how=how,
                 on_rejected=rejected,
             )
 

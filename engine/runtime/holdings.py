@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from engine.core import plain
 from engine.core.node import DurabilityNode
 from engine.runtime import backups
+from engine.runtime.monitor import DEVIATIONS
 from engine.runtime.sets import NameSpaceData
 from engine.store.backups import Replaced
 
@@ -49,7 +50,7 @@ COUNTERS: Final = (
     "refused",
     "resent",
     "refused_writers",
-    "not_kept",
+    *DEVIATIONS,
     "stream_bytes_sent",
     "stream_bytes_received",
     "comparison_bytes_sent",

@@ -14,6 +14,13 @@ from engine.core import plain
 
 FORMAT_VERSION: Final = 1
 
+DEVIATIONS: Final = {
+    "shown_later": "samples shown with a later source time than the set's: it had newer ones",
+    "refused_older": "samples of the set not taken: it had newer ones of these instances",
+    "not_kept": "times a topic's instances not kept ALIVE: the node's bounds are reached",
+}
+"""Why an ordinary reader sees something otherwise than it is in the set; these are counters, too."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FellowView:
@@ -113,6 +120,23 @@ class DeliveryView:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class DeviationView:
+    """A reader that sees something otherwise than it is in the set: how often, by cause (see DEVIATIONS)."""
+
+    participant: str
+    topic: str
+    partition: str
+    counts: dict[str, int]
+
+    @property
+    def text(self) -> str:
+        """The counts in words."""
+        return "; ".join(
+            f"{count:,} {DEVIATIONS.get(cause, cause)}" for cause, count in sorted(self.counts.items())
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class StoreView:
     """Where sets live: `kind` is "memory" or "sqlite"; `problem` is set while the store is degraded."""
 
@@ -127,6 +151,7 @@ class NodeSnapshot:
     """One node at one moment.
 
     `groups_left_out` counts the groups that did not fit into `groups`; `counters` are totals since start.
+    `deviations` are those of the readers that are there, of at most 100.
     """
 
     id: str
@@ -149,6 +174,7 @@ class NodeSnapshot:
     groups_left_out: int = 0
     deliveries: tuple[DeliveryView, ...] = ()
     counters: dict[str, int] = dataclasses.field(default_factory=dict)
+    deviations: tuple[DeviationView, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from engine.core.namespaces import MergeType
 from engine.dataset.dataset import NO_FLOOR, DataSet
 from engine.runtime.comparing import Finished, joined
 from engine.runtime.persistence import Turn
+from engine.runtime.replacing import replaced
 
 if TYPE_CHECKING:
     from engine.core.events import ExpectSet
@@ -174,19 +175,20 @@ class Placing:
     def _replace(
         self, data: NameSpaceData, other: DataSet, began: Began | None, policy: str, *, passes_disposed: bool
     ) -> None:
-        """Put another set in place. Readers by source time would take no sample older than a dispose."""
+        """Put another set in place; clients by source time would take no sample older than a dispose."""
         descriptions = self._holdings.descriptions
 
         def passes(group: Group) -> bool:
             return passes_disposed and not descriptions[group].qos.by_source_timestamp
 
-        before = data.stored_part(descriptions.values())
+        before, seen = data.stored_part(descriptions.values()), data.working
         now_ns = self._holdings.clock.wall_ns()
         difference, changes = data.replace(other, began, now_ns, passes, descriptions)
         is_loss = any(change.evicted for change in changes)
         keeps = f"merge policy {policy.capitalize()}" if is_loss else ""
         self._holdings.write_set(data, Turn(changes, before=before), keeps=keeps)
-        self._serving.show(data.state.name, difference)
+        shown = replaced(seen, data.working, difference, descriptions, disposes_all=passes_disposed)
+        self._serving.show_replaced(data.state.name, difference, shown)
 
 
 def _without(ours: DataSet, theirs: DataSet) -> Difference:

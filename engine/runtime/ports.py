@@ -10,9 +10,10 @@ import dataclasses
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from engine.core.messages import Outgoing, ReaderKey
+    from engine.core.namespaces import Group
     from engine.dataset.groups import GroupDescription
     from engine.dataset.rows import Rows
     from engine.runtime.codec import Envelope
@@ -49,6 +50,17 @@ class Again:
     """
 
     writer: bytes
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Instead:
+    """Samples take the place of what readers have: those ordered by source time must take them, too.
+
+    Attributes:
+        times: by group and instance, the newest source time that readers have.
+    """
+
+    times: Mapping[Group, Mapping[bytes, int]]
 
 
 class Clock(Protocol):
@@ -102,12 +114,12 @@ class Wire(Protocol):
         groups: list[tuple[GroupDescription, Rows]],
         *,
         whole: bool,
-        again: Again | None = None,
+        how: Again | Instead | None = None,
     ) -> None:
         """Give samples to the reader's process only, in order; answer with `Serving.delivered`.
 
-        `whole` tells a complete set from a difference, and comes back with the answer. With `again`, only
-        what the readers need to see these instances ALIVE is given.
+        `whole` tells a complete set from a difference, and comes back with the answer. With `Again`, only
+        what the readers need to see these instances ALIVE is given; see also `Instead`.
         """
         ...
 

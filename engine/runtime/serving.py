@@ -15,17 +15,23 @@ from engine.core.expressions import intersection, matches
 from engine.core.messages import ReaderKey
 from engine.core.namespaces import Group
 from engine.dataset.groups import is_given
+from engine.dataset.living import instances
 from engine.dataset.rows import Rows
 from engine.dataset.sample import Sample
+from engine.runtime.monitor import DEVIATIONS
+from engine.runtime.ports import Instead
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+    from typing import TypeAlias
 
     from engine.dataset.groups import GroupDescription
     from engine.runtime.holdings import Holdings
     from engine.runtime.ports import Again, Delivered
+    from engine.runtime.replacing import Replaced
     from engine.runtime.sets import Difference
 
+    _How: TypeAlias = Again | Instead | None
 
 Groups = list[tuple["GroupDescription", Rows]]
 
@@ -52,7 +58,8 @@ class Serving:
         self.tails: dict[ReaderKey, _Tail] = {}
         self.on_difference: Callable[[str, Difference], None] | None = None
         self.on_taken_over: Callable[[ReaderKey], None] | None = None
-        self._waiting: dict[ReaderKey, collections.deque[tuple[Groups, bool, Again | None]]] = {}
+        self.deviations: dict[ReaderKey, collections.Counter[str]] = {}
+        self._waiting: dict[ReaderKey, collections.deque[tuple[Groups, bool, _How]]] = {}
         self._got: dict[ReaderKey, frozenset[bytes]] = {}
         self._joined: dict[ReaderKey, set[bytes]] = {}
         self._since_ns: dict[ReaderKey, int] = {}
@@ -101,7 +108,7 @@ class Serving:
         now = self._holdings.clock.monotonic()
         self._since_ns.setdefault(reader, self._holdings.clock.wall_ns())
         self._holdings.core.reader_seen(reader, hosts, now)
-        if self._holdings.settings.host in hosts:
+        if self._holdings.settings.hosts & hosts:
             self._holdings.core.wanted(reader.name_space, now)
 
     def gone(self, reader: ReaderKey) -> None:
@@ -111,6 +118,7 @@ class Serving:
         self._got.pop(reader, None)
         self._joined.pop(reader, None)
         self._since_ns.pop(reader, None)
+        self.deviations.pop(reader, None)
         self._holdings.core.reader_gone(reader)
 
     def taken_over(self, reader: ReaderKey) -> None:
@@ -149,42 +157,95 @@ class Serving:
             self.on_difference(name_space, difference)
         for reader in self._holdings.core.in_charge_of(name_space):
             since_ns = self._since_ns.get(reader) if missed else None
-            groups = [
-                (self._holdings.descriptions[group], Rows.of(shown))
-                for group, samples in sorted(difference.items(), key=lambda item: item[0])
-                if _reads(reader, group)
-                and (shown := [s for s in samples if since_ns is None or s.source_time_ns < since_ns])
-            ]
+            groups = self._read_by(reader, difference, since_ns)
             if groups:
                 self._send(reader, groups, whole=False)
+                self._note_older(reader, groups)
+
+    def show_replaced(self, name_space: str, difference: Difference, replaced: Replaced) -> None:
+        """Show that another set took the place of the one that readers and durability clients have."""
+        if self.on_difference is not None:
+            self.on_difference(name_space, difference)
+        for reader in self._holdings.core.in_charge_of(name_space):
+            if groups := self._read_by(reader, replaced.instead):
+                self._send(reader, groups, whole=False, how=Instead(replaced.times))
+                self._note_later(reader, groups, replaced.times)
+            if groups := self._read_by(reader, replaced.new):
+                self._send(reader, groups, whole=False)
+
+    def _read_by(self, reader: ReaderKey, difference: Difference, since_ns: int | None = None) -> Groups:
+        """What a reader reads of a difference, and is older than it where that counts."""
+        return [
+            (self._holdings.descriptions[group], Rows.of(shown))
+            for group, samples in sorted(difference.items(), key=lambda item: item[0])
+            if _reads(reader, group)
+            and (shown := [s for s in samples if since_ns is None or s.source_time_ns < since_ns])
+        ]
+
+    def _note_later(
+        self, reader: ReaderKey, groups: Groups, times: Mapping[Group, Mapping[bytes, int]]
+    ) -> None:
+        for description, rows in groups:
+            later = times[description.group]
+            count = sum(sample.source_time_ns < later[sample.key] for sample in rows)
+            if count:
+                self.deviates(reader, "shown_later", count)
+
+    def _note_older(self, reader: ReaderKey, groups: Groups) -> None:
+        """Count what is not the newest of its instance: readers by source time have something newer."""
+        working = self._holdings.spaces[reader.name_space].working
+        count = 0
+        for description, rows in groups:
+            if not description.qos.by_source_timestamp or description.qos.history_depth == 1:
+                continue
+            group_set = working.groups[description.group]
+            new = set(rows.each_digest())
+            for history in instances(rows):
+                kept = group_set.instance(history[0].key)
+                known_ns = max((one.source_time_ns for one in kept if one.digest not in new), default=-1)
+                count += sum(sample.source_time_ns < known_ns for sample in history)
+        if count:
+            self.deviates(reader, "refused_older", count)
+
+    def deviates(self, reader: ReaderKey, cause: str, count: int) -> None:
+        """Count what a reader sees otherwise than it is in the set; for the causes see DEVIATIONS."""
+        self._holdings.counters[cause] += count
+        self.deviations.setdefault(reader, collections.Counter())[cause] += count
+        self._holdings.tracer.event(
+            "deliver.deviates",
+            reader=reader.participant,
+            group=_text(reader),
+            count=count,
+            reason=DEVIATIONS[cause],
+        )
 
     def show_again(self, reader: ReaderKey, groups: Groups, again: Again) -> None:
         """Let a reader see instances ALIVE again that have a living writer."""
         if groups:
-            self._send(reader, groups, whole=False, again=again)
+            self._send(reader, groups, whole=False, how=again)
 
-    def _send(self, reader: ReaderKey, groups: Groups, *, whole: bool, again: Again | None = None) -> None:
+    def _send(self, reader: ReaderKey, groups: Groups, *, whole: bool, how: _How = None) -> None:
         """Deliver, one after the other for each reader: what is newer must not overtake what is older."""
         groups = _once(groups)
         waiting = self._waiting.get(reader)
         if waiting is None:
             self._waiting[reader] = collections.deque()
-            self._begin(reader, groups, whole=whole, again=again)
+            self._begin(reader, groups, whole=whole, how=how)
         else:
-            waiting.append((groups, whole, again))
+            waiting.append((groups, whole, how))
 
-    def _begin(self, reader: ReaderKey, groups: Groups, *, whole: bool, again: Again | None) -> None:
+    def _begin(self, reader: ReaderKey, groups: Groups, *, whole: bool, how: _How) -> None:
         count = sum(len(samples) for _, samples in groups)
         self._holdings.tracer.event(
             "deliver.started", group=_text(reader), reader=reader.participant, samples=count
         )
-        self._holdings.wire.deliver(reader, groups, whole=whole, again=again)
+        self._holdings.wire.deliver(reader, groups, whole=whole, how=how)
 
     def _next(self, reader: ReaderKey) -> None:
         waiting = self._waiting.get(reader)
         if waiting:
-            groups, whole, again = waiting.popleft()
-            self._begin(reader, groups, whole=whole, again=again)
+            groups, whole, how = waiting.popleft()
+            self._begin(reader, groups, whole=whole, how=how)
         else:
             self._waiting.pop(reader, None)
 

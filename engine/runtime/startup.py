@@ -111,10 +111,12 @@ def _lineage(mark: str) -> Epoch:
     return Epoch(int(counter), node, int(run)) if counter.isdigit() and run.isdigit() else NO_EPOCH
 
 
-def core_settings(configuration: Configuration, name: str, host: str, found: Found) -> CoreSettings:
-    """What the core is told, from configuration and store."""
+def core_settings(
+    configuration: Configuration, name: str, hosts: tuple[str, ...], found: Found
+) -> CoreSettings:
+    """What the core is told, from configuration and store; `hosts` are the addresses of its interfaces."""
     fellows = {fellow.id for known in found.report.fellows.values() for fellow in known}
-    configured = configured_settings(configuration, name, host)
+    configured = configured_settings(configuration, name, hosts[0])
     # A store that lost something may have lost a whole set: an empty one must not win then.
     lost = {
         space.name: StoredSet(DAMAGED, NO_EPOCH)
@@ -123,6 +125,7 @@ def core_settings(configuration: Configuration, name: str, host: str, found: Fou
     }
     return dataclasses.replace(
         configured,
+        further_hosts=hosts[1:],
         node=found.report.node_id,
         incarnation=found.report.incarnation,
         remembered=frozenset(fellows),

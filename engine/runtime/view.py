@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from typing import TYPE_CHECKING, Final
 
 from engine.core.messages import NO_EPOCH
 from engine.runtime.monitor import (
     AlignmentView,
+    DeviationView,
     FellowView,
     GroupView,
     NameSpaceView,
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from engine.runtime.sets import NameSpaceData
 
 MAX_GROUPS_SHOWN: Final = 500
+MAX_DEVIATIONS_SHOWN: Final = 100
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -72,12 +75,21 @@ def snapshot(
         groups=tuple(groups[:MAX_GROUPS_SHOWN]),
         groups_left_out=max(0, len(groups) - MAX_GROUPS_SHOWN),
         deliveries=deliveries,
+        deviations=_deviations(runtime),
         counters={
             **runtime.counters,
             "queued": runtime.persistence.queued_changes,
             "stalls": runtime.core.stalls,
             "longest_stall_ms": int(runtime.core.longest_stall_s * 1000),
         },
+    )
+
+
+def _deviations(runtime: Runtime) -> tuple[DeviationView, ...]:
+    shown = itertools.islice(runtime.serving.deviations.items(), MAX_DEVIATIONS_SHOWN)
+    return tuple(
+        DeviationView(reader.participant, reader.topic, ",".join(reader.partitions), dict(counts))
+        for reader, counts in shown
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from engine.runtime.codec import STATE_TOPICS
-from engine.runtime.ports import Again, Delivered
+from engine.runtime.ports import Again, Delivered, Instead
 from engine.simulator.network import LOOPBACK_S
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class SimulatedWire:
         groups: list[tuple[GroupDescription, Rows]],
         *,
         whole: bool,
-        again: Again | None = None,  # applications here have no states of instances
+        how: Again | Instead | None = None,  # applications here have no states of instances
     ) -> None:
         """Give samples to the reader's process after a while, unless it cannot be reached then."""
         self._cluster.serving(self._node, reader, whole=whole)

@@ -27,6 +27,7 @@ def findings(picture: Picture, clock_bound_ns: int) -> Iterator[Finding]:
     yield from _incompatible(picture.nodes)
     yield from _not_merged(picture.nodes)
     yield from _clocks(picture, clock_bound_ns)
+    yield from _deviations(picture)
 
 
 def _nobody_keeps(picture: Picture) -> Iterator[Finding]:
@@ -108,6 +109,26 @@ def _not_merged(nodes: Sequence[NodeSnapshot]) -> Iterator[Finding]:
                 f"does {there}{more}: what evolved apart stays apart",
                 '<Merge type="Merge" scope="*"/> in the policy of the name-space',
                 nodes=tuple(sorted({each for pair in pairs for each in pair[:2]})),
+            )
+
+
+def _deviations(picture: Picture) -> Iterator[Finding]:
+    """Ordinary readers that a node could not bring to its set in every respect."""
+    for node in picture.nodes:
+        for view in node.deviations:
+            readers = tuple(
+                each
+                for each in picture.endpoints
+                if not each.is_writer and each.topic == view.topic and each.guid[:24] == view.participant[:24]
+            )
+            yield Finding(
+                Cause.READER_DEVIATES,
+                Weight.INFO if set(view.counts) == {"shown_later"} else Weight.WARNING,
+                view.topic,
+                f"deviates from the set of {node.name} ({view.text})",
+                "start the reader again, or read with the client library; see docs/readers.md",
+                readers,
+                (node.name,),
             )
 
 

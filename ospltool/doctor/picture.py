@@ -119,6 +119,7 @@ class Cause(enum.StrEnum):
     CLOCKS = "clocks"
     NODES_INCOMPATIBLE = "nodes-incompatible"
     NOT_MERGED = "not-merged"
+    READER_DEVIATES = "reader-deviates"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -60,6 +60,9 @@ def complaints(snapshot: NodeSnapshot) -> Iterator[Concern]:
     for delivery in _failed(snapshot):
         text = f"{name} could not serve a reader of {delivery.topic}: {delivery.problem}"
         yield Concern(Severity.WARNING, text, delivery.finished_ns, snapshot.id)
+    for deviation in snapshot.deviations:
+        text = f"a reader of {deviation.topic} deviates from the set of {name}: {deviation.text}"
+        yield Concern(Severity.WARNING, text, 0, snapshot.id)
 
 
 def _failed(snapshot: NodeSnapshot) -> Iterator[DeliveryView]:

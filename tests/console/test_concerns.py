@@ -5,7 +5,14 @@ from typing import Any
 
 import pytest
 
-from engine.runtime.monitor import AlignmentView, DeliveryView, GroupView, NodeSnapshot, StoreView
+from engine.runtime.monitor import (
+    AlignmentView,
+    DeliveryView,
+    DeviationView,
+    GroupView,
+    NodeSnapshot,
+    StoreView,
+)
 from ospltool.live import fake
 from ospltool.live.complaints import Severity
 from ospltool.live.concerns import concerns
@@ -79,6 +86,11 @@ CASES: dict[str, tuple[NodeSnapshot, Severity, str]] = {
         node(deliveries=(DeliveryView("p", "Trade", "Orders", "failed", 0, 1, START_NS - 2 * S, "QoS"),)),
         Severity.WARNING,
         "n1 could not serve a reader of Trade: QoS",
+    ),
+    "reader deviates": (
+        node(deviations=(DeviationView("p", "Trade", "Orders", {"other": 1_200}),)),
+        Severity.WARNING,
+        "a reader of Trade deviates from the set of n1: 1,200 other",
     ),
 }
 

@@ -9,7 +9,7 @@ import pytest
 
 from engine.dataset.groups import DurabilityKind
 from engine.dds.qos import EndpointQos
-from engine.runtime.monitor import FellowView, NameSpaceView, NodeSnapshot, StoreView
+from engine.runtime.monitor import DeviationView, FellowView, NameSpaceView, NodeSnapshot, StoreView
 from ospltool.doctor import diagnosis as diagnosis_module
 from ospltool.doctor.diagnosis import Diagnosis, diagnose
 from ospltool.doctor.picture import Endpoint, Picture
@@ -216,6 +216,25 @@ def test_sets_that_stay_apart_after_a_disconnection_are_found(
 def test_nodes_that_do_not_communicate_are_found_once() -> None:
     nodes = (node("n1", ("n2", 0), problem="they overlap"), node("n2", ("n1", 0), problem="they overlap"))
     check_finds(Picture(nodes=nodes, participants=2), "error nodes-incompatible")
+
+
+@pytest.mark.parametrize(
+    ("counts", "expected"),
+    [
+        ({"shown_later": 2}, "info reader-deviates"),
+        ({"refused_older": 3, "shown_later": 2}, "warning reader-deviates"),
+        ({"not_kept": 1}, "warning reader-deviates"),
+    ],
+)
+def test_readers_that_deviate_from_the_set_are_named(counts: dict[str, int], expected: str) -> None:
+    reader, other = end("reader"), end("reader")
+    view = DeviationView(reader.guid[:24] + "000001c1", "Ship", "ships", counts)
+    nodes = (dataclasses.replace(node("n1", spaces=(space(),)), deviations=(view,)),)
+    other = dataclasses.replace(other, guid="f" * 32)
+    found = check_finds(Picture((reader, other), nodes=nodes, participants=3), expected)
+    (finding,) = found.findings
+    assert finding.endpoints == (reader,)
+    assert "set of n1" in finding.message
 
 
 def test_what_is_beyond_the_bounds_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -348,10 +348,10 @@ def timelines(options: dict[str, Any]) -> None:
     """What an ordinary reader sees of each instance, in words.
 
     S and a source time is a sample; D, NW and A tell that the instance changed its state without one.
-    Options: `readers`, each `topic` and the options of its QoS; `takes`, where samples are taken, not only
-    read.
-    Each line is answered with, by topic and instance: the words, state, and generation counts
-    (disposed, no writers).
+    Options: `readers`, each `topic`, `partition` and the options of its QoS, and a `name` if its topic is not
+    enough of one; `takes`, where samples are taken, not only read.
+    Each line is answered with, by name and instance: the words, state, generation counts (disposed, no
+    writers) and value of the last sample.
     """
     from cyclonedds.core import InstanceState, Policy, Qos, ReadCondition, SampleState, ViewState, WaitSet
     from cyclonedds.domain import DomainParticipant
@@ -359,16 +359,16 @@ def timelines(options: dict[str, Any]) -> None:
     from cyclonedds.topic import Topic
 
     participant = DomainParticipant(options["domain"])
-    subscriber = Subscriber(participant, Qos(Policy.Partition(["stock"])))
     waitset = WaitSet(participant)
     ends = []
     for one in options["readers"]:
         qos = qos_of({**one, "depth": 0})
+        subscriber = Subscriber(participant, Qos(Policy.Partition([one.get("partition", "stock")])))
         topic = Topic(participant, one["topic"], types.Reading, qos=qos)
         reader = DataReader(subscriber, topic, qos=qos)
         condition = ReadCondition(reader, SampleState.NotRead | ViewState.Any | InstanceState.Any)
         waitset.attach(condition)
-        ends.append((one["topic"], reader, condition))
+        ends.append((one.get("name", one["topic"]), reader, condition))
     found: dict[str, dict[int, dict[str, Any]]] = {one[0]: {} for one in ends}
     lock = threading.Lock()
 
@@ -383,6 +383,7 @@ def timelines(options: dict[str, Any]) -> None:
                 state = WORDS[int(info.instance_state)]
                 if valid:
                     seen["words"].append(f"S{info.source_timestamp}")
+                    seen["value"] = sample.value
                 # A sample that is read only after its instance ended tells of both.
                 if seen["words"][-1:] != [state] if state != "A" else not valid:
                     seen["words"].append(state)

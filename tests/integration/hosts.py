@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,15 @@ class HostsLab:
 
     Args:
         multicast: as in General/AllowMulticast; without it everyone names all hosts as peers.
+        interfaces: those that everyone uses.
     """
 
-    def __init__(self, directory: Path, network: Network, *, multicast: str) -> None:
+    def __init__(
+        self, directory: Path, network: Network, *, multicast: str, interfaces: Sequence[str] = ("e0",)
+    ) -> None:
         domain, tag = own_domain()
         uri = cyclone_uri(
-            interfaces=["e0"],
+            interfaces=interfaces,
             multicast=multicast,
             peers=network.addresses.values() if multicast == "false" else (),
             max_auto_participant_index=40,

@@ -28,6 +28,7 @@ class Network:
         self._bridge = f"{prefix}b"
         self._second = f"{prefix}s"
         self._has_second = False
+        self._other = f"{prefix}t"
         self._spaces = {host: f"{prefix}{host}" for host in hosts}
         self._ports = {host: f"{prefix}{host}p" for host in hosts}
         self.addresses = {host: f"10.77.0.{number}" for number, host in enumerate(hosts, 1)}
@@ -49,6 +50,21 @@ class Network:
             _ip("-n", space, "addr", "add", f"{self.addresses[host]}/24", "dev", "e0")
             _ip("-n", space, "link", "set", "e0", "up")
             _ip("-n", space, "link", "set", "lo", "up")
+
+    def add_second_interfaces(self) -> None:
+        """Give each host an interface `e1` on another network, 10.78.0.0; the numbers are those of `e0`."""
+        _ip("link", "add", self._other, "type", "bridge", "mcast_snooping", "0")
+        _ip("link", "set", self._other, "up")
+        for host, space in self._spaces.items():
+            port = f"{self._ports[host]}1"
+            _ip("link", "add", port, "type", "veth", "peer", "name", "e1", "netns", space)
+            _ip("link", "set", port, "master", self._other, "up")
+            _ip("-n", space, "addr", "add", f"{self.second_address(host)}/24", "dev", "e1")
+            _ip("-n", space, "link", "set", "e1", "up")
+
+    def second_address(self, host: str) -> str:
+        """The address of a host's `e1`."""
+        return self.addresses[host].replace("10.77.", "10.78.")
 
     def on(self, host: str) -> tuple[str, ...]:
         """What goes before a command so that it runs on a host."""
@@ -107,6 +123,7 @@ class Network:
         for space in self._spaces.values():
             yield ["ip", "netns", "del", space]
         yield ["ip", "link", "del", self._bridge]
+        yield ["ip", "link", "del", self._other]
         if self._has_second:
             yield ["ip", "link", "del", self._second]
 

@@ -15,6 +15,8 @@ from tests.integration.programs import Program
 pytestmark = pytest.mark.dds
 
 COUNT = 3
+LOST_DELIVERER_S = 10.0
+"""The lease of what a node gives with: after this readers lose a node that was killed."""
 CASES = [(autodispose, by_source) for autodispose in (True, False) for by_source in (True, False)]
 
 
@@ -144,3 +146,66 @@ def test_who_takes_over_from_a_node_that_stops_keeps_instances_alive(lab: Lab) -
         assert time.monotonic() < deadline, words
         time.sleep(0.1)
     wait_states(reader, lambda _: "A A A")
+
+
+def test_who_takes_over_from_a_node_that_is_killed_keeps_instances_alive(lab: Lab) -> None:
+    names = lab.start_three()
+    writers = writers_of(lab, len(names))
+    held = COUNT * len(CASES)
+    lab.seen.wait_for("it is stored", lambda: all(lab.seen.stored(name) == held for name in names))
+    reader = late_reader(lab)
+    wait_states(reader, lambda _: "A A A")
+    lab.wait_delivered(len(CASES))
+    killed = time.monotonic()
+    lab.kill("n1")
+    # By order of reception the newest sample comes once more, from who has taken over.
+    deadline = killed + 30.0
+    while True:
+        found = look(reader)
+        taken_over = [found[options_of(case)["topic"]]["0"]["words"] for case in CASES if not case[1]]
+        if all(words == ["S1000"] * 2 for words in taken_over):
+            break
+        assert time.monotonic() < deadline, found
+        time.sleep(0.1)
+    assert time.monotonic() - killed < LOST_DELIVERER_S, "taken over before readers lose the one that is gone"
+    # The reader gives the killed node's writers up only later; the writers of the other one then stand in.
+    while time.monotonic() < killed + LOST_DELIVERER_S + 3.0:
+        for each in look(reader).values():
+            assert [one["state"] for one in each.values()] == ["A"] * COUNT
+        time.sleep(0.5)
+    for case in CASES:
+        words = look(reader)[options_of(case)["topic"]]["0"]["words"]
+        assert words == (["S1000"] if case[1] else ["S1000"] * 2), case
+    for writer in writers:
+        assert writer.end() == 0
+    wait_states(reader, lambda case: " ".join([lost(case)] * 3))
+
+
+@pytest.mark.parametrize("strength", [0, -3])
+def test_the_original_writer_owns_an_instance_before_the_one_that_keeps_it_alive(
+    lab: Lab, strength: int
+) -> None:
+    lab.configure("n1", Settings())
+    lab.start("n1")
+    lab.seen.wait_for("n1 complete", lambda: lab.seen.are_complete("n1"))
+    options: dict[str, Any] = {"exclusive": True, "strength": strength, "topic": "Owned"}
+    writer = lab.program("writer", steps=[{"count": COUNT, "time": 1_000}], **options)
+    writer.answer("done")
+    lab.seen.wait_for("it is stored", lambda: lab.seen.stored("n1") == COUNT)
+    reader = lab.program("timelines", readers=[options])
+    reader.answer("ready")
+
+    def wait_words(wanted: list[list[str]]) -> None:
+        deadline = time.monotonic() + 30.0
+        while True:
+            found = look(reader)["Owned"]
+            if [found.get(str(number), {"words": []})["words"] for number in range(COUNT)] == wanted:
+                assert all(each["state"] == "A" for each in found.values())
+                return
+            assert time.monotonic() < deadline, found
+            time.sleep(0.1)
+
+    wait_words([["S1000"], ["S1001"], ["S1002"]])
+    writer.tell(steps=[{"first": 0, "count": 2, "time": 2_000}])
+    writer.answer("done")
+    wait_words([["S1000", "S2000"], ["S1001", "S2001"], ["S1002"]])

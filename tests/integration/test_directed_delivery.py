@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from tests.integration.configurations import Settings
 from tests.integration.hosts import HostsLab, hosts_lab
 from tests.integration.lab import Lab, Reader
+from tests.integration.network import network_of
 
 COUNT = 300
 LATE = 20
@@ -68,4 +70,43 @@ def test_late_joiners_on_three_hosts_get_everything_once_from_their_own_host(hos
         lambda: {name: len(lab.trace(name, "deliver.finished")) for name in hosts.names} == wanted,
     )
     check_once(*late, *running)
+    assert writer.end() == 0
+
+
+@pytest.mark.dds
+@pytest.mark.netns
+def test_a_reader_on_a_second_interface_is_served_by_the_node_on_its_host(tmp_path: Path) -> None:
+    network = network_of(("a", "b"))
+    try:
+        network.add_second_interfaces()
+        hosts = HostsLab(tmp_path, network, multicast="true", interfaces=("e0", "e1"))
+        try:
+            check_second_interface(hosts)
+        finally:
+            hosts.lab.close()
+    finally:
+        network.close()
+
+
+def have_delivered(hosts: HostsLab, count: int) -> bool:
+    """Whether the nodes have finished so many deliveries."""
+    return sum(len(hosts.lab.trace(name, "deliver.finished")) for name in hosts.names) >= count
+
+
+def check_second_interface(hosts: HostsLab) -> None:
+    """Late joiners that have only their host's second address are served by the node there."""
+    lab = hosts.lab
+    for name, priority in (("n1", 200), ("n2", 100)):
+        lab.configure(name, Settings().with_priority(priority))
+    hosts.start()
+    writer = hosts.writer("n1", readers=2, steps=[{"count": COUNT, "time": 1_000}])
+    view = hosts.views["n2"]
+    view.wait_for("it is stored", lambda: all(view.stored(name) == COUNT for name in hosts.names))
+    only_second = lab.uri.replace('<NetworkInterface name="e0"/>', "")
+    assert only_second != lab.uri
+    for number, name in enumerate(hosts.names, 1):
+        late = hosts.reader(name, environ={"CYCLONEDDS_URI": only_second})
+        check_once(late)
+        view.wait_for("a delivery is at its end", functools.partial(have_delivered, hosts, number))
+    assert {name: len(lab.trace(name, "deliver.finished")) for name in hosts.names} == {"n1": 1, "n2": 1}
     assert writer.end() == 0

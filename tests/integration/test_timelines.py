@@ -152,6 +152,11 @@ def test_a_writer_that_was_cut_off_and_is_back_is_alive_for_every_reader(hosts: 
             assert re.fullmatch(wanted + again, seen.words(case, 1)), (case, seen.words(case, 1))
             seen.wait_state(case, 2, lost)
         assert taking.words(case, 0) == HEALED[autodispose].words(KEEP_ALL, TIMES), case
+        taken = taking.now()[topic_of(case)]["0"]["generations"]
+        assert taken == [0, 0], (
+            case,
+            "an instance of which all was taken is forgotten, and new when it is back",
+        )
         assert near.words(case, 0) == "S1000", case
 
     for writer in writers.values():

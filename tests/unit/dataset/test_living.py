@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.dataset.living import ends, returning, whole, written
+from engine.dataset.living import ends, returning, unregistered, whole, written
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 
 STATUS = {"S": DATA, "D": DISPOSE, "U": UNREGISTER, "X": DISPOSE | UNREGISTER}
@@ -87,3 +87,22 @@ def test_what_has_a_living_writer_is_shown_by_its_newest_write() -> None:
     other = [sample._replace(key=b"other") for sample in history("Sb")]
     steps = list(written([*history("Sa Sa Ub"), *other], writers("a")))
     assert [(step.sample.source_time_ns, step.sample.status) for step in steps] == [(2, DATA)]
+
+
+@pytest.mark.parametrize(
+    ("samples", "new", "living", "expected"),
+    [
+        ("Sa Ua", 1, "a", ["U2"]),
+        ("Sa Ua", 2, "a", ["U2"]),
+        ("Sa Sb Ua", 1, "ab", []),
+        ("Sa Sb Ua", 1, "a", ["U3"]),
+        ("Ua Sa", 2, "a", []),
+        ("Sa", 1, "", []),
+    ],
+)
+def test_what_a_merge_tells_that_the_last_writer_unregistered(
+    samples: str, new: int, living: str, expected: list[str]
+) -> None:
+    kept = history(samples)
+    found = unregistered(kept[-new:], kept, writers(living))
+    assert [f"U{end.source_time_ns}" for end in found] == expected

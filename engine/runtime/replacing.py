@@ -1,0 +1,104 @@
+"""What ordinary readers must be shown when another set takes the place of the one that they have seen.
+
+A reader ordered by source time takes nothing that is older than the newest sample of an instance that it has
+seen. Where the new set goes back behind that, its samples are shown with the source time of the sample
+whose place they take; see `engine.runtime.ports.Instead`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from engine.dataset.sample import UNREGISTER
+from engine.runtime.sets import dispose_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from engine.core.namespaces import Group
+    from engine.dataset.dataset import DataSet, GroupSet
+    from engine.dataset.groups import GroupDescription
+    from engine.dataset.sample import Sample
+    from engine.runtime.sets import Difference
+
+
+@dataclasses.dataclass(slots=True)
+class Replaced:
+    """What readers of a set that was replaced are shown.
+
+    Attributes:
+        new: samples that they take as they are.
+        instead: by instance, what takes the place of something that they have.
+        times: the newest source time that they have of each of these instances, nanoseconds since 1970 UTC.
+    """
+
+    new: Difference = dataclasses.field(default_factory=dict)
+    instead: Difference = dataclasses.field(default_factory=dict)
+    times: dict[Group, dict[bytes, int]] = dataclasses.field(default_factory=dict)
+
+
+def replaced(
+    before: DataSet,
+    after: DataSet,
+    difference: Difference,
+    descriptions: dict[Group, GroupDescription],
+    *,
+    disposes_all: bool,
+) -> Replaced:
+    """Compare what readers have with what they must have.
+
+    Args:
+        before: the set that they have seen.
+        after: the set that took its place.
+        difference: what is new in it, with a dispose for what is no more.
+        descriptions: of all groups.
+        disposes_all: every instance is disposed before it is shown again (merge policy Replace).
+    """
+    result = Replaced()
+    for group, target in after.groups.items():
+        source = before.groups.get(group)
+        new = difference.get(group, [])
+        back = _gone_back(source, target, every=disposes_all) if source else {}
+        if not descriptions[group].qos.by_source_timestamp:
+            told = {sample.key for sample in new}
+            new = [*new, *(sample for key, shown in back.items() if key not in told for sample in shown)]
+        elif source and back:
+            new = [sample for sample in new if sample.key not in back]
+            times = {key: _newest_ns(source, key) for key in back}
+            result.times[group] = times
+            result.instead[group] = [
+                sample
+                for key, shown in back.items()
+                for disposed in [[dispose_of(key, times[key])] if disposes_all or not shown else []]
+                for sample in (*disposed, *shown)
+            ]
+        if new:
+            result.new[group] = new
+    return result
+
+
+def _gone_back(before: GroupSet, after: GroupSet, *, every: bool) -> dict[bytes, Sequence[Sample]]:
+    """The instances of which readers have something newest that is no more, and what takes its place."""
+    if every:
+        keys = before.keys()
+        return {key: after.instance(key) for key in keys}
+    found: dict[bytes, Sequence[Sample]] = {}
+    for key in dict.fromkeys(
+        sample.key for sample in before.samples().without(set(after.samples().each_digest()))
+    ):
+        old, kept = before.instance(key), after.instance(key)
+        if kept and _last(old) in kept:
+            continue
+        unseen = [sample for sample in kept if sample not in old]
+        found[key] = unseen or kept[kept.index(_last(kept)) :] if kept else ()
+    return found
+
+
+def _last(history: Sequence[Sample]) -> Sample:
+    """The newest sample that is not only an unregistration, if there is one."""
+    return next((sample for sample in reversed(history) if sample.status != UNREGISTER), history[-1])
+
+
+def _newest_ns(group_set: GroupSet, key: bytes) -> int:
+    return max(sample.source_time_ns for sample in group_set.instance(key))

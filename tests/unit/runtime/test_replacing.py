@@ -1,0 +1,85 @@
+"""What readers are shown of a set that took the place of theirs, in letters."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.core.namespaces import Group
+from engine.dataset.dataset import DataSet
+from engine.dataset.groups import KEEP_ALL, DurabilityKind, GroupDescription, GroupQos, TypeDescription
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
+from engine.runtime.replacing import replaced
+from engine.runtime.sets import dispose_of
+
+GROUP = Group("stock", "Reading", "type")
+STATUS = {"S": DATA, "D": DISPOSE, "U": UNREGISTER}
+LETTER = {status: letter for letter, status in STATUS.items()}
+
+
+def set_of(text: str) -> DataSet:
+    """Samples of one instance, a letter and a source time each."""
+    data = DataSet()
+    group_set = data.open_group(GROUP, KEEP_ALL)
+    for word in text.split():
+        group_set.apply(make_sample(int(word[1:]), b"w" * 16, STATUS[word[0]], b"k", b"payload"))
+    return data
+
+
+def words(samples: list[Sample]) -> str:
+    return " ".join(f"{LETTER[each.status]}{each.source_time_ns}" for each in samples)
+
+
+def difference(before: DataSet, after: DataSet) -> list[Sample]:
+    """As `NameSpaceData.replace` makes it for Catchup, with its dispose at time 99."""
+    if not after.groups[GROUP].count:
+        return [dispose_of(b"k", 99)]
+    seen = set(before.groups[GROUP].samples().each_digest())
+    return list(after.groups[GROUP].samples().without(seen))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "disposes_all", "new", "instead"),
+    [
+        ("S1", "S1", False, "", ""),
+        ("S1", "S1 S3", False, "S3", ""),
+        ("S1 S7", "S1", False, "", "S1"),
+        ("S1 S7", "S1 S3", False, "", "S3"),
+        ("S1 D7", "S1", False, "", "S1"),
+        ("S1 D7", "S1 D3", False, "", "D3"),
+        ("S1 S7 U8", "S1 S7", False, "", ""),
+        ("S1 S7", "S1 S9", False, "", "S9"),
+        ("S1 S7", "", False, "", "D7"),
+        ("S1 S7", "S1", True, "", "D7 S1"),
+        ("S1", "S1", True, "", "D1 S1"),
+        ("", "S1", True, "S1", ""),
+    ],
+)
+def test_what_readers_by_source_time_are_shown(
+    before: str, after: str, disposes_all: bool, new: str, instead: str
+) -> None:
+    old, target = set_of(before), set_of(after)
+    described = {GROUP: description(by_source=True)}
+    shown = replaced(old, target, {GROUP: difference(old, target)}, described, disposes_all=disposes_all)
+    assert words(shown.new.get(GROUP, [])) == new
+    assert words(shown.instead.get(GROUP, [])) == instead
+    if instead:
+        assert shown.times[GROUP] == {b"k": max(int(word[1:]) for word in before.split())}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "new"),
+    [("S1 D7", "S1", "S1"), ("S1 S7", "S1 S3", "S3"), ("S1 S7", "", "D99"), ("S1", "S1", "")],
+)
+def test_what_readers_by_reception_are_shown(before: str, after: str, new: str) -> None:
+    old, target = set_of(before), set_of(after)
+    described = {GROUP: description(by_source=False)}
+    shown = replaced(old, target, {GROUP: difference(old, target)}, described, disposes_all=False)
+    assert words(shown.new.get(GROUP, [])) == new
+    assert not shown.instead
+
+
+def description(*, by_source: bool) -> GroupDescription:
+    qos = GroupQos(
+        durability=DurabilityKind.PERSISTENT, by_source_timestamp=by_source, history_depth=KEEP_ALL
+    )
+    return GroupDescription(GROUP, TypeDescription("depot.Reading", b"", b"", keyed=True), qos)
