@@ -412,6 +412,7 @@ class ClientService:
             captured, refused = storage.tally(question.writer)
             added |= {"captured": captured, "refused": refused, "content": question.content}
             added["written"] = storage.is_past(question)
+            added["deleted"] = storage.is_deleted(question.writer, places)
         self._send_state(one.client, request, blocks, **added)
         return True
 

@@ -104,10 +104,14 @@ class Place:
 
 @dataclasses.dataclass(slots=True)
 class _Tally:
-    """Samples of one writer that were captured in this run and put into sets, and those that were not."""
+    """Samples of one writer that were captured in this run and put into sets, and those that were not.
+
+    `oldest_ns` is the oldest source time of the former.
+    """
 
     count: int = 0
     refused: int = 0
+    oldest_ns: int | None = None
 
 
 class Storage:
@@ -147,7 +151,9 @@ class Storage:
                 self.refused([make_sample(*record)])
                 tally.refused += 1
             elif kept[writer]:
-                tally.count += 1 if isinstance(record, tuple) else record.count
+                times_ns = record[:1] if isinstance(record, tuple) else record.times_ns
+                tally.count += len(times_ns)
+                tally.oldest_ns = min(times_ns if tally.oldest_ns is None else (tally.oldest_ns, *times_ns))
 
     def refused(self, samples: Sequence[Sample]) -> None:
         """These are too large to be kept."""
@@ -264,6 +270,12 @@ class Storage:
         self._replaced_sets()
         tally = self._tallies.get(writer, _Tally())
         return tally.count, tally.refused
+
+    def is_deleted(self, writer: bytes, places: Sequence[Place]) -> bool:
+        """Whether samples of a writer that were captured are as old as what was deleted from a group."""
+        oldest_ns = self._tallies.get(writer, _Tally()).oldest_ns
+        groups = (group_set for place in places for _, group_set, _ in place.groups)
+        return oldest_ns is not None and any(oldest_ns <= group_set.floor_ns for group_set in groups)
 
     def is_past(self, question: StorageQuestion) -> bool:
         """Whether what was found is on the disk."""

@@ -57,11 +57,13 @@ class DurableCounters:
     Attributes:
         written: samples, disposes and unregisters, those of the journal included.
         stored: of these, stored by as many nodes as wanted, and forgotten here.
-        pending, pending_bytes: the others.
+        pending, pending_bytes: neither stored nor given up yet.
         handed_over: samples that a node had missed and was given; once for each such node.
         recovered: taken over from the journal of a former run.
         blocked: writes that had to wait for room.
         journal_bytes: size of the journal; 0 without one.
+        deleted: given up and forgotten here, not stored: their source time is at or before the time up to
+            which `delete_historical_data` deleted their group, and no node takes them.
     """
 
     written: int
@@ -72,6 +74,7 @@ class DurableCounters:
     recovered: int
     blocked: int
     journal_bytes: int
+    deleted: int = 0
 
 
 class DurableWriter(Generic[_T]):
@@ -187,7 +190,9 @@ class DurableWriter(Generic[_T]):
         """Wait until everything written before this call is stored by as many nodes as wanted.
 
         Raises:
-            NotStored: not in time; `missing` says which samples, where and why. They stay pending.
+            NotStored: not in time; `missing` says which samples, where and why. They stay pending. Or samples
+                had to be given up, because `delete_historical_data` deleted their group up to a later source
+                time; each is told by one call only, with reason DELETED, and is not pending any more.
             Closed: as for `write`.
         """
         deadline_s = time.monotonic() + timeout_s
@@ -199,6 +204,7 @@ class DurableWriter(Generic[_T]):
                 if left_s <= 0:
                     raise self._not_stored()
                 self._changed.wait(left_s)
+            self._tell_deleted()
 
     @property
     def counters(self) -> DurableCounters:
@@ -214,6 +220,7 @@ class DurableWriter(Generic[_T]):
                 self.recovery.samples,
                 self._blocked,
                 journal.size if journal else 0,
+                ledger.deleted,
             )
 
     def close(self) -> int:
@@ -306,8 +313,18 @@ class DurableWriter(Generic[_T]):
         if self._is_closing:
             raise errors.Closed("the durable writer has been closed")
 
+    def _deleted(self) -> list[Missing]:
+        count, names = self._ledger.tell_deleted()
+        return [Missing(self._topic, "", Reason.DELETED, count, names)] if count else []
+
+    def _tell_deleted(self) -> None:
+        missing = self._deleted()
+        if missing:
+            text = f"topic '{self._topic}': samples are not stored and never will be: "
+            raise errors.NotStored(f"{text}{'; '.join(map(str, missing))}", tuple(missing))
+
     def _not_stored(self) -> errors.NotStored:
-        missing: list[Missing] = []
+        missing = self._deleted()
         if self._question is not None:
             required = {one: state for one, state in self._answers.items() if added(state).get("required")}
             current = {one: state for one, state in required.items() if _is_current(state)}

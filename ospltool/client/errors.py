@@ -46,6 +46,8 @@ class Reason(enum.StrEnum):
     """The node is starting, aligning or merging."""
     MEMORY_ONLY = "kept in memory only"
     """They are PERSISTENT, and the node's policy keeps them as transient data; such nodes do not count."""
+    DELETED = "at or before the time up to which its group was deleted"
+    """By `delete_historical_data`: no node keeps such a sample, or will take it in."""
     REFUSED = "refused"
     """A sample is too large for a node to keep."""
     NO_ANSWER = "no answer"

@@ -38,6 +38,7 @@ _REASONS: Final = {
     Verdict.MISSING: Reason.NEVER_ARRIVED,
     Verdict.REFUSED: Reason.REFUSED,
     Verdict.IN_MEMORY: Reason.NOT_ON_DISK,
+    Verdict.DELETED: Reason.DELETED,
 }
 
 
@@ -116,7 +117,7 @@ class NamedQuestion:
         detail = printable(added(state).get("reason", ""))
         for verdict, names in sorted(by_verdict.items()):
             reason = _REASONS[verdict]
-            if not added(state).get("complete"):
+            if not added(state).get("complete") and verdict is not Verdict.DELETED:
                 reason = Reason.NOT_COMPLETE
             first = tuple(sorted(names)[:MAX_SAID])
             yield Missing(self.topic, name_of(state), reason, len(names), first, detail)
@@ -175,9 +176,13 @@ class CountedQuestion:
             for service, values in known.items()
             if service in has_seen_all and values.get("content") is not None
         ]
+        is_deleted = any(known[service].get("deleted") for service in has_seen_all)
         found: dict[bytes, list[Missing]] = {}
         for service, state in answers.items():
             values = known[service]
+            if is_deleted or values.get("deleted"):
+                found[service] = [Missing(self.topic, name_of(state), Reason.DELETED, 0)]
+                continue
             content = values.get("partitions"), values.get("content")
             has_all = service in has_seen_all or content in contents
             found[service] = list(self._missing_at(state, values, now, has_all=has_all))

@@ -201,6 +201,28 @@ def test_what_is_kept_in_memory_is_not_called_stored_on_disk(lab: ClientLab) -> 
     assert ["n2", "MEMORY_ONLY", 0] in said["missing"]
 
 
+def test_what_is_older_than_a_deletion_is_not_called_stored(lab: ClientLab) -> None:
+    names = lab.start_two()
+    program, plain = keeper(lab, 2, nodes=2), keeper(lab, 2, plain=True)
+    written(program, write=[0, 5])
+    assert done(program, flush=20) == {}
+    done(program, delete=["stock", "Reading"])
+    lab.seen.wait_for("it is deleted", lambda: [lab.seen.samples(name) for name in names] == [0, 0])
+    said = done(program, ask=0, timeout=1)
+    assert said["missing"] == [["n1", "DELETED", 5], ["n2", "DELETED", 5]]
+    written(program, write=[10, 3], age_s=60)
+    wrote = written(program, write=[20, 2])
+    assert done(program, flush=20)["missing"] == [["", "DELETED", 3]]
+    assert done(program, flush=20) == {}
+    counters = done(program, counters=1)["counters"]
+    assert [counters[one] for one in ("written", "stored", "deleted", "pending")] == [10, 7, 3, 0]
+    done(plain, write=[30, 3], age_s=60)
+    said = done(plain, wait=2)
+    assert said["missing"] == [["n1", "DELETED", 0], ["n2", "DELETED", 0]]
+    lab.stop(*names)
+    check_disks(lab, wrote, *names)
+
+
 def test_samples_that_newer_ones_pushed_out_are_done_when_the_newer_ones_are_stored(lab: ClientLab) -> None:
     lab.start_one()
     program = keeper(lab, 1, depth=1)

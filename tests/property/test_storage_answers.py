@@ -60,6 +60,7 @@ def test_stored_is_on_the_disk_and_missing_would_be_taken(
     captured = {one.digest for one in written[len(never) :]}
     for sample, verdict in zip(written, verdicts, strict=True):
         assert verdict >= Verdict.DELETED or sample.digest not in captured
+        assert not (verdict.is_kept and 0 < floor >= sample.source_time_ns), "what was deleted is not stored"
 
 
 def check(run: Run, depth: int, written: list[Sample]) -> list[Verdict]:
