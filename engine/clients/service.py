@@ -403,6 +403,7 @@ class ClientService:
             "reason": storage.why_not(states, places),
             "on_disk": is_on_disk,
             "weaker": is_persistent and not is_on_disk,
+            "not_shared": storage.why_not_shared(places),
         }
         blocks = {}
         if question.names:

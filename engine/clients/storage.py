@@ -96,9 +96,10 @@ class StorageQuestion:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Place:
-    """A partition asked about, with the groups of the topic that this node has there."""
+    """A partition asked about, with the name-spaces that keep it and the groups of the topic in them."""
 
     partition: str
+    keepers: tuple[NameSpaceState, ...]
     groups: tuple[tuple[Group, GroupSet, NameSpaceData], ...]
 
 
@@ -188,7 +189,7 @@ class Storage:
                 for group, group_set in data.working.groups.items()
                 if group.topic == topic and group.partition == partition
             ]
-            found.append(Place(partition, tuple(groups)))
+            found.append(Place(partition, tuple(keepers), tuple(groups)))
         return found
 
     def incomplete(self, states: Sequence[NameSpaceState]) -> str:
@@ -307,6 +308,18 @@ class Storage:
         is_persistent = any(one.qos.durability is DurabilityKind.PERSISTENT for one, _ in described)
         is_on_disk = bool(described) and all(data.is_on_disk(one) for one, data in described)
         return is_persistent, is_on_disk and self._has_disk
+
+    def why_not_shared(self, places: Sequence[Place]) -> str:
+        """Why what is kept here does not reach other nodes; empty where it does."""
+        for place in places:
+            for state in [data.state for _, _, data in place.groups] or place.keepers:
+                if not state.policy.aligner:
+                    return f"it is no aligner of name-space '{state.name}'"
+                if state.apart:
+                    return (
+                        f"a merge policy left its set of name-space '{state.name}' different from the others"
+                    )
+        return ""
 
     # The parts.
 

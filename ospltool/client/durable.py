@@ -18,10 +18,10 @@ from engine.dds.client_protocol.naming import SampleName, Verdict
 from engine.dds.errors import TIMEOUT, DdsError
 from ospltool.client import asking, errors
 from ospltool.client.asking import added, ask, name_of
-from ospltool.client.errors import Missing, Reason
+from ospltool.client.errors import Missing, Reason, counted
 from ospltool.client.journal import Journal, Recovery
 from ospltool.client.ledger import Entry, Ledger
-from ospltool.client.surveys import NamedQuestion
+from ospltool.client.surveys import NamedQuestion, may_count, uncounted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -97,6 +97,7 @@ class DurableWriter(Generic[_T]):
         client: talks to the nodes. It must stay open.
         writer: TRANSIENT or PERSISTENT; everything that shall be kept must be written through this object.
         nodes: how many nodes must store a sample. By default one, or more than half of `expected`.
+            `DurabilityClient.wait_for_durable` says which nodes do not count.
         expected: names of the nodes that count; by default every node does.
         max_samples, max_bytes: bounds of what is not stored yet; a single sample may be larger.
         journal: the file; its directory must exist. None keeps it in memory.
@@ -334,13 +335,21 @@ class DurableWriter(Generic[_T]):
                 Missing(self._topic, name, Reason.NO_ANSWER, 0, detail="it is of another version")
                 for name in outdated
             ]
-            if len(current) < self._nodes:
-                said = f"{len(current)} nodes answer, {self._nodes} must store it"
+            missing += [each for state in current.values() for each in uncounted(self._topic, state)]
+            able = sum(self._counts(state) for state in current.values())
+            if able < self._nodes:
+                verb = "answers and counts" if able == 1 else "answer and count"
+                said = f"{counted(able, 'node')} {verb}, {self._nodes} must store it"
                 missing.append(Missing(self._topic, "", Reason.TOO_FEW_NODES, len(self._ledger), detail=said))
         else:
             said = "no durability service that serves clients has been found"
             missing.append(Missing(self._topic, "", Reason.NO_ANSWER, len(self._ledger), detail=said))
-        text = f"topic '{self._topic}': {len(self._ledger)} samples are not stored by {self._nodes} nodes"
+        if not missing:
+            said = "the nodes have not been asked about them yet"
+            missing.append(Missing(self._topic, "", Reason.NO_ANSWER, len(self._ledger), detail=said))
+        count = len(self._ledger)
+        are = f"{counted(count, 'sample')} {'is' if count == 1 else 'are'}"
+        text = f"topic '{self._topic}': {are} not stored by {counted(self._nodes, 'node')}"
         return errors.NotStored(f"{text}: {'; '.join(map(str, missing))}", tuple(missing))
 
     # The thread.
@@ -417,7 +426,7 @@ class DurableWriter(Generic[_T]):
         return (
             _is_current(state)
             and bool(values.get("required"))
-            and not values.get("weaker")
+            and may_count(state)
             and (not self._expected or name_of(state) in self._expected)
         )
 

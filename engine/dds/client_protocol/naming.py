@@ -76,7 +76,7 @@ class Verdict(enum.IntEnum):
     IN_MEMORY = 2
     """It is in the set, and must reach the disk yet, or the set is not complete."""
     DELETED = 3
-    """It is not here: it is at most as new as what `delete_historical_data` deleted, and is not taken in again."""
+    """It is not here, and will not be: it is at most as new as what `delete_historical_data` deleted."""
     SUPERSEDED = 4
     """Newer samples that are kept as they must be have pushed it out (HISTORY depth of the group)."""
     HELD = 5
