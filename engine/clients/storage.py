@@ -154,7 +154,8 @@ class Storage:
             elif kept[writer]:
                 times_ns = record[:1] if isinstance(record, tuple) else record.times_ns
                 tally.count += len(times_ns)
-                tally.oldest_ns = min(times_ns if tally.oldest_ns is None else (tally.oldest_ns, *times_ns))
+                oldest_ns = min(times_ns)
+                tally.oldest_ns = oldest_ns if tally.oldest_ns is None else min(tally.oldest_ns, oldest_ns)
 
     def refused(self, samples: Sequence[Sample]) -> None:
         """These are too large to be kept."""
