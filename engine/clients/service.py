@@ -410,6 +410,7 @@ class ClientService:
             "reason": storage.why_not(states, places),
             "on_disk": is_on_disk,
             "weaker": is_persistent and not is_on_disk,
+            "not_shared": storage.why_not_shared(places),
         }
         blocks = {}
         if question.names:
@@ -419,6 +420,7 @@ class ClientService:
             captured, refused = storage.tally(question.writer)
             added |= {"captured": captured, "refused": refused, "content": question.content}
             added["written"] = storage.is_past(question)
+            added["deleted"] = storage.is_deleted(question.writer, places)
         self._send_state(one.client, request, blocks, **added)
         return True
 

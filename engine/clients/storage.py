@@ -95,18 +95,23 @@ class StorageQuestion:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Place:
-    """A partition asked about, with the groups of the topic that this node has there."""
+    """A partition asked about, with the name-spaces that keep it and the groups of the topic in them."""
 
     partition: str
+    keepers: tuple[NameSpaceState, ...]
     groups: tuple[tuple[Group, GroupSet, NameSpaceData], ...]
 
 
 @dataclasses.dataclass(slots=True)
 class _Tally:
-    """Samples of one writer that were captured in this run and put into sets, and those that were not."""
+    """Samples of one writer that were captured in this run and put into sets, and those that were not.
+
+    `oldest_ns` is the oldest source time of the former.
+    """
 
     count: int = 0
     refused: int = 0
+    oldest_ns: int | None = None
 
 
 class Storage:
@@ -146,7 +151,10 @@ class Storage:
                 self.refused([make_sample(*record)])
                 tally.refused += 1
             elif kept[writer]:
-                tally.count += 1 if isinstance(record, tuple) else record.count
+                times_ns = record[:1] if isinstance(record, tuple) else record.times_ns
+                tally.count += len(times_ns)
+                oldest_ns = min(times_ns)
+                tally.oldest_ns = oldest_ns if tally.oldest_ns is None else min(tally.oldest_ns, oldest_ns)
 
     def refused(self, samples: Sequence[Sample]) -> None:
         """These are too large to be kept."""
@@ -181,7 +189,7 @@ class Storage:
                 for group, group_set in data.working.groups.items()
                 if group.topic == topic and group.partition == partition
             ]
-            found.append(Place(partition, tuple(groups)))
+            found.append(Place(partition, tuple(keepers), tuple(groups)))
         return found
 
     def incomplete(self, states: Sequence[NameSpaceState]) -> str:
@@ -264,6 +272,12 @@ class Storage:
         tally = self._tallies.get(writer, _Tally())
         return tally.count, tally.refused
 
+    def is_deleted(self, writer: bytes, places: Sequence[Place]) -> bool:
+        """Whether samples of a writer that were captured are as old as what was deleted from a group."""
+        oldest_ns = self._tallies.get(writer, _Tally()).oldest_ns
+        groups = (group_set for place in places for _, group_set, _ in place.groups)
+        return oldest_ns is not None and any(oldest_ns <= group_set.floor_ns for group_set in groups)
+
     def is_past(self, question: StorageQuestion) -> bool:
         """Whether what was found is on the disk."""
         return self._is_past(question.barrier)
@@ -294,6 +308,18 @@ class Storage:
         is_persistent = any(one.qos.durability is DurabilityKind.PERSISTENT for one, _ in described)
         is_on_disk = bool(described) and all(data.is_on_disk(one) for one, data in described)
         return is_persistent, is_on_disk and self._has_disk
+
+    def why_not_shared(self, places: Sequence[Place]) -> str:
+        """Why what is kept here does not reach other nodes; empty where it does."""
+        for place in places:
+            for state in [data.state for _, _, data in place.groups] or place.keepers:
+                if not state.policy.aligner:
+                    return f"it is no aligner of name-space '{state.name}'"
+                if state.apart:
+                    return (
+                        f"a merge policy left its set of name-space '{state.name}' different from the others"
+                    )
+        return ""
 
     # The parts.
 

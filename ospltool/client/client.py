@@ -243,9 +243,11 @@ class DurabilityClient:
                 samples are known by their number only, so a node must have captured all of them since its
                 start, or have of this writer what such a node has. The writer must not be written to
                 meanwhile.
-            timeout_s: how long at most.
-            nodes: how many nodes must have stored them at least, in each partition. Nodes that keep
-                PERSISTENT samples in memory, because their policy says so, do not count.
+            timeout_s: how long at most; above 0.
+            nodes: how many nodes must have stored them at least, in each partition; at least 1. Nodes that
+                keep PERSISTENT samples in memory, because their policy says so, do not count. Nor do nodes
+                that give nothing away: those that are no aligners of the name-space, and those whose set a
+                merge policy left different from the others.
 
         Returns:
             The nodes that have.
@@ -256,7 +258,12 @@ class DurabilityClient:
             NotStored: not in time; `missing` says which samples, where and why.
             OutdatedService: a node that must store it is of a version that cannot answer for samples.
             PreconditionNotMet: the writer is VOLATILE or TRANSIENT_LOCAL, or has been deleted.
+            ValueError: `nodes` is below 1, or `timeout_s` is not above 0.
         """
+        if nodes < 1:
+            raise ValueError(f"nodes must be at least 1, not {nodes}: no node is no storage")
+        if not timeout_s > 0:
+            raise ValueError(f"timeout_s must be above 0, not {timeout_s}: an answer takes time")
         deadline_s = time.monotonic() + timeout_s
         self.session.wait_for_services(deadline_s)
         questions: list[Question] = (

@@ -18,10 +18,10 @@ from engine.dds.client_protocol.naming import SampleName, Verdict
 from engine.dds.errors import TIMEOUT, DdsError
 from ospltool.client import asking, errors
 from ospltool.client.asking import added, ask, name_of
-from ospltool.client.errors import Missing, Reason
+from ospltool.client.errors import Missing, Reason, counted
 from ospltool.client.journal import Journal, Recovery
 from ospltool.client.ledger import Entry, Ledger
-from ospltool.client.surveys import NamedQuestion
+from ospltool.client.surveys import NamedQuestion, may_count, uncounted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -57,11 +57,13 @@ class DurableCounters:
     Attributes:
         written: samples, disposes and unregisters, those of the journal included.
         stored: of these, stored by as many nodes as wanted, and forgotten here.
-        pending, pending_bytes: the others.
+        pending, pending_bytes: neither stored nor given up yet.
         handed_over: samples that a node had missed and was given; once for each such node.
         recovered: taken over from the journal of a former run.
         blocked: writes that had to wait for room.
         journal_bytes: size of the journal; 0 without one.
+        deleted: given up and forgotten here, not stored: their source time is at or before the time up to
+            which `delete_historical_data` deleted their group, and no node takes them.
     """
 
     written: int
@@ -72,6 +74,7 @@ class DurableCounters:
     recovered: int
     blocked: int
     journal_bytes: int
+    deleted: int = 0
 
 
 class DurableWriter(Generic[_T]):
@@ -94,6 +97,7 @@ class DurableWriter(Generic[_T]):
         client: talks to the nodes. It must stay open.
         writer: TRANSIENT or PERSISTENT; everything that shall be kept must be written through this object.
         nodes: how many nodes must store a sample. By default one, or more than half of `expected`.
+            `DurabilityClient.wait_for_durable` says which nodes do not count.
         expected: names of the nodes that count; by default every node does.
         max_samples, max_bytes: bounds of what is not stored yet; a single sample may be larger.
         journal: the file; its directory must exist. None keeps it in memory.
@@ -187,7 +191,9 @@ class DurableWriter(Generic[_T]):
         """Wait until everything written before this call is stored by as many nodes as wanted.
 
         Raises:
-            NotStored: not in time; `missing` says which samples, where and why. They stay pending.
+            NotStored: not in time; `missing` says which samples, where and why. They stay pending. Or samples
+                had to be given up, because `delete_historical_data` deleted their group up to a later source
+                time; each is told by one call only, with reason DELETED, and is not pending any more.
             Closed: as for `write`.
         """
         deadline_s = time.monotonic() + timeout_s
@@ -199,6 +205,7 @@ class DurableWriter(Generic[_T]):
                 if left_s <= 0:
                     raise self._not_stored()
                 self._changed.wait(left_s)
+            self._tell_deleted()
 
     @property
     def counters(self) -> DurableCounters:
@@ -214,6 +221,7 @@ class DurableWriter(Generic[_T]):
                 self.recovery.samples,
                 self._blocked,
                 journal.size if journal else 0,
+                ledger.deleted,
             )
 
     def close(self) -> int:
@@ -306,8 +314,18 @@ class DurableWriter(Generic[_T]):
         if self._is_closing:
             raise errors.Closed("the durable writer has been closed")
 
+    def _deleted(self) -> list[Missing]:
+        count, names = self._ledger.tell_deleted()
+        return [Missing(self._topic, "", Reason.DELETED, count, names)] if count else []
+
+    def _tell_deleted(self) -> None:
+        missing = self._deleted()
+        if missing:
+            text = f"topic '{self._topic}': samples are not stored and never will be: "
+            raise errors.NotStored(f"{text}{'; '.join(map(str, missing))}", tuple(missing))
+
     def _not_stored(self) -> errors.NotStored:
-        missing: list[Missing] = []
+        missing = self._deleted()
         if self._question is not None:
             required = {one: state for one, state in self._answers.items() if added(state).get("required")}
             current = {one: state for one, state in required.items() if _is_current(state)}
@@ -317,13 +335,21 @@ class DurableWriter(Generic[_T]):
                 Missing(self._topic, name, Reason.NO_ANSWER, 0, detail="it is of another version")
                 for name in outdated
             ]
-            if len(current) < self._nodes:
-                said = f"{len(current)} nodes answer, {self._nodes} must store it"
+            missing += [each for state in current.values() for each in uncounted(self._topic, state)]
+            able = sum(self._counts(state) for state in current.values())
+            if able < self._nodes:
+                verb = "answers and counts" if able == 1 else "answer and count"
+                said = f"{counted(able, 'node')} {verb}, {self._nodes} must store it"
                 missing.append(Missing(self._topic, "", Reason.TOO_FEW_NODES, len(self._ledger), detail=said))
         else:
             said = "no durability service that serves clients has been found"
             missing.append(Missing(self._topic, "", Reason.NO_ANSWER, len(self._ledger), detail=said))
-        text = f"topic '{self._topic}': {len(self._ledger)} samples are not stored by {self._nodes} nodes"
+        if not missing:
+            said = "the nodes have not been asked about them yet"
+            missing.append(Missing(self._topic, "", Reason.NO_ANSWER, len(self._ledger), detail=said))
+        count = len(self._ledger)
+        are = f"{counted(count, 'sample')} {'is' if count == 1 else 'are'}"
+        text = f"topic '{self._topic}': {are} not stored by {counted(self._nodes, 'node')}"
         return errors.NotStored(f"{text}: {'; '.join(map(str, missing))}", tuple(missing))
 
     # The thread.
@@ -400,7 +426,7 @@ class DurableWriter(Generic[_T]):
         return (
             _is_current(state)
             and bool(values.get("required"))
-            and not values.get("weaker")
+            and may_count(state)
             and (not self._expected or name_of(state) in self._expected)
         )
 

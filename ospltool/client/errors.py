@@ -46,12 +46,20 @@ class Reason(enum.StrEnum):
     """The node is starting, aligning or merging."""
     MEMORY_ONLY = "kept in memory only"
     """They are PERSISTENT, and the node's policy keeps them as transient data; such nodes do not count."""
+    DELETED = "at or before the time up to which its group was deleted"
+    """By `delete_historical_data`: no node keeps such a sample, or will take it in."""
+    NOT_SHARED = "kept by a node that gives nothing away"
+    """The node is no aligner of the name-space, or a merge policy left its set different from the others.
+    Nobody gets the samples from it, so it does not count. The text says which."""
     REFUSED = "refused"
     """A sample is too large for a node to keep."""
     NO_ANSWER = "no answer"
     """The node serves clients and has not answered in time: it is busy, stopped or cut off."""
     TOO_FEW_NODES = "too few nodes"
     """Fewer nodes than wanted keep the topic and partition at all."""
+    CANNOT_TELL = "the node cannot tell"
+    """The writer's samples have no names, and no node has captured all of them since its start, or the node
+    has too many samples to compare. They may all be stored. A DurableWriter can tell."""
     UNDECIDED = "undecided"
     """The writer wrote while the nodes answered, so that counts cannot be compared. A DurableWriter can."""
 
@@ -78,10 +86,15 @@ class Missing:
 
     def __str__(self) -> str:
         where = f"{self.node}: " if self.node else ""
-        what = f"{self.count} samples " if self.count else ""
+        what = f"{counted(self.count, 'sample')} " if self.count else ""
         first = f", the first of {self.samples[0]}" if self.samples else ""
         detail = f" ({self.detail})" if self.detail else ""
         return f"{where}{what}{self.reason}{first}{detail}"
+
+
+def counted(count: int, noun: str) -> str:
+    """A number with its noun."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 class NotStored(DurabilityTimeout):

@@ -6,16 +6,17 @@ import contextlib
 import itertools
 from typing import TYPE_CHECKING, Final
 
-from engine.dds.client_protocol.naming import MAX_NAMES, SampleName, first_names
+from engine.dds.client_protocol.naming import MAX_NAMES, SampleName, Verdict, first_names
 from ospltool.client.errors import JournalError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from engine.dataset.sample import Sample
-    from engine.dds.client_protocol.naming import Verdict
     from ospltool.client.journal import Journal
 
+MAX_UNTOLD: Final = 10
+"""Samples that were given up and are named."""
 _OVERHEAD: Final = 200
 """What a sample costs in memory beside its payload and key, about."""
 
@@ -45,7 +46,8 @@ class Ledger:
 
     A sample leaves when enough nodes have stored it or newer samples that supersede it; but of an instance,
     in the order of the writes. So a dispose stays until what it disposes has been stored, and what is
-    handed over late can never end an instance in an older state.
+    handed over late can never end an instance in an older state. A sample also leaves when it has been given
+    up: nodes will never take it, because its group was deleted up to a later time.
 
     Args:
         partitions: each must be stored in; the default one has an empty name.
@@ -69,6 +71,9 @@ class Ledger:
         self._entries: dict[bytes, Entry] = {}
         self.bytes = self.written = self.settled = 0
         self.last = 0
+        self.deleted = 0
+        self._untold = 0
+        self._untold_names: list[SampleName] = []
         for sample in journal.samples if journal else ():
             self._put(sample).is_written = True
 
@@ -128,7 +133,7 @@ class Ledger:
     def judge(
         self, entries: Sequence[Entry], answers: Iterable[tuple[str, Sequence[str], bool, Sequence[Verdict]]]
     ) -> int:
-        """Take in what nodes say; how many entries have left.
+        """Take in what nodes say; how many entries have left, those that were given up included.
 
         What a node holds in memory counts while it says so; what it has on its disk counts from then on.
 
@@ -137,24 +142,39 @@ class Ledger:
             answers: node, its partitions, whether it keeps them on disk, and a verdict on each entry.
         """
         held: dict[bytes, set[tuple[str, str]]] = {}
+        said: dict[bytes, set[Verdict]] = {}
         for node, partitions, is_on_disk, verdicts in answers:
             where = {(node, partition) for partition in partitions}
             for entry, verdict in zip(entries, verdicts, strict=True):
+                said.setdefault(entry.sample.digest, set()).add(verdict)
                 if verdict.is_kept and is_on_disk:
                     entry.stored |= where
                 elif verdict.is_kept:
                     held.setdefault(entry.sample.digest, set()).update(where)
         blocked: set[bytes] = set()
         gone: list[Entry] = []
+        given_up: list[Entry] = []
         for entry in entries:
             has = entry.stored | held.get(entry.sample.digest, set())
-            if entry.sample.key in blocked or not self._is_enough(has):
+            is_enough = self._is_enough(has)
+            is_given_up = not is_enough and _is_given_up(said.get(entry.sample.digest, set()))
+            if entry.sample.key in blocked or not (is_enough or is_given_up):
                 blocked.add(entry.sample.key)
             elif self.holds(entry):
-                gone.append(entry)
-        self._remove(gone)
+                (given_up if is_given_up else gone).append(entry)
+        self._remove([*gone, *given_up])
         self.settled += len(gone)
-        return len(gone)
+        self.deleted += len(given_up)
+        self._untold += len(given_up)
+        room = MAX_UNTOLD - len(self._untold_names)
+        self._untold_names += [entry.name for entry in given_up[:room]]
+        return len(gone) + len(given_up)
+
+    def tell_deleted(self) -> tuple[int, tuple[SampleName, ...]]:
+        """How many samples were given up since the last call, and the names of the first of them."""
+        told = self._untold, tuple(self._untold_names)
+        self._untold, self._untold_names = 0, []
+        return told
 
     def _is_enough(self, stored: set[tuple[str, str]]) -> bool:
         return all(
@@ -175,3 +195,8 @@ class Ledger:
         """Whether everything up to a number has left."""
         oldest = next(iter(self._entries.values()), None)
         return oldest is None or oldest.number > number
+
+
+def _is_given_up(said: set[Verdict]) -> bool:
+    """Whether nodes that were asked will never take a sample, and none may still do so."""
+    return Verdict.DELETED in said and all(one is Verdict.DELETED or one.is_kept for one in said)

@@ -22,7 +22,7 @@ from engine.dds.client_protocol.naming import (
     unpack_verdicts,
 )
 from ospltool.client.asking import added, name_of, printable
-from ospltool.client.errors import Missing, OutdatedService, PreconditionNotMet, Reason
+from ospltool.client.errors import Missing, OutdatedService, PreconditionNotMet, Reason, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -38,6 +38,7 @@ _REASONS: Final = {
     Verdict.MISSING: Reason.NEVER_ARRIVED,
     Verdict.REFUSED: Reason.REFUSED,
     Verdict.IN_MEMORY: Reason.NOT_ON_DISK,
+    Verdict.DELETED: Reason.DELETED,
 }
 
 
@@ -116,7 +117,7 @@ class NamedQuestion:
         detail = printable(added(state).get("reason", ""))
         for verdict, names in sorted(by_verdict.items()):
             reason = _REASONS[verdict]
-            if not added(state).get("complete"):
+            if not added(state).get("complete") and verdict is not Verdict.DELETED:
                 reason = Reason.NOT_COMPLETE
             first = tuple(sorted(names)[:MAX_SAID])
             yield Missing(self.topic, name_of(state), reason, len(names), first, detail)
@@ -175,16 +176,22 @@ class CountedQuestion:
             for service, values in known.items()
             if service in has_seen_all and values.get("content") is not None
         ]
+        is_deleted = any(known[service].get("deleted") for service in has_seen_all)
         found: dict[bytes, list[Missing]] = {}
         for service, state in answers.items():
             values = known[service]
+            if is_deleted or values.get("deleted"):
+                found[service] = [Missing(self.topic, name_of(state), Reason.DELETED, 0)]
+                continue
             content = values.get("partitions"), values.get("content")
             has_all = service in has_seen_all or content in contents
-            found[service] = list(self._missing_at(state, values, now, has_all=has_all))
+            most = max((whole[0] for where, whole in contents if where == content[0]), default=0)
+            lacks = most - content[1][0] if content[1] is not None else 0
+            found[service] = list(self._missing_at(state, values, now, has_all=has_all, lacks=lacks))
         return found
 
     def _missing_at(
-        self, state: State, values: dict[str, Any], now: int, *, has_all: bool
+        self, state: State, values: dict[str, Any], now: int, *, has_all: bool, lacks: int
     ) -> Iterator[Missing]:
         node, detail = name_of(state), printable(values.get("reason", ""))
         captured, refused = values.get("captured"), values.get("refused")
@@ -198,8 +205,10 @@ class CountedQuestion:
             yield Missing(self.topic, node, Reason.UNDECIDED, 0, detail="written to meanwhile")
         elif not has_all:
             said = f"it captured {captured} of {now}, and is not known to have the rest from others"
-            count = max(1, now - captured) if isinstance(captured, int) else now
-            yield Missing(self.topic, node, Reason.NEVER_ARRIVED, count, detail=said)
+            if lacks > 0:
+                yield Missing(self.topic, node, Reason.NEVER_ARRIVED, lacks, detail=said)
+            else:
+                yield Missing(self.topic, node, Reason.CANNOT_TELL, 0, detail=said)
 
 
 Question = NamedQuestion | CountedQuestion
@@ -240,7 +249,7 @@ class Survey:
         return [
             StoredAt(state.server.hex(), name_of(state), bool(added(state).get("on_disk")))
             for service, state in self.answers.items()
-            if self.missed.get(service) == []
+            if self.missed.get(service) == [] and not _not_shared(state)
         ]
 
     def missing(self, nodes: int) -> tuple[Missing, ...]:
@@ -250,19 +259,37 @@ class Survey:
         found = sorted((each for missed in self.missed.values() for each in missed), key=lambda one: one.node)
         silent = len(self.services - self.answers.keys())
         if silent:
-            found.append(Missing(topic, "", Reason.NO_ANSWER, 0, detail=f"{silent} services do not answer"))
-        found += [
-            Missing(topic, name_of(state), Reason.MEMORY_ONLY, 0)
-            for state in self.required
-            if added(state).get("weaker") and len(self._counted()) < nodes
-        ]
+            verb = "has" if silent == 1 else "have"
+            said = f"{counted(silent, 'service')} {verb} not answered in the given time"
+            found.append(Missing(topic, "", Reason.NO_ANSWER, 0, detail=said))
+        if len(self._counted()) < nodes:
+            found += [each for state in self.required for each in uncounted(topic, state)]
         for partition in self.question.partitions:
             count = sum(partition in added(state).get("partitions", ()) for state in self._counted())
             if count < nodes:
-                said = f"{count} nodes store it in partition '{partition}', {nodes} are wanted"
+                verb = "stores" if count == 1 else "store"
+                said = f"{counted(count, 'node')} {verb} it in partition '{partition}', {nodes} are wanted"
                 found.append(Missing(topic, "", Reason.TOO_FEW_NODES, 0, detail=said))
         return tuple(found)
 
     def _counted(self) -> list[State]:
-        """Those that keep it as durably as its QoS demands."""
-        return [state for state in self.required if not added(state).get("weaker")]
+        """Those that keep it as durably as its QoS demands, and for others, too."""
+        return [state for state in self.required if may_count(state)]
+
+
+def may_count(state: State) -> bool:
+    """Whether a node keeps PERSISTENT samples on its disk, and gives others what it has."""
+    return not added(state).get("weaker") and not _not_shared(state)
+
+
+def uncounted(topic: str, state: State) -> Iterator[Missing]:
+    """Why a node does not count, whatever it has."""
+    if added(state).get("weaker"):
+        yield Missing(topic, name_of(state), Reason.MEMORY_ONLY, 0)
+    if _not_shared(state):
+        yield Missing(topic, name_of(state), Reason.NOT_SHARED, 0, detail=_not_shared(state))
+
+
+def _not_shared(state: State) -> str:
+    """What a node says about why others do not get what it has; nodes that do not say it share."""
+    return printable(added(state).get("not_shared") or "")

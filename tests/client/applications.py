@@ -109,7 +109,8 @@ class Keeper:
 
     Commands: `write` [first, count] with `value`, `dispose`, `unregister`; `wait` seconds with `nodes` asks
     for the plain writer, `ask` with `timeout` for the names from that one on; `flush` seconds; `counters`;
-    `matched` waits for exactly so many readers. Each is answered.
+    `matched` waits for exactly so many readers; `delete` deletes the history; with `age_s` source times are
+    as old as that. Each is answered.
     """
 
     def __init__(self, options: dict[str, Any]) -> None:
@@ -152,6 +153,8 @@ class Keeper:
                 if time.monotonic() > deadline:
                     break
                 time.sleep(0.005)
+        if "delete" in command:
+            self.client.delete_historical_data(*command["delete"])
         nodes = command.get("nodes", 1)
         if "wait" in command:
             return told(self.client.wait_for_durable(self.writer, command["wait"], nodes=nodes))
@@ -175,7 +178,10 @@ class Keeper:
                 sample = self.make(number)
                 if "value" in command:
                     sample.value = command["value"]
-                written = operation(sample)
+                time_ns = (
+                    {"timestamp": time.time_ns() - command["age_s"] * 10**9} if "age_s" in command else {}
+                )
+                written = operation(sample, **time_ns)
                 if self.durable:
                     self.names.append(written)
                     say(wrote=written.digest.hex())

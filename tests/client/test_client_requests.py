@@ -91,7 +91,7 @@ def test_what_is_missing_somewhere_is_not_durable_and_the_node_is_named(
     stored = client.wait_for_durable(written, 20)
     assert [(one.service_name, one.on_disk) for one in stored] == [("n1", True), ("n2", True)]
     never = dataclasses.replace(name, source_time_ns=5_001, digest=b"never seen here!")
-    with pytest.raises(NotStored, match="n1: 1 samples never arrived, the first of 5001 ns") as raised:
+    with pytest.raises(NotStored, match="n1: 1 sample never arrived, the first of 5001 ns") as raised:
         client.wait_for_durable(dataclasses.replace(written, samples=(name, never)), 3)
     assert {(one.node, one.reason, one.count, one.samples) for one in raised.value.missing} == {
         (node, Reason.NEVER_ARRIVED, 1, (never,)) for node in names
@@ -102,7 +102,7 @@ def test_what_is_missing_somewhere_is_not_durable_and_the_node_is_named(
         client.wait_for_durable(Written("Reading", ("elsewhere",), (name,)), 3)
     lab.process("n2").send_signal(signal.SIGSTOP)
     try:
-        with pytest.raises(NotStored, match="1 services do not answer"):
+        with pytest.raises(NotStored, match="1 service has not answered"):
             client.wait_for_durable(written, 0.5)
     finally:
         lab.process("n2").send_signal(signal.SIGCONT)

@@ -88,8 +88,8 @@ def complaint(client: DurabilityClient, timeout_s: float) -> str:
 def test_who_has_no_time_to_answer_the_last_question_is_not_called_silent(client: DurabilityClient) -> None:
     said = complaint(client, 1.0)
     for node in ("n1", "n2"):
-        assert f"{node}: 1 samples in memory, not on disk yet, the first of 5 ns" in said
-    assert "do not answer" not in said
+        assert f"{node}: 1 sample in memory, not on disk yet, the first of 5 ns" in said
+    assert "not answered" not in said
 
 
 def test_who_had_all_the_time_for_an_answer_is_silent(
@@ -98,9 +98,9 @@ def test_who_had_all_the_time_for_an_answer_is_silent(
     monkeypatch.setattr("ospltool.client.asking.HOLD_S", 0.2)
     monkeypatch.setattr("ospltool.client.asking.GRACE_S", 0.2)
     said = complaint(client, 2.0)
-    assert "1 services do not answer" in said
+    assert "1 service has not answered" in said
     assert "n1" not in said
-    assert "n2: 1 samples in memory" in said
+    assert "n2: 1 sample in memory" in said
 
 
 def test_services_that_take_no_questions_are_asked_again(
@@ -114,7 +114,7 @@ def test_services_that_take_no_questions_are_asked_again(
         write(payload, time_ns)
 
     monkeypatch.setattr(client.session._state_requests, "write", refuse)
-    assert "n2: 1 samples in memory" in complaint(client, 2.0)
+    assert "n2: 1 sample in memory" in complaint(client, 2.0)
 
 
 def test_a_node_that_does_not_answer_for_samples_is_refused_by_name() -> None:

@@ -11,12 +11,13 @@ from engine.dataset.sample import DATA, DISPOSE, Sample, make_sample
 from engine.dds.client_protocol.naming import Verdict
 from ospltool.client.ledger import Ledger
 
-HELD, STORED, MISSING, MEMORY, SUPERSEDED = (
+HELD, STORED, MISSING, MEMORY, SUPERSEDED, DELETED = (
     Verdict.HELD,
     Verdict.STORED,
     Verdict.MISSING,
     Verdict.IN_MEMORY,
     Verdict.SUPERSEDED,
+    Verdict.DELETED,
 )
 IN_A, IN_BOTH = ("a",), ("a", "b")
 
@@ -90,8 +91,25 @@ def test_nothing_leaves_that_fewer_nodes_have(
         verdicts = [[each[entry.number - 1] for entry in entries] for each in said]
         ledger.judge(entries, [(str(node), IN_A, True, each) for node, each in enumerate(verdicts)])
         gone = before - {entry.number for entry in ledger.first()}
-        assert all(len(has[number]) >= nodes for number in gone)
-        assert ledger.written == ledger.settled + len(ledger)
+        few = {number for number in gone if len(has.get(number, ())) < nodes}
+        for number in few:
+            last = {each[number - 1] for each in said}
+            assert DELETED in last
+            assert all(one is DELETED or one.is_kept for one in last)
+        assert ledger.tell_deleted()[0] == len(few)
+        assert ledger.written == ledger.settled + ledger.deleted + len(ledger)
+
+
+def test_what_nodes_will_never_take_leaves_uncounted_and_is_told_once() -> None:
+    ledger = ledger_of("ab")
+    names = [entry.name for entry in ledger.first()]
+    assert not ledger.judge(
+        ledger.first(), [("n", IN_A, True, [MISSING, MEMORY]), ("m", IN_A, True, [DELETED] * 2)]
+    )
+    assert ledger.judge(ledger.first(), [("n", IN_A, True, [DELETED, STORED])]) == 2
+    assert (len(ledger), ledger.bytes, ledger.settled, ledger.deleted) == (0, 0, 1, 1)
+    assert ledger.tell_deleted() == (1, (names[0],))
+    assert ledger.tell_deleted() == (0, ())
 
 
 def test_what_may_still_be_withdrawn_is_not_asked_about_and_what_was_is_gone() -> None:

@@ -28,6 +28,19 @@ def ask(run: Run, samples: list[Sample]) -> list[Verdict]:
     return storage.verdicts(question, states, places)
 
 
+def test_a_set_that_a_policy_left_apart_is_not_shared() -> None:
+    run = Run(0)
+    run.runtime.capture([CapturedSample(5, WRITTEN_THERE[0], 4, b"k", b"x")], ROUTES)
+    run.runtime.turn()
+    storage = Storage(run.runtime)
+    states = run.runtime.core.name_spaces
+    places = storage.places(states, GROUP.topic, [GROUP.partition])
+    assert not storage.why_not_shared(places)
+    for state in states:
+        state.apart = True
+    assert "a merge policy left its set of name-space" in storage.why_not_shared(places)
+
+
 def samples_of(batch: list[CapturedSample]) -> list[Sample]:
     return [
         make_sample(*record)
@@ -60,6 +73,7 @@ def test_stored_is_on_the_disk_and_missing_would_be_taken(
     captured = {one.digest for one in written[len(never) :]}
     for sample, verdict in zip(written, verdicts, strict=True):
         assert verdict >= Verdict.DELETED or sample.digest not in captured
+        assert not (verdict.is_kept and 0 < floor >= sample.source_time_ns), "what was deleted is not stored"
 
 
 def check(run: Run, depth: int, written: list[Sample]) -> list[Verdict]:

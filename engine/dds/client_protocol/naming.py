@@ -76,7 +76,7 @@ class Verdict(enum.IntEnum):
     IN_MEMORY = 2
     """It is in the set, and must reach the disk yet, or the set is not complete."""
     DELETED = 3
-    """It is at most as new as what `delete_historical_data` deleted for good."""
+    """It is not here, and will not be: it is at most as new as what `delete_historical_data` deleted."""
     SUPERSEDED = 4
     """Samples that are kept as they must be leave no place for it (HISTORY depth and limits of the group)."""
     HELD = 5
@@ -87,7 +87,7 @@ class Verdict(enum.IntEnum):
     @property
     def is_kept(self) -> bool:
         """Whether the node has done for it all that its policy and the writer's QoS demand."""
-        return self >= Verdict.DELETED
+        return self >= Verdict.SUPERSEDED
 
 
 def pack_names(names: Iterable[SampleName]) -> bytes:
