@@ -68,8 +68,8 @@ class NodeStatus:
     def sentence(self) -> str:
         """The status in the words of `ospl status`."""
         state = f" ({self.state})" if self.condition is Condition.STARTING and self.state else ""
-        reason = f": {self.reason}" if self.reason else ""
         store = self._store_words()
+        reason = f"{'; ' if store else ': '}{self.reason}" if self.reason else ""
         name = self.record.domain_name
         return f'ospltool system with domain name "{name}" {self.condition}{state}{store}{reason}'
 
