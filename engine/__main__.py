@@ -16,7 +16,6 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from engine.config import ConfigError, load
-from engine.store.interface import StoreError
 from engine.supervisor.link import LinkError, SupervisorLink
 from engine.supervisor.policy import EXIT_CONFIGURATION, EXIT_DIED, EXIT_ENDED
 from engine.tracing.formats import TextFormat, Timestamps, json_format
@@ -65,10 +64,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def serve(configuration: Configuration, tracer: Tracer, link: SupervisorLink | None) -> int:
     """Run the node that a configuration describes."""
-    from engine.dds.errors import (
-        DdsError,
-        UnsupportedCyclone,
-    )  # a missing wheel is a message, not a traceback
     from engine.node.process import ConfigurationRefused, Node, NodeFault
 
     gc.set_threshold(*COLLECTION)
@@ -79,13 +74,8 @@ def serve(configuration: Configuration, tracer: Tracer, link: SupervisorLink | N
     try:
         name = os.environ.get(NODE_NAME, configuration.domain.name)
         node = Node(configuration, name, tracer, os.environ, link)
-    except (StoreError, DdsError, UnsupportedCyclone, OSError) as error:
-        tracer.event("lifecycle.unrecoverable", cause=str(error))
-        print(f"ospltool: {error}", file=sys.stderr)  # noqa: T201  # narration of a program
-        return EXIT_DIED
-    for number in _ENDING_SIGNALS:
-        signal.signal(number, lambda received, _: node.request_stop(signal.Signals(received).name))
-    try:
+        for number in _ENDING_SIGNALS:
+            signal.signal(number, lambda received, _: node.request_stop(signal.Signals(received).name))
         node.run()
     except ConfigurationRefused as refusal:
         tracer.event("lifecycle.bad-configuration", cause=str(refusal))

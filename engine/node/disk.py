@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Final
 from engine.node.watch import Work
 from engine.runtime.persistence import Persistence
 from engine.runtime.startup import read_store
+from engine.store.interface import StoreFull
 from engine.store.opening import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.runtime.startup import Found
+    from engine.store.interface import Store
     from engine.tracing.tracer import Tracer
 
 RETRY_S: Final = 1.0
@@ -24,10 +26,17 @@ RETRY_S: Final = 1.0
 class Disk:
     """Owns the store. `wake` must be called after something was handed to `persistence`.
 
+    A store is not opened while its disk is full, for opening writes. Nor can its node do without: what is in
+    the store must be known before it may take part in an election.
+
     Args:
         directory: the store directory, None for memory.
         node: the node's name, for whoever finds the store in use.
-        on_result: called on the store's thread when results can be taken back.
+        on_result: called on the store's thread when results can be taken back, or opening has news.
+
+    Attributes:
+        refusal: why the disk is too full to open the store, which is tried again; empty when it is not.
+        persistence: what the runtime hands its work to, once the store is open.
     """
 
     def __init__(self, directory: Path | None, node: str, on_result: Callable[[], None]) -> None:
@@ -35,10 +44,10 @@ class Disk:
         self._node = node
         self._on_result = on_result
         self._wake = threading.Event()
-        self._opened = threading.Event()
         self._stopping = threading.Event()
         self.work = Work()
         self.fault: Exception | None = None
+        self.refusal = ""
         self._error: Exception | None = None
         self._found: Found | None = None
         self.persistence: Persistence
@@ -49,46 +58,63 @@ class Disk:
         """What the store is: `memory` or `sqlite`."""
         return "sqlite" if self._directory else "memory"
 
-    def open(self) -> Found:
-        """Start the thread; returns once the store is open and verified.
+    def start(self) -> None:
+        """Start the thread, which opens and verifies the store."""
+        self._thread.start()
+
+    def found(self) -> Found | None:
+        """What the store held; None until it is open and verified.
 
         Raises:
             StoreError: it cannot be used; the message says why and, where it is in use, by whom.
         """
-        self._thread.start()
-        self._opened.wait()
         if self._error is not None:
             raise self._error
-        assert self._found is not None
         return self._found
 
     def wake(self) -> None:
         """There is something to do."""
         self._wake.set()
 
-    def close(self, timeout_s: float) -> int:
-        """Write what is queued, for at most `timeout_s`, and close; returns what stayed unwritten."""
+    def close(self, timeout_s: float) -> None:
+        """Write what is queued, for at most `timeout_s`, and close; what waits for room is given up."""
         self._stopping.set()
         self._wake.set()
         self._thread.join(timeout_s)
-        return self.persistence.queued_changes
 
     def _run(self) -> None:
         try:
-            store = open_store(self._directory, self._node)
-            self._found = read_store(store)
-        except Exception as error:  # whatever it is: `open` waits for an answer
+            store = self._open()
+            if store is None:
+                return
+            found = read_store(store)
+        except Exception as error:  # whatever it is: the node waits for an answer
             self._error = error
-            self._opened.set()
+            self._on_result()
             return
         self.persistence = Persistence(store)
-        self._opened.set()
+        self._found = found
+        self._on_result()
         try:
             self._carry_out()
             store.close()
         except Exception as error:  # whatever it is: a node must not go on without its store
             self.fault = error
             self._on_result()
+
+    def _open(self) -> Store | None:
+        """Open the store as soon as its disk has room for that; None when it is closed before."""
+        while not self._stopping.is_set():
+            try:
+                store = open_store(self._directory, self._node)
+            except StoreFull as full:
+                self.refusal = str(full)
+                self._on_result()
+                self._stopping.wait(RETRY_S)
+            else:
+                self.refusal = ""
+                return store
+        return None
 
     def _carry_out(self) -> None:
         while True:

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from engine.clients.service import ClientService
+from engine.core.states import ServiceState
 from engine.dds.bulk import TOPIC as BULK_TOPIC
 from engine.dds.bulk import BulkReceiver
 from engine.dds.channel import Channel, ChannelTopic
 from engine.dds.discovery import Discovery, TopicDiscovery
+from engine.dds.errors import DdsError, UnsupportedCyclone
 from engine.dds.interfaces import address_of, addresses_of, interface_of
 from engine.dds.participant import NodeParticipant
 from engine.dds.pump import Pump
@@ -32,12 +34,15 @@ from engine.node.wire import DdsWire, receiver_partition
 from engine.runtime import codec
 from engine.runtime.runtime import Runtime
 from engine.runtime.startup import core_settings
+from engine.runtime.view import unstored
+from engine.store.interface import StoreError
 from engine.tracing.levels import Level
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from engine.config.settings import Configuration
+    from engine.runtime.startup import Found
     from engine.tracing.tracer import Tracer
 
 TOPICS: Final = (
@@ -47,12 +52,16 @@ TOPICS: Final = (
 )
 
 
+WAITING_PERIOD_S: Final = 10.0
+"""How often a node reports that it waits for room to open its store."""
+
+
 class ConfigurationRefused(Exception):
     """The node cannot run with this configuration in this system; starting it again would not help."""
 
 
 class NodeFault(Exception):
-    """A part of the node ended by itself; the node cannot go on without it."""
+    """A part of the node cannot be used, or ended by itself; the node cannot go on without it."""
 
 
 class Lease(Protocol):
@@ -90,9 +99,6 @@ class Node:
         environ: where CYCLONEDDS_URI is looked up.
         lease: the supervisor's side, None without a supervisor.
 
-    Raises:
-        StoreError: the store cannot be used.
-        DdsError, UnsupportedCyclone: Cyclone DDS cannot be used.
     """
 
     def __init__(
@@ -109,28 +115,43 @@ class Node:
         self._clock = SystemClock()
         self._mailbox = Mailbox()
         self._stop_reason: str | None = None
+        self._lease_pause_s = min(1.0, configuration.domain.lease.period_s)
+        self._said: tuple[object, ...] = ()
         self._stack = contextlib.ExitStack()
         self._started_ns = self._clock.wall_ns()
         self._work = Work()
         self._shown_state = ""
-        check_layouts()
         directory = configuration.persistent.store_directory if configuration.persistent else None
         self._disk = Disk(Path(directory) if directory else None, name, self._mailbox.wake)
         self._uri = uri_of(configuration, environ)
-        self._interface = interface_of(self._uri)
-        try:
-            self._begin(name)
-        except BaseException:
-            self._stack.close()
-            raise
+        self._name = name
 
-    def _begin(self, name: str) -> None:
-        configuration = self._configuration
-        self._found = found = self._disk.open()
-        self._stack.callback(self._disk.close, configuration.domain.service_terminate_period_s * 0.7)
-        persistent = configuration.persistent
-        trace_found(self._tracer, persistent.store_directory if persistent else "", found)
-        node = found.report.node_id
+    def _open_store(self) -> Found | None:
+        """Open and verify the store, however long its disk is full; None when told to end before."""
+        domain, persistent = self._configuration.domain, self._configuration.persistent
+        directory = persistent.store_directory if persistent else ""
+        self._disk.start()
+        self._stack.callback(self._disk.close, domain.service_terminate_period_s * 0.7)
+        warned_s = -WAITING_PERIOD_S
+        while self._stop_reason is None:
+            found = self._disk.found()
+            if found is not None:
+                trace_found(self._tracer, directory, found)
+                return found
+            refusal, now = self._disk.refusal, self._clock.monotonic()
+            if refusal and now - warned_s >= WAITING_PERIOD_S:
+                warned_s = now
+                self._tracer.event("store.waiting", directory=directory, cause=refusal)
+            self._say(ServiceState.INIT.value, problem=refusal)
+            self._renew()
+            self._mailbox.wait(self._lease_pause_s)
+            self._mailbox.carry_out()
+        return None
+
+    def _begin(self, found: Found) -> None:
+        """Join the domain with what the store held."""
+        configuration, name, node = self._configuration, self._name, found.report.node_id
+        self._found = found
         self._participant = self._stack.enter_context(
             NodeParticipant(configuration.domain.id, self._uri, name, bytes.fromhex(node))
         )
@@ -247,7 +268,7 @@ class Node:
             },
             self._tracer,
             self._renew,
-            min(1.0, configuration.domain.lease.period_s),
+            self._lease_pause_s,
             detects=configuration.watchdog.deadlock_detection,
         )
         self._stack.callback(watch.close)
@@ -280,8 +301,28 @@ class Node:
 
         Raises:
             ConfigurationRefused: the system around this node makes its configuration impossible.
-            NodeFault: a part of the node ended by itself.
+            NodeFault: the store or Cyclone DDS cannot be used, or a part of the node ended by itself. A full
+                disk is waited for.
         """
+        try:
+            check_layouts()
+            self._interface = interface_of(self._uri)
+            found = self._open_store()
+            if found is not None:
+                self._begin(found)
+        except BaseException as error:
+            self._stack.close()
+            if isinstance(error, StoreError | DdsError | UnsupportedCyclone | OSError):
+                raise NodeFault(str(error)) from error
+            raise
+        if found is None:
+            self._tracer.event("lifecycle.stop-requested", signal=self._stop_reason)
+            self._stack.close()
+            self._tracer.event("lifecycle.stopped")
+            return
+        self._serve()
+
+    def _serve(self) -> None:
         try:
             due = 0.0
             while self._stop_reason is None:
@@ -333,13 +374,21 @@ class Node:
         if state != self._shown_state:
             self._shown_state = state
             self._showing.due_s = now
-            if self._lease:
-                self._lease.report(state, node=self._found.report.node_id)
         if now >= self._showing.due_s:
+            problem = self._runtime.persistence.problem
+            waiting = unstored(self._runtime) if problem else 0
+            self._say(state, node=self._found.report.node_id, problem=problem, unstored=waiting)
             self._incoming.count_undecodable(
                 {**self._channel.malformed, BULK_TOPIC: self._receiver.malformed}
             )
             self._showing.show(now)
+
+    def _say(self, state: str, **details: object) -> None:
+        """Tell the supervisor, and with it `ospltool status`, how the node is, where that has changed."""
+        said = (state, details)
+        if self._lease and said != self._said:
+            self._said = said
+            self._lease.report(state, **details)
 
     def _renew(self) -> None:
         """Renew the lease, on the watch's thread; a supervisor that is gone ends the node."""

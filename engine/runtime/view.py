@@ -159,6 +159,17 @@ def _on_disk(stored: Summary | None, here: Summary) -> int:
     return here.count if stored.same_content(here) else max(0, min(stored.count, here.count - 1))
 
 
+def unstored(runtime: Runtime) -> int:
+    """At most how many samples that belong on this node's disk are in its memory only."""
+    return sum(
+        summary.count - _on_disk(data.stored.get(group), summary)
+        for data in runtime.spaces.values()
+        for group, group_set in data.working.groups.items()
+        if (description := runtime.descriptions.get(group)) and data.is_on_disk(description)
+        for summary in (group_set.summary(),)
+    )
+
+
 def _groups(runtime: Runtime, data: NameSpaceData, identity: Identity) -> list[GroupView]:
     views: list[GroupView] = []
     for group, group_set in sorted(data.working.groups.items()):

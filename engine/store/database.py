@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from engine.store import schema
 from engine.store.catalog import read_catalog
 from engine.store.files import DAMAGED
-from engine.store.interface import StoreDamaged, StoreFailed
+from engine.store.interface import StoreDamaged, StoreFailed, refused
 from engine.store.view import read_fellows, read_marks
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ def put_aside(path: Path) -> str:
     """Keep a damaged database, which is not open, and its log under another name; returns the name.
 
     Raises:
+        StoreFull: there is no space for another name.
         StoreFailed: it cannot be renamed, or too many lie there already.
     """
     for number in range(1, _MAX_SET_ASIDE + 1):
@@ -66,7 +67,7 @@ def put_aside(path: Path) -> str:
                 if log.exists():
                     log.rename(aside.with_name(aside.name + suffix))
         except OSError as error:
-            raise StoreFailed(f"{path}: can not be put aside: {error.strerror}") from error
+            raise refused(path, error, "can not be put aside: ") from error
         return aside.name
     raise StoreFailed(f"{path}: {_MAX_SET_ASIDE} damaged stores lie beside it already; remove some")
 

@@ -11,7 +11,7 @@ import struct
 import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from engine.store.interface import LockedStore, StoreFailed
+from engine.store.interface import LockedStore, StoreFailed, refused
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,12 +41,13 @@ class Lock:
 
         Raises:
             LockedStore: somebody living has it.
+            StoreFull: there is no space to make the file.
             StoreFailed: the file can not be made or locked.
         """
         try:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise StoreFailed(f"{path}: {error.strerror}") from error
+            raise refused(path, error) from error
         try:
             fcntl.fcntl(self._file, fcntl.F_OFD_SETLK, _WHOLE_FILE)
         except BlockingIOError:
@@ -132,12 +133,13 @@ class Ledger:
         """Open or make the file.
 
         Raises:
+            StoreFull: there is no space to make it.
             StoreFailed: it can not be made.
         """
         try:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise StoreFailed(f"{path}: {error.strerror}") from error
+            raise refused(path, error) from error
 
     def read(self) -> Record | None:
         """The last record; None when there is none or it is damaged."""

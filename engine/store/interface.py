@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import errno
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from engine.dataset.dataset import Summary, weight_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from engine.core.namespaces import Group
     from engine.dataset.groups import GroupDescription
@@ -37,6 +39,12 @@ class StoreFull(StoreError):
 
 class StoreFailed(StoreError):
     """The medium refused: an I/O error, a read-only file system, missing permission. Nothing was changed."""
+
+
+def refused(path: Path, error: OSError, what: str = "") -> StoreFull | StoreFailed:
+    """The store error that an error of the operating system stands for."""
+    kind = StoreFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else StoreFailed
+    return kind(f"{path}: {what}{error.strerror}")
 
 
 class StoreDamaged(StoreError):

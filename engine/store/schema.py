@@ -27,6 +27,8 @@ CHECKPOINT_PAGES: Final = 4_000
 """The write-ahead log is carried over to the file at 64 MiB; less costs a third of the speed."""
 CACHE_KIB: Final = 16_384
 BUSY_MS: Final = 5_000
+SHARED_BYTES: Final = 32_768
+"""What SQLite needs beside the log at the least, in a file of its own (`-shm`)."""
 
 DROPPED: Final = "dropped"
 """State of a version whose samples are being removed; nobody sees it."""
@@ -150,7 +152,8 @@ def typed(error: sqlite3.Error, path: Path) -> StoreError | None:
     """The store error that an SQLite error stands for; None when it is a mistake of ours."""
     code = getattr(error, "sqlite_errorcode", None)
     primary = None if code is None else code & 0xFF
-    if primary == sqlite3.SQLITE_FULL or (primary == sqlite3.SQLITE_IOERR and _no_space(path)):
+    may_be_full = primary in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
+    if primary == sqlite3.SQLITE_FULL or (may_be_full and _no_space(path)):
         return StoreFull(f"{path}: no space left")
     if primary in _REFUSALS:
         return StoreFailed(f"{path}: {error}")
@@ -164,4 +167,5 @@ def _no_space(path: Path) -> bool:
         state = os.statvfs(path.parent)
     except OSError:
         return False
-    return state.f_bavail == 0
+    no_files = bool(state.f_files) and not state.f_favail  # some file systems do not count files
+    return state.f_bavail * state.f_frsize < SHARED_BYTES or no_files

@@ -37,6 +37,7 @@ from engine.store.interface import (
     StoreError,
     StoreFailed,
     StoreFull,
+    refused,
     unfinished,
 )
 from engine.store.room import room_on_disk
@@ -82,7 +83,7 @@ class SqliteStore:
         try:
             directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise StoreFailed(f"{directory}: {error.strerror}") from error
+            raise refused(directory, error) from error
         self._path = directory / DATABASE
         with contextlib.ExitStack() as undo:
             lock = Lock(directory / LOCK, node)

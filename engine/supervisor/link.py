@@ -42,6 +42,7 @@ class SupervisorLink:
         self._lease = lease
         self._supervisor = supervisor
         self._state = INITIAL_STATE
+        self._since_ns = 0
         self._writing = threading.Lock()
         for descriptor in (lease, supervisor):  # processes that the node starts must not keep them open
             os.set_inheritable(descriptor, False)
@@ -73,14 +74,15 @@ class SupervisorLink:
             return  # a full pipe holds renewals enough; a closed one shows as `is_lost`
 
     def report(self, state: str, **details: object) -> None:
-        """Say that the node is in another service state; `details` must be JSON values.
+        """Say in which service state the node is, or other details of it, which must be JSON values.
 
         This renews the lease too. A directory that can not be written to stops nothing: the supervisor
         learns the state from the lease.
         """
-        self._state = state
-        document = {"state": state, "time_ns": time.time_ns(), "pid": os.getpid(), **details}
         with self._writing, contextlib.suppress(OSError):
+            if state != self._state or not self._since_ns:
+                self._state, self._since_ns = state, time.time_ns()
+            document = {"state": state, "time_ns": self._since_ns, "pid": os.getpid(), **details}
             write_json(self._directory / "state.json", document)
         self.renew()
 

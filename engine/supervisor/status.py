@@ -6,7 +6,7 @@ import dataclasses
 import enum
 from typing import TYPE_CHECKING, Final
 
-from engine.supervisor.policy import FINAL, Phase
+from engine.supervisor.policy import FINAL, INITIAL_STATE, Phase
 
 if TYPE_CHECKING:
     from engine.supervisor.rundir import NodeDirectory, Record
@@ -50,6 +50,8 @@ class NodeStatus:
         state_since_ns: since when, nanoseconds since 1970 UTC, 0 when unknown.
         reason: why it is in this condition, empty when there is nothing to say.
         is_orphan: its supervisor is gone but the node still runs; it is about to end.
+        store_problem: why its store refuses data, or cannot be opened for want of room; empty when it works.
+        unstored: how many samples are in memory only while the store refuses.
     """
 
     directory: NodeDirectory
@@ -59,13 +61,25 @@ class NodeStatus:
     state_since_ns: int
     reason: str
     is_orphan: bool = False
+    store_problem: str = ""
+    unstored: int = 0
 
     @property
     def sentence(self) -> str:
         """The status in the words of `ospl status`."""
         state = f" ({self.state})" if self.condition is Condition.STARTING and self.state else ""
-        reason = f": {self.reason}" if self.reason else ""
-        return f'ospltool system with domain name "{self.record.domain_name}" {self.condition}{state}{reason}'
+        store = self._store_words()
+        reason = f"{'; ' if store else ': '}{self.reason}" if self.reason else ""
+        name = self.record.domain_name
+        return f'ospltool system with domain name "{name}" {self.condition}{state}{store}{reason}'
+
+    def _store_words(self) -> str:
+        if not self.store_problem:
+            return ""
+        if self.state == INITIAL_STATE:
+            return f", but waits for room to open its store: {self.store_problem}"
+        count = f"{self.unstored} sample{' is' if self.unstored == 1 else 's are'} in memory only"
+        return f", but its store refuses: {self.store_problem}" + (f"; {count}" if self.unstored else "")
 
 
 def status_of(directory: NodeDirectory) -> NodeStatus | None:
@@ -80,6 +94,8 @@ def status_of(directory: NodeDirectory) -> NodeStatus | None:
     reason = record.reason
     if not is_supervised and record.phase not in FINAL:
         reason = "its supervisor was killed" + (", the node is ending" if is_orphan else "")
+    problem, unstored = said.get("problem"), said.get("unstored")
+    is_said_by_it = record.node is not None and said.get("pid") == record.node.pid and record.node.is_alive()
     return NodeStatus(
         directory=directory,
         record=record,
@@ -88,6 +104,8 @@ def status_of(directory: NodeDirectory) -> NodeStatus | None:
         state_since_ns=since_ns if isinstance(since_ns, int) else 0,
         reason=reason,
         is_orphan=is_orphan,
+        store_problem=problem if is_said_by_it and isinstance(problem, str) else "",
+        unstored=unstored if is_said_by_it and isinstance(unstored, int) else 0,
     )
 
 

@@ -24,6 +24,8 @@ def as_data(status: NodeStatus) -> dict[str, object]:
         "state": status.state,
         "state_since_ns": status.state_since_ns,
         "reason": status.reason,
+        "store_problem": status.store_problem,
+        "in_memory_only": status.unstored,
         "uri": record.uri,
         "configuration": record.configuration,
         "store": record.store,

@@ -27,6 +27,9 @@ def status(
 
     Nothing is printed for a node that is not known here.
 
+    A node whose store refuses data is shown with the cause, and with how many samples are in its memory only.
+    It runs all the same, so the exit code stays 0.
+
     Exit codes: 0 all shown nodes run and respond, 1 one does not or none is known, 2 wrong usage.
     """
     from engine.supervisor.status import ALIVE, Condition

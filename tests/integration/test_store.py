@@ -1,16 +1,22 @@
 from __future__ import annotations
 
+import json
+import os
 import random
 import resource
+import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from engine.store.schema import PAGE_BYTES
 from tests.integration.configurations import Settings
 from tests.integration.lab import Lab
+from tests.integration.programs import ROOT
 
 pytestmark = pytest.mark.dds
 
@@ -208,6 +214,108 @@ def test_what_was_stored_before_the_disk_was_full_survives_a_kill(
     lab.kill("n1")
     assert shown >= 500
     assert len(disk_digests(lab, "n1")) >= shown
+
+
+# No free disk at a start. Only a full file system will do: beyond a limit of the file size, writing fails as
+# with a broken disk, and a limit would have to be set before the node opens its store.
+
+
+@pytest.fixture
+def small_disk(lab: Lab) -> Iterator[SmallDisk]:
+    made = SmallDisk(lab)
+    yield made
+    lab.stop_all()
+    made.close()
+
+
+def fill_store(lab: Lab, disk: SmallDisk, pid: int) -> int:
+    """Store 500 samples, fill the disk and write 2,000 more; returns how many are stored."""
+    writer = lab.program("writer", steps=[{"count": 500, "time": 1_000}])
+    writer.answer("done")
+    lab.seen.wait_for("it is stored", lambda: lab.seen.stored("n1") == 500)
+    disk.fill(pid)
+    writer.tell(steps=[{"first": 500, "count": 2_000, "time": 2_000}])
+    writer.answer("done")
+    lab.seen.wait_for("it holds all", lambda: lab.seen.samples("n1") == 2_500)
+    return lab.seen.stored("n1")
+
+
+def test_a_node_that_finds_its_disk_full_waits_for_room_and_goes_on(lab: Lab, small_disk: SmallDisk) -> None:
+    start_alone(lab)
+    stored = fill_store(lab, small_disk, lab.pid("n1"))
+    lab.kill("n1")
+    small_disk.fill(0)
+
+    lab.start("n1")
+    warning = "has no room to open the store"
+    lab.seen.wait_for("it says that it waits", lambda: warning in lab.information("n1"))
+    assert lab.seen.node("n1") is None, "it is not in the domain yet"
+    assert lab.stop("n1") == [0], "it ends in order while it waits"
+    assert lab.trace("n1", "lifecycle.stopped")
+
+    lab.start("n1")
+    lab.seen.wait_for("it waits again", lambda: lab.information("n1").count(warning) == 2)
+    small_disk.free(0)
+    lab.seen.wait_for("n1 is complete again", lambda: lab.seen.are_complete("n1"))
+    assert lab.seen.samples("n1") >= stored
+    assert "Traceback" not in lab.output("n1")
+
+
+def ospltool(lab: Lab, *arguments: str) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "ospltool.cli.app", *arguments, str(lab.home("n1") / "ospl.xml")],
+        env={**lab.environ, "PYTHONPATH": str(ROOT), "OSPL_LOGPATH": str(lab.home("n1"))},
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+    return done.returncode, done.stdout
+
+
+def status(lab: Lab) -> dict[str, Any]:
+    (shown,) = json.loads(ospltool(lab, "status", "--json")[1])["data"]
+    assert isinstance(shown, dict)
+    return shown
+
+
+def test_status_tells_of_a_full_disk_and_a_supervisor_bears_with_a_start_on_it(
+    lab: Lab, small_disk: SmallDisk
+) -> None:
+    path = lab.configure("n1", Settings(failure_action="restart"))
+    lease = '<Lease><ExpiryTime update_factor="0.2">2.0</ExpiryTime></Lease>'  # far less than it waits
+    path.write_text(path.read_text("utf-8").replace("</Role>", f"</Role>{lease}"), "utf-8")
+    assert ospltool(lab, "start")[0] == 0
+    try:
+        lab.seen.wait_for("n1 is complete", lambda: lab.seen.are_complete("n1"))
+        stored = fill_store(lab, small_disk, 0)
+        lab.seen.wait_for("status says so", lambda: status(lab)["in_memory_only"] == 2_500 - stored)
+        shown = status(lab)
+        assert shown["condition"] == "operational"
+        assert "space" in shown["store_problem"]
+        code, text = ospltool(lab, "status")
+        assert code == 0
+        assert "is operational, but its store refuses: " in text
+        assert f"; {2_500 - stored} samples are in memory only" in text
+
+        os.kill(shown["node_pid"], signal.SIGKILL)
+        small_disk.fill(0)
+        lab.seen.wait_for("it is waited for", lambda: "waits for room" in ospltool(lab, "status")[1])
+        waiting = status(lab)
+        assert (waiting["condition"], waiting["restarts"]) == ("starting", 1)
+        warning = "has no room to open the store"
+        lab.seen.wait_for("it still waits", lambda: lab.information("n1").count(warning) == 2)
+        assert status(lab)["node_pid"] == waiting["node_pid"], "its lease was renewed"
+
+        lab.seen.forget("n1")
+        small_disk.free(0)
+        lab.seen.wait_for("n1 is complete again", lambda: lab.seen.are_complete("n1"))
+        assert lab.seen.samples("n1") >= stored
+        lab.seen.wait_for("status is plain", lambda: status(lab)["condition"] == "operational")
+        assert (status(lab)["store_problem"], status(lab)["in_memory_only"]) == ("", 0)
+        assert "store" not in ospltool(lab, "status")[1]
+    finally:
+        ospltool(lab, "stop")
 
 
 # Damage.

@@ -115,7 +115,10 @@ def believes_hearsay_of_claims(patch: pytest.MonkeyPatch) -> None:
     original = ReaderTable.take_claims
 
     def take_claims(self: ReaderTable, deliveries: Deliveries, sender: str) -> bool:
-        return any(original(self, deliveries, claim.node) for claim in deliveries.deliveries)
+        changed = original(self, deliveries, sender)
+        told = [claim for claim in deliveries.deliveries if claim.reader not in self._claims]
+        self._claims.update({claim.reader: claim for claim in told})
+        return changed or bool(told)
 
     patch.setattr(ReaderTable, "take_claims", take_claims)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import resource
+import shutil
 import subprocess
 import sys
 import time
@@ -125,6 +126,56 @@ def test_a_full_disk_loses_nothing_and_is_usable_again(tmp_path: Path) -> None:
         subprocess.run(["mount", "-o", "remount,size=16m", str(disk)], check=True)
         with contextlib.closing(open_store(disk, "node")) as store:
             assert content(store) == set(samples(0, further, 200))
+
+
+def leave_room(disk: Path, room_bytes: int) -> Path:
+    """Fill a file system but for some bytes; returns the file that fills it."""
+    ballast = disk / "ballast"
+    with ballast.open("wb", buffering=0) as file:
+        with contextlib.suppress(OSError):
+            while True:
+                file.write(bytes(4096))
+        file.truncate(max(0, ballast.stat().st_size - room_bytes))
+    return ballast
+
+
+@pytest.mark.parametrize("is_new", [True, False], ids=["new", "killed"])
+def test_opening_on_a_full_disk_is_refused_as_such_and_changes_nothing(tmp_path: Path, is_new: bool) -> None:
+    image, expected = tmp_path / "image", set() if is_new else set(samples(0, 500, 200))
+    image.mkdir()
+    if not is_new:
+        with contextlib.closing(open_store(tmp_path / "made", "node")) as store:
+            store.commit_complete(store.begin_set(SPACE))
+            store.append(SPACE, [Change(description(), one, ()) for one in samples(0, 500, 200)])
+            for name in (DATABASE, f"{DATABASE}-wal", "store.ledger"):
+                shutil.copy(tmp_path / "made" / name, image)  # what a SIGKILL leaves
+    mounted = tmp_path / "disk"
+    mounted.mkdir()
+    refused = 0
+    with small_disk(mounted, "6m") as disk:
+        for pages in (*range(16), 20, 32, 64, 128, 256, 300, 600):
+            shutil.copytree(image, disk / "store")
+            ballast = leave_room(disk, 4096 * pages)
+            try:
+                open_store(disk / "store", "node").close()
+            except StoreFull:
+                refused += 1
+            ballast.unlink()
+            with contextlib.closing(open_store(disk / "store", "node")) as store:
+                assert not store.report.is_damaged
+                assert is_new or content(store) == expected
+            shutil.rmtree(disk / "store")
+    assert 16 < refused < 23, "some were refused and some were not"
+
+
+@pytest.mark.parametrize("inodes", range(1, 7))
+def test_a_disk_that_takes_no_further_file_is_a_full_one(tmp_path: Path, inodes: int) -> None:
+    with small_disk(tmp_path, f"16m,nr_inodes={inodes}") as disk:
+        with pytest.raises(StoreFull):
+            open_store(disk / "store", "node")
+        subprocess.run(["mount", "-o", "remount,nr_inodes=20", str(disk)], check=True)
+        with contextlib.closing(open_store(disk / "store", "node")) as store:
+            assert not store.report.findings
 
 
 def test_a_disk_that_turns_read_only_is_a_typed_failure(tmp_path: Path) -> None:
