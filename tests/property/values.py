@@ -28,6 +28,8 @@ def values(wanted: Any) -> st.SearchStrategy[Any]:
     origin, inner = typing.get_origin(wanted), typing.get_args(wanted)
     if origin in (types.UnionType, typing.Union):
         return st.one_of(*(values(each) for each in inner))
+    if origin is tuple and inner[-1] is not ...:
+        return st.tuples(*map(values, inner))
     if origin is tuple:
         return st.lists(values(inner[0]), max_size=2).map(tuple)
     if origin is dict:
