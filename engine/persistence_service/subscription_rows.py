@@ -117,7 +117,7 @@ def read(store: sqlite3.Connection) -> tuple[dict[bytes, SavedSubscriptions], in
         members = _members(store, group, name)
         terms = Terms(generation, bool(is_deleted))
         done = members.pop(_QUORUM, ())
-        ledgers[group].append(LedgerState(name, terms, quorum, done, tuple(members.items())))
+        ledgers[group].append(LedgerState(name, terms, quorum, done, tuple(sorted(members.items()))))
     groups = {*held, *ledgers}
     return {each: SavedSubscriptions(tuple(ledgers[each]), tuple(held[each])) for each in groups}, damaged
 

@@ -120,7 +120,7 @@ class Subscriptions:
                 ledger.quorum,
                 tuple(sorted({member for of, member in self._readers.values() if of == name})),
                 self._pending[name],
-                tuple(ledger.members().items()),
+                tuple(sorted(ledger.members().items())),
             )
             for name, ledger in sorted(self._ledgers.items())
             if not ledger.terms.is_deleted

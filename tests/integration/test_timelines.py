@@ -145,7 +145,10 @@ def test_a_writer_that_was_cut_off_and_is_back_is_alive_for_every_reader(hosts: 
         for seen in (early, late):
             assert seen.words(case, 0) == HEALED[autodispose].words(KEEP_ALL, TIMES), case
             timeline = seen.now()[topic_of(case)]
-            assert (timeline["0"]["state"], timeline["0"]["generations"]) == ("A", generation), case
+            disposed, no_writers = timeline["0"]["generations"]
+            assert (timeline["0"]["state"], disposed) == ("A", generation[0]), case
+            # Of three hosts, the third may bring it back, and go again, before the writer is found.
+            assert no_writers - generation[1] in range(len(hosts.names) - 1), case
             assert timeline["1"]["state"] == "A", case
             wanted = f"S1001 {lost} (S1001 )?(S5000 {lost} )?S5000" if is_written else f"S1001 {lost} S1001"
             again = "" if by_source else "( S5000)*"

@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from engine.persistence_service import subscription_rows
@@ -60,6 +60,7 @@ def in_order(saved: SavedSubscriptions) -> SavedSubscriptions:
 
 
 @settings(max_examples=60)
+@example([], [("register", 1, 1), ("acknowledge", 1, 0), ("acknowledge", 3, 1)])
 @given(STEPS, STEPS)
 def test_the_store_has_what_the_instance_has(
     steps: list[tuple[str, int, int]], others: list[tuple[str, int, int]]
