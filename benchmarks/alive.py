@@ -1,6 +1,6 @@
 """What it costs to keep instances ALIVE in the processes of late joiners.
 
-Real processes read so many topics each; of every topic one instance with a living writer is delivered to each
+N real processes read M topics each; of every topic one instance with a living writer is delivered to each
 of them, and kept. Counted are the entities and the memory of the process that keeps them.
 """
 

@@ -1,7 +1,7 @@
 """A split of two nodes that hold much, new data on both sides, and how soon both hold everything again.
 
 Each node is on a host of its own, with a link to cut; that takes permission to make network namespaces. The
-octets are held against those that the second node took when it came with an empty store. Then the same with
+bytes are held against those that the second node took when it came with an empty store. Then the same with
 more data, while other processes keep the processors busy: nobody may be taken for lost because of it.
 """
 
@@ -72,7 +72,7 @@ def run(repeat: int) -> list[Row]:
 def measure(common: int, new: int, burners: int, expiry_s: float = 2.0) -> dict[str, float]:
     """Split and merge once, the merge beside `burners` processes that only compute.
 
-    Returns seconds `equal` from the link to equal sets and `merge` from hearing each other, octets `whole`
+    Returns seconds `equal` from the link to equal sets and `merge` from hearing each other, bytes `whole`
     and `sent`, and `reconnections`, `losses` and `merges` that both nodes traced after the link was back.
 
     Raises:
@@ -112,7 +112,7 @@ def _measure(
 
 @contextlib.contextmanager
 def _busy(burners: int) -> Iterator[None]:
-    """So many processes compute meanwhile."""
+    """N processes compute meanwhile."""
     command = [sys.executable, "-c", "while True: pass"]
     processes = [subprocess.Popen(command) for _ in range(burners)]
     try:

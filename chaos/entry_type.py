@@ -25,6 +25,6 @@ class Entry(IdlStruct, typename="chaos.Entry"):
 
 
 def text_of(topic: str, station: int, value: int, size: int) -> str:
-    """The text that belongs to an entry: whoever changes any of it is found out."""
+    """The text that belongs to an entry: a change of any of it shows."""
     begin = f"{topic} {station} {value} "
     return begin + "x" * (size - len(begin))

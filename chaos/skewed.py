@@ -1,4 +1,4 @@
-"""`python -m chaos.skewed SECONDS URI`: a node whose wall clock is wrong by so much.
+"""`python -m chaos.skewed SECONDS URI`: a node whose wall clock is wrong by SECONDS.
 
 The kernel has no namespace for the wall clock. So the functions of the `time` module that tell it are
 replaced before the node is imported; Cyclone DDS itself, which is C, goes on with the right time.

@@ -203,8 +203,8 @@ def note_away(context: Context, now: float) -> None:
 def _back_again(context: Context, fellow: Fellow, now: float) -> None:
     """What follows from a fellow's absence, if it was away, or did not hear us for a while.
 
-    Whoever did not hear the other knows whether the connection ended, and acts on it: a master takes the
-    other's set in, anybody else leaves the lineage and is merged. Of another role we cannot see that.
+    The node that did not hear the other knows whether the connection ended, and acts on it: a master takes
+    the other's set in, anybody else leaves the lineage and is merged. Of another role we cannot see that.
     """
     silence_s, fellow.silence_s = fellow.silence_s, None
     if fellow.deaf_since_s is not None:

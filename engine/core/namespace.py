@@ -186,7 +186,7 @@ class NameSpaceState:
     def part_from(self, node: str, report: NameSpaceReport | None) -> bool:
         """Leave the lineage of a master, or of the fellow to it, that had been out of reach; whether we did.
 
-        A node that stayed with its master stays in its lineage, whoever else comes back. So does one whose
+        A node that stayed with its master stays in its lineage when others come back. So does one whose
         lineage is news to the aligner, which `report` is of: it will be dealt with as it is.
         """
         before = {self.aligner, self.following.node if self.following else ""} & self.rejoined

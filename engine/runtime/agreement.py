@@ -1,7 +1,7 @@
 """Whether this node's sets and its fellows' are equal in what has settled, whatever is being written.
 
 Each heartbeat says, for each name-space, what its sender's set was as of a moment ago (`SETTLING_NS`), by the
-clock of the name-space's master. Whoever hears it works out what its own set was as of the same moment, and
+clock of the name-space's master. A receiver works out what its own set was as of the same moment, and
 tells the core whether the two are equal. A node that has not taken in all that has arrived says nothing, and
 compares nothing: on a busy machine comparisons must not make more work. See `engine.dataset.settling`.
 """
