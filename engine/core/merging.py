@@ -262,9 +262,7 @@ def compared(
         return  # what only a non-aligner has stays its own
     state.last_repaired = pair
     state.differs = 0
-    pause_s = 2 * context.settings.heartbeat_period_s * 2**state.repairs
-    state.repair_not_before_s = now + min(MAX_REPAIR_PAUSE_S, pause_s)
-    state.repairs = min(state.repairs + 1, 16)
+    state.repair_not_before_s = now + _repair_pause_s(context, state)
     state.gives = True
     context.note(
         "align.reconciling",
@@ -274,6 +272,24 @@ def compared(
         other_samples=theirs.count,
     )
     alignment.request(context, state, fellow.node, "repair", now)
+
+
+def repaired(context: Context, state: NameSpaceState, moved: int, now: float) -> None:
+    """A repair is done; `moved` tells what went either way from what went the last time, 0 is nothing.
+
+    One that brought nothing, or the same once more, did not help: the next one waits twice as long.
+    """
+    did_help = moved not in (0, state.last_moved)
+    state.last_moved = moved
+    if did_help:
+        state.repairs = 0
+    else:
+        state.repairs = min(state.repairs + 1, 16)
+        state.repair_not_before_s = now + _repair_pause_s(context, state)
+
+
+def _repair_pause_s(context: Context, state: NameSpaceState) -> float:
+    return min(MAX_REPAIR_PAUSE_S, 2 * context.settings.heartbeat_period_s * 2**state.repairs)
 
 
 def _same(pair: tuple[RollUp, RollUp], other: tuple[RollUp, RollUp]) -> bool:

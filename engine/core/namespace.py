@@ -60,6 +60,8 @@ class NameSpaceState:
         rejoined: fellows that came back without a restart, and whose sets may have evolved apart from ours.
         gives: what only this node has when its merge is done may go to the fellows.
         differs: heartbeats of the aligner in a row whose settled set was not ours.
+        last_moved: tells what the last repair moved from what another one did; 0 is nothing.
+        repairs: repairs in a row that did not help.
     """
 
     name_space: NameSpace
@@ -95,6 +97,7 @@ class NameSpaceState:
     roll_up: RollUp = dataclasses.field(init=False)
     differs: int = 0
     last_repaired: tuple[RollUp, RollUp] | None = None
+    last_moved: int = 0
     repairs: int = 0
     repair_not_before_s: float = 0.0
     highest: int = 0

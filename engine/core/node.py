@@ -339,10 +339,14 @@ class DurabilityNode:
             self._context.changed = True
         self._evaluate(now)
 
-    def set_received(self, name_space: str, request: int, lineage: Epoch, now: float) -> None:
-        """The set asked for by `request` is here, whole and verified."""
+    def set_received(
+        self, name_space: str, request: int, lineage: Epoch, now: float, *, moved: int = 0
+    ) -> None:
+        """The set asked for by `request` is here, whole and verified; see `merging.repaired` for `moved`."""
         state = self._context.states[name_space]
         purpose = alignment.received(self._context, state, request, lineage, now)
+        if purpose == "repair":
+            merging.repaired(self._context, state, moved, now)
         if purpose and state.phase is Phase.MERGE:
             merging.received(self._context, state, lineage)
         self._evaluate(now)

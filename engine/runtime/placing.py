@@ -98,9 +98,12 @@ class Placing:
             return "this node was away for longer than deletions are remembered"
         return self._holdings.core.why_not_joined(data.state.name, incoming.begin.aligner)
 
-    def put(self, data: NameSpaceData, incoming: Incoming, finished: Finished) -> Difference:
-        """It becomes what it was asked for; returns what only this node has."""
+    def put(
+        self, data: NameSpaceData, incoming: Incoming, finished: Finished
+    ) -> tuple[Difference, Difference]:
+        """It becomes what it was asked for; returns what joined the set here, and what only this node has."""
         purpose = incoming.target.purpose
+        new: Difference = {}
         if purpose in _REPLACING:
             began = self._began.get((data.state.name, incoming.target.request))
             self._replace(data, finished.data, began, purpose, passes_disposed=purpose == _REPLACING[0])
@@ -114,8 +117,8 @@ class Placing:
             data.stage(finished.data, finished.turn)
         self._remember_floors(data, incoming)
         if data.state.holder:
-            return _still_in(data.working, finished.surplus) if purpose in _SHARING else {}
-        return finished.surplus
+            return new, _still_in(data.working, finished.surplus) if purpose in _SHARING else {}
+        return new, finished.surplus
 
     def _note_replaced(self, data: NameSpaceData, incoming: Incoming, finished: Finished) -> None:
         """Have a back-up of the stored set kept if it gives way."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from engine.core.events import Target
 from engine.dataset.dataset import NO_FLOOR, DataSet
 from engine.dataset.rows import Rows
+from engine.dataset.sample import digest_sum
 from engine.runtime import notes, resuming, stream
 from engine.runtime.answering import Answer, Answering, sent_part
 from engine.runtime.comparing import Comparing
@@ -223,7 +224,7 @@ class Transfers:
         if finished is None:
             holdings.core.set_failed(name, request, holdings.clock.monotonic())
             return
-        surplus = self._placing.put(data, incoming, finished)
+        new, surplus = self._placing.put(data, incoming, finished)
         holdings.tracer.event(
             "align.completed",
             group=name,
@@ -233,7 +234,9 @@ class Transfers:
             elapsed_ns=holdings.clock.wall_ns() - incoming.started_ns,
         )
         holdings.tell_changes()  # before the core decides about anything on the ground of it
-        holdings.core.set_received(name, request, incoming.begin.lineage, holdings.clock.monotonic())
+        holdings.core.set_received(
+            name, request, incoming.begin.lineage, holdings.clock.monotonic(), moved=_sum(new) + _sum(surplus)
+        )
         self._give(data, surplus, floors)
 
     # Gifts.
@@ -271,3 +274,7 @@ class Transfers:
     def delete_set(self, name_space: str) -> None:
         """Merge policy Delete: everything that is here now goes."""
         self._placing.delete_set(name_space)
+
+
+def _sum(samples: Difference) -> int:
+    return sum(map(digest_sum, samples.values()))

@@ -74,7 +74,7 @@ def node(
             delayed_alignment=delayed_alignment,
         ),
     )
-    settings.setdefault("initial_discovery_s", 0.5)
+    usual = {"initial_discovery_s": 0.5, "heartbeat_expiry_s": EXPIRY_S, "heartbeat_period_s": PERIOD_S}
     return NodePlan(
         CoreSettings(
             node="",
@@ -84,9 +84,7 @@ def node(
             host="",
             name_spaces=tuple(NameSpace.of(space, f"{space}.*") for space in spaces),
             policies=chosen,
-            heartbeat_expiry_s=EXPIRY_S,
-            heartbeat_period_s=PERIOD_S,
-            **settings,
+            **(usual | settings),
         ),
         has_disk=has_disk,
     )

@@ -123,6 +123,32 @@ def test_what_the_master_missed_survives_the_restart_of_all_who_have_it(end: Res
     scenario.until(lambda: [captured(scenario, name) for name in NAMES] == [100] * 3, within_s=REPAIRED_S)
 
 
+@pytest.mark.parametrize("cut_from_master", [False, True])
+@pytest.mark.parametrize("expiry_s", [2.0, 10.0])
+def test_a_node_that_hears_nothing_of_a_writer_stays_close_behind(
+    expiry_s: float, cut_from_master: bool
+) -> None:
+    """Each repair brings something, so the next one waits no longer than the one before."""
+    period_s = 0.2 * expiry_s
+    scenario = Scenario(
+        *(node(name, heartbeat_expiry_s=expiry_s, heartbeat_period_s=period_s) for name in NAMES),
+        topics=[TopicPlan(NS, f"Topic{n}") for n in (1, 2)],
+    )
+    scenario.start()
+    scenario.until(scenario.complete)
+    behind = scenario.master("n1") if cut_from_master else others(scenario)[0]
+    writer = scenario.writer("application")
+    scenario.cut("application", behind)
+    scenario.run(3.0)
+    scenario.keep_writing(writer, 1, 0.1)
+    for _ in range(12):
+        scenario.run(10.0)
+        newest = {
+            name: max(sample.source_time_ns for _, sample in scenario.samples(name)) / 1e9 for name in NAMES
+        }
+        assert max(newest.values()) - newest[behind] <= REPAIRED_S + 3 * period_s, newest
+
+
 OLD, NEW = range(200), range(200, 700)
 DISPOSED = range(100)
 

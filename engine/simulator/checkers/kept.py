@@ -123,14 +123,14 @@ class Kept(Checker):
             rules = node.runtime.spaces[name_space].state.policy.merges
             types = {rule.type for rule in rules} & DISCARDING
             self._look(place, types)
-            if types:
-                self._excuse(place)
+            if types:  # a node may decide several times in one turn
+                self._excuse(place, max(1, now.lineage.counter - before.lineage.counter))
         if now.phase is Phase.MERGE and now.requests and now.requests != before.requests:
             self._look(place, set())
             self._merge_began[place] = node.clock.wall_ns(), self._held[place]
 
-    def _excuse(self, place: Place) -> None:
-        self._excused[place] = self._excused.get(place, 0) + 1
+    def _excuse(self, place: Place, times: int = 1) -> None:
+        self._excused[place] = self._excused.get(place, 0) + times
 
     def looked(self) -> None:
         """Look at all complete sets."""

@@ -7,8 +7,9 @@ of N - 1 of them and any sequence of restarts. A sample is not missed where newe
 its place, where it was deleted, or where its instance was disposed and purged.
 
 The promise is made for name-spaces in which all nodes merge. Where they replace or catch up it holds as long
-as their sets have not evolved apart: no two nodes lost each other while both were up, and of no two nodes
-each took something in while it could not talk to the other. Nothing is promised under Ignore and Delete, with
+as their sets have not evolved apart: no two nodes lost each other while both were up, none became complete
+without talking to another one that was, and of no two nodes each took something in while it could not talk to
+the other. Nothing is promised under Ignore and Delete, with
 delayed alignment (which gives up a stored set that comes late), and between roles with different policies.
 Nodes that are no aligners, or that hold the data only when asked, carry nothing.
 """
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from engine.dataset.sample import Sample
     from engine.runtime.runtime import CapturedSample
     from engine.runtime.startup import Found
+    from engine.simulator.checkers.base import Standing
     from engine.simulator.cluster import Cluster
     from engine.simulator.disk import Committed
     from engine.simulator.ledger import Entry
@@ -48,6 +50,7 @@ class Promised(Checker):
         super().__init__(cluster)
         self._runs: dict[SimulatedNode, set[Entry]] = {}
         self._disks: dict[SimulatedNode, set[Entry]] = {}
+        self._rotten: set[tuple[SimulatedNode, str]] = set()
         self._gone: dict[Entry, str] = {}
         self._ahead: set[tuple[SimulatedNode, SimulatedNode, str]] = set()
         self._apart: set[str] = set()
@@ -82,6 +85,11 @@ class Promised(Checker):
         policy = _policy(node, transaction.name_space)
         if policy is None or not carries(policy):
             return
+        place = (node, transaction.name_space)
+        if transaction.whole:
+            self._rotten.discard(place)
+        elif place in self._rotten:
+            return
         disk = self._disks.setdefault(node, set())
         added, evicted = self._entries(transaction.added), self._entries(transaction.evicted)
         if transaction.whole:
@@ -104,9 +112,11 @@ class Promised(Checker):
     def destroyed(self, node: SimulatedNode) -> None:
         """The disk is gone, too."""
         self._disks.pop(node, None)
+        self._rotten = {place for place in self._rotten if place[0] is not node}
 
     def rotted(self, node: SimulatedNode, name_space: str, digest: bytes) -> None:
-        """A set with a rotten sample may be taken from another node as a whole."""
+        """A set with a rotten sample may be taken from another node as a whole, until it is written anew."""
+        self._rotten.add((node, name_space))
         disk = self._disks.get(node, set())
         disk.difference_update([entry for entry in disk if entry.name_space == name_space])
 
@@ -118,6 +128,15 @@ class Promised(Checker):
         if meeting in self._meetings:
             self._apart.update(space.name for space in node.plan.settings.name_spaces)
         self._meetings.add(meeting)
+
+    def stepped(self, node: SimulatedNode, name_space: str, before: Standing | None, now: Standing) -> None:
+        """Two masters that do not know of each other have sets of their own."""
+        if before is None or not now.holder or before.holder:
+            return
+        for other in self.cluster.up():
+            theirs = other.runtime.spaces.get(name_space) if other.runtime else None
+            if theirs is not None and theirs.state.holder and not talk(node, other):
+                self._apart.add(name_space)
 
     def _took_in(self, node: SimulatedNode, name_space: str) -> None:
         """Whoever is out of reach while a node takes something in falls behind it."""
