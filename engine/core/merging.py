@@ -248,6 +248,8 @@ def compared(
         fellow.in_step.pop(state.name, None)
     if fellow.node != state.aligner or state.is_master(context.node) or state.apart:
         return
+    if report is not None and report.apart:
+        return  # it became master with a set that a merge policy had left different
     if not is_comparable or is_equal:
         state.differs = 0
         state.repairs = 0 if is_equal else state.repairs
@@ -342,6 +344,7 @@ def surplus_found(context: Context, state: NameSpaceState) -> tuple[str, ...]:
         and (report := fellow.report(state.name)) is not None
         and report.complete
         and report.lineage == state.lineage
+        and not report.apart
     )
 
 

@@ -142,6 +142,7 @@ class NameSpaceReport:
         merges: the sender's merge policies, for telling pairs that make no sense between roles.
         has_writers: a live DataWriter of some group of the name-space is known to the sender.
         delayed: the sender's delayedAlignment policy.
+        apart: a merge policy left the sender's set different; it is neither repaired nor repairs others.
     """
 
     name: str
@@ -164,6 +165,7 @@ class NameSpaceReport:
     has_writers: bool = False
     delayed: bool = False
     line: tuple[Epoch, ...] = ()
+    apart: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -252,6 +252,7 @@ class NameSpaceState:
             has_writers=self.has_writers,
             delayed=self.policy.delayed_alignment,
             line=self.line,
+            apart=self.apart,
         )
 
 

@@ -118,9 +118,17 @@ class WatchedStore(MemoryStore):
         """As in the store below."""
         self.step()
         watermarks = super().append(name_space, changes)
-        added = tuple((each.description.group, each.added) for each in changes if each.added is not None)
-        evicted = tuple((each.description.group, sample) for each in changes for sample in each.evicted)
-        self.committed.append(Committed(name_space, added, evicted))
+        added: dict[tuple[Group, bytes], Sample] = {}
+        evicted: dict[tuple[Group, bytes], Sample] = {}
+        for change in changes:  # a sample may come and go several times in one transaction
+            group = change.description.group
+            if change.added is not None:
+                added[group, change.added.digest] = change.added
+                evicted.pop((group, change.added.digest), None)
+            for sample in change.evicted:
+                added.pop((group, sample.digest), None)
+                evicted[group, sample.digest] = sample
+        self.committed.append(Committed(name_space, _each(added), _each(evicted)))
         return watermarks
 
     def remember_fellows(self, name_space: str, fellows: Iterable[Fellow]) -> None:
@@ -132,6 +140,10 @@ class WatchedStore(MemoryStore):
         """As in the store below."""
         self.step()
         super().mark(name_space, key, value)
+
+
+def _each(samples: dict[tuple[Group, bytes], Sample]) -> tuple[tuple[Group, Sample], ...]:
+    return tuple((group, sample) for (group, _), sample in samples.items())
 
 
 class SimulatedDisk:

@@ -55,7 +55,11 @@ def _unsettled(cluster: Cluster, nodes: list[SimulatedNode], name: str, until_s:
     members: list[tuple[SimulatedNode, NameSpaceData]] = []
     for node in nodes:
         data = node.runtime.spaces.get(name) if node.runtime else None
-        if data is None or data.state.phase is Phase.PASSIVE or data.state.apart:
+        if data is None or data.state.phase is Phase.PASSIVE:
+            continue
+        if data.state.apart and data.state.is_master(node.id):
+            return ""  # nobody compares with it
+        if data.state.apart:
             continue
         if data.state.policy.aligner:
             members.append((node, data))
@@ -113,6 +117,8 @@ def _unequal(members: list[tuple[SimulatedNode, NameSpaceState]]) -> str:
     if len({state.lineage for _, state in members}) > 1:
         each = ", ".join(f"{node.name} has {state.lineage}" for node, state in members)
         return f"no common lineage: {each}"
+    if any(state.apart and state.is_master(node.id) for node, state in members):
+        return ""  # nobody compares with it
     members = [(node, state) for node, state in members if not state.apart]  # Ignore and Delete leave such
     aligners = [node for node, state in members if state.policy.aligner]
     if not aligners:
