@@ -291,7 +291,7 @@ def repaired(context: Context, state: NameSpaceState, moved: int, now: float) ->
 
 
 def _repair_pause_s(context: Context, state: NameSpaceState) -> float:
-    return min(MAX_REPAIR_PAUSE_S, 2 * context.settings.heartbeat_period_s * 2**state.repairs)
+    return min(MAX_REPAIR_PAUSE_S, 2 * context.settings.heartbeat_period_s * 2.0**state.repairs)
 
 
 def _same(pair: tuple[RollUp, RollUp], other: tuple[RollUp, RollUp]) -> bool:
