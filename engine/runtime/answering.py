@@ -180,6 +180,8 @@ class Answering:
         self._questions.pop((target.node, target.request), None)
         if state.complete or target.purpose not in _NEEDS_WHOLE:
             self._send(question.name_space, target, answer)
+        else:
+            self._holdings.core.refuse(question.name_space, target, "this set is being merged")
 
     def _answer(self, question: _Question) -> None:
         if question.target is None or question.sketch is None or question.search is not None:
