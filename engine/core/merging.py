@@ -248,6 +248,8 @@ def compared(
         fellow.in_step.pop(state.name, None)
     if fellow.node != state.aligner or state.is_master(context.node) or state.apart:
         return
+    if state.policy.filtered or (report is not None and report.filtered):
+        return  # sets of which one is filtered differ for good
     if not is_comparable or is_equal:
         state.differs = 0
         state.repairs = 0 if is_equal else state.repairs

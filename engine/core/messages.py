@@ -142,6 +142,7 @@ class NameSpaceReport:
         merges: the sender's merge policies, for telling pairs that make no sense between roles.
         has_writers: a live DataWriter of some group of the name-space is known to the sender.
         delayed: the sender's delayedAlignment policy.
+        filtered: content filters of the sender withhold a part, so its set differs from the others.
     """
 
     name: str
@@ -164,6 +165,7 @@ class NameSpaceReport:
     has_writers: bool = False
     delayed: bool = False
     line: tuple[Epoch, ...] = ()
+    filtered: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

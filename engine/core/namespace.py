@@ -249,6 +249,7 @@ class NameSpaceState:
             has_writers=self.has_writers,
             delayed=self.policy.delayed_alignment,
             line=self.line,
+            filtered=self.policy.filtered,
         )
 
 

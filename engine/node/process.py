@@ -23,6 +23,7 @@ from engine.dds.uri import domain_tag
 from engine.node import showing
 from engine.node.capture import Capture
 from engine.node.disk import Disk, trace_found
+from engine.node.filters import ContentFilters
 from engine.node.incoming import Incoming
 from engine.node.mailbox import Handler, Mailbox, ignore
 from engine.node.neighbourhood import Neighbourhood
@@ -32,6 +33,7 @@ from engine.node.uri import uri_of
 from engine.node.watch import Watch, Work
 from engine.node.wire import DdsWire, receiver_partition
 from engine.runtime import codec
+from engine.runtime.ports import FilterRefused
 from engine.runtime.runtime import Runtime
 from engine.runtime.startup import core_settings
 from engine.runtime.view import unstored
@@ -188,6 +190,8 @@ class Node:
     def _assemble(self, name: str) -> None:
         """The runtime, and what brings it news and shows it."""
         configuration, found = self._configuration, self._found
+        filters = ContentFilters(configuration.filters, self._tracer)
+        _check_filters(filters, found)
         self._runtime = Runtime(
             core_settings(configuration, name, addresses_of(self._uri), found),
             self._disk.persistence,
@@ -196,6 +200,7 @@ class Node:
             self._tracer,
             found.sets,
             found.parts,
+            filters=filters,
         )
         is_loopback = address_of(self._interface).startswith("127.")
         reach = "which reaches this machine only" if is_loopback else "which leaves this machine"
@@ -398,3 +403,17 @@ class Node:
         if self._stop_reason is None and self._lease.is_lost():
             self._tracer.event("lifecycle.daemon-lost")
             self.request_stop("the supervisor is gone")
+
+
+def _check_filters(filters: ContentFilters, found: Found) -> None:
+    """Refuse filters that do not fit types that the store knows, before anything of it is given up.
+
+    Raises:
+        ConfigurationRefused: with the place of the filter, the group, and the column in the condition.
+    """
+    for _, descriptions in found.sets.values():
+        for description in descriptions:
+            try:
+                filters.gate(description)
+            except FilterRefused as refusal:
+                raise ConfigurationRefused(f"group {description.group}: {refusal}") from refusal

@@ -54,8 +54,8 @@ def run(lab: ClientLab, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
     return call
 
 
-def values(samples: list[Any]) -> list[int | None]:
-    return [each["fields"].get("value") for each in samples if each["status"] == "write"]
+def values(samples: list[Any]) -> list[int]:
+    return [each["fields"]["value"] for each in samples if each["status"] == "write"]
 
 
 def test_cat_prints_the_history_that_a_late_reader_gets_and_ends(lab: ClientLab, run: Run) -> None:
