@@ -49,6 +49,8 @@ class Settings:
     failure_action: str = "kill"
     filters: tuple[tuple[str, str], ...] = ()
     """Condition and PartitionTopic of each content filter."""
+    network: str = ""
+    """A DDSI2Service element; without one, and without CYCLONEDDS_URI, nodes use loopback."""
 
     def with_priority(self, priority: int) -> Settings:
         spaces = tuple(dataclasses.replace(space, priority=priority) for space in self.spaces)
@@ -89,5 +91,6 @@ def node_xml(name: str, domain: int, home: Path, settings: Settings) -> str:
       <Verbosity>FINEST</Verbosity>
     </Tracing>
   </DurabilityService>
+  {settings.network}
 </OpenSplice>
 """
