@@ -73,10 +73,21 @@ def serve(configuration: Configuration, tracer: Tracer, link: SupervisorLink | N
     tracer.event_with_lines("lifecycle.configuration", lines)
     try:
         name = os.environ.get(NODE_NAME, configuration.domain.name)
+        told: list[str] = []
         node = Node(configuration, name, tracer, os.environ, link)
+
+        def end(received: int, _: object) -> None:
+            told.append(signal.Signals(received).name)
+            node.request_stop(told[-1])
+
         for number in _ENDING_SIGNALS:
-            signal.signal(number, lambda received, _: node.request_stop(signal.Signals(received).name))
+            signal.signal(number, end)
         node.run()
+        while node.carries is not None and not told:
+            node = Node(configuration, name, tracer, os.environ, link, node.carries)
+            if told:  # between two nodes nobody was there to hear it
+                node.request_stop(told[-1])
+            node.run()
     except ConfigurationRefused as refusal:
         tracer.event("lifecycle.bad-configuration", cause=str(refusal))
         print(f"ospltool: {refusal}", file=sys.stderr)  # noqa: T201  # narration of a program

@@ -22,19 +22,21 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Interest:
-    """What a client asks about: a topic in partitions given by expressions."""
+    """What a client asks about: a topic, or topics `by_expression`, in partitions given by expressions."""
 
     topic: str
     partitions: tuple[str, ...]
+    by_expression: bool = False
 
     def wants(self, group: Group) -> bool:
         """Whether a group is meant."""
-        return group.topic == self.topic and any(matches(one, group.partition) for one in self.partitions)
+        is_topic = matches(self.topic, group.topic) if self.by_expression else group.topic == self.topic
+        return is_topic and any(matches(one, group.partition) for one in self.partitions)
 
     def touches(self, state: NameSpaceState) -> bool:
         """Whether a name-space could have a group that is meant."""
         return any(
-            matches(element.topic, self.topic)
+            intersection(element.topic, self.topic) is not None
             and any(intersection(element.partition, one) is not None for one in self.partitions)
             for element in state.name_space.elements
         )

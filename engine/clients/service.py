@@ -465,7 +465,7 @@ class ClientService:
         blocks: Mapping[str, bytes] | None = None,
         **added: object,
     ) -> None:
-        interest = Interest(request.topic, request.partitions)
+        interest = Interest(request.topic, request.partitions, by_expression=True)
         states = self._view.name_spaces(interest)
         found = self._view.group_states(states, interest)
         settings = self._runtime.settings

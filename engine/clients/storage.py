@@ -360,6 +360,7 @@ def _must_keep(state: NameSpaceState, topic: str, partition: str) -> bool:
     return (
         state.phase is not Phase.PASSIVE
         and state.policy.durability.value not in _NOT_KEPT
+        and not state.policy.filtered  # nobody can tell from a name whether the sample passes
         and any(
             matches(element.topic, topic) and intersection(element.partition, partition) is not None
             for element in state.name_space.elements

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from engine.config.problems import Kind, Problem
+import re
+from typing import Final
+
+from engine.config.problems import Kind, Problem, Span
 from engine.config.sections import SettingsReader
 from engine.config.settings import (
     AlignmentPartition,
@@ -25,13 +28,17 @@ from engine.config.settings import (
     WaitForAttachment,
     WatchdogSettings,
 )
-from engine.config.tree import Document, Node
+from engine.config.tree import Document, Node, Value
 from engine.config.validate import problem
+from engine.core.namespaces import Element
+from engine.dataset.content import Expression, ExpressionFault
 
 MAX_DOMAIN_ID = 230
 """Highest domain that the ports of DDSI leave room for; the schema of OpenSplice allows more."""
 
 _SERVICE = "DurabilityService"
+_CHARACTER: Final = re.compile(r"&[^;&]*;|.", re.DOTALL)
+"""A character of a value as the file has it: entities stand for one."""
 
 
 class SettingsBuilder:
@@ -234,11 +241,42 @@ class SettingsBuilder:
     def filters(self) -> tuple[ContentFilter, ...]:
         """//OpenSplice/Domain/Filters."""
         path = "Domain/Filters/Filter"
-        return tuple(
-            ContentFilter(
-                self.read.text(f"{path}@content", node),
-                tuple(child.text for child in node.named("PartitionTopic")),
-                self.read.origin(node),
-            )
-            for node in self.read.nodes(path)
-        )
+        found = []
+        for node in self.read.nodes(path):
+            content = self.read.text(f"{path}@content", node)
+            self._check_condition(node, content)
+            topics = tuple(child.text for child in node.named("PartitionTopic") if self._is_sound(child))
+            found.append(ContentFilter(content, topics, self.read.origin(node)))
+        return tuple(found)
+
+    def _check_condition(self, node: Node, content: str) -> None:
+        """Refuse a condition that cannot be parsed, at the place in the file where it goes wrong."""
+        written = node.attribute("content")
+        try:
+            if content.strip():
+                Expression(content)
+        except ExpressionFault as fault:
+            assert written is not None
+            place = _place_in(written.value, fault.column)
+            message = f"the condition of the Filter is not understood: {fault}"
+            subject = f"{node.path}@content"
+            self.problems.append(problem(self.document, Kind.FILTER, message, place, subject))
+
+    def _is_sound(self, child: Node) -> bool:
+        try:
+            Element.parse(child.text)
+        except ValueError as error:
+            span = child.value.span if child.value else child.tag_span
+            self.problems.append(problem(self.document, Kind.FILTER, str(error), span, child.path))
+            return False
+        return True
+
+
+def _place_in(value: Value, column: int) -> Span:
+    """From a character of a value to its end in the file; the whole value where variables were expanded."""
+    if value.uses:
+        return value.span
+    text = value.source.text(value.span)
+    characters = [found.start() for found in _CHARACTER.finditer(text)]
+    at = characters[column - 1] if column <= len(characters) else max(0, len(text) - 1)
+    return Span(value.span.start + len(text[:at].encode(value.source.encoding, "replace")), value.span.end)

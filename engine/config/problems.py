@@ -52,6 +52,7 @@ class Kind(enum.StrEnum):
     TOO_LONG = "too-long"
     NO_POLICY = "no-policy"
     BLANK_TOPIC = "blank-topic"
+    FILTER = "filter"
     EMPTY_NAME_SPACE = "empty-name-space"
     OVERLAP = "overlap"
     DUPLICATE_NAME = "duplicate-name"

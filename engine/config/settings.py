@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 
-from engine.core.namespaces import NameSpace, Policy
+from engine.core.namespaces import Element, NameSpace, Policy
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -163,11 +163,19 @@ class DurablePolicy:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ContentFilter:
-    """A content filter for durable data (//OpenSplice/Domain/Filters/Filter)."""
+    """A content filter for durable data (//OpenSplice/Domain/Filters/Filter).
+
+    One with an empty condition, or that applies to nothing, has no effect.
+    """
 
     content: str
     partition_topics: tuple[str, ...]
     origin: Origin
+
+    @property
+    def elements(self) -> tuple[Element, ...]:
+        """What it applies to; nothing when it has no effect."""
+        return tuple(map(Element.parse, self.partition_topics)) if self.content.strip() else ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from engine.core import alignment, purging
 from engine.core.events import FellowAway, FellowsKnown, NameSpaceLearned
 from engine.core.messages import Deliveries, NameSpaces, RollUp, Status, Vote
 from engine.core.namespace import NameSpaceState
-from engine.core.namespaces import Conflict, NameSpace, compare, find_policy
+from engine.core.namespaces import Conflict, NameSpace, compare, find_policy, overlap
 
 if TYPE_CHECKING:
     from engine.core.context import Context
@@ -25,6 +25,9 @@ def add_name_space(context: Context, name_space: NameSpace) -> bool:
     policy = find_policy(context.settings.policies, name_space.name)
     if policy is None:
         return False
+    if overlap(name_space, NameSpace("", context.settings.filtered)):
+        policy = policy.with_filter()
+        context.note("namespace.filtered", namespace=name_space.name, priority=policy.master_priority)
     stored = context.settings.stored.get(name_space.name)
     state = NameSpaceState(name_space, policy, run=context.settings.incarnation)
     if stored:

@@ -250,6 +250,8 @@ def compared(
         return
     if report is not None and report.apart:
         return  # it became master with a set that a merge policy had left different
+    if state.policy.filtered or (report is not None and report.filtered):
+        return  # sets of which one is filtered differ for good
     if not is_comparable or is_equal:
         state.differs = 0
         state.repairs = 0 if is_equal else state.repairs

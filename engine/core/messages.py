@@ -143,6 +143,7 @@ class NameSpaceReport:
         has_writers: a live DataWriter of some group of the name-space is known to the sender.
         delayed: the sender's delayedAlignment policy.
         apart: a merge policy left the sender's set different; it is neither repaired nor repairs others.
+        filtered: content filters of the sender withhold a part, so its set differs from the others.
     """
 
     name: str
@@ -166,6 +167,7 @@ class NameSpaceReport:
     delayed: bool = False
     line: tuple[Epoch, ...] = ()
     apart: bool = False
+    filtered: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

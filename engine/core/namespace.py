@@ -253,6 +253,7 @@ class NameSpaceState:
             delayed=self.policy.delayed_alignment,
             line=self.line,
             apart=self.apart,
+            filtered=self.policy.filtered,
         )
 
 

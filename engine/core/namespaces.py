@@ -16,6 +16,9 @@ from engine.core import expressions
 MAX_PRIORITY = 255
 """The highest masterPriority; it also stands for the legacy rule (quality, then id)."""
 
+LAST_RESORT_PRIORITY = 1
+"""The masterPriority of a node in a name-space that its content filters touch, unless the policy says 0."""
+
 
 class Group(NamedTuple):
     """A partition and topic pair: the unit of alignment.
@@ -73,7 +76,7 @@ class Policy:
     """The responsibilities of one node for the name-spaces whose name matches `name_space`.
 
     `master_priority` is 0 (never master) to 255; `merges` is in document order and the first rule whose
-    scope matches applies.
+    scope matches applies. With `filtered`, content filters of the node withhold a part of the data.
     """
 
     name_space: str
@@ -84,6 +87,7 @@ class Policy:
     equality_check: bool = False
     master_priority: int = MAX_PRIORITY
     merges: tuple[MergeRule, ...] = ()
+    filtered: bool = False
 
     def merge_type(self, role: str) -> MergeType | None:
         """The type of the first rule whose scope matches `role`; None when no scope does."""
@@ -91,6 +95,12 @@ class Policy:
             if expressions.matches(rule.scope, role):
                 return rule.type
         return None
+
+    def with_filter(self) -> Policy:
+        """The policy of a node that filters: it is incomplete, and master in the last resort only."""
+        return dataclasses.replace(
+            self, filtered=True, master_priority=min(self.master_priority, LAST_RESORT_PRIORITY)
+        )
 
     @property
     def may_be_master(self) -> bool:

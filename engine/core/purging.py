@@ -37,6 +37,8 @@ def purgeable_until(context: Context, state: NameSpaceState, now: float) -> int 
             continue
         if not (fellow.approved and report.complete and report.lineage == state.lineage):
             return None
+        if report.filtered or state.policy.filtered:
+            continue  # such sets are never equal; what was disposed reached it in the order of the writes
         if roll_up is None or not roll_up.same_content(state.roll_up):
             until_ns = min(until_ns, fellow.in_step.get(state.name, 0))
     return until_ns or None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from engine.core.messages import NO_EPOCH, Epoch
 
 if TYPE_CHECKING:
-    from engine.core.namespaces import NameSpace, Policy
+    from engine.core.namespaces import Element, NameSpace, Policy
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -46,6 +46,7 @@ class CoreSettings:
         away: fellows that were away when the last run ended, and for how long nodes ran without them
             (nanoseconds). Clocks may be wrong, and a system that is off forgets nothing, so neither counts.
         stored: what the store holds, by name-space.
+        filtered: what content filters of this node apply to (//OpenSplice/Domain/Filters).
     """
 
     node: str
@@ -67,6 +68,7 @@ class CoreSettings:
     away: dict[str, int] = dataclasses.field(default_factory=dict)
     stored: dict[str, StoredSet] = dataclasses.field(default_factory=dict)
     further_hosts: tuple[str, ...] = ()
+    filtered: tuple[Element, ...] = ()
 
     @property
     def hosts(self) -> frozenset[str]:

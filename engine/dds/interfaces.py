@@ -7,7 +7,7 @@ import re
 import socket
 import struct
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from engine.dds.uri import settings_text
@@ -38,16 +38,34 @@ def interface_of(uri: str) -> str:
     named = first_interface(uri)
     if named:
         return named
+    return suitable_interface() or "lo"
+
+
+def suitable_interface() -> str:
+    """The interface that AUTO means now, by name; empty where only the loopback interface is usable.
+
+    It is the first that is up, has an IPv4 address, reaches other machines and can multicast; where none can
+    multicast, the first that does the rest.
+    """
     names = [name for _, name in socket.if_nameindex()]
     suitable = [name for name in names if _flags(name) & _UP and not _flags(name) & _LOOPBACK]
     suitable = [name for name in suitable if address_of(name) != _LOCALHOST]
-    return min(suitable, key=lambda name: not _flags(name) & _MULTICAST, default="lo")
+    return min(suitable, key=lambda name: not _flags(name) & _MULTICAST, default="")
 
 
 def addresses_of(uri: str) -> tuple[str, ...]:
-    """The IPv4 addresses of the interfaces that a participant with these settings uses, in order."""
+    """The IPv4 addresses by which others know a participant with these settings, in order.
+
+    Those of its interfaces. A loopback address, which every host has, only where there is no other.
+    """
     named = [found["value"] for found in _INTERFACE.finditer(settings_text(uri))]
-    return tuple(dict.fromkeys(address_of(each) for each in named or [interface_of(uri)]))
+    found = tuple(dict.fromkeys(address_of(each) for each in named or [interface_of(uri)]))
+    return beyond_loopback(found) or found
+
+
+def beyond_loopback(hosts: Iterable[str]) -> tuple[str, ...]:
+    """Those of these addresses that are not the host's own business."""
+    return tuple(host for host in hosts if not host.startswith("127.") and host != "::1")
 
 
 def _flags(interface: str) -> int:
@@ -56,8 +74,12 @@ def _flags(interface: str) -> int:
 
 
 def reachable(addresses: Sequence[str]) -> str:
-    """The first `host:port` to which this machine has a route; the first of all where it has none."""
-    return next((each for each in addresses if address_towards(each, "")), addresses[0])
+    """The first `host:port` to which this machine has a route; the first of all where it has none.
+
+    Whoever has another address than loopback may be on another host.
+    """
+    wanted = beyond_loopback(addresses) or addresses
+    return next((each for each in wanted if address_towards(each, "")), wanted[0])
 
 
 def address_towards(address: str, otherwise: str) -> str:

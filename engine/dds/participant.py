@@ -28,12 +28,13 @@ class Closable(Protocol):
 
 
 class TagRole(enum.StrEnum):
-    """What a participant of this product is."""
+    """What a participant of this product is. To nodes, a TOOL is an application like any other."""
 
     NODE = "node"
     DELIVERER = "deliverer"
     CLIENT = "client"
     PERSISTENCE = "persistence"
+    TOOL = "tool"
 
 
 class Tag(NamedTuple):

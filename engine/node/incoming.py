@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from engine.dds.interfaces import beyond_loopback
 from engine.dds.typeinfo import resolve_type
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class Incoming:
                 self._runtime.serving.gone(key)
         for reader in changes.readers_seen:
             for key in self._reader_keys(reader):
-                self._runtime.serving.seen(key, reader.hosts)
+                self._runtime.serving.seen(key, self._hosts(reader))
         for reader, end, is_further in changes.ends_seen:
             for key in self._reader_keys(reader) if is_further else ():
                 self._runtime.serving.joined(key, end)
@@ -102,6 +103,11 @@ class Incoming:
             if policies and self._neighbourhood.refuse(writer):
                 for group in offer.groups:
                     self._runtime.holdings.refuse_writer(group, writer.hex(), policies)
+
+    def _hosts(self, reader: DurableReader) -> frozenset[str]:
+        """The addresses of a reader's host; one that is heard over loopback only is on ours."""
+        network = beyond_loopback(reader.hosts)
+        return frozenset(network) if network else reader.hosts | self._runtime.settings.hosts
 
     def _reader_keys(self, reader: DurableReader) -> list[ReaderKey]:
         return self._runtime.serving.reader_keys(reader.participant.hex(), reader.topic, reader.partitions)

@@ -23,15 +23,18 @@ from engine.dds.uri import domain_tag
 from engine.node import showing
 from engine.node.capture import Capture
 from engine.node.disk import Disk, trace_found
+from engine.node.filters import ContentFilters
 from engine.node.incoming import Incoming
 from engine.node.mailbox import Handler, Mailbox, ignore
 from engine.node.neighbourhood import Neighbourhood
 from engine.node.pulse import Pulse
+from engine.node.roaming import Carried, InterfaceWatch
 from engine.node.streams import Streams
-from engine.node.uri import uri_of
+from engine.node.uri import is_automatic, uri_of
 from engine.node.watch import Watch, Work
 from engine.node.wire import DdsWire, receiver_partition
 from engine.runtime import codec
+from engine.runtime.ports import FilterRefused
 from engine.runtime.runtime import Runtime
 from engine.runtime.startup import core_settings
 from engine.runtime.view import unstored
@@ -98,7 +101,11 @@ class Node:
         tracer: where events go; the node publishes them for consoles, too.
         environ: where CYCLONEDDS_URI is looked up.
         lease: the supervisor's side, None without a supervisor.
+        carried: what this process has held before it moved to another network interface.
 
+    Attributes:
+        carries: why `run` has returned, if it was in order to begin anew on another network interface: what
+            the next `Node` has to be given. None where the node ended for good.
     """
 
     def __init__(
@@ -108,7 +115,12 @@ class Node:
         tracer: Tracer,
         environ: Mapping[str, str],
         lease: Lease | None = None,
+        carried: Carried | None = None,
     ) -> None:
+        self.carries: Carried | None = None
+        self._carried = carried or Carried()
+        self._interfaces = InterfaceWatch() if is_automatic(configuration, environ) else None
+        self._is_moving = False
         self._configuration = configuration
         self._tracer = tracer
         self._lease = lease
@@ -137,7 +149,7 @@ class Node:
             found = self._disk.found()
             if found is not None:
                 trace_found(self._tracer, directory, found)
-                return found
+                return self._carried.added_to(found)
             refusal, now = self._disk.refusal, self._clock.monotonic()
             if refusal and now - warned_s >= WAITING_PERIOD_S:
                 warned_s = now
@@ -188,6 +200,8 @@ class Node:
     def _assemble(self, name: str) -> None:
         """The runtime, and what brings it news and shows it."""
         configuration, found = self._configuration, self._found
+        filters = ContentFilters(configuration.filters, self._tracer)
+        _check_filters(filters, found)
         self._runtime = Runtime(
             core_settings(configuration, name, addresses_of(self._uri), found),
             self._disk.persistence,
@@ -196,6 +210,7 @@ class Node:
             self._tracer,
             found.sets,
             found.parts,
+            filters=filters,
         )
         is_loopback = address_of(self._interface).startswith("127.")
         reach = "which reaches this machine only" if is_loopback else "which leaves this machine"
@@ -226,7 +241,7 @@ class Node:
         )
         identity = showing.identity_of(configuration, self._disk.kind, found, self._started_ns)
         self._showing = showing.Showing(self._runtime, self._wire, identity, self._clock)
-        self._tracer.subscribe(self._showing.event, Level.FINE)
+        self._stack.callback(self._tracer.subscribe(self._showing.event, Level.FINE))
 
     def _serve_clients(self) -> ClientService | None:
         """The service for clients, if the configuration has one."""
@@ -344,13 +359,15 @@ class Node:
             self._runtime.stop()
             self._duties()
             self._capture.drain()
+            if self._is_moving:
+                self.carries = Carried.of(self._runtime)
             self._tracer.event("lifecycle.stopping")
             self._runtime.stop(finished=True)
             self._wire.close(timeout_s=1.0)
         finally:
             self._stack.close()
             self._tracer.event("lifecycle.stopped")
-            if self._lease:
+            if self._lease and self.carries is None:
                 self._lease.report("TERMINATED", node=self._found.report.node_id)
 
     def _patience_s(self, due: float) -> float:
@@ -370,6 +387,11 @@ class Node:
 
     def _duties(self) -> None:
         now = self._clock.monotonic()
+        interface = self._interfaces.look(now) if self._interfaces and not self._is_moving else ""
+        if interface:
+            self._is_moving = True
+            self._tracer.event("lifecycle.interface-found", before=self._interface, interface=interface)
+            self.request_stop(f"network interface {interface} came up")
         state = self._runtime.state.value
         if state != self._shown_state:
             self._shown_state = state
@@ -386,7 +408,7 @@ class Node:
     def _say(self, state: str, **details: object) -> None:
         """Tell the supervisor, and with it `ospltool status`, how the node is, where that has changed."""
         said = (state, details)
-        if self._lease and said != self._said:
+        if self._lease and said != self._said and not self._is_moving:
             self._said = said
             self._lease.report(state, **details)
 
@@ -398,3 +420,17 @@ class Node:
         if self._stop_reason is None and self._lease.is_lost():
             self._tracer.event("lifecycle.daemon-lost")
             self.request_stop("the supervisor is gone")
+
+
+def _check_filters(filters: ContentFilters, found: Found) -> None:
+    """Refuse filters that do not fit types that the store knows, before anything of it is given up.
+
+    Raises:
+        ConfigurationRefused: with the place of the filter, the group, and the column in the condition.
+    """
+    for _, descriptions in found.sets.values():
+        for description in descriptions:
+            try:
+                filters.gate(description)
+            except FilterRefused as refusal:
+                raise ConfigurationRefused(f"group {description.group}: {refusal}") from refusal

@@ -241,7 +241,8 @@ class _Batch:
             sinks.append(self._by_group[group])
         self._by_writer[writer] = tuple(sinks)
         # Whoever is being served must get every sample, and a writer in several partitions is rare.
-        if len(sinks) == 1 and sinks[0].group_set.is_renewable and not self._serving.tails:
+        is_gated = not self._holdings.gates.keys().isdisjoint(groups)  # each sample must be looked at
+        if len(sinks) == 1 and sinks[0].group_set.is_renewable and not self._serving.tails and not is_gated:
             self._single[writer] = sinks[0]
         return self._by_writer[writer]
 
@@ -252,6 +253,8 @@ class _Batch:
             return
         sample = make_sample(time_ns, writer, status, key, payload)
         self._captured += 1
+        if not self._holdings.passes(sink.description.group, sample, sink.group_set):
+            return
         outcome, evicted = sink.group_set.apply(sample)
         if outcome is not Outcome.STORED:
             self._holdings.counters["too_old"] += outcome is Outcome.OLDER

@@ -109,6 +109,8 @@ class Comparing:
         """A request is about to go out: tell the aligner what is here, if it is anything much."""
         self.keep_wanted()
         name = event.name_space
+        if self._holdings.spaces[name].state.policy.filtered:
+            return  # a part of a set is not what the aligner has, whatever the difference
         if name in self._distrusted:
             self._distrusted.discard(name)
             return

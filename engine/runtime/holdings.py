@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Final
 
 from engine.core import plain
 from engine.core.node import DurabilityNode
+from engine.dataset.dataset import DataSet
+from engine.dataset.sample import DATA
 from engine.runtime import backups
 from engine.runtime.monitor import DEVIATIONS
+from engine.runtime.ports import FilterRefused
 from engine.runtime.sets import NameSpaceData
 from engine.store.backups import Replaced
 
@@ -20,10 +23,12 @@ if TYPE_CHECKING:
     from engine.core.messages import Epoch
     from engine.core.namespaces import Group
     from engine.core.settings import CoreSettings
-    from engine.dataset.dataset import DataSet
+    from engine.dataset.dataset import GroupSet
     from engine.dataset.groups import GroupDescription, GroupQos
+    from engine.dataset.sample import Sample
+    from engine.runtime.capture import CapturedSample
     from engine.runtime.persistence import Persistence, Turn
-    from engine.runtime.ports import Clock, Wire
+    from engine.runtime.ports import Clock, Filters, Gate, Wire
     from engine.tracing.tracer import Tracer
 
 MAX_CAUSE: Final = 300
@@ -50,6 +55,8 @@ COUNTERS: Final = (
     "refused",
     "resent",
     "refused_writers",
+    "refused_groups",
+    "withheld",
     *DEVIATIONS,
     "stream_bytes_sent",
     "stream_bytes_received",
@@ -75,8 +82,12 @@ class Holdings:
         tracer: Tracer,
         loaded: dict[str, DataSet],
         parts: Mapping[str, DataSet],
+        filters: Filters,
     ) -> None:
         self.settings = settings
+        self._filters = filters
+        self.gates: dict[Group, Gate] = {}
+        self._refused: set[Group] = set()
         self.persistence = persistence
         self.wire = wire
         self.clock = clock
@@ -124,7 +135,7 @@ class Holdings:
         if state is None or state.name not in self.spaces:
             return False
         data = self.spaces[state.name]
-        if not data.is_kept(description):
+        if not data.is_kept(description) or not self._open_gate(description):
             return False
         if group not in self.descriptions:
             self.descriptions[group] = description
@@ -146,6 +157,55 @@ class Holdings:
                 cause=f"{description.qos} differs from {self.descriptions[group].qos}, which stays",
             )
         return True
+
+    def _open_gate(self, description: GroupDescription) -> bool:
+        """Find the content filter of a group; False when it does not fit, so that nothing may be kept."""
+        group = description.group
+        if group in self.descriptions or group in self._refused:
+            return group not in self._refused
+        try:
+            gate = self._filters.gate(description)
+        except FilterRefused as refusal:
+            self._refused.add(group)
+            self.counters["refused_groups"] += 1
+            self.tracer.event("filter.refused", group=group, cause=str(refusal))
+            return False
+        if gate is not None:
+            self.gates[group] = gate
+            self.tracer.event("filter.applies", group=group)
+        return True
+
+    def passes(self, group: Group, sample: CapturedSample | Sample, group_set: GroupSet) -> bool:
+        """Whether content filters let a sample into a set of the group.
+
+        A dispose or unregister whose key does not tell passes with the instance that it is about. As long as
+        the set is not complete that may still come, so it passes, too (see `without_rest`).
+        """
+        gate = self.gates.get(group)
+        if gate is None:
+            return True
+        accepted = gate.accepts(sample.status, sample.payload)
+        if accepted is None:
+            state = self.core.name_space_of(group)
+            accepted = state is None or not state.complete or bool(group_set.instance(sample.key))
+        self.counters["withheld"] += not accepted
+        return accepted
+
+    def filtered(self, data: DataSet) -> DataSet:
+        """What content filters leave of a set; the same object where none applies."""
+        if self.gates.keys().isdisjoint(data.groups):
+            return data
+        left = DataSet()
+        for group, group_set in data.groups.items():
+            if group not in self.gates:
+                left.groups[group] = group_set
+                continue
+            target = left.open_like(group, group_set)
+            for sample in group_set.samples():
+                if self.passes(group, sample, target):
+                    target.apply(sample)
+            without_rest(target)
+        return left
 
     def _announce(self, description: GroupDescription) -> None:
         self.core.group_found(description.group, json.dumps(plain.to_plain(description)).encode())
@@ -229,6 +289,13 @@ class Holdings:
                 cause=report.note.why,
                 **place,
             )
+
+
+def without_rest(group_set: GroupSet) -> None:
+    """Forget, in the set of a filtered group, the instances of which no data passed."""
+    for key in list(group_set.keys()):
+        if not any(sample.status & DATA for sample in group_set.instance(key)):
+            group_set.remove_instance(key)
 
 
 def lineage_text(lineage: Epoch) -> str:

@@ -7,6 +7,7 @@ back-up of it (deployment guide 5.2.3.3).
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Final
 
 from engine.core.namespaces import MergeType
@@ -70,6 +71,8 @@ class Placing:
                 next(steps)
             except StopIteration as end:
                 made: Finished | None = end.value
+                if made is not None and data.state.policy.filtered:
+                    made = dataclasses.replace(made, data=self._holdings.filtered(made.data))
                 return made
             core.set_progress(data.state.name, incoming.target.request, clock.monotonic())
             yield
@@ -131,7 +134,7 @@ class Placing:
         """A fellow has given what it found to be missing here."""
         data = self._holdings.spaces[incoming.begin.name_space]
         self.open_groups(incoming)
-        new = self._join(data, incoming, incoming.data)
+        new = self._join(data, incoming, self._holdings.filtered(incoming.data))
         self._remember_floors(data, incoming)
         self._serving.show(data.state.name, new, missed=True)
 

@@ -19,6 +19,40 @@ if TYPE_CHECKING:
     from engine.runtime.codec import Envelope
 
 
+class FilterRefused(Exception):
+    """A content filter does not fit the type of a group, which must not be kept then; the text says why."""
+
+
+class Gate(Protocol):
+    """The content filter of one group."""
+
+    def accepts(self, status: int, payload: bytes) -> bool | None:
+        """Whether a sample may be kept; None for a dispose or unregister whose key does not tell.
+
+        A sample that cannot be decoded may not.
+        """
+
+
+class Filters(Protocol):
+    """The content filters of a node (//OpenSplice/Domain/Filters)."""
+
+    def gate(self, description: GroupDescription) -> Gate | None:
+        """The filter of a group; None where none applies.
+
+        Raises:
+            FilterRefused: it does not fit the group's type.
+        """
+
+
+class NoFilters:
+    """Everything is kept."""
+
+    def gate(self, description: GroupDescription) -> Gate | None:
+        """None."""
+        del description
+        return None
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Delivered:
     """What became of a delivery.

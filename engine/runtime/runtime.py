@@ -16,9 +16,10 @@ from engine.dataset.groups import GroupDescription
 from engine.runtime import codec
 from engine.runtime.agreement import Agreement
 from engine.runtime.capture import Capture, CapturedRun, CapturedSample
-from engine.runtime.holdings import Holdings
+from engine.runtime.holdings import Holdings, without_rest
 from engine.runtime.housekeeping import Housekeeping
 from engine.runtime.persistence import Degraded, Recovered, SetStored, Stored
+from engine.runtime.ports import NoFilters
 from engine.runtime.serving import Serving
 from engine.runtime.startup import away_mark
 from engine.runtime.transfers import Transfers
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from engine.core.settings import CoreSettings
     from engine.dataset.dataset import DataSet
     from engine.runtime.persistence import Persistence
-    from engine.runtime.ports import Clock, Codec, Wire
+    from engine.runtime.ports import Clock, Codec, Filters, Wire
     from engine.tracing.tracer import Tracer
 
 
@@ -51,14 +52,18 @@ class Runtime:
         parts: Mapping[str, DataSet],
         message_codec: Codec = codec,
         secret: bytes = b"",
+        filters: Filters | None = None,
     ) -> None:
         """Begin a run.
 
         `loaded` are the verified complete sets of the store, by name-space, `parts` what it has of sets whose
-        alignment broke off. `secret` is something nobody else can know; by default it is drawn.
+        alignment broke off. `secret` is something nobody else can know; by default it is drawn. `filters`
+        withhold what this node must not keep.
         """
         stored = {name: data for name, (data, _) in loaded.items()}
-        self.holdings = holdings = Holdings(settings, persistence, wire, clock, tracer, stored, parts)
+        self.holdings = holdings = Holdings(
+            settings, persistence, wire, clock, tracer, stored, parts, filters or NoFilters()
+        )
         self.settings, self.core, self.persistence = settings, holdings.core, persistence
         self.spaces, self.descriptions, self.counters = (
             holdings.spaces,
@@ -80,6 +85,9 @@ class Runtime:
         for _, descriptions in loaded.values():
             for description in descriptions:
                 holdings.open_group(description, announce=False)
+        for data in self.spaces.values():
+            if data.state.policy.filtered and data.loaded is not None:
+                data.loaded = holdings.filtered(data.loaded)  # the filter may be newer than the store
 
     # In: from the wire.
 
@@ -275,6 +283,8 @@ class Runtime:
     def _complete(self, event: events.Completed) -> None:
         data = self.spaces[event.name_space]
         turn, keeps, data.keeps = data.complete(self.descriptions), data.keeps, ""
+        for group in self.holdings.gates.keys() & data.working.groups.keys():
+            without_rest(data.working.groups[group])
         self.holdings.write_set(data, turn, keeps=keeps)
         for group in data.working.groups:
             self._tracer.event("group.complete", group=group)

@@ -114,7 +114,8 @@ class NameSpaceData:
 
     def stage(self, data: DataSet, turn: Turn | None) -> None:
         """A set that is to be the working set once it is complete."""
-        self.staging, self.turn = data, turn
+        # A filtered set is not what lies in the store already, whatever has arrived: it is written anew.
+        self.staging, self.turn = data, None if self.state.policy.filtered else turn
 
     def stage_nothing(self) -> None:
         """Forget what was staged."""

@@ -70,7 +70,9 @@ class Transfers:
 
     def _keep_streams(self) -> None:
         for incoming in self._incoming.keep(self._is_wanted):
-            resuming.broke_off(self._holdings.spaces[incoming.begin.name_space], incoming)
+            data = self._holdings.spaces[incoming.begin.name_space]
+            if not data.state.policy.filtered:
+                resuming.broke_off(data, incoming)
 
     # Out.
 
@@ -202,8 +204,8 @@ class Transfers:
         fresh, incoming.fresh = incoming.fresh, []
         holdings, name = self._holdings, incoming.begin.name_space
         data = holdings.spaces[name]
-        if not resuming.is_filled(data, incoming):
-            return
+        if not resuming.is_filled(data, incoming) or data.state.policy.filtered:
+            return  # of a filtered set only what passes is stored, once it is whole
         for description, samples in fresh:
             state = holdings.core.name_space_of(description.group)
             known = holdings.descriptions.get(description.group, description)

@@ -31,6 +31,8 @@ VERBS: Final = (
     "persistence",
     "trace",
     "store",
+    "cat",
+    "history",
     "sql",
     "env",
     "info",

@@ -75,6 +75,7 @@ class DurabilityClient:
     ) -> tuple[GroupCompleteness, ...]:
         """How complete the groups of a topic are at every service (durabilityStateRequest, guide 5.5.24).
 
+        The topic may be an expression with `*` and `?`.
         A service that is there but does not answer in time is left out. Services of another product answer an
         expression for one group only; they are asked for each group that discovery knows.
 

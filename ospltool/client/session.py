@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.dds.client_protocol.messages import HistoryRequest, StateRequest
+    from engine.dds.typeinfo import TypeRef
 
 PREFIX_BYTES: Final = 12
 _LONGEST_WAIT_S: Final = 1.0
@@ -79,6 +80,7 @@ class Session:
         self.writers_seen = 0
         self._topic_of: dict[bytes, str] = {}
         self._groups: dict[bytes, tuple[str, tuple[str, ...]]] = {}
+        self._types: dict[bytes, tuple[str, TypeRef]] = {}
         self.malformed = 0
         self._members: list[Member] = []
         self._answers: dict[int, list[tuple[bytes, State]]] = {}
@@ -151,6 +153,10 @@ class Session:
                 if matches(partition, name) and not any(char in name for char in "*?")
             }
         )
+
+    def types(self, topic: str) -> list[TypeRef]:
+        """The types with which discovery knows a topic, of writers, readers and nodes that keep it."""
+        return list({reference: None for of, reference in self._types.values() if of == topic})
 
     def request_history(self, request: HistoryRequest) -> None:
         """Send a request."""
@@ -251,6 +257,8 @@ class Session:
         for change in self._discovery.take():
             if isinstance(change, EndpointSeen) and change.durability >= DurabilityKind.TRANSIENT:
                 self._groups[change.guid] = change.topic, change.partitions or ("",)
+            if isinstance(change, EndpointSeen) and change.type is not None:
+                self._types[change.guid] = change.topic, change.type
             if isinstance(change, EndpointSeen) and change.is_writer:
                 self._gone(change.guid)
                 self._topic_of[change.guid] = change.topic
@@ -259,6 +267,7 @@ class Session:
             elif isinstance(change, EndpointGone):
                 self._gone(change.guid)
                 self._groups.pop(change.guid, None)
+                self._types.pop(change.guid, None)
             tag = change.tag if isinstance(change, ParticipantSeen) else None
             if tag is not None and tag.role is TagRole.DELIVERER:
                 self.deliverers[change.guid[:PREFIX_BYTES]] = None

@@ -172,7 +172,7 @@ def _key_names(group: GroupFacts) -> tuple[str, ...]:
     if group.description is None:
         return tuple(dict.fromkeys(path[0] for path in key_paths(group.key_list)))
     try:
-        from ospltool.stores.xtypes import key_names  # it loads Cyclone DDS
+        from engine.dds.decoding import key_names  # it loads Cyclone DDS
 
         return key_names(group.description.type)
     except (Undecodable, ModuleNotFoundError):

@@ -84,9 +84,9 @@ class OurStore:
         """The fields of a sample; needs cyclonedds."""
         if group.description is None:
             return None
-        from ospltool.stores.xtypes import decode  # it loads Cyclone DDS, which reading does not need
+        from engine.dds.decoding import decode  # it loads Cyclone DDS, which reading does not need
 
-        return decode(group.description.type, sample)
+        return decode(group.description.type, sample.status, sample.payload)
 
     def close(self) -> None:
         """End the snapshot."""

@@ -317,9 +317,9 @@ class SnapshotStore:
     def decode(self, group: GroupFacts, sample: Sample) -> dict[str, Value] | None:
         """The fields of a sample."""
         if group.description is not None:
-            from ospltool.stores.xtypes import decode  # it loads Cyclone DDS, which reading does not need
+            from engine.dds.decoding import decode  # it loads Cyclone DDS, which reading does not need
 
-            return decode(group.description.type, sample)
+            return decode(group.description.type, sample.status, sample.payload)
         return opensplice_values.decode_fields(group, sample)
 
     def close(self) -> None:

@@ -7,6 +7,8 @@ import functools
 import struct
 from typing import Final
 
+from engine.dataset.content import Undecodable as Undecodable  # re-exported
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Primitive:
@@ -123,7 +125,3 @@ KeyPath = tuple[str, ...]
 def key_paths(key_list: str) -> tuple[KeyPath, ...]:
     """The paths of a key list such as `id.number,name`."""
     return tuple(tuple(part.strip().split(".")) for part in key_list.split(",") if part.strip())
-
-
-class Undecodable(ValueError):
-    """Bytes that are no value of a type, or a type beyond what is understood; the text says where."""

@@ -1,26 +1,18 @@
-"""Types as Cyclone DDS describes them: samples decoded by them, and descriptions made for OpenSplice's.
+"""Types as Cyclone DDS describes them, made from OpenSplice's descriptions; `engine.dds.decoding` reads them.
 
 Needs cyclonedds, which no other part of reading stores does.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import enum
-import functools
 import keyword
 from typing import Any, Final
 
-from cyclonedds.idl import IdlUnion, make_idl_enum, make_idl_struct, make_idl_union
 from cyclonedds.idl import annotations as annotate
+from cyclonedds.idl import make_idl_enum, make_idl_struct, make_idl_union
 from cyclonedds.idl import types as idl
-from cyclonedds.idl._typesupport.DDS.XTypes import TypeInformation, TypeMapping
-from cyclonedds.idl._xt_builder import XTInterpreter
 
 from engine.dataset.groups import TypeDescription
-from engine.dataset.sample import DATA, Sample
-from engine.dds.errors import DdsError
-from engine.dds.typecheck import check_description
 from ospltool.stores import types
 from ospltool.stores.types import (
     Array,
@@ -33,7 +25,6 @@ from ospltool.stores.types import (
     Type,
     Undecodable,
     Union,
-    Value,
 )
 
 _KEYED: Final = 1 << 12
@@ -51,77 +42,6 @@ _PRIMITIVES: Final = {
     types.FLOAT: idl.float32,
     types.DOUBLE: idl.float64,
 }
-
-
-@functools.lru_cache(maxsize=1024)
-def class_of(description: TypeDescription) -> Any:
-    """The Python class of a type.
-
-    Raises:
-        Undecodable: the description is damaged, or of a kind that Python has no class for.
-    """
-    try:
-        check_description(description)
-        information = TypeInformation.deserialize(
-            description.information, has_header=False, use_version_2=True
-        )
-        mapping = TypeMapping.deserialize(description.mapping, has_header=False, use_version_2=True)
-        objects = {pair.type_identifier: pair.type_object for pair in mapping.identifier_object_pair_complete}
-        wanted = information.complete.typeid_with_size.type_id
-        class_, _ = XTInterpreter.xt_to_class(wanted, objects)
-        class_.__idl__.populate()
-    except DdsError as error:
-        raise Undecodable(str(error)) from error
-    except Exception as error:  # the wheel raises whatever it meets in a type that it does not know
-        raise Undecodable(f"type {description.name} is not understood: {error!r}") from error
-    return class_
-
-
-def decode(description: TypeDescription, sample: Sample) -> dict[str, Value]:
-    """The fields of a sample; of a dispose or unregister those of its key.
-
-    Raises:
-        Undecodable: it is no value of its type.
-    """
-    class_ = class_of(description)
-    try:
-        if sample.status & DATA:
-            found = class_.deserialize(sample.payload)
-        else:
-            found = class_.__idl__.deserialize_key(sample.payload)
-        value = _plain(found)
-    except Exception as error:  # likewise
-        raise Undecodable(f"no value of type {description.name}: {error!r}") from error
-    assert isinstance(value, dict)
-    if sample.status & DATA:
-        return value
-    names = key_names(description)
-    return {name: item for name, item in value.items() if name in names}
-
-
-def key_names(description: TypeDescription) -> tuple[str, ...]:
-    """The members of a type that its key is, or is in.
-
-    Raises:
-        Undecodable: see `class_of`.
-    """
-    noted = getattr(class_of(description), "__idl_field_annotations__", {})
-    return tuple(name for name, notes in noted.items() if notes.get("key"))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, enum.Enum):
-        return value.name
-    if isinstance(value, IdlUnion):
-        return {"switch": _plain(value.discriminator), "value": _plain(value.value)}
-    if dataclasses.is_dataclass(value):
-        fields = dataclasses.fields(value)
-        return {field.name: _plain(getattr(value, field.name, None)) for field in fields}
-    if isinstance(value, bytes | bytearray):
-        return list(value)
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value
 
 
 def describe(structure: Structure, keys: tuple[KeyPath, ...]) -> TypeDescription:

@@ -61,6 +61,11 @@ class Thing:
         ("place.nothing = 5", (), False),
         ("text > 5", (), False),
         ("number < number", (), False),
+        ('place.name = "Pier 7"', (), True),
+        ("not missing = 5", (), False),
+        ("not missing = 5 or number = 5", (), True),
+        ("number = 5 and not place.nothing = 5", (), False),
+        ("not text > 5", (), False),
     ],
 )
 def test_a_condition_holds_or_not(expression: str, parameters: tuple[str, ...], holds: bool) -> None:

@@ -9,7 +9,7 @@ import typer.main
 
 from ospltool.cli import app
 
-WITHOUT_JSON: dict[str, str] = {}
+WITHOUT_JSON: dict[str, str] = {"cat": "it always answers in JSON lines"}
 """Commands without --json, and why."""
 
 

@@ -47,6 +47,10 @@ class Settings:
     terminate_s: float = 10.0
     combine_s: float = 0.01
     failure_action: str = "kill"
+    filters: tuple[tuple[str, str], ...] = ()
+    """Condition and PartitionTopic of each content filter."""
+    network: str = ""
+    """A DDSI2Service element; without one, and without CYCLONEDDS_URI, nodes use loopback."""
 
     def with_priority(self, priority: int) -> Settings:
         spaces = tuple(dataclasses.replace(space, priority=priority) for space in self.spaces)
@@ -56,6 +60,10 @@ class Settings:
 def node_xml(name: str, domain: int, home: Path, settings: Settings) -> str:
     """The configuration of one node; it keeps its store and its trace in `home`."""
     store = f"<Persistent><StoreDirectory>{escape(str(home / 'store'))}</StoreDirectory></Persistent>"
+    filters = "".join(
+        f"<Filter content={quoteattr(content)}><PartitionTopic>{escape(topic)}</PartitionTopic></Filter>"
+        for content, topic in settings.filters
+    )
     return f"""<OpenSplice>
   <Domain>
     <Name>{escape(name)}</Name>
@@ -66,6 +74,7 @@ def node_xml(name: str, domain: int, home: Path, settings: Settings) -> str:
       <Command>durability</Command>
       <FailureAction>{settings.failure_action}</FailureAction>
     </Service>
+    {f"<Filters>{filters}</Filters>" if filters else ""}
   </Domain>
   <DurabilityService name="durability">
     <Network>
@@ -82,5 +91,6 @@ def node_xml(name: str, domain: int, home: Path, settings: Settings) -> str:
       <Verbosity>FINEST</Verbosity>
     </Tracing>
   </DurabilityService>
+  {settings.network}
 </OpenSplice>
 """

@@ -220,9 +220,9 @@ class Lab:
         self._programs.append(program)
         return program
 
-    def watch_from(self, node: str) -> Watch:
+    def watch_from(self, node: str, environ: Mapping[str, str] | None = None) -> Watch:
         """What is seen from the host of a node, in a process there."""
-        program = self.program("watch", prefix=self.prefixes[node])
+        program = self.program("watch", prefix=self.prefixes[node], environ=environ)
         program.answer("ready")
         watch = Watch(ProgramSource(program))
         watch.check = self.check

@@ -70,6 +70,10 @@ class Network:
         """What goes before a command so that it runs on a host."""
         return ("ip", "netns", "exec", self._spaces[host])
 
+    def space(self, host: str) -> str:
+        """The network namespace of a host."""
+        return self._spaces[host]
+
     def cut(self, host: str) -> None:
         """Pull the plug of a host."""
         _ip("link", "set", self._ports[host], "down")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from engine.config import Node
+from engine.config import Kind, Node
 from engine.config.name_spaces import BUILT_IN_PARTITION
 from engine.core import expressions
 from engine.core.namespaces import (
@@ -19,7 +19,7 @@ from engine.core.namespaces import (
 )
 from ospltool.check import edits
 from ospltool.check.findings import Finding
-from ospltool.check.registry import OPENSPLICE, rule
+from ospltool.check.registry import EVERYWHERE, OPENSPLICE, rule
 from ospltool.check.views import NodeView
 from ospltool.output.diagnostics_model import Severity
 
@@ -260,7 +260,7 @@ def filter_on_master(node: NodeView) -> Iterator[Finding]:
                     yield node.found(child, message, related=related)
 
 
-@rule("DUR246", "ineffective-filter", Severity.WARNING, targets=OPENSPLICE)
+@rule("DUR246", "ineffective-filter", Severity.WARNING)
 def ineffective_filter(node: NodeView) -> Iterator[Finding]:
     """A Filter has no condition, or no PartitionTopic that it applies to.
 
@@ -270,7 +270,7 @@ def ineffective_filter(node: NodeView) -> Iterator[Finding]:
         <Filter content="id &lt; 10"/>
     Use instead:
         <Filter content="id &lt; 10"><PartitionTopic>ships.Position</PartitionTopic></Filter>
-    OpenSplice: Warns and ignores the filter.
+    OpenSplice: Warns and ignores the filter, as nodes of ours do.
     Reference: //OpenSplice/Domain/Filters/Filter
     """
     for element in node.domain.find_all("Filters/Filter") if node.domain else ():
@@ -279,3 +279,21 @@ def ineffective_filter(node: NodeView) -> Iterator[Finding]:
             yield node.found(content, "the condition is empty; the filter is ignored", subject=element.path)
         elif content and not element.named("PartitionTopic"):
             yield node.found(element, "the filter applies to no PartitionTopic and is ignored")
+
+
+@rule("DUR247", "bad-filter", Severity.ERROR, blocks=EVERYWHERE)
+def bad_filter(node: NodeView) -> Iterator[Finding]:
+    """The condition of a content filter is not understood, or a PartitionTopic of it has a blank topic.
+
+    Why: Nobody can tell what must be withheld.
+
+    Example:
+        <Filter content="id &lt;"><PartitionTopic>ships.Position</PartitionTopic></Filter>
+    Use instead:
+        <Filter content="id &lt; 10"><PartitionTopic>ships.Position</PartitionTopic></Filter>
+    OpenSplice: Reports the condition in ospl-error.log and ends.
+    Reference: //OpenSplice/Domain/Filters/Filter
+    """
+    for problem in node.interpreted.problems:
+        if problem.kind is Kind.FILTER:
+            yield node.from_problem(problem)

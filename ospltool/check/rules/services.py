@@ -309,20 +309,19 @@ def system_id_range(node: NodeView) -> Iterator[Finding]:
 
 @rule("DUR712", "only-this-machine", Severity.INFO, targets=OSPLTOOL)
 def only_this_machine(node: NodeView) -> Iterator[Finding]:
-    """The network interface is left open: a node of ours then talks on this machine only.
+    """No DDSI2 service is configured and enabled: a node of ours then talks on this machine only.
 
-    Why: Nodes on other machines are never met, without any error. A node of ours leaves the machine only
-        where it is told which way.
+    Why: Nodes on other machines are never met, without any error.
 
     Example:
-        <DDSI2Service name="ddsi2"><General><NetworkInterfaceAddress>AUTO</NetworkInterfaceAddress></General>
+        a file without <DDSI2Service>
     Use instead:
-        <NetworkInterfaceAddress>192.168.1.7</NetworkInterfaceAddress>, a name such as eth0, or CYCLONEDDS_URI
-    OpenSplice: Takes the first interface that can multicast.
-    Reference: //OpenSplice/DDSI2Service/General/NetworkInterfaceAddress
+        <DDSI2Service name="ddsi2"><General><NetworkInterfaceAddress>AUTO</NetworkInterfaceAddress></General>
+    OpenSplice: Has no network without a networking service either.
+    Reference: //OpenSplice/DDSI2Service
     """
-    ddsi = node.configuration.ddsi
-    if ddsi.is_configured and ddsi.network_interface.strip().lower() == "auto":
-        service = next(each for each in node.document.root.children if each.name in _DDSI)
-        message = "without a NetworkInterfaceAddress nodes of ours talk over loopback only"
-        yield node.found(service.find("General/NetworkInterfaceAddress") or service, message)
+    if node.service is not None and not node.configuration.ddsi.is_configured:
+        message = (
+            "without a DDSI2 service a node of ours talks over loopback only, unless CYCLONEDDS_URI is set"
+        )
+        yield node.found(node.service.attribute("name") or node.service, message)

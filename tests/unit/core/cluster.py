@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from engine.core import events
 from engine.core.messages import NO_EPOCH, STATE_MESSAGES, Epoch, Message, ReaderKey, Status
-from engine.core.namespaces import Alignee, MergeRule, MergeType, NameSpace, Policy
+from engine.core.namespaces import Alignee, Element, MergeRule, MergeType, NameSpace, Policy
 from engine.core.node import DurabilityNode
 from engine.core.settings import CoreSettings, StoredSet
 from engine.core.states import Phase
@@ -82,6 +82,7 @@ class Cluster:
         delayed: bool = False,
         alignee: Alignee = Alignee.INITIAL,
         waits: bool = True,
+        filtered: tuple[Element, ...] = (),
     ) -> Member:
         settings = CoreSettings(
             node=node,
@@ -107,6 +108,7 @@ class Cluster:
             waits_for_aligner=waits,
             remembered=remembered,
             away=away or {},
+            filtered=filtered,
             stored={NS: StoredSet(quality, lineage, line, apart)},
         )
         core = DurabilityNode(settings, self.now, wall_ns=WALL_NS + int(self.now * 1e9))

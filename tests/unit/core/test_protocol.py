@@ -17,7 +17,7 @@ from engine.core.messages import (
     ReaderKey,
     Status,
 )
-from engine.core.namespaces import MergeType, NameSpace
+from engine.core.namespaces import Element, MergeType, NameSpace
 from engine.core.node import DurabilityNode
 from engine.core.states import Phase, ServiceState
 from tests.unit.core.cluster import NS, Cluster, check_settles, three
@@ -195,6 +195,31 @@ def test_disposes_are_purged_up_to_what_all_have_while_others_write() -> None:
     for value in range(30):
         cluster.write(value)
         cluster.run(0.1)
+    assert cluster.members["a"].core.purgeable_until(NS, cluster.now)
+
+
+def test_a_node_that_filters_is_master_in_the_last_resort_only() -> None:
+    cluster = Cluster()
+    cluster.start("z", priority=200, filtered=(Element("p", "*"),))
+    cluster.run_until(cluster.settled)
+    assert cluster.master("z") == "z"
+    assert [fields["priority"] for fields in cluster.notes("z", "namespace.filtered")] == [1]
+    cluster.start("a", priority=2)
+    cluster.run_until(lambda: cluster.settled() and cluster.master("z") == "a")
+    cluster.start("b", priority=100, filtered=(Element("p", "*"),))
+    check_settles(cluster, "a", set())
+
+
+def test_a_filtered_set_is_not_repaired_and_holds_up_no_purge() -> None:
+    cluster = Cluster()
+    cluster.start("a", priority=20)
+    cluster.start("b", priority=10, filtered=(Element("*", "T"),))
+    check_settles(cluster, "a", set())
+    for value in range(30):
+        cluster.write(value, "a")
+        cluster.run(0.3)
+    assert (len(cluster.members["a"].working), cluster.members["b"].working) == (30, set())
+    assert cluster.notes("b", "align.reconciling") == []
     assert cluster.members["a"].core.purgeable_until(NS, cluster.now)
 
 

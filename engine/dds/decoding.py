@@ -1,0 +1,130 @@
+"""Samples decoded by a type that is known by its description only, and the fields that such a type has."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+import typing
+from typing import TYPE_CHECKING, Any, Final
+
+from cyclonedds.idl import IdlUnion
+from cyclonedds.idl._typesupport.DDS.XTypes import TypeInformation, TypeMapping
+from cyclonedds.idl._xt_builder import XTInterpreter
+
+from engine.dataset.content import Kind, Undecodable
+from engine.dataset.sample import DATA
+from engine.dds.errors import DdsError
+from engine.dds.typecheck import check_description
+
+if TYPE_CHECKING:
+    from engine.dataset.content import Kinds, Path
+    from engine.dataset.groups import TypeDescription
+
+MAX_FIELDS_DEPTH: Final = 16
+"""Structures within structures whose fields are told of."""
+
+
+@functools.lru_cache(maxsize=1024)
+def class_of(description: TypeDescription) -> Any:
+    """The Python class of a type.
+
+    Raises:
+        Undecodable: the description is damaged, or of a kind that Python has no class for.
+    """
+    try:
+        check_description(description)
+        information = TypeInformation.deserialize(
+            description.information, has_header=False, use_version_2=True
+        )
+        mapping = TypeMapping.deserialize(description.mapping, has_header=False, use_version_2=True)
+        objects = {pair.type_identifier: pair.type_object for pair in mapping.identifier_object_pair_complete}
+        wanted = information.complete.typeid_with_size.type_id
+        class_, _ = XTInterpreter.xt_to_class(wanted, objects)
+        class_.__idl__.populate()
+    except DdsError as error:
+        raise Undecodable(str(error)) from error
+    except Exception as error:  # the wheel raises whatever it meets in a type that it does not know
+        raise Undecodable(f"type {description.name} is not understood: {error!r}") from error
+    return class_
+
+
+def decode(description: TypeDescription, status: int, payload: bytes) -> dict[str, Any]:
+    """The fields of a sample; of a dispose or unregister those of its key.
+
+    Raises:
+        Undecodable: it is no value of its type.
+    """
+    class_ = class_of(description)
+    try:
+        is_whole = bool(status & DATA)
+        value = _plain(class_.deserialize(payload) if is_whole else class_.__idl__.deserialize_key(payload))
+    except Exception as error:  # likewise
+        raise Undecodable(f"no value of type {description.name}: {error!r}") from error
+    assert isinstance(value, dict)
+    if is_whole:
+        return value
+    names = key_names(description)
+    return {name: item for name, item in value.items() if name in names}
+
+
+def key_names(description: TypeDescription) -> tuple[str, ...]:
+    """The members of a type that its key is, or is in.
+
+    Raises:
+        Undecodable: see `class_of`.
+    """
+    noted = getattr(class_of(description), "__idl_field_annotations__", {})
+    return tuple(name for name, notes in noted.items() if notes.get("key"))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, enum.Enum):
+        return value.name
+    if isinstance(value, IdlUnion):
+        return {"switch": _plain(value.discriminator), "value": _plain(value.value)}
+    if dataclasses.is_dataclass(value):
+        fields = dataclasses.fields(value)
+        return {field.name: _plain(getattr(value, field.name, None)) for field in fields}
+    if isinstance(value, bytes | bytearray):
+        return list(value)
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def kinds_of(description: TypeDescription) -> Kinds:
+    """The fields of a type by their paths, and what each can be compared with.
+
+    Raises:
+        Undecodable: see `class_of`.
+    """
+    found: dict[Path, Kind] = {}
+    _add_kinds(found, class_of(description), (), 0)
+    return found
+
+
+def _add_kinds(found: dict[Path, Kind], class_: Any, above: Path, depth: int) -> None:
+    for name, hint in typing.get_type_hints(class_).items():
+        if name.startswith("__"):
+            continue
+        path, type_ = (*above, name), _required(hint)
+        found[path] = _kind(type_)
+        if dataclasses.is_dataclass(type_) and depth < MAX_FIELDS_DEPTH:
+            _add_kinds(found, type_, path, depth + 1)
+
+
+def _required(hint: Any) -> Any:
+    """The type of an optional member when it is there."""
+    inner = [each for each in typing.get_args(hint) if each is not type(None)]
+    return inner[0] if typing.get_origin(hint) is typing.Union and len(inner) == 1 else hint
+
+
+def _kind(type_: Any) -> Kind:
+    if not isinstance(type_, type):
+        return Kind.OTHER
+    if issubclass(type_, bool):
+        return Kind.TRUTH
+    if issubclass(type_, str | enum.Enum):
+        return Kind.TEXT
+    return Kind.NUMBER if issubclass(type_, int | float) else Kind.OTHER

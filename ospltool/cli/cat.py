@@ -1,0 +1,303 @@
+"""`ospltool cat`: the samples of a topic as JSON lines, from running nodes or from stores."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ospltool.cli.domains import Domain, place_of, talking
+from ospltool.cli.exits import CommandError, Exit
+from ospltool.cli.units import duration_s
+from ospltool.output import envelope, streams
+
+if TYPE_CHECKING:
+    from engine.dataset.content import Expression, Kinds, Path
+    from engine.dataset.sample import Sample
+    from engine.dds.tap import Captured
+    from ospltool.stores.model import GroupFacts, StoreReader
+
+_MAX_PROBLEMS = 10
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("cat", short_help="Print the samples of a topic as JSON lines.")(cat)
+
+
+def cat(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")],
+    uri: Annotated[
+        str | None,
+        typer.Argument(envvar="OSPL_URI", help="Use the domain, or the stores, of this configuration."),
+    ] = None,
+    partitions: Annotated[
+        list[str] | None,
+        typer.Option("--partition", metavar="P", help="Only this partition (* and ?); may be repeated."),
+    ] = None,
+    stored: Annotated[bool, typer.Option("--stored", help="Read store files; no node need run.")] = False,
+    live: Annotated[
+        bool, typer.Option("--live", help="Go on with what is written, until --count or --timeout.")
+    ] = False,
+    where: Annotated[
+        str, typer.Option(metavar="EXPR", help="Only samples for which this holds: \"v < 5 AND name = 'x'\".")
+    ] = "",
+    stores: Annotated[
+        list[str] | None,
+        typer.Option("--store", metavar="DIR", help="Read this store; may be repeated. Means --stored."),
+    ] = None,
+    node: Annotated[str | None, typer.Option(help="Only the store of this node of a fleet file.")] = None,
+    domain: Domain = None,
+    count: Annotated[int | None, typer.Option(min=1, help="Print at most N samples.", metavar="N")] = None,
+    timeout: Annotated[
+        float,
+        typer.Option(parser=duration_s, metavar="DURATION", help="Listen at most for this time."),
+    ] = "10s",  # type: ignore[assignment]  # the parser makes seconds of it
+) -> None:
+    """Print the samples of a topic as JSON lines.
+
+    Without --stored and --live, it reads what the running nodes deliver to a reader that comes late, and ends
+    when they have delivered everything. --live goes on with what is written. --stored reads the complete sets
+    in stores. --where takes comparisons, BETWEEN, LIKE, AND, OR, NOT and parentheses; a dispose has its key
+    fields only.
+
+    Exit codes: 0 good, 1 nothing of the topic, the history not complete in time, or a sample not readable,
+    2 wrong usage or input not readable, 3 no node reachable.
+    """
+    printer = _Printer(topic, _expression(where), count)
+    if stored or stores:
+        if live:
+            raise CommandError("--live and --stored exclude each other", Exit.USAGE)
+        _cat_stores(printer, _stores_of(uri, stores, node), tuple(partitions or ()))
+    else:
+        if node is not None:
+            raise CommandError("--node chooses a store: it needs --stored", Exit.USAGE)
+        _cat_live(printer, uri, domain, tuple(partitions or ()), timeout, follows=live)
+    if printer.problems:
+        raise typer.Exit(Exit.FINDINGS)
+
+
+def _expression(where: str) -> Expression | None:
+    from engine.dataset.content import Expression, ExpressionFault
+
+    try:
+        return Expression(where) if where.strip() else None
+    except ExpressionFault as error:
+        raise CommandError(f"--where, {error}", Exit.USAGE) from error
+
+
+class _Printer:
+    """Prints what passes, and counts."""
+
+    def __init__(self, topic: str, expression: Expression | None, limit: int | None) -> None:
+        self.topic = topic
+        self.problems = 0
+        self._expression = expression
+        self._left = limit
+
+    @property
+    def is_full(self) -> bool:
+        """Whether as many samples were printed as were wanted."""
+        return self._left == 0
+
+    def check(self, kinds: Kinds) -> None:
+        """Refuse an expression that does not fit a type of the topic."""
+        from engine.dataset.content import ExpressionFault
+
+        try:
+            if self._expression is not None:
+                self._expression.check(kinds)
+        except ExpressionFault as error:
+            raise CommandError(f"topic '{self.topic}': --where, {error}", Exit.USAGE) from error
+
+    def check_first(self, fields: dict[str, Any]) -> None:
+        """The same where no type is known but a whole sample of it."""
+        for path in self._expression.fields if self._expression is not None else ():
+            if not _has(fields, path):
+                name = ".".join(path)
+                text = f"topic '{self.topic}': --where: the type has no field '{name}'"
+                raise CommandError(text, Exit.USAGE)
+
+    def put(self, fields: dict[str, Any], place: dict[str, object], sample: Sample | Captured) -> None:
+        """Print a sample, if it is meant."""
+        from ospltool.stores.wording import status_text
+
+        if self.is_full or (self._expression is not None and not self._expression.accepts(fields)):
+            return
+        data = {
+            "topic": self.topic,
+            **place,
+            "source_time_ns": sample.source_time_ns,
+            "writer": sample.writer,
+            "status": status_text(sample.status),
+            "key": sample.key,
+            "fields": fields,
+        }
+        streams.put(envelope.line("sample", data))
+        if self._left is not None:
+            self._left -= 1
+
+    def complain(self, what: str) -> None:
+        """Tell of something that could not be read."""
+        self.problems += 1
+        if self.problems <= _MAX_PROBLEMS:
+            streams.say(f"ospltool: {what}")
+
+
+def _has(fields: Any, path: Path) -> bool:
+    for name in path:
+        if not isinstance(fields, dict) or name not in fields:
+            return False
+        fields = fields[name]
+    return True
+
+
+def _where(topic: str, sample: Sample | Captured, why: object) -> str:
+    return f"topic '{topic}', writer {sample.writer.hex()}, sample of {sample.source_time_ns} ns: {why}"
+
+
+# From stores.
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Store:
+    path: str
+    node: str
+
+
+def _stores_of(uri: str | None, stores: list[str] | None, node: str | None) -> list[_Store]:
+    if stores:
+        return [_Store(each, "") for each in stores]
+    from ospltool.cli.targets import targets
+
+    found = [
+        _Store(target.store, target.name or target.configuration.domain.name)
+        for target in targets(uri, os.environ, node=node)
+        if target.store
+    ]
+    if not found:
+        raise CommandError(f"{uri}: no Persistent element, so nothing is stored", Exit.USAGE)
+    return found
+
+
+def _cat_stores(printer: _Printer, stores: list[_Store], partitions: tuple[str, ...]) -> None:
+    from engine.store.interface import DamageLog
+    from ospltool.cli.store.shared import opened
+
+    groups = 0
+    for store in stores:
+        damage = DamageLog()
+        with opened(store.path) as reader:
+            for one in reader.facts.current():
+                for group, samples in reader.read(one.number, damage):
+                    is_meant = _is_meant(group, printer.topic, partitions)
+                    groups += is_meant
+                    if is_meant:
+                        _put_group(printer, reader, group, store, samples)
+                    for _ in samples:
+                        pass  # the next group can be asked for only then
+        for problem in damage.first:
+            printer.complain(f"{store.path}: damaged: {problem}")
+    if not groups:
+        where = ", ".join(store.path for store in stores)
+        printer.complain(f"topic '{printer.topic}': no group of it in {where}")
+
+
+def _is_meant(group: GroupFacts, topic: str, partitions: tuple[str, ...]) -> bool:
+    from engine.core.expressions import matches
+
+    name = group.name
+    return name.topic == topic and (
+        not partitions or any(matches(pattern, name.partition) for pattern in partitions)
+    )
+
+
+def _put_group(
+    printer: _Printer, reader: StoreReader, group: GroupFacts, store: _Store, samples: Any
+) -> None:
+    from engine.dataset.content import Undecodable
+    from engine.dataset.sample import DATA
+    from ospltool.stores.describe import fields_of
+
+    checks_samples = group.description is None
+    try:
+        if group.description is not None:
+            from engine.dds.decoding import kinds_of
+
+            printer.check(kinds_of(group.description.type))
+    except (Undecodable, ModuleNotFoundError) as error:
+        printer.complain(f"topic '{printer.topic}': {error}")
+        return
+    place: dict[str, object] = {"partitions": [group.name.partition], "type": group.name.type_name}
+    place |= {"node": store.node} if store.node else {}
+    for sample in sorted(samples, key=lambda one: (one.source_time_ns, one.writer)):
+        fields, problem = fields_of(reader, group, sample)
+        if fields is None:
+            printer.complain(_where(printer.topic, sample, problem))
+            continue
+        if checks_samples and sample.status & DATA:
+            printer.check_first(fields)
+            checks_samples = False
+        printer.put(fields, place, sample)
+        if printer.is_full:
+            break
+
+
+# From running nodes.
+
+
+def _cat_live(
+    printer: _Printer,
+    uri: str | None,
+    domain: int | None,
+    partitions: tuple[str, ...],
+    timeout_s: float,
+    *,
+    follows: bool,
+) -> None:
+    place = place_of(uri, domain)
+    with talking(place):
+        from engine.dds.channel import PARTITION
+        from ospltool.live.samples import TopicReader
+
+        configuration = place.configuration
+        protocol = configuration.entity_names.partition if configuration else PARTITION
+        reader = TopicReader(place.domain_id, place.settings, printer.topic, partitions, protocol)
+        try:
+            _put_all(printer, reader, timeout_s, follows=follows)
+        finally:
+            reader.close()
+    for problem in reader.unreadable:
+        printer.complain(problem)
+    if printer.is_full or follows:
+        return
+    if not reader.has_heard_nodes:
+        raise CommandError(f"domain {place.domain_id}: no node was heard", Exit.UNREACHABLE)
+    if not reader.types:
+        printer.complain(f"topic '{printer.topic}': nobody writes, reads or keeps it")
+    elif not reader.is_delivered:
+        printer.complain(f"topic '{printer.topic}': its history was not complete within {timeout_s:g} s")
+
+
+def _put_all(printer: _Printer, reader: Any, timeout_s: float, *, follows: bool) -> None:
+    from engine.dataset.content import Undecodable
+    from engine.dds.decoding import decode, kinds_of
+
+    checked = set()
+    for each in reader.samples(timeout_s, follows=follows):
+        try:
+            if each.type not in checked:
+                checked.add(each.type)
+                printer.check(kinds_of(each.type))
+            fields = decode(each.type, each.sample.status, each.sample.payload)
+        except Undecodable as error:
+            printer.complain(_where(printer.topic, each.sample, error))
+            continue
+        printer.put(fields, {"partitions": list(each.partitions), "type": each.type.name}, each.sample)
+        if printer.is_full:
+            return
+    for type_ in reader.types:  # a topic without samples; the expression is wrong all the same
+        if type_ not in checked:
+            printer.check(kinds_of(type_))

@@ -1,0 +1,75 @@
+"""Which DDS domain a command talks to: that of a configuration, or the one with a number."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ospltool.cli.exits import CommandError, Exit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.config import Configuration
+
+Uri = Annotated[
+    str | None,
+    typer.Option("--uri", metavar="URI", envvar="OSPL_URI", help="Use the domain of this configuration."),
+]
+Domain = Annotated[int | None, typer.Option(min=0, max=230, help="Use this domain instead.")]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Place:
+    """A domain with the Cyclone DDS settings that reach it; `configuration` is None without a file."""
+
+    domain_id: int
+    settings: str
+    configuration: Configuration | None = None
+
+
+def place_of(uri: str | None, domain: int | None) -> Place:
+    """The domain to talk to: the number where one is given, else that of the configuration, else 0.
+
+    Raises:
+        CommandError: the configuration cannot be read, or cyclonedds is not installed.
+    """
+    try:
+        from engine.dds.uri import cyclone_uri
+        from engine.node.uri import uri_of
+    except ImportError as error:
+        raise _not_installed(error) from error
+    if domain is not None or not uri:
+        return Place(domain or 0, cyclone_uri())
+    from ospltool.cli.targets import targets
+
+    target = targets(uri, os.environ)[0]
+    configuration = target.configuration
+    return Place(configuration.domain.id, uri_of(configuration, target.environ), configuration)
+
+
+@contextlib.contextmanager
+def talking(place: Place) -> Iterator[None]:
+    """While talking to a domain: faults of DDS become messages.
+
+    Raises:
+        CommandError: the domain cannot be opened, or cyclonedds is not installed.
+    """
+    try:
+        from engine.dds.errors import DdsError, UnsupportedCyclone
+    except ImportError as error:
+        raise _not_installed(error) from error
+    try:
+        yield
+    except (DdsError, UnsupportedCyclone) as error:
+        raise CommandError(f"domain {place.domain_id}: {error}", Exit.UNREACHABLE) from error
+
+
+def _not_installed(error: ImportError) -> CommandError:
+    from ospltool.cli.feeds import not_installed
+
+    return not_installed("dds", error)

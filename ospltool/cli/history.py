@@ -1,0 +1,198 @@
+"""`ospltool history`: what applications ask durability services for, from a shell."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ospltool.cli.domains import Domain, Uri, place_of, talking
+from ospltool.cli.exits import CommandError, Exit
+from ospltool.cli.units import duration_s
+from ospltool.output import envelope, streams
+from ospltool.output.text import table, visible
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.dataset.groups import TypeDescription
+    from ospltool.client import DurabilityClient
+
+Partitions = Annotated[
+    list[str] | None,
+    typer.Option("--partition", metavar="P", help="Only this partition (* and ?); may be repeated."),
+]
+Timeout = Annotated[
+    float, typer.Option(parser=duration_s, metavar="DURATION", help="Wait at most for this time.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Show the answer as JSON.")]
+
+_HELP = """Ask durability services for history, as the client library does.
+
+The nodes must serve clients: <ClientDurability enabled="true"/> in their DurabilityService.
+"""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group of commands."""
+    group = typer.Typer(help=_HELP, no_args_is_help=True, rich_markup_mode=None)
+    group.command("wait", short_help="Wait until the history of a topic is complete.")(wait)
+    group.command("delete", short_help="Delete historical data on all nodes.")(delete)
+    group.command("state", short_help="Show how complete groups are on each node.")(state)
+    app.add_typer(group, name="history", short_help="Wait for history, delete it, show its state.")
+
+
+def wait(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")],
+    uri: Uri = None,
+    partitions: Partitions = None,
+    domain: Domain = None,
+    timeout: Timeout = "10s",  # type: ignore[assignment]  # the parser makes seconds of it
+    as_json: AsJson = False,
+) -> None:
+    """Wait until a reader of the topic that starts now would get its complete history.
+
+    The masters of all name-spaces that hold the topic and partitions must have their complete sets, and no
+    merge may be under way there. No data is transferred. Without --partition, all partitions are meant.
+
+    Exit codes: 0 complete, 1 not in time, or nobody knows the topic, 2 wrong usage or configuration, 3 no
+    service for clients reachable.
+    """
+    wanted = tuple(partitions or ("*",))
+    deadline_s = began_s = time.monotonic()
+    deadline_s += timeout
+    with _client(uri, domain) as client:
+        client.wait_for_service(timeout)
+        types = _types(client, topic, deadline_s)
+        for description in types:
+            _wait(client, topic, description, wanted, deadline_s)
+    elapsed_s = time.monotonic() - began_s
+    if as_json:
+        value = {"topic": topic, "partitions": wanted, "complete": True, "waited_ns": round(elapsed_s * 1e9)}
+        streams.put(envelope.document("history-wait", value))
+    else:
+        where = ", ".join(wanted)
+        streams.put(visible(f"the history of topic {topic} in {where} is complete") + "\n")
+
+
+def delete(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Which topics (* and ?).")],
+    partition: Annotated[str, typer.Argument(metavar="PARTITION", help="Which partitions (* and ?).")],
+    uri: Uri = None,
+    domain: Domain = None,
+    until: Annotated[
+        int | None, typer.Option(metavar="NS", help="Keep samples with a later source time; default now.")
+    ] = None,
+    timeout: Timeout = "10s",  # type: ignore[assignment]  # the parser makes seconds of it
+    as_json: AsJson = False,
+) -> None:
+    """Delete the historical data of all groups that match, on every node.
+
+    Readers keep what they have. Samples up to that source time that arrive later are not taken in.
+
+    Exit codes: 0 deleted, 1 no node has confirmed it in time, or none can, 2 wrong usage or configuration,
+    3 no service for clients reachable.
+    """
+    until_ns = time.time_ns() if until is None else until
+    with _client(uri, domain) as client:
+        client.delete_historical_data(partition, topic, until_ns=until_ns, timeout_s=timeout)
+    if as_json:
+        value = {"topic": topic, "partition": partition, "until_ns": until_ns, "deleted": True}
+        streams.put(envelope.document("history-delete", value))
+    else:
+        streams.put(visible(f"the historical data of {partition}.{topic} is deleted") + "\n")
+
+
+def state(
+    topic: Annotated[str, typer.Argument(metavar="[TOPIC]", help="Which topics (* and ?).")] = "*",
+    uri: Uri = None,
+    partitions: Partitions = None,
+    domain: Domain = None,
+    timeout: Timeout = "5s",  # type: ignore[assignment]  # the parser makes seconds of it
+    as_json: AsJson = False,
+) -> None:
+    """Show how complete the groups of a topic are at every service.
+
+    Exit codes: 0 all are complete, 1 some are not, or there is no such group, 2 wrong usage or configuration,
+    3 no service for clients reachable.
+    """
+    with _client(uri, domain) as client:
+        found = client.durability_state(topic, tuple(partitions or ("*",)), timeout_s=timeout)
+    if as_json:
+        values = [
+            {
+                "node": each.service_name,
+                "node_id": each.service,
+                "partition": each.partition,
+                "topic": each.topic,
+                "completeness": each.completeness.name.lower(),
+            }
+            for each in found
+        ]
+        streams.put(envelope.document("history-state", {"groups": values}))
+    elif found:
+        rows = [
+            (each.partition, each.topic, each.service_name or each.service, each.completeness.name.lower())
+            for each in found
+        ]
+        streams.put(table(("PARTITION", "TOPIC", "NODE", "STATE"), rows))
+    if not found:
+        streams.say(f"ospltool: no service keeps a group of topic {topic}")
+    if not found or any(each.completeness.name != "COMPLETE" for each in found):
+        raise typer.Exit(Exit.FINDINGS)
+
+
+@contextlib.contextmanager
+def _client(uri: str | None, domain: int | None) -> Iterator[DurabilityClient]:
+    """A client of the domain; what it raises becomes a message and an exit code."""
+    place = place_of(uri, domain)
+    with talking(place):
+        from engine.dds.client_protocol.endpoints import PARTITION
+        from ospltool.client import DurabilityClient, DurabilityError, NoService
+
+        names = place.configuration.client_durability if place.configuration else None
+        partition = names.partition if names else PARTITION
+        try:
+            with DurabilityClient(place.domain_id, partition=partition, uri=place.settings) as client:
+                yield client
+        except NoService as error:
+            hint = 'nodes need <ClientDurability enabled="true"/>'
+            raise CommandError(f"domain {place.domain_id}: {error}; {hint}", Exit.UNREACHABLE) from error
+        except DurabilityError as error:
+            raise CommandError(str(error), Exit.FINDINGS) from error
+
+
+def _types(client: DurabilityClient, topic: str, deadline_s: float) -> list[TypeDescription]:
+    """The types of a topic, from whoever writes, reads or keeps it."""
+    from engine.dds.typeinfo import resolve_type
+
+    session = client.session
+    session.wait_until(lambda: bool(session.types(topic)), deadline_s)
+    with session.lock:
+        references = session.types(topic)
+    found = [resolve_type(session.participant, each) for each in references]
+    types = [each.type for each in found if each.type is not None]
+    if not types:
+        reason = found[0].reason if found else "nobody writes, reads or keeps it"
+        raise CommandError(f"topic '{topic}': {reason}", Exit.FINDINGS)
+    return types
+
+
+def _wait(
+    client: DurabilityClient,
+    topic: str,
+    description: TypeDescription,
+    partitions: tuple[str, ...],
+    deadline_s: float,
+) -> None:
+    from cyclonedds.core import Policy, Qos
+
+    from engine.dds.decoding import class_of
+    from ospltool.client import DurableReader, HistorySelection
+
+    qos = Qos(Policy.Durability.Volatile, Policy.Reliability.Reliable(100_000_000))
+    nothing = HistorySelection(end_ns=0)
+    with DurableReader(client, topic, class_of(description), partitions, qos) as reader:
+        reader.wait_for_historical_data(max(0.1, deadline_s - time.monotonic()), nothing)

@@ -1,0 +1,177 @@
+"""What an ordinary reader of a topic gets: the history that nodes deliver, and what is written meanwhile.
+
+The reader is one of an application, as far as nodes can tell, and needs no type of its own: the types come
+from discovery.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from typing import TYPE_CHECKING, Final
+
+from engine.dataset.groups import DurabilityKind
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
+from engine.dds.discovery import Discovery, EndpointGone, EndpointSeen, ParticipantSeen
+from engine.dds.participant import NODE_ID_BYTES, NodeParticipant, TagRole
+from engine.dds.tap import ANY_PARTITION, CaptureReader
+from engine.dds.topics import open_topic
+from engine.dds.typeinfo import resolve_type
+from engine.dds.waiting import Signal
+from ospltool.live.dds import LiveFeed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.dataset.groups import TypeDescription
+    from engine.dds.tap import Captured
+    from engine.dds.typeinfo import TypeRef
+
+MAX_REMEMBERED: Final = 1_000_000
+"""Samples of which it is remembered that they came, so that none is shown twice."""
+MAX_TYPES: Final = 16
+"""Types that one topic name may have here."""
+_STEP_S: Final = 0.25
+_SETTLE_S: Final = 0.3
+"""How long to go on after the last delivery has ended: a live writer may have begun to send meanwhile."""
+_SAMPLE: Final = DATA | DISPOSE | UNREGISTER
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LiveSample:
+    """A sample with its type and the partitions of its writer; none where discovery does not tell them."""
+
+    type: TypeDescription
+    partitions: tuple[str, ...]
+    sample: Captured
+
+
+class TopicReader:
+    """Reads one topic of a domain, whatever its types.
+
+    Args:
+        domain_id: DDS domain, 0 to 230.
+        settings: Cyclone DDS settings.
+        topic: its name.
+        partitions: names or expressions; none is every partition.
+        partition: the durability partition of the nodes, which tell whether all history was delivered.
+
+    Raises:
+        DdsError: the domain cannot be opened with these settings.
+    """
+
+    def __init__(
+        self, domain_id: int, settings: str, topic: str, partitions: tuple[str, ...], partition: str
+    ) -> None:
+        self._topic, self._partitions = topic, partitions or ANY_PARTITION
+        self.unreadable: list[str] = []
+        self._participant = NodeParticipant(
+            domain_id, settings, "ospltool cat", os.urandom(NODE_ID_BYTES), TagRole.TOOL
+        )
+        try:
+            self._feed = LiveFeed(domain_id, partition, settings)
+            self._signal = Signal(self._participant)
+            self._discovery = Discovery(self._participant, self._signal)
+        except BaseException:
+            self._participant.close()
+            raise
+        self._deliverers: set[bytes] = set()
+        self._writers: dict[bytes, EndpointSeen] = {}
+        self._readers: dict[TypeRef, CaptureReader | None] = {}
+        self._seen: dict[tuple[object, ...], None] = {}
+        self._delivered: dict[tuple[str, ...], str] = {}
+        self.has_heard_nodes = False
+
+    @property
+    def types(self) -> list[TypeDescription]:
+        """The types that the topic was found to have."""
+        return [reader.topic.type for reader in self._opened()]
+
+    @property
+    def is_delivered(self) -> bool:
+        """Whether nodes say that they have delivered all the history that there is for this reader."""
+        return bool(self._delivered) and set(self._delivered.values()) == {"done"}
+
+    def samples(self, timeout_s: float, *, follows: bool) -> Iterator[LiveSample]:
+        """What comes, each sample once, until the time is over; without `follows`, until the history is here.
+
+        Args:
+            timeout_s: how long at most.
+            follows: go on with what is written after the history was delivered.
+        """
+        deadline_s, ends_s = time.monotonic() + timeout_s, float("inf")
+        while (now := time.monotonic()) < min(deadline_s, ends_s):
+            self._signal.wait(min(_STEP_S, deadline_s - now))
+            self._look()
+            yield from self._taken()
+            if follows or not self.is_delivered:
+                ends_s = float("inf")
+            elif ends_s == float("inf"):
+                ends_s = time.monotonic() + _SETTLE_S
+        yield from self._taken()
+
+    def _look(self) -> None:
+        """Take in what discovery and the nodes tell."""
+        for change in self._discovery.take():
+            if isinstance(change, ParticipantSeen) and change.tag is not None:
+                if change.tag.role is TagRole.DELIVERER:
+                    self._deliverers.add(change.guid)
+            elif isinstance(change, EndpointSeen) and change.topic == self._topic:
+                if change.is_writer:
+                    self._writers[change.guid] = change
+                if change.type is not None and change.type not in self._readers:
+                    self._open(change.type)
+            elif isinstance(change, EndpointGone) and len(self._writers) > MAX_REMEMBERED:
+                self._writers.pop(change.guid, None)
+        own = self._participant.guid.hex()
+        for heard in self._feed.poll().snapshots:
+            self.has_heard_nodes = True
+            for delivery in heard.snapshot.deliveries:
+                if delivery.participant == own and delivery.topic == self._topic:
+                    self._delivered[heard.snapshot.id, delivery.partition] = delivery.state
+
+    def _open(self, reference: TypeRef) -> None:
+        if len(self._readers) >= MAX_TYPES:
+            return
+        self._readers[reference] = None
+        resolution = resolve_type(self._participant, reference)
+        if resolution.type is None:
+            self.unreadable.append(f"topic '{self._topic}': {resolution.reason}")
+            return
+        topic = open_topic(self._participant, self._topic, resolution.type)
+        self._readers[reference] = CaptureReader(
+            self._participant,
+            topic,
+            partitions=self._partitions,
+            durability=DurabilityKind.TRANSIENT,
+            signal=self._signal,
+        )
+
+    def _taken(self) -> Iterator[LiveSample]:
+        for reader in self._opened():
+            for record in reader.drain():
+                if not 0 < record.status <= _SAMPLE or self._is_known(record):
+                    continue
+                writer = self._writers.get(record.writer)
+                if record.status == UNREGISTER and (writer is None or writer.participant in self._deliverers):
+                    continue  # the deliverer has done its work; the original writer said nothing of it
+                yield LiveSample(reader.topic.type, writer.partitions if writer else (), record)
+
+    def _opened(self) -> list[CaptureReader]:
+        return [reader for reader in self._readers.values() if reader is not None]
+
+    def _is_known(self, record: Captured) -> bool:
+        """Whether the sample came before: what is written just now may be delivered, too."""
+        identity = (record.source_time_ns, record.status, record.key, hash(record.payload))
+        if identity in self._seen:
+            return True
+        self._seen[identity] = None
+        if len(self._seen) > MAX_REMEMBERED:
+            del self._seen[next(iter(self._seen))]
+        return False
+
+    def close(self) -> None:
+        """Leave the domain."""
+        self._feed.close()
+        self._participant.close()

@@ -1,0 +1,151 @@
+"""`ospltool cat` and `ospltool history` on one running node, and on its store."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from ospltool.cli import app
+from tests.client.places import ClientLab
+from tests.integration.conftest import own_domain
+
+pytestmark = pytest.mark.dds
+
+Run = Callable[..., tuple[int, list[Any], str]]
+EVIL = "\x1b[31m\x07\u009b2J"
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientLab]:
+    """One node that serves clients and keeps ten readings, values 0 to 9, and one dispose."""
+    domain, tag = own_domain()
+    made = ClientLab(tmp_path_factory.mktemp("shell"), (domain + 50) % 230, f"shell-{tag}")
+    try:
+        made.start_one()
+        made.write(*({"first": n, "count": 1, "value": n, "time": 1_000 + n} for n in range(10)))
+        made.write({"op": "dispose", "first": 9, "time": 2_000})
+        made.seen.wait_for("it is stored", lambda: made.seen.stored("n1") >= 10)
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture
+def run(lab: ClientLab, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    """Runs a command: exit code, JSON documents (or lines), standard error."""
+    monkeypatch.setenv("CYCLONEDDS_URI", lab.uri)
+    monkeypatch.delenv("OSPL_URI", raising=False)
+
+    def call(*arguments: object) -> tuple[int, list[Any], str]:
+        capfd.readouterr()
+        code = app.main([str(each) for each in arguments])
+        out, err = capfd.readouterr()
+        assert "\x1b" not in out + err
+        try:
+            return code, [json.loads(out)["data"]], err
+        except ValueError:
+            lines = out.splitlines()
+            return code, [json.loads(each)["data"] if each[:1] == "{" else each for each in lines], err
+
+    return call
+
+
+def values(samples: list[Any]) -> list[int]:
+    return [each["fields"]["value"] for each in samples if each["status"] == "write"]
+
+
+def test_cat_prints_the_history_that_a_late_reader_gets_and_ends(lab: ClientLab, run: Run) -> None:
+    code, samples, err = run("cat", "Reading", "--domain", lab.domain, "--timeout", "60s")
+    assert (code, err) == (0, "")
+    assert sorted(values(samples)) == [*range(10)]
+    disposed = [each for each in samples if "dispose" in each["status"]]
+    assert [each["fields"]["number"] for each in disposed] == [9]
+    assert samples[0]["partitions"] == ["stock"]
+    assert samples[0]["type"] == "depot::Reading"
+    assert {each["source_time_ns"] for each in samples} == {*range(1_000, 1_010), 2_000}
+
+
+def test_cat_shows_what_a_condition_accepts_from_nodes_and_from_the_store(lab: ClientLab, run: Run) -> None:
+    where = "value < 5 AND text LIKE 'reading%'"
+    live = run("cat", "Reading", "--domain", lab.domain, "--where", where, "--timeout", "60s")
+    stored = run("cat", "Reading", lab.home("n1") / "ospl.xml", "--stored", "--where", where)
+    assert live[0] == stored[0] == 0
+    assert sorted(values(live[1])) == values(stored[1]) == [*range(5)]
+    assert stored[1][0]["node"] == "n1"
+    code, samples, _ = run("cat", "Reading", "--store", lab.home("n1") / "store", "--where", "number = 9")
+    assert (code, [each["status"] for each in samples]) == (0, ["write", "dispose"])
+
+
+@pytest.mark.parametrize("stored", [True, False])
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        ("value < 5 AND x = 1", "topic 'Reading': --where, column 15: the type has no field 'x'"),
+        ("text < 5", "topic 'Reading': --where, column 8: a number cannot be compared with a text"),
+        ("value < ", "--where, column 9: a value is missing"),
+        (f"value {EVIL}", "--where, column 7: this is not understood"),
+    ],
+)
+def test_a_condition_that_does_not_fit_is_refused_with_its_column(
+    lab: ClientLab, run: Run, where: str, said: str, stored: bool
+) -> None:
+    place = ("--store", lab.home("n1") / "store") if stored else ("--domain", lab.domain)
+    code, samples, err = run("cat", "Reading", *place, "--where", where)
+    assert (code, samples) == (2, [])
+    assert said in err
+
+
+def test_cat_of_what_is_not_there_says_so(lab: ClientLab, run: Run) -> None:
+    code, samples, err = run("cat", f"No{EVIL}", "--domain", lab.domain, "--timeout", "1500ms")
+    assert (code, samples) == (1, [])
+    assert "nobody writes, reads or keeps it" in err
+    code, _, err = run("cat", "No", "--store", lab.home("n1") / "store")
+    assert (code, "no group of it" in err) == (1, True)
+    assert run("cat", "Reading", "--store", lab.directory / "none")[0] == 2
+    assert (
+        run("cat", "Reading", "--domain", lab.domain, "--partition", "else*", "--timeout", "1500ms")[1] == []
+    )
+
+
+def test_cat_follows_what_is_written_until_it_has_enough(lab: ClientLab, run: Run) -> None:
+    # The writer waits for two readers: the node's tap and ours.
+    writer = lab.program("writer", steps=[{"count": 3, "time": 9_000}], topic="Followed", readers=2)
+    arguments = ("cat", "Followed", "--domain", lab.domain, "--live", "--count", "3", "--timeout", "60s")
+    code, samples, err = run(*arguments)
+    writer.answer("done")
+    assert (code, [each["fields"]["number"] for each in samples], err) == (0, [0, 1, 2], "")
+
+
+def test_history_is_waited_for_shown_and_deleted(lab: ClientLab, run: Run) -> None:
+    place = ("--domain", lab.domain, "--timeout", "30s", "--json")
+    code, (answer,), err = run("history", "wait", "Reading", "--partition", "st*", *place)
+    assert (code, answer["complete"], err) == (0, True, "")
+    code, (answer,), _ = run("history", "state", "Rea*", *place)
+    assert code == 0, answer
+    assert [
+        (one["node"], one["partition"], one["topic"], one["completeness"]) for one in answer["groups"]
+    ] == [("n1", "stock", "Reading", "complete")]
+    code, text, _ = run("history", "state", "--domain", lab.domain)
+    assert code == 0
+    assert any("Reading" in line and "complete" in line for line in text)
+    assert run("history", "state", "Nothing", *place)[0] == 1
+    code, _, err = run("history", "wait", "Nothing", "--domain", lab.domain, "--timeout", "1s")
+    assert (code, "nobody writes, reads or keeps it" in err) == (1, True)
+
+    code, (answer,), _ = run("history", "delete", "Read*", "stock", "--until", "1004", *place)
+    assert (code, answer["deleted"]) == (0, True)
+    code, samples, _ = run("cat", "Reading", "--domain", lab.domain, "--timeout", "60s")
+    assert (code, sorted(values(samples))) == (0, [*range(5, 10)])
+
+
+def test_without_services_and_nodes_the_exit_code_is_3(lab: ClientLab, run: Run) -> None:
+    other = (lab.domain + 1) % 230
+    for arguments in (("history", "state"), ("history", "wait", "T"), ("history", "delete", "T", "P")):
+        code, _, err = run(*arguments, "--domain", other, "--timeout", "500ms")
+        assert (code, "ClientDurability" in err) == (3, True)
+    assert run("cat", "T", "--domain", other, "--timeout", "500ms")[0] == 3
+    assert "OSPL_URI" not in os.environ

@@ -1,0 +1,83 @@
+"""NetworkInterfaceAddress AUTO on hosts with several interfaces, and on one that gets its address late."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from engine.dds.uri import cyclone_uri
+from tests.integration.configurations import Settings, Space
+from tests.integration.conftest import own_domain
+from tests.integration.lab import Lab
+from tests.integration.network import Network, network_of
+
+pytestmark = [pytest.mark.dds, pytest.mark.netns]
+
+AUTO = """<DDSI2Service name="ddsi2">
+    <General><NetworkInterfaceAddress>AUTO</NetworkInterfaceAddress></General>
+  </DDSI2Service>"""
+TRANSIENT = (Space(durability="Transient"),)
+BY_DEFAULT = {"CYCLONEDDS_URI": ""}
+"""Applications with the default settings of Cyclone DDS."""
+
+
+def ip(*arguments: str) -> None:
+    subprocess.run(("ip", *arguments), check=True, capture_output=True, timeout=10)
+
+
+def test_hosts_find_each_other_without_naming_an_interface_also_a_late_one(tmp_path: Path) -> None:
+    network = network_of(("a", "b", "c"))
+    try:
+        network.add_second_interfaces()
+        domain, tag = own_domain()
+        lab = Lab(tmp_path, domain, tag, watched=False)
+        lab.environ["CYCLONEDDS_URI"] = ""
+        try:
+            check(lab, network)
+        finally:
+            lab.close()
+    finally:
+        network.close()
+
+
+def check(lab: Lab, network: Network) -> None:
+    names = {"n1": "a", "n2": "b", "n3": "c"}
+    lab.prefixes = {name: network.on(host) for name, host in names.items()}
+    settings = Settings(network=AUTO, store=False, spaces=TRANSIENT)
+    for name, priority in zip(names, (200, 100, 50), strict=True):
+        lab.configure(name, settings.with_priority(priority))
+    late = network.space("c")
+    for interface in ("e0", "e1"):
+        ip("-n", late, "link", "set", interface, "down")
+    only_loopback = {"CYCLONEDDS_URI": cyclone_uri(environment={})}
+
+    # Two hosts with two interfaces each; applications use loopback, or what Cyclone DDS takes.
+    everywhere = {"CYCLONEDDS_URI": cyclone_uri(interfaces=("e0",), multicast="true", environment={})}
+    first, last = lab.watch_from("n1", everywhere), lab.watch_from("n3", only_loopback)
+    lab.start(*names)
+    first.wait_for("two are complete", lambda: first.are_complete("n1", "n2"))
+    (used,) = lab.trace("n1", "lifecycle.interface")
+    assert used["interface"] == "e0"
+    lab.write({"count": 5, "time": 1_000}, prefix=network.on("a"), readers=2)
+    lab.write({"first": 10, "count": 2, "time": 1_000}, prefix=network.on("b"), environ=only_loopback)
+    first.wait_for("both have it", lambda: (first.samples("n1"), first.samples("n2")) == (7, 7))
+    for environ in (BY_DEFAULT, only_loopback):
+        reader = lab.reader(prefix=network.on("b"), environ=environ)
+        reader.wait(7)
+        assert reader.tally()["instances"] == 7
+
+    # A host without a network: its node and its applications meet, and its memory outlives the move.
+    last.wait_for("the third is complete alone", lambda: last.are_complete("n3"))
+    lab.write({"first": 20, "count": 3, "time": 1_000}, prefix=network.on("c"))
+    last.wait_for("it has it", lambda: last.samples("n3") == 3)
+    assert lab.trace("n3", "lifecycle.interface-found") == []
+    ip("-n", late, "link", "set", "e0", "up")
+    first.wait_for("all are one", lambda: first.are_complete(*names) and first.samples("n3") == 10)
+    (found,) = lab.trace("n3", "lifecycle.interface-found")
+    assert (found["before"], found["interface"]) == ("lo", f"e0 ({network.addresses['c']})")
+    assert {lab.process(name).poll() for name in names} == {None}
+    beside = lab.reader(prefix=network.on("c"), environ=only_loopback)
+    beside.wait(10)
+    assert beside.tally()["instances"] == 10
