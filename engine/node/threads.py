@@ -118,6 +118,7 @@ class Threads:
         self._tracer = tracer
         self._refused: set[str] = set()
         self._known: set[int] = set()
+        self._unnamed: set[int] = set()
         persistent = configuration.persistent
         service = configuration.domain.service(configuration.service)
         asked = {
@@ -140,17 +141,24 @@ class Threads:
         self._known = found
         if not new:
             return
+        later: set[int] = set()
+        process = (_TASKS / str(os.getpid()) / "comm").read_text("utf-8", "replace").strip()
         python = {thread.native_id: thread.name for thread in threading.enumerate()}
         for tid in sorted(new):
-            with contextlib.suppress(ProcessLookupError, FileNotFoundError):  # it has ended meanwhile
+            with contextlib.suppress(OSError):  # it has ended meanwhile
                 comm = _TASKS / str(tid) / "comm"
                 name = python.get(tid)
                 if name is None:
                     name = comm.read_text("utf-8", "replace").strip()
+                    if name == process and tid not in self._unnamed:
+                        later.add(tid)  # a native thread names itself once it runs
+                        continue
                 elif name != "MainThread":  # the name of the main thread is that of the process
                     comm.write_text(name[:_NAME_CHARS], "utf-8")
                 if self._asked:
                     self._schedule(tid, name)
+        self._known -= later
+        self._unnamed = later
 
     def _schedule(self, tid: int, name: str) -> None:
         begins = next((one for one in SETTING_OF if name.startswith(one)), "")
