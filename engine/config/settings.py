@@ -40,12 +40,23 @@ class Setting:
     """One effective setting.
 
     `path` is its place in the documentation, `value` what it means, `raw` the unexpanded text of the file
-    (None for a default). Repeatable elements appear once per occurrence.
+    (None for a default). Repeatable elements appear once per occurrence. `ignored` says why a node does not
+    follow the value, and is empty where it does.
     """
 
     path: str
     value: str | int | float | bool
     raw: str | None
+    origin: Origin
+    ignored: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Ignored:
+    """An element or attribute of the file that has no effect on a node; `reason` says why."""
+
+    path: str
+    reason: str
     origin: Origin
 
 
@@ -288,8 +299,9 @@ class NameSpaces:
 class Configuration:
     """Everything that a node needs to know before it starts.
 
-    `settings` lists every effective setting with its origin; `persistent` is None when the file has no such
-    element, which means that nothing is stored; `client_durability` is None when it is off.
+    `settings` lists every setting with its origin, and `ignored` what of the file has no effect. `persistent`
+    is None when the file has no such element, which means that nothing is stored; `client_durability` is None
+    when it is off.
     """
 
     path: str
@@ -309,6 +321,7 @@ class Configuration:
     durable_policies: tuple[DurablePolicy, ...]
     filters: tuple[ContentFilter, ...]
     settings: tuple[Setting, ...]
+    ignored: tuple[Ignored, ...] = ()
 
     def setting(self, path: str) -> Setting | None:
         """The first setting at a documentation path, such as //OpenSplice/Domain/Role."""

@@ -121,15 +121,23 @@ ANNOUNCED: Final = {
     "<Network>": '<Network transport_priority="11">',
     "<Heartbeat>": '<Heartbeat transport_priority="22">',
     "<NameSpaces>": "<EntityNames><Publisher>says</Publisher><Subscriber>hears</Subscriber></EntityNames>"
-    '<ClientDurability enabled="true"><EntityNames><Subscriber>asked</Subscriber></EntityNames>'
-    "</ClientDurability><NameSpaces>",
+    '<ClientDurability enabled="true"><EntityNames><Subscriber>asked</Subscriber>'
+    "<Partition>clients</Partition></EntityNames></ClientDurability><NameSpaces>",
+    "</StoreDirectory>": "</StoreDirectory>\n<StoreMode>XML</StoreMode><KeyValueStore type='sqlite3'/>",
 }
 
 
 def test_endpoints_of_the_protocol_announce_names_and_priorities(lab: Lab) -> None:
+    """And what of the file has no effect is said, once, where it stands."""
     configure(lab, "n1", ANNOUNCED)
     lab.start("n1")
-    found: dict[tuple[str, bool], tuple[str, int]] = {}
+    found: set[tuple[str, bool, str, int, tuple[str, ...]]] = set()
+    wanted = {
+        ("d_status", True, "says", 22, ("durabilityPartition",)),
+        ("d_message", True, "says", 11, ("durabilityPartition",)),
+        ("d_message", False, "hears", 0, ("durabilityPartition",)),
+        ("d_historicalDataRequest", False, "asked", 0, ("clients",)),
+    }
     with NodeParticipant(lab.domain, lab.uri, "looks", os.urandom(16), TagRole.CLIENT) as participant:
         flag = Signal(participant)
         discovery = Discovery(participant, flag)
@@ -138,13 +146,14 @@ def test_endpoints_of_the_protocol_announce_names_and_priorities(lab: Lab) -> No
             for seen in discovery.take():
                 if isinstance(seen, EndpointSeen):
                     qos = seen.endpoint_qos
-                    found[seen.topic, seen.is_writer] = (qos.name, qos.transport_priority)
-            return {
-                ("d_status", True): ("says", 22),
-                ("d_message", True): ("says", 11),
-                ("d_message", False): ("hears", 0),
-                ("d_sampleChain", False): ("hears", 0),
-                ("d_historicalDataRequest", False): ("asked", 0),
-            }.items() <= found.items()
+                    found.add((seen.topic, seen.is_writer, qos.name, qos.transport_priority, seen.partitions))
+            return wanted <= found
 
         assert flag.wait_until(has_all, PATIENCE_S), found
+    (ignored,) = lab.trace("n1", "lifecycle.setting-ignored")
+    path = lab.home("n1") / "ospl.xml"
+    line = path.read_text("utf-8").split("<StoreMode>")[0].count("\n") + 1
+    assert ignored["place"] == f"{path}:{line}"
+    assert ignored["setting"] == "//OpenSplice/DurabilityService/Persistent/StoreMode"
+    report = lab.information("n1").partition("StoreMode has no effect")[0].rpartition("=====")[2]
+    assert "Report      : WARNING" in report
