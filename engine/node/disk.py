@@ -31,7 +31,7 @@ class Pace:
     """How a store is written.
 
     Attributes:
-        session_s: longest time of writing without a pause (StoreSessionTime).
+        session_s: time from one pause to the next, in which what comes is written (StoreSessionTime).
         sleep_s: the pause between two sessions, 0 for none (StoreSleepTime).
         optimize_interval: samples after which free space is given back, 0 for never (StoreOptimizeInterval).
     """
@@ -66,7 +66,7 @@ class Disk:
         pace: Pace = Pace(),  # a value that never changes
     ) -> None:
         self._pace = pace
-        self._began_s = 0.0
+        self._session_began_s = time.monotonic()
         self._optimized = 0
         self._directory = directory
         self._node = node
@@ -147,7 +147,6 @@ class Disk:
     def _carry_out(self, store: Store) -> None:
         while True:
             refused = bool(self.persistence.problem)
-            self._began_s = time.monotonic()
             while self._one_job():
                 self._on_result()
                 self._optimize(store)
@@ -171,11 +170,11 @@ class Disk:
                 store.optimize()
 
     def _rest(self) -> None:
-        """Sleep when a session of writing has lasted for long enough; not while the node ends."""
+        """Sleep when a session has lasted for long enough; not while the node ends."""
         pace = self._pace
-        if pace.sleep_s and time.monotonic() - self._began_s >= pace.session_s:
+        if pace.sleep_s and time.monotonic() - self._session_began_s >= pace.session_s:
             self._stopping.wait(pace.sleep_s)
-            self._began_s = time.monotonic()
+            self._session_began_s = time.monotonic()
 
     def _one_job(self) -> bool:
         if self.persistence.is_idle:

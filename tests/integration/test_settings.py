@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.dds
 
 WITHOUT_RIGHTS: Final = ("setpriv", "--bounding-set=-sys_nice", "--inh-caps=-sys_nice")
-PATIENCE_S: Final = 20.0
+PATIENCE_S: Final = 60.0
 
 
 def scheduling(kind: str, priority: int, how: str = "Relative") -> str:

@@ -99,7 +99,7 @@ def test_store_sleeps_between_two_sessions(tmp_path: Path) -> None:
         began_s = time.monotonic()
         for number in range(4):
             made.append(10 + number, 11 + number)
-            time.sleep(0.002)  # the session, which began when the thread woke, is over
+            time.sleep(0.002)  # longer than a session
         assert time.monotonic() - began_s >= 2 * 0.2
 
 
