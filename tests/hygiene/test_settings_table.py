@@ -27,7 +27,7 @@ NOT_A_NODE = ("engine/config", "engine/redundancy", "engine/persistence_service"
 """Packages that read no setting for a node; what `ospltool check` reads is for OpenSplice, too."""
 USED_UP = {"Domain/Service@name", "DurabilityService@name"}
 """What decides which element counts: the interpretation itself uses it up."""
-READ_AS = {"update_factor": "period_s"}
+READ_AS = {"update_factor": "period_s", "partition_topics": "elements"}
 """Fields that are read by a property of their own class."""
 WHOLE = {"durable_policies", "filters", "wait_for_attachment", "daemon_heartbeat"}
 """Sections of which nothing is read when none of their settings works."""
