@@ -47,8 +47,9 @@ SETTING_OF: Final = {
 """Which setting applies to the threads whose names begin so.
 
 Alignee: what receives from fellows and takes it in. Aligner: what sends sets to fellows, readers and clients.
-Heartbeat: what sends heartbeats and other small messages, and the timed events of Cyclone DDS. All other
-threads follow Domain/Service/Scheduling.
+Heartbeat: what sends heartbeats and other small messages, and the timed events of Cyclone DDS. The guide
+gives the statusThread to Watchdog, the schema what sends heartbeats to Heartbeat; here the status is the
+heartbeat. All other threads follow Domain/Service/Scheduling.
 """
 
 _TASKS: Final = Path("/proc/self/task")
