@@ -69,8 +69,14 @@ def serve(configuration: Configuration, tracer: Tracer, link: SupervisorLink | N
     gc.set_threshold(*COLLECTION)
     if link:
         link.report("INIT")
-    lines = [f"- {setting.path}: {setting.value} ({setting.origin})" for setting in configuration.settings]
+    lines = [
+        f"- {setting.path}: {setting.value} ({setting.origin}{', no effect' if setting.ignored else ''})"
+        for setting in configuration.settings
+    ]
     tracer.event_with_lines("lifecycle.configuration", lines)
+    for each in configuration.ignored:
+        place = f"{each.origin.file}:{each.origin.line}"
+        tracer.event("lifecycle.setting-ignored", place=place, setting=each.path, reason=each.reason)
     try:
         name = os.environ.get(NODE_NAME, configuration.domain.name)
         told: list[str] = []

@@ -14,6 +14,7 @@ from engine.dds.errors import DdsError, DdsTimeout
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from engine.dds.channel import Announced
     from engine.dds.participant import NodeParticipant
     from engine.dds.topics import Topic
     from engine.dds.writer import RawWriter
@@ -60,10 +61,12 @@ class Lines:
     Args:
         participant: the node's.
         topic: the topic of the answers.
+        announced: name and TRANSPORT_PRIORITY of the writers.
     """
 
-    def __init__(self, participant: NodeParticipant, topic: Topic) -> None:
+    def __init__(self, participant: NodeParticipant, topic: Topic, announced: Announced) -> None:
         self._participant = participant
+        self._announced = announced
         self._topic = topic
         self._lines: dict[tuple[str, ...], _Line] = {}
         self._workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="historicalData")
@@ -120,11 +123,22 @@ class Lines:
             problem = ""
             try:
                 if line.writer is None:
-                    line.writer = open_writer(self._participant, self._topic, partitions, batching=True)
+                    line.writer = self._open(partitions)
                 problem = self._carry_out(line.writer, job)
             except DdsError as error:
                 problem = str(error)
             job.done(problem)
+
+    def _open(self, partitions: tuple[str, ...]) -> RawWriter:
+        announced = self._announced
+        return open_writer(
+            self._participant,
+            self._topic,
+            partitions,
+            batching=True,
+            name=announced.writer,
+            priority=announced.priorities.get(self._topic.name, announced.priority),
+        )
 
     def _carry_out(self, writer: RawWriter, job: _Job) -> str:
         def is_there() -> bool:

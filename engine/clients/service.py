@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from engine.core.namespaces import Group
     from engine.dataset.sample import Sample
     from engine.dds.captured import Captured
+    from engine.dds.channel import Announced
     from engine.dds.participant import NodeParticipant
     from engine.dds.waiting import Signal
     from engine.runtime.runtime import CapturedRun, Runtime
@@ -97,6 +98,7 @@ class ClientService:
         routes: the groups of every writer that discovery told of.
         living: the writers of a group that there are.
         is_sound: whether a sample is of a group's type, None where the type is not captured.
+        announced: what the endpoints say of themselves.
         has_disk: the node's store is on a disk; otherwise nothing is ever called stored there.
     """
 
@@ -110,6 +112,7 @@ class ClientService:
         routes: Mapping[bytes, tuple[Group, ...]],
         living: Callable[[Group], Iterable[bytes]],
         is_sound: Callable[[Group, Sample], bool | None],
+        announced: Announced,
         *,
         has_disk: bool = True,
     ) -> None:
@@ -139,10 +142,12 @@ class ClientService:
                 endpoints.HISTORY,
             )
         }
-        self._lines = Lines(participant, topics[endpoints.HISTORY])
-        self._states = Lines(participant, topics[endpoints.STATE])
+        self._lines = Lines(participant, topics[endpoints.HISTORY], announced)
+        self._states = Lines(participant, topics[endpoints.STATE], announced)
         self._readers = {
-            name: endpoints.open_reader(participant, topics[name], (partition,), signal)
+            name: endpoints.open_reader(
+                participant, topics[name], (partition,), signal, name=announced.reader
+            )
             for name in (endpoints.STATE_REQUEST, endpoints.HISTORY_REQUEST)
         }
         runtime.serving.on_difference = self._difference

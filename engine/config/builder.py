@@ -8,7 +8,6 @@ from typing import Final
 from engine.config.problems import Kind, Problem, Span
 from engine.config.sections import SettingsReader
 from engine.config.settings import (
-    AlignmentPartition,
     AlignmentSettings,
     ContentFilter,
     DdsiSettings,
@@ -16,14 +15,12 @@ from engine.config.settings import (
     DurablePolicy,
     EntityNames,
     FailureAction,
-    KeyValueStore,
     NetworkSettings,
     Origin,
     PersistentSettings,
     ServiceEntry,
     StoreMode,
     TracingSettings,
-    TransportSettings,
     Verbosity,
     WaitForAttachment,
     WatchdogSettings,
@@ -48,7 +45,6 @@ class SettingsBuilder:
         self.problems: list[Problem] = []
         self.read = reader
         self.document = document
-        self.transport = reader.transport(f"{_SERVICE}/Network")
 
     def domain(self, role: str | None) -> DomainSettings:
         """//OpenSplice/Domain; `role` replaces that of the file unless it is None."""
@@ -71,7 +67,6 @@ class SettingsBuilder:
             lease=read.expiry("Domain/Lease/ExpiryTime"),
             daemon_heartbeat=read.expiry("Domain/Daemon/Heartbeat/ExpiryTime"),
             service_terminate_period_s=read.number("Domain/ServiceTerminatePeriod"),
-            is_single_process=read.flag("Domain/SingleProcess"),
             builtin_topics=read.flag("Domain/BuiltinTopics@enabled"),
             report_append=read.flag("Domain/Report@append"),
             report_verbosity=read.text("Domain/Report@verbosity"),
@@ -85,18 +80,28 @@ class SettingsBuilder:
             command=read.text("Domain/Service/Command", node),
             enabled=read.flag("Domain/Service@enabled", node),
             failure_action=FailureAction(read.text("Domain/Service/FailureAction", node)),
+            scheduling=read.scheduling("Domain/Service/Scheduling", node),
             origin=read.origin(node),
         )
 
     def network(self) -> NetworkSettings:
         """//OpenSplice/DurabilityService/Network."""
         base = f"{_SERVICE}/Network"
+        priority = self._transport_priority
         return NetworkSettings(
+            transport_priority=priority(base),
             heartbeat=self.read.expiry(f"{base}/Heartbeat/ExpiryTime"),
-            heartbeat_transport=self.read.transport(f"{base}/Heartbeat", self.transport),
+            heartbeat_priority=priority(f"{base}/Heartbeat"),
             heartbeat_scheduling=self.read.scheduling(f"{base}/Heartbeat/Scheduling"),
             initial_discovery_period_s=self.read.number(f"{base}/InitialDiscoveryPeriod"),
         )
+
+    def _transport_priority(self, path: str) -> int:
+        """TRANSPORT_PRIORITY of an element of Network; where it has none, that of Network itself."""
+        attribute, above = f"{path}@transport_priority", f"{_SERVICE}/Network@transport_priority"
+        if attribute == above or self.read.has(attribute) or not self.read.has(above):
+            return self.read.whole(attribute)
+        return self.read.inherited(attribute, above)
 
     def alignment(self) -> AlignmentSettings:
         """…/Network/Alignment."""
@@ -107,22 +112,9 @@ class SettingsBuilder:
             combine_initial_s=read.number(f"{base}/RequestCombinePeriod/Initial"),
             combine_operational_s=read.number(f"{base}/RequestCombinePeriod/Operational"),
             wait_for_aligner_s=read.number(f"{base}/TimeToWaitForAligner"),
-            transport=read.transport(base, self.transport),
+            transport_priority=self._transport_priority(base),
             aligner_scheduling=read.scheduling(f"{base}/AlignerScheduling"),
             alignee_scheduling=read.scheduling(f"{base}/AligneeScheduling"),
-            partitions=tuple(self._alignment_partition(node) for node in read.nodes(f"{base}/Partition")),
-        )
-
-    def _alignment_partition(self, node: Node) -> AlignmentPartition:
-        read = self.read
-        return AlignmentPartition(
-            name=read.text(f"{node.path}@Name", node),
-            alignment_priority=read.whole(f"{node.path}@alignment_priority", node),
-            transport=TransportSettings(
-                read.number(f"{node.path}@latency_budget", node),
-                read.whole(f"{node.path}@transport_priority", node),
-            ),
-            origin=read.origin(node),
         )
 
     def wait_for_attachment(self) -> WaitForAttachment | None:
@@ -155,20 +147,9 @@ class SettingsBuilder:
             session_time_s=self.read.number(f"{base}/StoreSessionTime"),
             sleep_time_s=self.read.number(f"{base}/StoreSleepTime"),
             mode=StoreMode(self.read.text(f"{base}/StoreMode")),
-            key_value_store=self._key_value_store(f"{base}/KeyValueStore"),
             optimize_interval=self.read.whole(f"{base}/StoreOptimizeInterval"),
             queue_size=self.read.whole(f"{base}/QueueSize"),
             scheduling=self.read.scheduling(f"{base}/Scheduling"),
-        )
-
-    def _key_value_store(self, base: str) -> KeyValueStore | None:
-        if self.read.node(base) is None:
-            return None
-        compression = ""
-        if self.read.node(f"{base}/Compression") and self.read.flag(f"{base}/Compression@enabled"):
-            compression = self.read.text(f"{base}/Compression@algorithm")
-        return KeyValueStore(
-            self.read.text(f"{base}@type"), self.read.text(f"{base}/StorageParameters"), compression
         )
 
     def entity_names(self) -> EntityNames:

@@ -7,12 +7,13 @@ from collections.abc import Mapping
 
 from engine.config.bounds import check_bounds
 from engine.config.builder import SettingsBuilder
+from engine.config.fates import Fate, WithoutEffect, marked, without_effect
 from engine.config.name_spaces import NameSpaceReader
 from engine.config.problems import ConfigError, Kind, Problem
 from engine.config.reader import read_document
-from engine.config.schema import engine_schema
+from engine.config.schema import documented, engine_schema
 from engine.config.sections import SettingsReader
-from engine.config.settings import Configuration
+from engine.config.settings import Configuration, Ignored, Origin
 from engine.config.tree import Document, Node
 from engine.config.validate import problem, schema_problems
 
@@ -94,11 +95,27 @@ def interpret(document: Document, *, role: str | None = None, service: str = "du
         ddsi=builder.ddsi(ddsi is not None),
         durable_policies=builder.durable_policies(),
         filters=builder.filters(),
-        settings=tuple(reader.settings),
+        settings=(),
     )
     problems += builder.problems + name_spaces.problems
+    found_without = without_effect(sections["Domain"], sections[_SERVICE], service)
+    problems += [_refusal(document, each) for each in found_without if each.entry.fate is Fate.REFUSED]
+    ignored = [each for each in found_without if each.entry.fate is Fate.NOT_NEEDED]
+    configuration = dataclasses.replace(
+        configuration,
+        settings=marked(reader.settings, ignored),
+        ignored=tuple(
+            Ignored(documented(each.path), each.entry.reason, Origin(document.path, *each.thing.position))
+            for each in ignored
+        ),
+    )
     problems.sort(key=lambda each: (each.line, each.column))
     return Interpreted(configuration, tuple(problems), tuple(found))
+
+
+def _refusal(document: Document, found: WithoutEffect) -> Problem:
+    message = f"{documented(found.path)} is refused: {found.entry.reason}"
+    return problem(document, Kind.REFUSED_SETTING, message, found.thing.name_span, found.path)
 
 
 def _service_section(document: Document, service: str, problems: list[Problem]) -> Node | None:

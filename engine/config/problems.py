@@ -56,6 +56,7 @@ class Kind(enum.StrEnum):
     EMPTY_NAME_SPACE = "empty-name-space"
     OVERLAP = "overlap"
     DUPLICATE_NAME = "duplicate-name"
+    REFUSED_SETTING = "refused-setting"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

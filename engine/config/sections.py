@@ -11,7 +11,6 @@ from engine.config.settings import (
     Scheduling,
     SchedulingClass,
     Setting,
-    TransportSettings,
 )
 from engine.config.tree import Document, Node, Value
 from engine.config.values import ValueFault, default_value, parse_value
@@ -90,6 +89,12 @@ class SettingsReader:
         """Note a setting whose value was not read by its path alone."""
         self.settings.append(Setting(documented(path), value, raw, origin))
 
+    def inherited(self, path: str, above: str) -> int:
+        """A whole number that is set at another path, with the origin that it has there."""
+        setting = next(each for each in self.settings if each.path == documented(above))
+        self.record(path, setting.value, setting.raw, setting.origin)
+        return int(setting.value)
+
     def text(self, path: str, within: Node | None = None) -> str:
         """A string or a label."""
         return str(self.value(path, within))
@@ -110,26 +115,12 @@ class SettingsReader:
         """An ExpiryTime element with its update_factor."""
         return Expiry(self.number(path), self.number(f"{path}@update_factor"))
 
-    def scheduling(self, path: str) -> Scheduling:
+    def scheduling(self, path: str, within: Node | None = None) -> Scheduling:
         """A Scheduling element."""
         return Scheduling(
-            SchedulingClass(self.text(f"{path}/Class")),
-            self.whole(f"{path}/Priority"),
-            self.text(f"{path}/Priority@priority_kind") == "Absolute",
-        )
-
-    def transport(self, path: str, inherited: TransportSettings | None = None) -> TransportSettings:
-        """Latency budget and transport priority of an element, which default to those of the one above it."""
-        own = TransportSettings(
-            self.number(f"{path}@latency_budget"), self.whole(f"{path}@transport_priority")
-        )
-        if inherited is None:
-            return own
-        return TransportSettings(
-            own.latency_budget_s if self.has(f"{path}@latency_budget") else inherited.latency_budget_s,
-            own.transport_priority
-            if self.has(f"{path}@transport_priority")
-            else inherited.transport_priority,
+            SchedulingClass(self.text(f"{path}/Class", within)),
+            self.whole(f"{path}/Priority", within),
+            self.text(f"{path}/Priority@priority_kind", within) == "Absolute",
         )
 
 

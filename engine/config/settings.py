@@ -40,12 +40,23 @@ class Setting:
     """One effective setting.
 
     `path` is its place in the documentation, `value` what it means, `raw` the unexpanded text of the file
-    (None for a default). Repeatable elements appear once per occurrence.
+    (None for a default). Repeatable elements appear once per occurrence. `ignored` says why a node does not
+    follow the value, and is empty where it does.
     """
 
     path: str
     value: str | int | float | bool
     raw: str | None
+    origin: Origin
+    ignored: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Ignored:
+    """An element or attribute of the file that has no effect on a node; `reason` says why."""
+
+    path: str
+    reason: str
     origin: Origin
 
 
@@ -96,14 +107,6 @@ class Scheduling:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class TransportSettings:
-    """QoS of protocol messages; 0 for both means nothing is asked for."""
-
-    latency_budget_s: float
-    transport_priority: int
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class Expiry:
     """A lease: it expires after `expiry_s` and is renewed every `expiry_s * update_factor`."""
 
@@ -124,6 +127,7 @@ class ServiceEntry:
     command: str
     enabled: bool
     failure_action: FailureAction
+    scheduling: Scheduling
     origin: Origin
 
 
@@ -141,7 +145,6 @@ class DomainSettings:
     lease: Expiry
     daemon_heartbeat: Expiry
     service_terminate_period_s: float
-    is_single_process: bool
     builtin_topics: bool
     report_append: bool
     report_verbosity: str
@@ -180,40 +183,34 @@ class ContentFilter:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NetworkSettings:
-    """//OpenSplice/DurabilityService/Network, without Alignment and WaitForAttachment."""
+    """//OpenSplice/DurabilityService/Network, without Alignment and WaitForAttachment.
 
+    The priorities are TRANSPORT_PRIORITY of the writers of protocol messages and of heartbeats.
+    """
+
+    transport_priority: int
     heartbeat: Expiry
-    heartbeat_transport: TransportSettings
+    heartbeat_priority: int
     heartbeat_scheduling: Scheduling
     initial_discovery_period_s: float
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class AlignmentPartition:
-    """Transport settings for the alignment of one partition (…/Network/Alignment/Partition)."""
-
-    name: str
-    alignment_priority: int
-    transport: TransportSettings
-    origin: Origin
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AlignmentSettings:
     """//OpenSplice/DurabilityService/Network/Alignment (guide 5.3.4).
 
-    `combine_initial_s` holds until this node is complete, `combine_operational_s` from then on. With
-    `wait_for_aligner_s` 0 a node without any aligner ends; with more it waits.
+    `transport_priority` is TRANSPORT_PRIORITY of the writers of sets. `combine_initial_s` holds until this
+    node is complete, `combine_operational_s` from then on. With `wait_for_aligner_s` 0 a node without any
+    aligner ends; with more it waits.
     """
 
     time_alignment: bool
     combine_initial_s: float
     combine_operational_s: float
     wait_for_aligner_s: float
-    transport: TransportSettings
+    transport_priority: int
     aligner_scheduling: Scheduling
     alignee_scheduling: Scheduling
-    partitions: tuple[AlignmentPartition, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -225,27 +222,19 @@ class WaitForAttachment:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class KeyValueStore:
-    """…/Persistent/KeyValueStore; `compression` is empty when the file asks for none."""
-
-    type: str
-    storage_parameters: str
-    compression: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class PersistentSettings:
     """//OpenSplice/DurabilityService/Persistent.
 
     A relative `store_directory` is meant from the directory in which the node is started, as in OpenSplice.
-    `queue_size` 0 is unbounded there.
+    The store is written in sessions of at most `session_time_s`, with `sleep_time_s` between two. After
+    `optimize_interval` written samples the file gives free space back (0: never). At most `queue_size`
+    samples wait for the disk (0: as many as the node has room for).
     """
 
     store_directory: str
     session_time_s: float
     sleep_time_s: float
     mode: StoreMode
-    key_value_store: KeyValueStore | None
     optimize_interval: int
     queue_size: int
     scheduling: Scheduling
@@ -318,8 +307,9 @@ class NameSpaces:
 class Configuration:
     """Everything that a node needs to know before it starts.
 
-    `settings` lists every effective setting with its origin; `persistent` is None when the file has no such
-    element, which means that nothing is stored; `client_durability` is None when it is off.
+    `settings` lists every setting with its origin, and `ignored` what of the file has no effect. `persistent`
+    is None when the file has no such element, which means that nothing is stored; `client_durability` is None
+    when it is off.
     """
 
     path: str
@@ -339,6 +329,7 @@ class Configuration:
     durable_policies: tuple[DurablePolicy, ...]
     filters: tuple[ContentFilter, ...]
     settings: tuple[Setting, ...]
+    ignored: tuple[Ignored, ...] = ()
 
     def setting(self, path: str) -> Setting | None:
         """The first setting at a documentation path, such as //OpenSplice/Domain/Role."""

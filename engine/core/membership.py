@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 from engine.core import alignment, purging
 from engine.core.events import FellowAway, FellowsKnown, NameSpaceLearned
 from engine.core.messages import Deliveries, NameSpaces, RollUp, Status, Vote
 from engine.core.namespace import NameSpaceState
-from engine.core.namespaces import Conflict, NameSpace, compare, find_policy, overlap
+from engine.core.namespaces import MAX_PRIORITY, Conflict, NameSpace, compare, find_policy, overlap
 
 if TYPE_CHECKING:
     from engine.core.context import Context
@@ -238,7 +239,8 @@ class Discovery:
 
     For a name-space: as soon as a fellow of our role is its confirmed master. For all: when every fellow of
     the last run has answered, else when the InitialDiscoveryPeriod is over and everybody who was heard has
-    answered; who is heard but never answers is waited for one heartbeat expiry longer.
+    answered; who is heard but never answers is waited for one heartbeat expiry longer. From then on a
+    name-space whose masterPriority is not the legacy one waits for MasterElection/WaitTime.
     """
 
     def __init__(self, context: Context, now: float) -> None:
@@ -249,21 +251,29 @@ class Discovery:
             settings.initial_discovery_s,
             settings.initial_discovery_s + settings.heartbeat_expiry_s,
         )
-        self._is_over = False
+        self._ended_s = math.inf
 
     def next_check(self, now: float) -> float | None:
         """When time alone may end discovery."""
         ends = [self._started + patience for patience in self._patience]
-        return None if self._is_over else min((end for end in ends if end > now), default=None)
+        if self._ended_s < math.inf:
+            ends = [self._ended_s + self._context.settings.election_wait_s]
+        return min((end for end in ends if end > now), default=None)
 
     def is_over(self, state: NameSpaceState, now: float) -> bool:
         """Whether the name-space may elect."""
-        if self._is_over:
-            return True
         for fellow, report in self._context.role_fellows(state):
             if report.holder and report.following and report.following.node == fellow.node:
-                self._note(now, f"{fellow.name} is the confirmed master of '{state.name}'")
+                if now < self._ended_s:
+                    self._note(now, f"{fellow.name} is the confirmed master of '{state.name}'")
                 return True
+        is_legacy = state.policy.master_priority == MAX_PRIORITY
+        wait_s = 0.0 if is_legacy else self._context.settings.election_wait_s
+        return self._is_over_for_all(now) and now >= self._ended_s + wait_s
+
+    def _is_over_for_all(self, now: float) -> bool:
+        if now >= self._ended_s:
+            return True
         fellows = self._context.fellows.all()
         settled = all(fellow.approved or fellow.conflict for fellow in fellows)
         remembered = self._context.settings.remembered
@@ -274,7 +284,7 @@ class Discovery:
         return False
 
     def _end(self, now: float, reason: str) -> bool:
-        self._is_over = True
+        self._ended_s = now
         self._note(now, reason)
         return True
 

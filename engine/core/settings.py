@@ -37,6 +37,8 @@ class CoreSettings:
         further_hosts: those of its other network interfaces.
         heartbeat_expiry_s, heartbeat_period_s: Network/Heartbeat/ExpiryTime and its update_factor.
         initial_discovery_s: Network/InitialDiscoveryPeriod.
+        election_wait_s: MasterElection/WaitTime: for so long after discovery a name-space whose policy has a
+            masterPriority other than 255 waits for better candidates.
         combine_initial_s, combine_operational_s: RequestCombinePeriod before and after COMPLETE.
         request_patience_s: silence of an aligner after which a request is made again.
         waits_for_aligner: with false, a node ends when nobody may be master (TimeToWaitForAligner 0).
@@ -59,6 +61,7 @@ class CoreSettings:
     heartbeat_expiry_s: float = 4.0
     heartbeat_period_s: float = 1.0
     initial_discovery_s: float = 3.0
+    election_wait_s: float = 0.0
     combine_initial_s: float = 0.5
     combine_operational_s: float = 0.01
     request_patience_s: float = 10.0

@@ -276,6 +276,7 @@ _int32 = ctypes.c_int32
 _out = ctypes.c_void_p  # the address of a variable to fill
 
 qset_userdata = _function("dds_qset_userdata", None, _pointer, _text, ctypes.c_size_t)
+qset_transport_priority = _function("dds_qset_transport_priority", None, _pointer, _int32)
 qset_entity_name = _function("dds_qset_entity_name", None, _pointer, _text)
 qset_durability = _function("dds_qset_durability", None, _pointer, _int)
 qset_history = _function("dds_qset_history", None, _pointer, _int, _int32)
@@ -297,6 +298,7 @@ qset_durability_service = _function(
 )
 
 qget_userdata = _function("dds_qget_userdata", _flag, _pointer, _out, _out)
+qget_transport_priority = _function("dds_qget_transport_priority", _flag, _pointer, _out)
 qget_entity_name = _function("dds_qget_entity_name", _flag, _pointer, _out)
 qget_property = _function("dds_qget_prop", _flag, _pointer, _text, _out)
 qget_durability = _function("dds_qget_durability", _flag, _pointer, _out)

@@ -54,6 +54,8 @@ class BulkSender:
         partitions: the partitions of the receivers.
         targets: GUIDs of the receivers' participants.
         topic: topic name.
+        name: of the writer, for whoever looks at it.
+        priority: TRANSPORT_PRIORITY.
     """
 
     def __init__(
@@ -62,11 +64,19 @@ class BulkSender:
         partitions: Iterable[str],
         targets: Iterable[bytes],
         topic: str = TOPIC,
+        *,
+        name: str = "",
+        priority: int = 0,
     ) -> None:
         self.targets = frozenset(targets)
         self._topic = Topic.of_class(participant, topic, Batch)
         qos = EndpointQos(
-            history_depth=KEEP_ALL, blocking_ns=_BLOCK_NS, autodispose=False, partitions=tuple(partitions)
+            history_depth=KEEP_ALL,
+            blocking_ns=_BLOCK_NS,
+            autodispose=False,
+            partitions=tuple(partitions),
+            name=name,
+            transport_priority=priority,
         )
         self._writer = RawWriter(participant, self._topic, qos)
         self.stream = self._writer.guid
@@ -120,6 +130,7 @@ class BulkReceiver:
         limit: batches that are queued before senders are pushed back.
         signal: set when there is something to take.
         topic: topic name.
+        name: of the reader, for whoever looks at it.
 
     Attributes:
         malformed: samples that were not batches, dropped and counted.
@@ -133,10 +144,11 @@ class BulkReceiver:
         limit: int = 16,
         signal: Signal | None = None,
         topic: str = TOPIC,
+        name: str = "",
     ) -> None:
         self.malformed = 0
         self._topic = Topic.of_class(participant, topic, Batch)
-        qos = EndpointQos(history_depth=KEEP_ALL, partitions=(partition,))
+        qos = EndpointQos(history_depth=KEEP_ALL, partitions=(partition,), name=name)
         self._reader = CaptureReader(participant, self._topic, limit=limit, qos=qos, signal=signal)
 
     @property

@@ -11,7 +11,8 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from engine.dataset.groups import KEEP_ALL, DurabilityKind
@@ -65,6 +66,22 @@ CONSOLE_TOPICS: Final = (
 """What a console opens."""
 
 
+class Announced(NamedTuple):
+    """What endpoints of the protocol say of themselves to whoever looks at them.
+
+    Attributes:
+        writer: the name of every writer, empty for none.
+        reader: the name of every reader, empty for none.
+        priority: TRANSPORT_PRIORITY of the writers.
+        priorities: that of the writers of some topics, by topic name.
+    """
+
+    writer: str = ""
+    reader: str = ""
+    priority: int = 0
+    priorities: Mapping[str, int] = MappingProxyType({})
+
+
 class Received(NamedTuple):
     """A state or message of another sender. `participant` is the GUID of the participant it came from."""
 
@@ -99,6 +116,7 @@ class Channel:
         partition: the partition of all topics.
         topics: what is opened.
         signal: set when there is something to take.
+        announced: names and priorities of the endpoints.
         limit: samples queued for each topic before senders are pushed back.
 
     Attributes:
@@ -112,9 +130,11 @@ class Channel:
         *,
         topics: Sequence[ChannelTopic] = NODE_TOPICS,
         signal: Signal | None = None,
+        announced: Announced = Announced(),  # noqa: B008  # a value that never changes
         limit: int = 10_000,
     ) -> None:
         self._participant = participant
+        self._announced = announced
         self._owns_signal = signal is None
         self.signal = signal or Signal(participant)
         self._partition = partition
@@ -147,11 +167,17 @@ class Channel:
             partitions=(self._partition,),
         )
         if topic.reads:
-            reader = CaptureReader(self._participant, entity, limit=self._limit, qos=qos, signal=self.signal)
+            named = dataclasses.replace(qos, name=self._announced.reader)
+            reader = CaptureReader(
+                self._participant, entity, limit=self._limit, qos=named, signal=self.signal
+            )
             self.signal.attach(reader.entity, abi.SUBSCRIPTION_MATCHED)
             self._readers[topic.name] = reader
         if topic.writes:
-            writer = RawWriter(self._participant, entity, qos)
+            announced = self._announced
+            priority = announced.priorities.get(topic.name, announced.priority)
+            named = dataclasses.replace(qos, name=announced.writer, transport_priority=priority)
+            writer = RawWriter(self._participant, entity, named)
             self.signal.attach(writer.entity, abi.PUBLICATION_MATCHED)
             self._writers[topic.name] = writer
 

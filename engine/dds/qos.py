@@ -48,6 +48,8 @@ class EndpointQos:
     ordered: bool = False
     autodispose: bool = True
     batching: bool = False
+    name: str = ""
+    transport_priority: int = 0
     partitions: tuple[str, ...] = ()
     representations: tuple[int, ...] = ()
     resource_limits: tuple[int, int, int] = (-1, -1, -1)
@@ -153,6 +155,10 @@ def endpoint_qos(values: EndpointQos) -> Iterator[int]:
         abi.qset_ownership(qos, int(values.exclusive))
         abi.qset_ownership_strength(qos, values.strength)
         abi.qset_writer_lifecycle(qos, values.autodispose)
+        if values.name:
+            abi.qset_entity_name(qos, values.name.encode())
+        if values.transport_priority:
+            abi.qset_transport_priority(qos, values.transport_priority)
         if values.batching:
             abi.qset_writer_batching(qos, True)
         if values.deadline_ns != abi.INFINITE_NS:
@@ -208,6 +214,8 @@ def read_endpoint_qos(qos: int) -> EndpointQos:
     abi.qget_liveliness(qos, out(liveliness), out(lease))
     abi.qget_presentation(qos, out(scope), out(coherent), out(ordered))
     abi.qget_writer_lifecycle(qos, out(autodispose))
+    priority = ctypes.c_int32()
+    abi.qget_transport_priority(qos, out(priority))
     history = _history(qos)
     cleanup, service_depth, limits = _durability_service(qos)
     return EndpointQos(
@@ -227,6 +235,8 @@ def read_endpoint_qos(qos: int) -> EndpointQos:
         coherent=coherent.value,
         ordered=ordered.value,
         autodispose=autodispose.value,
+        name=_name(qos),
+        transport_priority=priority.value,
         partitions=_partitions(qos),
         representations=_read_representations(qos),
         resource_limits=_resource_limits(qos),
@@ -236,6 +246,14 @@ def read_endpoint_qos(qos: int) -> EndpointQos:
         service_max_instances=limits[1],
         service_max_samples_per_instance=limits[2],
     )
+
+
+def _name(qos: int) -> str:
+    """The name that an endpoint tells of itself; empty for none."""
+    name = ctypes.c_void_p()
+    if not abi.qget_entity_name(qos, ctypes.byref(name)) or not name.value:
+        return ""
+    return abi.take_c_string(name)
 
 
 def _history(qos: int) -> int:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from engine.runtime.runtime import CapturedSample, Runtime
 
 MAX_BACKLOG: Final = 200_000
-"""Samples that may wait for the disk before capture pauses and writers are held back."""
+"""Samples that may wait for the disk before capture pauses and writers are held back, if not configured."""
 DRAIN: Final = 20_000
 BUSY: Final = 500
 """Samples in one go from which on there is a pause before the next, so that there are more in one go."""
@@ -37,6 +37,7 @@ class Capture:
         clients: the service for clients, which looks at the same samples; None without one.
         keeping: hears which instances writers unregister.
         clock: the node's.
+        max_waiting: samples that may wait for the disk (Persistent/QueueSize); 0 for `MAX_BACKLOG`.
     """
 
     def __init__(
@@ -48,7 +49,10 @@ class Capture:
         clients: ClientService | None,
         keeping: Keeping,
         clock: Clock,
+        *,
+        max_waiting: int = 0,
     ) -> None:
+        self._max_waiting = max_waiting or MAX_BACKLOG
         self._taps = taps
         self._neighbourhood = neighbourhood
         self._runtime = runtime
@@ -62,7 +66,7 @@ class Capture:
     def patience_s(self, now: float) -> float:
         """Seconds from now until the taps must be looked at although they did not ask; may be infinite."""
         patience_s = self._taps.patience_s
-        if self._persistence.queued_changes > MAX_BACKLOG:
+        if self._persistence.queued_changes >= self._max_waiting:
             patience_s = min(patience_s, TICK_S)  # taps wait for the disk; look again soon
         if self._due_s > now:
             patience_s = min(patience_s, self._due_s - now)
@@ -75,17 +79,21 @@ class Capture:
 
     def drain(self) -> None:
         """Take from every tap what it has, up to a bound, unless too much waits for the disk."""
-        if self._persistence.queued_changes > MAX_BACKLOG and not self._persistence.problem:
+        room = self._max_waiting - self._persistence.queued_changes
+        if self._persistence.problem:
+            room = DRAIN  # what the disk does not take stays in memory and is written later
+        if room <= 0:
             self._runtime.holdings.is_behind = True
             return
+        most = min(DRAIN, room)
         routes = self._neighbourhood.routes
         count, fill, is_behind = 0, ROOMY, False
         for tap in self._taps:
             fill = max(fill, tap.fill)
-            drained: tuple[int, list[Any]] = tap.drain_runs(DRAIN)
+            drained: tuple[int, list[Any]] = tap.drain_runs(most)
             some, taken = drained
             count += some
-            is_behind = is_behind or some >= DRAIN
+            is_behind = is_behind or some >= most
             if self._orphans:
                 taken = [*self._orphans, *taken]
             # Samples whose writer discovery has not told of yet wait; the pump brings it within moments.

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from engine.node.watch import Work
 from engine.runtime.persistence import Persistence
 from engine.runtime.startup import read_store
-from engine.store.interface import StoreFull
+from engine.store.interface import StoreError, StoreFull
 from engine.store.opening import open_store
 
 if TYPE_CHECKING:
@@ -23,6 +26,21 @@ RETRY_S: Final = 1.0
 """Pause before a disk that refused is tried again."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pace:
+    """How a store is written.
+
+    Attributes:
+        session_s: time from one pause to the next, in which what comes is written (StoreSessionTime).
+        sleep_s: the pause between two sessions, 0 for none (StoreSleepTime).
+        optimize_interval: samples after which free space is given back, 0 for never (StoreOptimizeInterval).
+    """
+
+    session_s: float = 20.0
+    sleep_s: float = 0.0
+    optimize_interval: int = 0
+
+
 class Disk:
     """Owns the store. `wake` must be called after something was handed to `persistence`.
 
@@ -33,13 +51,23 @@ class Disk:
         directory: the store directory, None for memory.
         node: the node's name, for whoever finds the store in use.
         on_result: called on the store's thread when results can be taken back, or opening has news.
+        pace: how it is written.
 
     Attributes:
         refusal: why the disk is too full to open the store, which is tried again; empty when it is not.
         persistence: what the runtime hands its work to, once the store is open.
     """
 
-    def __init__(self, directory: Path | None, node: str, on_result: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        directory: Path | None,
+        node: str,
+        on_result: Callable[[], None],
+        pace: Pace = Pace(),  # a value that never changes
+    ) -> None:
+        self._pace = pace
+        self._session_began_s = time.monotonic()
+        self._optimized = 0
         self._directory = directory
         self._node = node
         self._on_result = on_result
@@ -96,7 +124,7 @@ class Disk:
         self._found = found
         self._on_result()
         try:
-            self._carry_out()
+            self._carry_out(store)
             store.close()
         except Exception as error:  # whatever it is: a node must not go on without its store
             self.fault = error
@@ -116,11 +144,13 @@ class Disk:
                 return store
         return None
 
-    def _carry_out(self) -> None:
+    def _carry_out(self, store: Store) -> None:
         while True:
             refused = bool(self.persistence.problem)
             while self._one_job():
                 self._on_result()
+                self._optimize(store)
+                self._rest()
             if self.persistence.problem and not refused:
                 self._on_result()
             if self._stopping.is_set() and (self.persistence.is_idle or self.persistence.problem):
@@ -130,6 +160,21 @@ class Disk:
             else:
                 self._wake.wait()
             self._wake.clear()
+
+    def _optimize(self, store: Store) -> None:
+        """Let the store give back free space when so much was written that it is time for it."""
+        written, interval = self.persistence.carried_out, self._pace.optimize_interval
+        if interval and written - self._optimized >= interval:
+            self._optimized = written
+            with contextlib.suppress(StoreError):  # the next write says so if the store cannot be used
+                store.optimize()
+
+    def _rest(self) -> None:
+        """Sleep when a session has lasted for long enough; not while the node ends."""
+        pace = self._pace
+        if pace.sleep_s and time.monotonic() - self._session_began_s >= pace.session_s:
+            self._stopping.wait(pace.sleep_s)
+            self._session_began_s = time.monotonic()
 
     def _one_job(self) -> bool:
         if self.persistence.is_idle:

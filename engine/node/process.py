@@ -12,7 +12,8 @@ from engine.clients.service import ClientService
 from engine.core.states import ServiceState
 from engine.dds.bulk import TOPIC as BULK_TOPIC
 from engine.dds.bulk import BulkReceiver
-from engine.dds.channel import Channel, ChannelTopic
+from engine.dds.channel import Announced, Channel, ChannelTopic
+from engine.dds.client_protocol import endpoints
 from engine.dds.discovery import Discovery, TopicDiscovery
 from engine.dds.errors import DdsError, UnsupportedCyclone
 from engine.dds.interfaces import address_of, addresses_of, interface_of
@@ -22,7 +23,7 @@ from engine.dds.selfcheck import check_layouts
 from engine.dds.uri import domain_tag
 from engine.node import showing
 from engine.node.capture import Capture
-from engine.node.disk import Disk, trace_found
+from engine.node.disk import Disk, Pace, trace_found
 from engine.node.filters import ContentFilters
 from engine.node.incoming import Incoming
 from engine.node.mailbox import Handler, Mailbox, ignore
@@ -30,6 +31,7 @@ from engine.node.neighbourhood import Neighbourhood
 from engine.node.pulse import Pulse
 from engine.node.roaming import Carried, InterfaceWatch
 from engine.node.streams import Streams
+from engine.node.threads import Threads
 from engine.node.uri import is_automatic, uri_of
 from engine.node.watch import Watch, Work
 from engine.node.wire import DdsWire, receiver_partition
@@ -44,7 +46,7 @@ from engine.tracing.levels import Level
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from engine.config.settings import Configuration
+    from engine.config.settings import Configuration, EntityNames
     from engine.runtime.startup import Found
     from engine.tracing.tracer import Tracer
 
@@ -92,6 +94,14 @@ class SystemClock:
         return time.time_ns()
 
 
+def _pace(configuration: Configuration) -> Pace:
+    """How the store of a node is written."""
+    persistent = configuration.persistent
+    if persistent is None:
+        return Pace()
+    return Pace(persistent.session_time_s, persistent.sleep_time_s, persistent.optimize_interval)
+
+
 class Node:
     """One running durability service.
 
@@ -134,9 +144,12 @@ class Node:
         self._work = Work()
         self._shown_state = ""
         directory = configuration.persistent.store_directory if configuration.persistent else None
-        self._disk = Disk(Path(directory) if directory else None, name, self._mailbox.wake)
+        self._disk = Disk(
+            Path(directory) if directory else None, name, self._mailbox.wake, _pace(configuration)
+        )
         self._uri = uri_of(configuration, environ)
         self._name = name
+        self._threads = Threads(configuration, tracer)
 
     def _open_store(self) -> Found | None:
         """Open and verify the store, however long its disk is full; None when told to end before."""
@@ -173,8 +186,13 @@ class Node:
         signal, partition = self._pump.signal, configuration.entity_names.partition
         self._discovery = Discovery(self._participant, signal)
         self._topics = TopicDiscovery(self._participant, signal)
-        self._channel = Channel(self._participant, partition, topics=TOPICS, signal=signal)
-        self._receiver = BulkReceiver(self._participant, receiver_partition(partition, node), signal=signal)
+        announced = self._announced(configuration.entity_names)
+        self._channel = Channel(
+            self._participant, partition, topics=TOPICS, signal=signal, announced=announced
+        )
+        self._receiver = BulkReceiver(
+            self._participant, receiver_partition(partition, node), signal=signal, name=announced.reader
+        )
         self._pulse = Pulse(
             functools.partial(self._channel.publish, codec.STATUS_TOPIC, node),
             self._work,
@@ -192,10 +210,24 @@ class Node:
             interface=self._interface,
             tag=domain_tag(self._uri),
             pulse=self._pulse,
+            announced=announced,
         )
         self._assemble(name)
         self._listen()
         self._watch()
+        self._threads.look()
+
+    def _announced(self, names: EntityNames) -> Announced:
+        """What the endpoints of a protocol say of themselves."""
+        network = self._configuration.network
+        heartbeat, alignment = network.heartbeat_priority, self._configuration.alignment.transport_priority
+        priorities = {
+            codec.STATUS_TOPIC: heartbeat,
+            endpoints.STATE: heartbeat,
+            BULK_TOPIC: alignment,
+            endpoints.HISTORY: alignment,
+        }
+        return Announced(names.publisher, names.subscriber, network.transport_priority, priorities)
 
     def _assemble(self, name: str) -> None:
         """The runtime, and what brings it news and shows it."""
@@ -238,6 +270,7 @@ class Node:
             self._clients,
             self._wire.keeping,
             self._clock,
+            max_waiting=configuration.persistent.queue_size if configuration.persistent else 0,
         )
         identity = showing.identity_of(configuration, self._disk.kind, found, self._started_ns)
         self._showing = showing.Showing(self._runtime, self._wire, identity, self._clock)
@@ -257,6 +290,7 @@ class Node:
             self._neighbourhood.routes,
             self._neighbourhood.living,
             self._wire.taps.is_sound,
+            self._announced(names),
             has_disk=self._disk.kind != "memory",
         )
         self._stack.callback(clients.close)
@@ -404,6 +438,7 @@ class Node:
                 {**self._channel.malformed, BULK_TOPIC: self._receiver.malformed}
             )
             self._showing.show(now)
+            self._threads.look()
 
     def _say(self, state: str, **details: object) -> None:
         """Tell the supervisor, and with it `ospltool status`, how the node is, where that has changed."""

@@ -10,6 +10,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, Protocol
 
+from engine.dds.bulk import TOPIC as BULK_TOPIC
 from engine.dds.bulk import BulkSender
 from engine.dds.errors import DdsError, DdsTimeout
 from engine.node.delivery import Directed
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from engine.core.namespaces import Group
     from engine.dataset.groups import GroupDescription
     from engine.dataset.rows import Rows
-    from engine.dds.channel import Channel
+    from engine.dds.channel import Announced, Channel
     from engine.dds.participant import NodeParticipant
     from engine.dds.waiting import Signal
     from engine.node.neighbourhood import Neighbourhood
@@ -61,6 +62,7 @@ class DdsWire:
         interface: the interface over which late joiners are reached that the routes do not tell of.
         tag: the domain tag of the applications.
         pulse: sends heartbeats, past everything else that waits.
+        announced: name and TRANSPORT_PRIORITY of the writers of streams.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class DdsWire:
         interface: str,
         tag: str,
         pulse: Pulse,
+        announced: Announced,
     ) -> None:
         self._participant = participant
         self._channel = channel
@@ -84,6 +87,7 @@ class DdsWire:
         self._node = node
         self._partition = partition
         self._pulse = pulse
+        self._announced = announced
         directed = Directed(participant, bytes.fromhex(node), interface, tag)
         self.keeping = Keeping(directed, neighbourhood, self.submit)
         self._unsent: queue.Queue[tuple[str, bytes] | None] = queue.Queue()
@@ -243,7 +247,7 @@ class DdsWire:
         sent = 0
         patience_s = SHARED_TIMEOUT_S if len(targets) > 1 else BATCH_TIMEOUT_S
         try:
-            sender = BulkSender(self._participant, partitions, targets)
+            sender = self._bulk_sender(partitions, targets)
             try:
                 sender.wait_targets(MATCH_TIMEOUT_S)  # who is missing asks again
                 for batch in batches:
@@ -258,13 +262,18 @@ class DdsWire:
 
     def _note(self, fellow: str, target: bytes, note: bytes) -> None:
         with contextlib.suppress(DdsError):  # who waits for it asks for the whole set in the end
-            sender = BulkSender(self._participant, [receiver_partition(self._partition, fellow)], [target])
+            sender = self._bulk_sender([receiver_partition(self._partition, fellow)], [target])
             try:
                 sender.wait_targets(MATCH_TIMEOUT_S)
                 sender.send(note, BATCH_TIMEOUT_S)
                 sender.finish(BATCH_TIMEOUT_S)
             finally:
                 sender.close()
+
+    def _bulk_sender(self, partitions: list[str], targets: list[bytes]) -> BulkSender:
+        announced = self._announced
+        priority = announced.priorities.get(BULK_TOPIC, announced.priority)
+        return BulkSender(self._participant, partitions, targets, name=announced.writer, priority=priority)
 
     def close(self, timeout_s: float) -> None:
         """Send what is queued, for at most `timeout_s`, and end the threads."""

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from engine.config.problems import ConfigError, Kind, Problem, Span, quoted
+from engine.config.problems import ConfigError, Kind, Problem, Span, printable, quoted
 from engine.config.reader import read_document
 from engine.config.tree import Document, Node
 from engine.core import expressions
@@ -37,6 +37,17 @@ _DATA_TAGS: Final = (
     "max_remote_provider_change_period_count",
 )
 _SUBSCRIPTION_TAGS: Final = ("role_name", "topic_name", "quorum")
+_ORDER: Final = "destination_order"
+_READ: Final = {
+    SERVICE: (("name",), ("synchronization", "persistence_group", "durable_subscriptions", "participant")),
+    "participant": (("name",), ("persistence_group", "durable_subscriptions")),
+    "persistence_group": (("name", "filter"), ("datawriter_qos", "datareader_qos")),
+    "datawriter_qos": ((), ("history", _ORDER)),
+    "datareader_qos": ((), (_ORDER,)),
+    "history": ((), ("kind", "depth")),
+    _ORDER: ((), ("kind",)),
+}
+"""Attributes and elements that are interpreted, by the element that has them; others have no effect."""
 _KEEP_LAST: Final = "KEEP_LAST_HISTORY_QOS"
 _BY_SOURCE: Final = "BY_SOURCE_TIMESTAMP_DESTINATIONORDER_QOS"
 
@@ -114,6 +125,10 @@ class PersistenceService:
             found.append(_at(self.node, f"{quoted(self.name)} is no name of a persistence_service", ""))
         return found
 
+    def without_effect(self) -> list[Problem]:
+        """What of the file nothing is done with, each with its place."""
+        return list(_without_effect(self.node))
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Interpreted:
@@ -160,6 +175,24 @@ def interpret(document: Document) -> Interpreted:
     services = reader.services()
     problems = sorted((*document.problems, *reader.problems), key=lambda each: (each.line, each.column))
     return Interpreted(services, tuple(problems))
+
+
+def _without_effect(node: Node) -> Iterator[Problem]:
+    attributes, children = _READ[node.name]
+    for attribute in node.attributes:
+        if attribute.name not in attributes:
+            yield _ignored(node, f"{node.path}@{attribute.name}", attribute.name, attribute.name_span)
+    for child in node.children:
+        if child.name not in children:
+            yield _ignored(child, child.path, f"<{child.name}>", child.name_span)
+        elif child.name in _READ:
+            yield from _without_effect(child)
+
+
+def _ignored(node: Node, subject: str, called: str, span: Span) -> Problem:
+    line, column = node.source.position(span.start)
+    message = f"{printable(called)} has no effect on a persistence service of ospltool"
+    return Problem(Kind.UNKNOWN_ELEMENT, message, node.source.path, line, column, span, subject)
 
 
 def _at(node: Node, message: str, hint: str) -> Problem:

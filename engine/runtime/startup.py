@@ -152,6 +152,7 @@ def configured_settings(configuration: Configuration, name: str, host: str) -> C
         heartbeat_expiry_s=network.heartbeat.expiry_s,
         heartbeat_period_s=network.heartbeat.period_s,
         initial_discovery_s=network.initial_discovery_period_s,
+        election_wait_s=configuration.master_election_wait_s,
         combine_initial_s=alignment.combine_initial_s,
         combine_operational_s=alignment.combine_operational_s,
         waits_for_aligner=alignment.wait_for_aligner_s > 0,

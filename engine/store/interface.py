@@ -345,6 +345,17 @@ class Store(Protocol):
         """
         ...
 
+    def optimize(self) -> bool:
+        """Give free space inside the store back to the disk; returns whether that was worth doing.
+
+        It rewrites the whole store, so it is done only where a good part of it is free, and only while the
+        disk has room for a second copy.
+
+        Raises:
+            StoreError: it did not work; the store is as it was.
+        """
+        ...
+
     def close(self) -> None:
         """End in order; the next opening reports a clean shutdown. A second call does nothing."""
         ...

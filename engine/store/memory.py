@@ -341,6 +341,10 @@ class MemoryStore:
         """Nothing is left over in memory."""
         return False
 
+    def optimize(self) -> bool:
+        """Nothing: memory has no file that could shrink."""
+        return False
+
     def close(self) -> None:
         """End in order."""
         if self._open:

@@ -48,3 +48,12 @@ def room_on_disk(connection: sqlite3.Connection, path: Path) -> Room:
     except OSError:
         return AMPLE
     return Room(max(0, growth), disk.f_bavail * disk.f_frsize)
+
+
+def has_room_for_copy(path: Path, pages: int) -> bool:
+    """Whether the disk can hold so many pages twice more: in a temporary file and in the log."""
+    try:
+        disk = os.statvfs(path.parent)
+    except OSError:
+        return False
+    return disk.f_bavail * disk.f_frsize >= 2 * pages * PAGE_BYTES + RESERVE_BYTES

@@ -40,7 +40,7 @@ from engine.store.interface import (
     refused,
     unfinished,
 )
-from engine.store.room import room_on_disk
+from engine.store.room import has_room_for_copy, room_on_disk
 from engine.store.rows import SampleTable, Unexpected
 from engine.store.view import StoreView, name_spaces, read_fellows, read_marks
 
@@ -59,6 +59,8 @@ MISSING: Final = "missing"
 """Mark of a name-space whose set went with a damaged file and has not been written anew."""
 _SWEEP_SAMPLES: Final = 4_000
 """Samples of dropped versions that each writing transaction removes: a few milliseconds."""
+WORTH_REWRITING: Final = 0.25
+"""Part of the file that must be free before it is rewritten to give the space back."""
 _GROUP_COST: Final = 4
 """What removing a group counts as, in samples."""
 
@@ -432,6 +434,17 @@ class SqliteStore:
                 finished = self._sweep()
             self._dropped_less(finished)
         return bool(self._dropped)
+
+    def optimize(self) -> bool:
+        """Rewrite the file without its free pages."""
+        with self._reading():
+            (free,) = self._connection.execute("PRAGMA freelist_count").fetchone()
+            (pages,) = self._connection.execute("PRAGMA page_count").fetchone()
+            if free < WORTH_REWRITING * pages or not has_room_for_copy(self._path, pages - free):
+                return False
+            self._connection.execute("VACUUM")
+        self._make_room()
+        return True
 
     def load(
         self, name_space: str, damage: DamageLog, version: int | None = None

@@ -52,7 +52,8 @@ def _value(setting: Setting) -> str:
 
 def _origin(setting: Setting) -> str:
     is_expanded = setting.raw is not None and "$" in setting.raw
-    return f"{setting.origin}, from {setting.raw}" if is_expanded else str(setting.origin)
+    origin = f"{setting.origin}, from {setting.raw}" if is_expanded else str(setting.origin)
+    return f"{origin}, no effect on a node: {setting.ignored}" if setting.ignored else origin
 
 
 def as_json(nodes: Iterable[NodeView]) -> str:
@@ -67,6 +68,7 @@ def as_json(nodes: Iterable[NodeView]) -> str:
                     "path": each.path,
                     "value": each.value,
                     "raw": each.raw,
+                    "ignored": each.ignored or None,
                     "origin": None
                     if each.origin.is_default
                     else {"file": each.origin.file, "line": each.origin.line, "column": each.origin.column},

@@ -108,7 +108,12 @@ def _configuration(uri: str, role: str | None, node: str | None) -> dict[str, ob
         "trace_file": configuration.tracing.output_file,
         "name_spaces": [space.name for space in configuration.name_spaces.name_spaces],
         "settings": [
-            {"path": setting.path, "value": setting.value, "origin": str(setting.origin)}
+            {
+                "path": setting.path,
+                "value": setting.value,
+                "origin": str(setting.origin),
+                "ignored": setting.ignored or None,
+            }
             for setting in configuration.settings
         ],
     }
@@ -126,5 +131,11 @@ def _lines(data: Mapping[str, object]) -> Iterator[str]:
             yield f"  {name:<14} {visible(shown)}\n"
         if settings is not None:
             yield "settings\n"
-            rows = [(f"  {each['path']}", each["value"], each["origin"]) for each in settings]
+            rows = [(f"  {each['path']}", each["value"], _origin(each)) for each in settings]
             yield table(("  PATH", "VALUE", "ORIGIN"), rows)
+
+
+def _origin(setting: Mapping[str, object]) -> str:
+    """Where a setting comes from, and why it has no effect, if it has none."""
+    ignored = setting["ignored"]
+    return f"{setting['origin']}, no effect: {ignored}" if ignored else str(setting["origin"])

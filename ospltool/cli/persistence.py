@@ -69,6 +69,8 @@ def run(
     refusals = settings.refusals()
     if refusals:
         raise CommandError("\n".join(map(str, refusals)), Exit.USAGE)
+    for ignored in settings.without_effect():
+        streams.say(f"ospltool: warning: {ignored}")
     chosen = name or socket.gethostname()
     if not _NAME.fullmatch(chosen):
         raise CommandError(f"{chosen!r} is no name: up to 60 letters, digits, '_', '-' and '.'", Exit.USAGE)

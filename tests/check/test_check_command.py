@@ -169,6 +169,20 @@ def test_the_effective_configuration_names_every_origin(ran: Callable[..., Ran],
     assert len(data[0]["settings"]) == len(lines) - 1
 
 
+def test_the_effective_configuration_marks_what_has_no_effect(ran: Callable[..., Ran], files: Path) -> None:
+    text = (files / "good.xml").read_text().replace("<StoreMode>KV", "<StoreMode>XML")
+    (files / "v.xml").write_text(text.replace("<Daemon>", "<RetentionPeriod>9</RetentionPeriod><Daemon>"))
+    out = ran("check", "--effective", "v.xml").out
+    marked = [line for line in out.splitlines() if ", no effect on a node: " in line]
+    assert [line.split()[:3] for line in marked] == [
+        ["//OpenSplice/Domain/RetentionPeriod", "=", '"9"'],
+        ["//OpenSplice/DurabilityService/Persistent/StoreMode", "=", '"XML"'],
+    ]
+    data = json.loads(ran("check", "--effective", "v.xml", "--json").out)["data"]
+    ignored = [each["path"] for each in data[0]["settings"] if each["ignored"]]
+    assert ignored == [line.split()[0] for line in marked]
+
+
 def test_the_effective_configuration_shows_variables_and_overrides(
     ran: Callable[..., Ran], files: Path
 ) -> None:

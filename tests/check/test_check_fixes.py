@@ -87,7 +87,7 @@ def test_fixes_are_repeated_until_nothing_is_left(
     outcome, after = fixed(text, unsafe=True)
     assert "<Persistent>" in after
     assert "<StoreMode>XML<" in after
-    assert [each.code for each in outcome.report.diagnostics] == ["DUR610"]
+    assert [each.code for each in outcome.report.diagnostics] == ["DUR128", "DUR610"]
 
 
 def test_line_ends_and_encoding_stay(

@@ -40,3 +40,13 @@ def test_info_shows_versions_and_every_setting_with_its_origin(shell: Shell) -> 
     assert code == 0
     assert "//OpenSplice/Domain/Name" in out
     assert "configuration" not in shell.data("info")
+
+
+def test_info_marks_what_has_no_effect(shell: Shell) -> None:
+    path = shell.write()
+    text = path.read_text().replace("<Role>", "<SingleProcess>true</SingleProcess>\n<Role>")
+    path.write_text(text)
+    settings = shell.data("info", path)["configuration"]["settings"]
+    (marked,) = [each for each in settings if each["ignored"]]
+    assert marked["path"] == "//OpenSplice/Domain/SingleProcess"
+    assert f"no effect: {marked['ignored']}" in shell.run("info", path)[1]

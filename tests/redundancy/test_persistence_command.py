@@ -36,6 +36,18 @@ def test_a_wrong_configuration_is_refused_with_its_place(
     assert not (tmp_path / "store").exists()
 
 
+def test_what_has_no_effect_is_said_before_anything_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "f.xml"
+    path.write_text(
+        SAMPLE.read_text("utf-8").replace("<synchronization>", "<filesystem/>\n<synchronization>")
+    )
+    assert main(["persistence", "run", str(path), "--name", "no/name"]) == 2
+    warning = f"{path}:7:6: <filesystem> has no effect on a persistence service of ospltool"
+    assert f"ospltool: warning: {warning}\n" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

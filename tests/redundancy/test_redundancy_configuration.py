@@ -76,6 +76,9 @@ CASES = [
     ("<durable_subscriptions>", "<participant/><durable_subscriptions>", []),
     ('filter="*"', 'filter="Track,Obs?"', [("DUR815", "<element>")]),
     ('filter="*"', 'filter="Track, Obs*"', []),
+    ("<synchronization>", "<filesystem><x/></filesystem><synchronization>", [("DUR817", "filesystem")]),
+    (' filter="*"', ' filter="*" single_publisher="true"', [("DUR817", "single_publisher")]),
+    (READER, READER + "<latency_budget/>", [("DUR817", "latency_budget")]),
     (SYNCHRONIZED, SYNCHRONIZED.replace("true", "false"), [("DUR816", "false")]),
 ]
 

@@ -41,14 +41,21 @@ def open_reader(
     signal: Signal,
     *,
     limit: int = 10_000,
+    name: str = "",
 ) -> CaptureReader:
     """A reader of one of the four topics; a full queue of `limit` samples pushes back on the sender."""
-    qos = EndpointQos(history_depth=KEEP_ALL, partitions=partitions, representations=(XCDR1,))
+    qos = EndpointQos(history_depth=KEEP_ALL, partitions=partitions, representations=(XCDR1,), name=name)
     return CaptureReader(participant, topic, limit=limit, qos=qos, signal=signal)
 
 
 def open_writer(
-    participant: NodeParticipant, topic: Topic, partitions: tuple[str, ...], *, batching: bool = False
+    participant: NodeParticipant,
+    topic: Topic,
+    partitions: tuple[str, ...],
+    *,
+    batching: bool = False,
+    name: str = "",
+    priority: int = 0,
 ) -> RawWriter:
     """A writer of one of the four topics; a write blocks for at most three seconds."""
     qos = EndpointQos(
@@ -59,5 +66,7 @@ def open_writer(
         partitions=partitions,
         representations=(XCDR1,),
         batching=batching,
+        name=name,
+        transport_priority=priority,
     )
     return RawWriter(participant, topic, qos)

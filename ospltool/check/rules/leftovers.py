@@ -1,14 +1,15 @@
-"""DUR12x: settings that are deprecated, commercial, or without any effect."""
+"""DUR12x and DUR130: settings that are deprecated, commercial, without any effect, or refused."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from engine.config import Node
+from engine.config import Attribute, Node, Span
+from engine.config.fates import Fate, WithoutEffect, without_effect
 from engine.config.schema import schema
 from ospltool.check import edits
 from ospltool.check.findings import Finding
-from ospltool.check.registry import OPENSPLICE, rule
+from ospltool.check.registry import OPENSPLICE, OSPLTOOL, rule
 from ospltool.check.views import NodeView
 from ospltool.output.diagnostics_model import Severity
 
@@ -198,3 +199,56 @@ def y2038_partly_ready(node: NodeView) -> Iterator[Finding]:
     if ready != clock_ready:
         where, other = ("the domain", "its user clock") if ready else ("the user clock", "the domain")
         yield node.found(clock, f"{where} is ready for 2038, {other} is not")
+
+
+@rule("DUR128", "no-effect-on-a-node", Severity.WARNING, targets=OSPLTOOL)
+def no_effect_on_a_node(node: NodeView) -> Iterator[Finding]:
+    """A setting has no effect on a node of ours.
+
+    Why: Whoever set it believes in it. docs/settings.md has a table of every setting.
+
+    Example:
+        <Persistent>...<KeyValueStore type="leveldb"/></Persistent>
+    Use instead:
+        Nothing, where only nodes of ours read the file. What concerns the domain as a whole is an INFO.
+    OpenSplice: Follows it, unless another rule says otherwise.
+    Reference: //OpenSplice/DurabilityService/Persistent/KeyValueStore
+    """
+    for each in _without_effect(node, Fate.NOT_NEEDED):
+        severity = Severity.INFO if each.path.startswith("Domain") else None
+        message = f"{_called(each)} has no effect on a node: {each.entry.reason}"
+        yield node.found(_place(each), message, subject=each.path, severity=severity)
+
+
+@rule("DUR130", "refused-setting", Severity.ERROR, targets=OSPLTOOL, blocks=OSPLTOOL)
+def refused_setting(node: NodeView) -> Iterator[Finding]:
+    """A setting is refused by nodes of ours: going on without it would do harm.
+
+    Why: The data would not be what the setting promises.
+
+    Example:
+        <Domain><GIDKey groups="ships"/>...</Domain>
+    Use instead:
+        Nothing: leave it out, and see docs/settings.md for the reason.
+    OpenSplice: Follows it.
+    Reference: //OpenSplice/Domain/GIDKey
+    """
+    for each in _without_effect(node, Fate.REFUSED):
+        message = f"a node refuses {_called(each)}: {each.entry.reason}"
+        yield node.found(_place(each), message, subject=each.path)
+
+
+def _without_effect(node: NodeView, fate: Fate) -> Iterator[WithoutEffect]:
+    found = without_effect(node.domain, node.service, node.configuration.service)
+    return (each for each in found if each.entry.fate is fate)
+
+
+def _called(found: WithoutEffect) -> str:
+    thing = found.thing
+    return f"<{thing.name}>" if isinstance(thing, Node) else thing.name
+
+
+def _place(found: WithoutEffect) -> Node | Attribute | Span:
+    """The name of an element with others in it, the value of a simple one, a whole attribute."""
+    thing = found.thing
+    return thing.name_span if isinstance(thing, Node) and thing.value is None else thing

@@ -205,3 +205,21 @@ def durable_subscriptions_apart(file: FileView) -> Iterator[Finding]:
                 "subscriptions have acknowledged"
             )
             yield Finding(message, _place(file, span), subject=f"{_SECTION}/synchronize_durable_subscription")
+
+
+@rule("DUR817", "no-effect-on-a-service", Severity.WARNING, scope=Scope.PERSISTENCE, targets=OSPLTOOL)
+def no_effect_on_a_service(file: FileView) -> Iterator[Finding]:
+    """A tag has no effect on a persistence service of ours.
+
+    Why: Whoever set it believes in it. The service says the same when it starts.
+
+    Example:
+        <persistence_service name="p"><filesystem>...</filesystem></persistence_service>
+    Use instead:
+        Nothing: `ospltool persistence run --store DIRECTORY` says where the data goes.
+    OpenSplice: Has no persistence service of this kind.
+    Reference: persistence service, Synchronization Configuration
+    """
+    for service in file.persistence.services if file.persistence is not None else ():
+        for problem in service.without_effect():
+            yield _of(file, problem)

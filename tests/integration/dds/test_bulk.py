@@ -9,8 +9,10 @@ import time
 import pytest
 
 from engine.dds.bulk import MAX_BATCH_BYTES, BulkReceiver, BulkSender
+from engine.dds.discovery import Discovery, EndpointSeen
 from engine.dds.errors import DdsTimeout
 from engine.dds.participant import NodeParticipant
+from engine.dds.waiting import Signal
 from tests.integration.dds.processes import Arena, PeakMemory
 
 pytestmark = pytest.mark.dds
@@ -53,6 +55,20 @@ def test_one_stream_serves_many_receivers_and_no_other(arena: Arena, participant
     for peer in peers[:2]:
         assert peer.expect(lambda line: "bytes" in line)["bytes"] == 1000
     assert list(peers[2].heard(0.3)) == []
+
+
+def test_a_sender_announces_its_name_and_priority(participant: NodeParticipant) -> None:
+    flag = Signal(participant)
+    discovery = Discovery(participant, flag)
+    sender = BulkSender(participant, ["anywhere"], [], "announced", name="sends", priority=33)
+
+    def is_seen() -> bool:
+        seen = [each for each in discovery.take() if isinstance(each, EndpointSeen)]
+        found = [each.endpoint_qos for each in seen if each.topic == "announced"]
+        return [(qos.name, qos.transport_priority) for qos in found] == [("sends", 33)]
+
+    assert flag.wait_until(is_seen, 20)
+    sender.close()
 
 
 def test_a_target_that_does_not_come_is_named(participant: NodeParticipant) -> None:

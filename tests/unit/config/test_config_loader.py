@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from engine.config import ConfigError, Configuration, Kind, interpret, load, load_fleet, parse
-from engine.config.settings import Expiry, FailureAction, StoreMode, TransportSettings, Verbosity
+from engine.config.settings import Expiry, FailureAction, StoreMode, Verbosity
 from engine.core.namespaces import Alignee, Durability, Element, MergeRule, MergeType
 
 SAMPLES = Path(__file__).parents[3] / "samples" / "three-nodes"
@@ -111,21 +111,14 @@ def test_every_part_of_the_service_is_read() -> None:
     assert c.watchdog.deadlock_detection
     assert (c.watchdog.scheduling.priority, c.watchdog.scheduling.is_absolute) == (7, True)
     assert c.network.heartbeat == Expiry(4.0, 0.5)
-    assert c.network.heartbeat_transport == TransportSettings(0.5, 9)
-    assert c.alignment.transport == TransportSettings(0.25, 3)
+    assert (c.network.heartbeat_priority, c.alignment.transport_priority) == (9, 3)
     assert (c.alignment.combine_initial_s, c.alignment.combine_operational_s) == (1.0, 2.0)
     assert (c.alignment.time_alignment, c.alignment.wait_for_aligner_s) == (False, 0.0)
-    assert c.alignment.partitions[0].alignment_priority == 4
     assert c.wait_for_attachment is not None
     assert (c.wait_for_attachment.max_wait_count, c.wait_for_attachment.service_names) == (5, ("ddsi2", "x"))
     assert c.master_election_wait_s == 1.5
     assert c.persistent is not None
     assert (c.persistent.mode, c.persistent.optimize_interval) == (StoreMode.KV, 12)
-    assert c.persistent.key_value_store is not None
-    assert (c.persistent.key_value_store.type, c.persistent.key_value_store.compression) == (
-        "sqlitemt",
-        "zlib",
-    )
     (name_space,) = c.name_spaces.name_spaces
     assert name_space.elements == (Element("", "*"), Element("a.b", "c"), Element("p", "*"))
     (policy,) = c.name_spaces.policies

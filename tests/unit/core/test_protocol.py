@@ -70,6 +70,28 @@ def test_discovery_ends_when_all_remembered_fellows_answered() -> None:
     assert cluster.run_until(cluster.settled) < 1.0
 
 
+@pytest.mark.parametrize(
+    ("priorities", "wait_s", "first"),
+    [((10, 20), 0.0, "a"), ((10, 20), 2.0, "b"), ((255, 255), 2.0, "a")],
+    ids=["no wait", "a better candidate comes in time", "the legacy priority does not wait"],
+)
+def test_election_waits_for_better_candidates(priorities: tuple[int, int], wait_s: float, first: str) -> None:
+    """//OpenSplice/DurabilityService/MasterElection/WaitTime."""
+    cluster = Cluster()
+    a, b = (
+        dict[str, Any](
+            {"priority": priority, "discovery_s": 0.5, "election_wait_s": wait_s, "stored": {number}}
+        )
+        for number, priority in enumerate(priorities)
+    )
+    cluster.start("a", **a)
+    cluster.run(1.5)
+    cluster.start("b", **b)
+    cluster.run_until(cluster.settled)
+    # Who becomes master first injects its set and has given it.
+    assert cluster.members["a"].core.name_spaces[0].given_by == first
+
+
 A_DAY_NS = 86_400_000_000_000
 OLD, NEW, OTHER = Epoch(1, "a"), Epoch(2, "a"), Epoch(3, "b")
 NEWCOMERS = {

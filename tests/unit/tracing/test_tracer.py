@@ -214,6 +214,19 @@ def test_a_file_is_appended_to_and_survives_truncation(tmp_path: pathlib.Path) -
     assert path.read_text() == "two\n"
 
 
+@pytest.mark.parametrize("synchronous", [True, False])
+def test_a_synchronous_trace_waits_for_the_disk(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, *, synchronous: bool
+) -> None:
+    synced: list[int] = []
+    for name in ("fsync", "fdatasync"):
+        monkeypatch.setattr(os, name, synced.append)
+    sink = open_sink("trace.log", tmp_path, synchronous=synchronous)
+    sink.write("one")
+    assert bool(synced) == synchronous
+    sink.close()
+
+
 @pytest.mark.parametrize(("name", "descriptor"), [("stdout", 1), (" StdErr ", 2)])
 def test_standard_streams_are_written_at_once(
     name: str, descriptor: int, tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]

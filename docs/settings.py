@@ -1,0 +1,113 @@
+"""Makes docs/settings.md from the table of settings itself: `python -m docs.settings`.
+
+A test fails when the page is not what this module makes of the table.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from typing import TYPE_CHECKING
+
+from engine.config.fates import SECTIONS, Entry, Fate, fates
+from engine.config.schema import Type, engine_schema
+from engine.node.threads import SERVICE, SETTING_OF
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PAGE = pathlib.Path(__file__).with_suffix(".md")
+HEAD = """# What a node does with each setting
+
+<!-- Made by `python -m docs.settings` from engine/config/fates.tsv. -->
+
+A node reads the configuration of OpenSplice: `Domain` and its `DurabilityService`. This page says of every
+element and attribute of that schema whether it works, is not needed, or is refused. To see what that means
+for a file:
+
+```sh
+ospltool check --target ospltool ospl.xml   # DUR128: no effect; DUR130: refused
+ospltool check --effective ospl.xml         # every setting, its origin, and whether it has an effect
+```
+
+- **works**: the node follows it; the test named beside it shows that.
+- **not needed here**: the node does not follow it. It says so at its start with a WARNING in ospl-info.log
+  (file, line, element and reason), unless the value asks for nothing but what the node does anyway (column
+  *No word when*).
+- **refused**: going on without it would do harm, so the node does not start.
+
+A setting that is not in the file is never reported. What `Domain/Service` says of other services does not
+concern a node.
+
+## Scheduling
+
+Class and priority apply to each thread of the process, those of Cyclone DDS included. `Realtime` is
+SCHED_FIFO with a priority of 1 to 99. `Timeshare` is SCHED_OTHER, where a higher priority is a lower *nice*
+value: priority 5 is nice -5, priority -5 is nice 5. `Default` keeps the class of the process. A `Relative`
+priority is added to that of the process, which `Domain/Service/Scheduling` sets; an `Absolute` one is taken
+as it is. `top -H` shows the threads by name:
+
+| Setting | Threads |
+|---|---|
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    return HEAD + "\n".join([*_threads(), "", *_sections()]) + "\n"
+
+
+def _threads() -> Iterator[str]:
+    by_setting: dict[str, list[str]] = {}
+    for name, setting in SETTING_OF.items():
+        shown = {"MainThread": "the main thread", "dq.": "`dq.…`"}.get(name, f"`{name}`")
+        by_setting.setdefault(setting, []).append(shown)
+    for setting, names in by_setting.items():
+        yield f"| {setting} | {', '.join(names)} |"
+    yield f"| {SERVICE} | all others, and the base of relative priorities |"
+
+
+def _sections() -> Iterator[str]:
+    for section in SECTIONS:
+        yield f"## {section}"
+        yield ""
+        yield "| Setting | Fate | Why, or the test that shows it | No word when |"
+        yield "|---|---|---|---|"
+        yield from _rows(section)
+        yield ""
+    working = sum(each.fate is Fate.WORKS for each in fates().values())
+    refused = sum(each.fate is Fate.REFUSED for each in fates().values())
+    yield f"{working} work, {len(fates()) - working - refused} are not needed, {refused} are refused."
+
+
+def _rows(section: str) -> Iterator[str]:
+    for path in engine_schema().paths():
+        entry = fates().get(path)
+        if entry is None or path.partition("/")[0].partition("@")[0] != section:
+            continue
+        if engine_schema()[path].type is Type.ELEMENT and path != entry.path:
+            continue
+        if entry.fate is not Fate.WORKS and _is_one_with_its_parent(path, entry):
+            continue
+        shown = path.removeprefix(f"{section}/") + (" and below" if _has_more(path, entry) else "")
+        yield f"| {shown} | {entry.fate} | {entry.reason or f'`{entry.test}`'} | {_accepted(entry)} |"
+
+
+def _is_one_with_its_parent(path: str, entry: Entry) -> bool:
+    """Whether the line of an element above says it all."""
+    return path != entry.path and entry.path in fates()
+
+
+def _has_more(path: str, entry: Entry) -> bool:
+    return entry.fate is not Fate.WORKS and any(
+        other is entry and at != path for at, other in fates().items()
+    )
+
+
+def _accepted(entry: Entry) -> str:
+    if entry.accepted.startswith("="):
+        return f"as {entry.accepted.removeprefix('=')}"
+    return {"*": "any value", "": ""}.get(entry.accepted, f"`{entry.accepted.replace('|', '`, `')}`")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), "utf-8")

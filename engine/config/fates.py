@@ -1,0 +1,188 @@
+"""What becomes of every element and attribute of the schema on a node: the one table of it.
+
+The data stand in `fates.tsv`. A line holds for one path, or with `/**` for an element with all below it; the
+most specific line counts. An element that only holds others needs no line. A test holds the table complete
+against the schema and against what the code reads, and docs/settings.md is made of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+from importlib import resources
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.config.problems import Position
+from engine.config.schema import Item, documented, engine_schema
+from engine.config.settings import Origin, Setting
+from engine.config.tree import Attribute, Node
+from engine.config.values import ValueFault, parse_value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from engine.config.tree import Value
+
+SECTIONS = ("Domain", "DurabilityService")
+"""The parts of the schema that concern a node."""
+
+_ANY = "*"
+_BELOW = "/**"
+
+
+class Fate(enum.StrEnum):
+    """What a node does with a setting."""
+
+    WORKS = "works"
+    NOT_NEEDED = "not needed here"
+    REFUSED = "refused"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Entry:
+    """The fate of settings.
+
+    Attributes:
+        path: the schema path of the line, which is what is reported.
+        fate: what a node does.
+        accepted: values that ask for nothing but what a node does anyway, separated by `|`; `*` for any,
+            `=` and a path for the value that is set there.
+        test: the test that shows that it works.
+        reason: why it is not needed, or refused.
+    """
+
+    path: str
+    fate: Fate
+    accepted: str
+    test: str
+    reason: str
+
+
+class WithoutEffect(NamedTuple):
+    """Something in a file that has no effect on a node, or that it refuses.
+
+    `thing` is what the entry stands for, `values` are the values in it that the node does not follow.
+    """
+
+    entry: Entry
+    thing: Node | Attribute
+    values: tuple[tuple[str, Value], ...]
+
+    @property
+    def path(self) -> str:
+        """The schema path of `thing`."""
+        return self.entry.path if isinstance(self.thing, Node) else self.values[0][0]
+
+
+@functools.cache
+def lines() -> Mapping[str, Entry]:
+    """The lines of the table as they are written."""
+    text = resources.files("engine.config").joinpath("fates.tsv").read_text("utf-8")
+    rows = [line.split("\t") for line in text.splitlines() if line and not line.startswith("#")]
+    return {row[0]: _entry(*(row + [""] * 5)[:5]) for row in rows}
+
+
+def _entry(path: str, fate: str, accepted: str, test: str, reason: str) -> Entry:
+    return Entry(path.removesuffix(_BELOW), Fate[fate.upper().replace("-", "_")], accepted, test, reason)
+
+
+@functools.cache
+def fates() -> Mapping[str, Entry]:
+    """The entry of every path of the schema that has one, in the order of the schema."""
+    found = ((path, fate_of(path)) for path in engine_schema().paths())
+    return {path: entry for path, entry in found if entry is not None}
+
+
+def fate_of(path: str) -> Entry | None:
+    """The most specific line for a path; None for an element that only holds others."""
+    entry = lines().get(path)
+    while entry is None and path:
+        entry = lines().get(path + _BELOW)
+        path = path.rpartition("@" if "@" in path else "/")[0]
+    return entry
+
+
+def without_effect(domain: Node | None, section: Node | None, service: str) -> list[WithoutEffect]:
+    """What the file of a node sets that the node does not follow, in document order.
+
+    Args:
+        domain: the Domain element.
+        section: the DurabilityService element of the node.
+        service: its name; what Domain/Service says of other services does not concern the node.
+    """
+    sections = [each for each in (domain, section) if each is not None]
+    found: dict[int, WithoutEffect] = {}
+    for each in sections:
+        for path, value, thing, above in _values(each, service, ()):
+            entry = fates().get(path)
+            if entry is None or entry.fate is Fate.WORKS or _is_accepted(entry, path, value, sections):
+                continue
+            unit = next((node for node in above if node.path == entry.path), thing)
+            earlier = found.get(id(unit))
+            values = earlier.values if earlier else ()
+            found[id(unit)] = WithoutEffect(entry, unit, (*values, (path, value)))
+    return list(found.values())
+
+
+def marked(settings: list[Setting], ignored: list[WithoutEffect]) -> tuple[Setting, ...]:
+    """Settings with a mark at those that have no effect, and with those that nobody read because of that."""
+    reasons = {
+        (documented(path), value.position): (value, each.entry.reason)
+        for each in ignored
+        for path, value in each.values
+    }
+    found = []
+    for setting in settings:
+        origin = setting.origin
+        _, reason = reasons.pop((setting.path, Position(origin.line, origin.column)), (None, ""))
+        found.append(dataclasses.replace(setting, ignored=reason) if reason else setting)
+    for (path, position), (value, reason) in reasons.items():
+        found.append(Setting(path, value.text, value.raw, Origin(value.source.path, *position), reason))
+    return tuple(found)
+
+
+def _values(
+    node: Node, service: str, above: tuple[Node, ...]
+) -> Iterator[tuple[str, Value, Node | Attribute, tuple[Node, ...]]]:
+    """Every value with its path, what has it, and the elements around it."""
+    if node.path == "Domain/Service" and (name := node.attribute("name")) and name.text != service:
+        return
+    around = (*above, node)
+    for attribute in node.attributes:
+        yield f"{node.path}@{attribute.name}", attribute.value, attribute, around
+    if node.value:
+        yield node.path, node.value, node, around
+    for child in node.children:
+        yield from _values(child, service, around)
+
+
+def _is_accepted(entry: Entry, path: str, value: Value, sections: list[Node]) -> bool:
+    """Whether a value asks for nothing but what the node does anyway."""
+    if entry.accepted == _ANY:
+        return True
+    item = engine_schema()[path]
+    if entry.accepted.startswith("="):
+        other = entry.accepted.removeprefix("=")
+        return _meant(item, value.text) == _meant(engine_schema()[other], _text_at(other, sections))
+    wanted = entry.accepted.split("|") if entry.accepted else []
+    return any(value.raw == each or _meant(item, value.text) == _meant(item, each) for each in wanted)
+
+
+def _meant(item: Item, text: str) -> object:
+    try:
+        return parse_value(item, text)
+    except ValueFault:
+        return text
+
+
+def _text_at(path: str, sections: list[Node]) -> str:
+    """The text at a path, or the default of the schema."""
+    element, _, attribute = path.partition("@")
+    top, _, rest = element.partition("/")
+    node = next((each.find(rest) for each in sections if each.path == top), None)
+    value = node.value if node else None
+    if node and attribute:
+        given = node.attribute(attribute)
+        value = given.value if given else None
+    return value.text if value else engine_schema()[path].default

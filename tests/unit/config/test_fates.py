@@ -1,0 +1,98 @@
+"""What of a file has no effect on a node, where it stands, and why."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.config import interpret, parse
+from engine.config.fates import Fate, fate_of, without_effect
+
+FILE = """<OpenSplice>
+ <Domain><Name>d</Name>{domain}
+  <Service name="other"><Command>x</Command><Locking>true</Locking></Service>
+  <Service name="durability"><Command>durability</Command>{service}</Service>
+ </Domain>
+ <DurabilityService name="durability">{durability}
+  <NameSpaces><NameSpace name="n"><Partition>p</Partition></NameSpace>
+   <Policy nameSpace="n" durability="Durable" aligner="true" alignee="Initial"/></NameSpaces>
+ </DurabilityService>
+</OpenSplice>"""
+
+
+def read(domain: str = "", service: str = "", durability: str = "") -> bytes:
+    return FILE.format(domain=domain, service=service, durability=durability).encode()
+
+
+CASES = {
+    "nothing": (read(), []),
+    "one of a whole element": (
+        read("<Database>\n<Size>1</Size><Threshold>2</Threshold></Database>"),
+        [("Domain/Database", 2)],
+    ),
+    "only what concerns the service itself": (
+        read(service="\n<Locking>true</Locking>"),
+        [("Domain/Service/Locking", 5)],
+    ),
+    "a value that asks for no more than the node does": (read(service="<Locking> FALSE</Locking>"), []),
+    "any value": (read(durability='<Network latency_budget="0.5"/>'), []),
+    "the value of another place": (
+        read("<Daemon><Heartbeat><ExpiryTime update_factor='0.2'>10</ExpiryTime></Heartbeat></Daemon>"),
+        [],
+    ),
+    "not the value of another place": (
+        read("<Daemon><Heartbeat><ExpiryTime update_factor='0.3'>10</ExpiryTime></Heartbeat></Daemon>"),
+        [("Domain/Daemon/Heartbeat/ExpiryTime@update_factor", 2)],
+    ),
+    "an attribute": (
+        read(
+            durability="<Persistent><StoreDirectory>s</StoreDirectory>\n"
+            "<KeyValueStore type='leveldb'/></Persistent>"
+        ),
+        [("DurabilityService/Persistent/KeyValueStore@type", 7)],
+    ),
+    "an element in an element that works": (
+        read("<Daemon><Tracing>\n<Verbosity>INFO</Verbosity></Tracing></Daemon>"),
+        [("Domain/Daemon", 2)],
+    ),
+}
+
+
+@pytest.mark.parametrize(("data", "expected"), CASES.values(), ids=CASES)
+def test_what_has_no_effect_is_found_once_with_its_place(
+    data: bytes, expected: list[tuple[str, int]]
+) -> None:
+    document = parse(data, "f.xml", {})
+    root = document.root
+    found = without_effect(root.find("Domain"), root.find("DurabilityService"), "durability")
+    assert [(each.path, each.thing.position.line) for each in found] == expected
+    interpreted = interpret(document)
+    assert [(each.path.removeprefix("//OpenSplice/").replace("[@", "@").rstrip("]"), each.origin.line)
+            for each in interpreted.configuration.ignored] == expected  # fmt: skip
+    assert interpreted.problems == ()
+
+
+def test_settings_are_marked_whether_somebody_reads_them_or_not() -> None:
+    mode = "<Persistent><StoreDirectory>s</StoreDirectory><StoreMode>XML</StoreMode></Persistent>"
+    configuration = interpret(parse(read("<SingleProcess>true</SingleProcess>", durability=mode), "f", {}))
+    marks = {
+        each.path.rpartition("/")[2]: (each.value, bool(each.ignored))
+        for each in configuration.configuration.settings
+    }
+    assert marks["StoreMode"] == ("XML", True)
+    assert marks["SingleProcess"] == ("true", True)
+    assert marks["StoreDirectory"] == ("s", False)
+
+
+def test_what_would_do_harm_is_refused_with_place_and_reason() -> None:
+    (found,) = interpret(parse(read('\n<GIDKey groups="g"/>'), "f.xml", {})).problems
+    assert str(found).startswith("f.xml:3:2: //OpenSplice/Domain/GIDKey is refused: it keeps data")
+
+
+def test_the_most_specific_line_counts() -> None:
+    entry = fate_of("Domain/Daemon/Heartbeat/ExpiryTime")
+    assert entry is not None
+    assert entry.path == "Domain/Daemon/Heartbeat/ExpiryTime"
+    scheduling = fate_of("Domain/Daemon/Heartbeat/Scheduling/Priority@priority_kind")
+    assert scheduling is not None
+    assert (scheduling.path, scheduling.fate) == ("Domain/Daemon/Heartbeat", Fate.NOT_NEEDED)
+    assert fate_of("Domain") is None
