@@ -152,7 +152,7 @@ class Accesses:
 
     def may_read(self, changed: set[tuple[str, str]]) -> bool:
         """Whether something reads a field of that name, or a whole list."""
-        return any(READ_AS.get(name, name or owner) in self.names for owner, name in changed)
+        return any(READ_AS.get(name or owner, name or owner) in self.names for owner, name in changed)
 
     def do_read(self, changed: set[tuple[str, str]]) -> bool:
         """Whether something reads just that."""
