@@ -15,7 +15,7 @@ from engine.core.expressions import intersection, matches
 from engine.core.messages import ReaderKey
 from engine.core.namespaces import Group
 from engine.dataset.groups import is_given
-from engine.dataset.living import instances
+from engine.dataset.living import by_instance, instances
 from engine.dataset.rows import Rows
 from engine.dataset.sample import Sample
 from engine.runtime.monitor import DEVIATIONS
@@ -82,7 +82,7 @@ class Serving:
         for reader in [reader for reader, tail in self.tails.items() if now >= tail.until_s]:
             tail = self.tails.pop(reader)
             groups = [
-                (self._holdings.descriptions[group], Rows.of(samples))
+                (self._holdings.descriptions[group], Rows.of(by_instance(samples)))
                 for group, samples in tail.samples.items()
             ]
             if groups:
