@@ -23,16 +23,16 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Self
 
-from engine.core import expressions
-from engine.dataset.groups import KEEP_ALL, GroupQos, TypeDescription
+from engine.dataset.groups import GroupQos, TypeDescription
 from engine.dataset.living import End, Step
 from engine.dataset.sample import UNREGISTER, make_sample
+from engine.dds import offering
 from engine.dds.discovery import Discovery, EndpointGone, EndpointSeen, ParticipantSeen
 from engine.dds.domains import free_domain_id
 from engine.dds.errors import DdsError, DdsTimeout
 from engine.dds.guids import high_guid, in_memory, low_guid
 from engine.dds.participant import NodeParticipant, TagRole
-from engine.dds.qos import EndpointQos, incompatibilities
+from engine.dds.qos import EndpointQos
 from engine.dds.topics import Topic, open_topic
 from engine.dds.typeinfo import TypeRef
 from engine.dds.uri import directed_uri
@@ -55,9 +55,6 @@ MAX_LOW: Final = 8
 """Participants of a session that keep writers from earlier merges; after that the lowest is used again."""
 REFUSAL_S: Final = 0.2
 """How long a writer is offered at most, so that readers find out that they refuse it."""
-
-_NO_STRENGTH: Final = -(1 << 31)
-"""OWNERSHIP_STRENGTH: every original writer owns an instance before a writer of ours does."""
 
 _sessions = threading.BoundedSemaphore(MAX_SESSIONS)
 
@@ -209,8 +206,8 @@ class DirectedSession:
         resent = 0
         try:
             found = self._await_readers(topic, partition, min(deadline, started + MATCH_TIMEOUT_S))
-            offer = _offer(qos, partition, found)
-            willing, refused = _sort_out(offer, TypeRef.of_description(description), found)
+            offer = offering.offer(qos, partition, found)
+            willing, refused = offering.sort_out(offer, TypeRef.of_description(description), found)
             if not found:
                 problem = self._nobody(topic, partition)
             elif not willing:
@@ -386,7 +383,7 @@ class DirectedSession:
             found[:] = (
                 reader
                 for reader in self._readers.values()
-                if reader.topic == topic and _partition_matches(reader.partitions, partition)
+                if reader.topic == topic and offering.partition_matches(reader.partitions, partition)
             )
             return bool(found)
 
@@ -414,55 +411,6 @@ class DirectedSession:
     def close(self) -> None:
         """Delete the writers and the domain. Idempotent."""
         self._stack.close()
-
-
-def _offer(qos: GroupQos, partition: str, readers: list[EndpointSeen]) -> EndpointQos:
-    """The QoS of the delivering writer.
-
-    What the group's QoS tells is offered as it is. What it does not tell (deadline, liveliness,
-    presentation) is a promise of the original writer about its own future; for history it means nothing, so
-    the writer offers whatever the target's readers ask.
-    """
-    asked = [reader.endpoint_qos for reader in readers]
-    default = EndpointQos()
-    return EndpointQos(
-        reliable=True,
-        blocking_ns=1_000_000_000,
-        durability=qos.durability,
-        history_depth=KEEP_ALL,
-        by_source_timestamp=qos.by_source_timestamp,
-        exclusive=qos.exclusive,
-        strength=_NO_STRENGTH,
-        autodispose=False,
-        batching=True,
-        partitions=(partition,) if partition else (),
-        representations=qos.representations,
-        deadline_ns=min((one.deadline_ns for one in asked), default=default.deadline_ns),
-        liveliness=max((one.liveliness for one in asked), default=default.liveliness),
-        liveliness_lease_ns=min(
-            (one.liveliness_lease_ns for one in asked), default=default.liveliness_lease_ns
-        ),
-        presentation=max((one.presentation for one in asked), default=default.presentation),
-        coherent=any(one.coherent for one in asked),
-        ordered=any(one.ordered for one in asked),
-    )
-
-
-def _sort_out(
-    offer: EndpointQos, type_: TypeRef | None, readers: list[EndpointSeen]
-) -> tuple[set[bytes], tuple[str, ...]]:
-    """The readers that will match, and for each of the others a text with the reason."""
-    willing: set[bytes] = set()
-    refused: list[str] = []
-    for reader in readers:
-        policies = incompatibilities(offer, reader.endpoint_qos)
-        if reader.type is not None and reader.type != type_:
-            policies += (f"TYPE_CONSISTENCY: another type, '{reader.type_name}'",)
-        if policies:
-            refused.append(f"reader {reader.guid.hex()}: {', '.join(policies)}")
-        else:
-            willing.add(reader.guid)
-    return willing, tuple(refused)
 
 
 def _match(writers: Iterable[RawWriter], willing: set[bytes], timeout_s: float) -> str:
@@ -516,17 +464,3 @@ def _write_all(
                 sent += not frees or sample.status != UNREGISTER
                 break
     return sent, ""
-
-
-def _partition_matches(patterns: tuple[str, ...], partition: str) -> bool:
-    """Whether a reader's partitions take in the group's (DDS 1.4, 2.2.3.13).
-
-    No partition, and an empty name, are the default one. Two expressions never match each other.
-    """
-    literal = expressions.is_literal(partition)
-    return any(
-        expressions.matches(pattern, partition)
-        if literal
-        else expressions.is_literal(pattern) and expressions.matches(partition, pattern)
-        for pattern in patterns or ("",)
-    )

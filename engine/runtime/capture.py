@@ -258,7 +258,7 @@ class _Batch:
             return
         sink.data.has_changed = True
         if self._serving.tails:
-            self._serving.captured(sink.description.group, sample)
+            self._serving.tails.captured(sink.description.group, sample)
         if sink.on_disk:
             name = sink.data.state.name
             self._changes.setdefault(name, []).append(Change(sink.description, sample, evicted))
