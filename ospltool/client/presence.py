@@ -50,8 +50,8 @@ class Presence:
         return self._gone.get(writer, False)
 
     def was_lost(self, writer: bytes) -> bool:
-        """Whether a writer is gone that was there."""
-        return writer in self._gone
+        """Whether a writer that is known, by its samples too, was not there."""
+        return writer not in self.living and (writer in self._gone or writer in self._keys)
 
     def found(self, writer: bytes) -> list[tuple[bytes, tuple[bytes, ...]]]:
         """A writer lives; returns the writers that do so now, and their instances."""
