@@ -139,6 +139,7 @@ class Instance:
         "_newest",
         "_places",
         "_round",
+        "_superseded",
         "_taken",
         "arrivals",
         "depth",
@@ -176,6 +177,7 @@ class Instance:
         self._taken: dict[bytes, None] = {}
         self._newest: dict[bytes, Sample] = {}
         self._absent: dict[bytes, bool] = {}
+        self._superseded: set[bytes] = set()
 
     # What can be seen.
 
@@ -274,11 +276,13 @@ class Instance:
         newest = self._newest.get(fact.writer)
         if newest is None or newest < fact:
             self._newest[fact.writer] = fact
+            self._superseded.discard(fact.writer)
         gone = self._newest.keys() - self.writers if len(self._newest) > REMEMBERED else None
         if gone:
             oldest = min(gone, key=self._newest.__getitem__)
             del self._newest[oldest]
             self._absent.pop(oldest, None)
+            self._superseded.discard(oldest)
 
     def _place(self, fact: Sample) -> _Place:
         return _Place(self._round, fact.source_time_ns, fact.writer, fact.sequence, fact.digest)
@@ -345,6 +349,7 @@ class Instance:
             return False
         was_registered = writer in self._registered()
         self._absent[writer] = autodispose
+        self._superseded.discard(writer)
         before = self.state
         if was_registered and autodispose:
             self._derive(Kind.DISPOSED, time_ns)
@@ -369,6 +374,7 @@ class Instance:
         """
         is_reverted = self.is_reverted_by(writer)
         self._absent.pop(writer, None)
+        self._superseded.discard(writer)
         facts = sorted(set(history))
         if not is_reverted:
             for fact in facts:
@@ -413,7 +419,8 @@ class Instance:
         registered = self._registered()
         if self.state is InstanceState.NOT_ALIVE_NO_WRITERS:
             return writer in registered
-        return not any(self._absent.get(other, False) for other in registered - {writer})
+        others = registered - {writer} - self._superseded
+        return not any(self._absent.get(other, False) for other in others)
 
     # What the application does.
 
@@ -446,6 +453,8 @@ class Instance:
         """Take the transition of the table."""
         move = MOVES[self.state][change]
         if move.state is not self.state or change in (Change.DATA, Change.DISPOSED):
+            if self.is_derived and change is Change.DATA:
+                self._superseded.update(self._absent)  # what others write ends what their absence said
             self.is_derived = False
         self.state = move.state
         self.disposed_generations += move.disposed_generations

@@ -190,6 +190,7 @@ class Keeping:
             return
         groups, autodispose = known
         self._lost[writer] = known
+        self._runtime.serving.lost(writer)
         if len(self._lost) > MAX_LOST:
             del self._lost[next(iter(self._lost))]
         for group in groups:

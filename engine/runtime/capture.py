@@ -241,7 +241,7 @@ class _Batch:
             sinks.append(self._by_group[group])
         self._by_writer[writer] = tuple(sinks)
         # Whoever is being served must get every sample, and a writer in several partitions is rare.
-        if len(sinks) == 1 and sinks[0].group_set.is_renewable and not self._serving.tails:
+        if len(sinks) == 1 and sinks[0].group_set.is_renewable and not self._serving.tails.wants(writer):
             self._single[writer] = sinks[0]
         return self._by_writer[writer]
 
@@ -257,7 +257,7 @@ class _Batch:
             self._holdings.counters["too_old"] += outcome is Outcome.OLDER
             return
         sink.data.has_changed = True
-        if self._serving.tails:
+        if self._serving.tails.wants(writer):
             self._serving.tails.captured(sink.description.group, sample)
         if sink.on_disk:
             name = sink.data.state.name

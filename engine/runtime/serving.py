@@ -75,6 +75,10 @@ class Serving:
             self._holdings.counters["repeated"] += sum(len(rows) for _, rows in groups)
             self._send(reader, groups, whole=False)
 
+    def lost(self, writer: bytes) -> None:
+        """A writer is lost, and may come back."""
+        self.tails.lost(writer)
+
     def returned(self, writer: bytes) -> None:
         """A writer is back that had been lost."""
         self.tails.returned(writer, self._holdings.clock.monotonic())

@@ -3,7 +3,7 @@
 - The tail of a set: a living writer begins to send to a new reader at about the time at which we see that
   reader; nobody else knows exactly when.
 - The tail of a return: this node may hear a writer that was lost, and is back, before the readers of its
-  host do.
+  host do, and before discovery has told it that the writer is back.
 - What a delivery passes: for readers ordered by reception, what is delivered may come after something newer
   that the writer sent meanwhile, and would be the last that they see.
 
@@ -35,6 +35,8 @@ RETURN_S: Final = 1.0
 """How long after its return what a writer sends is given again to readers that were there."""
 PASSED_S: Final = 0.2
 """How long after a delivery it is seen whether the writer itself sends something newer."""
+MAX_LOST: Final = 10_000
+"""Writers that were lost and are remembered."""
 MAX_TAIL: Final = 10_000
 """Samples of one such moment; more are counted as not given."""
 
@@ -81,6 +83,7 @@ class Tails:
 
     def __init__(self) -> None:
         self._sets: dict[ReaderKey, Tail] = {}
+        self._lost: dict[bytes, Tail] = {}
         self._returns: dict[bytes, Tail] = {}
         self._passed: dict[ReaderKey, _Passed] = {}
 
@@ -98,9 +101,21 @@ class Tails:
         """The set that a reader is given was taken."""
         self._sets[reader] = Tail(now + TAIL_S)
 
+    def lost(self, writer: bytes) -> None:
+        """A writer is lost: what comes of it from now on, comes since it is back."""
+        self._lost[writer] = Tail(math.inf)
+        if len(self._lost) > MAX_LOST:
+            del self._lost[next(iter(self._lost))]
+
     def returned(self, writer: bytes, now: float) -> None:
         """A writer is back that had been lost."""
-        self._returns[writer] = Tail(now + RETURN_S)
+        tail = self._lost.pop(writer, None) or Tail(now)
+        tail.until_s = now + RETURN_S
+        self._returns[writer] = tail
+
+    def wants(self, writer: bytes) -> bool:
+        """Whether `captured` must be told of the samples of a writer."""
+        return bool(self) or writer in self._lost
 
     def begins(
         self, reader: ReaderKey, groups: Iterable[tuple[GroupDescription, Rows]], *, has_all: bool
@@ -139,8 +154,8 @@ class Tails:
         for reader, tail in self._sets.items():
             if is_given(group, reader.topic, reader.partitions):
                 tail.add(group, sample)
-        if self._returns and sample.writer in self._returns:
-            self._returns[sample.writer].add(group, sample)
+        if (tail_of := self._returns.get(sample.writer) or self._lost.get(sample.writer)) is not None:
+            tail_of.add(group, sample)
         for passed in self._passed.values():
             passed.add(group, sample)
 

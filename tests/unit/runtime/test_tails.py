@@ -101,6 +101,20 @@ def test_a_set_and_a_return_have_a_tail() -> None:
     assert not tails
 
 
+def test_what_comes_of_a_lost_writer_before_it_is_found_belongs_to_its_return() -> None:
+    tails = Tails()
+    tails.lost(b"w" * 16)
+    assert tails.wants(b"w" * 16)
+    assert not tails.wants(b"v" * 16)
+    assert tails.next_s is None
+    told(tails, "aS1")
+    tails.returned(b"w" * 16, 1.0)
+    told(tails, "aS2")
+    (tail,) = tails.take_returns(1.0 + RETURN_S)
+    assert tail.samples == {GROUP: [sample("aS1"), sample("aS2")]}
+    assert not tails.wants(b"w" * 16)
+
+
 def test_nothing_is_kept_for_a_reader_that_is_gone() -> None:
     tails = Tails()
     tails.set_taken(READER, 1.0)
