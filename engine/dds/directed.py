@@ -352,6 +352,8 @@ class DirectedSession:
         for end in ends if writers and (disposes or not closes) else ():
             payload = key_payload(end.key)
             if disposes:
+                if not count and not closes:
+                    writers = self._with_lowest(writers, group, description)
                 writers[0].dispose(payload, end.source_time_ns)
             # The one that disposed an instance stays registered, so that readers take it from it again.
             for writer in () if closes else writers[1:] if disposes else writers:
@@ -366,6 +368,26 @@ class DirectedSession:
             self._kept.pop(group, None)
             self._spent.add(group)
         return count
+
+    def _with_lowest(
+        self, writers: list[RawWriter], group: tuple[str, str, str], description: TypeDescription
+    ) -> list[RawWriter]:
+        """The writers, the first of them one from which readers take a dispose of equal time.
+
+        They have heard the last sample of an instance from its own writer, whose GUID is lower than those of
+        the writers that keep instances ALIVE. (Where these are closed, that ends the instance, too.)
+        """
+        if not writers[0].qos.by_source_timestamp:
+            return writers
+        if group in self._spent:
+            self.go_below()
+        low = self._low()
+        if self._kept_by(low, group) is not None:
+            return writers
+        lowest = self._keep(low, group, description, writers[0].qos)
+        lowest.wait_for_readers(writers[0].matched_guids(), MATCH_TIMEOUT_S)
+        time.sleep(SETTLE_S)
+        return [lowest, *writers]
 
     def _await_readers(self, topic: str, partition: str, deadline: float) -> list[EndpointSeen]:
         """The target's readers of the topic, once discovery has named one."""
