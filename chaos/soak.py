@@ -31,9 +31,11 @@ STATIONS: Final = 10
 RATE: Final = 3.0
 """Samples a second of each writer, of which there are two on each host."""
 DISPOSES: Final = 0.1
-LONG_S: Final = (4.0, 9.0)
+LEASE_S: Final = 3.0
+"""Long enough that no process waits for a core until others give it up."""
+LONG_S: Final = (6.0, 11.0)
 """A cut in which every lease ends. What it means if only some of them end is in docs/readers.md."""
-SHORT_S: Final = (0.1, 0.6)
+SHORT_S: Final = (0.1, 1.0)
 """A cut in which none ends."""
 QUIET_S: Final = 90.0
 AGREED_S: Final = 40.0
@@ -69,7 +71,7 @@ class Soak:
 
     def __init__(self, directory: Path, seed: int) -> None:
         self._chance = random.Random(seed)
-        self._ground = Ground(directory, HOSTS, writers=(), seed=str(seed))
+        self._ground = Ground(directory, HOSTS, writers=(), seed=str(seed), lease_s=LEASE_S)
         self.nodes = self._ground.nodes
         for number, name in enumerate(self.nodes):
             space = Space(name=SPACE, elements=("stock*",), priority=200 - 10 * number)

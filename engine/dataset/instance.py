@@ -261,6 +261,7 @@ class Instance:
         is_missed = self._absent.get(fact.writer, False) and self._is_open
         self._is_open = False
         if is_missed and origin is not Origin.AGAIN and fact.writer in self._registered():
+            self._superseded.discard(fact.writer)
             self._derive(Kind.DISPOSED, fact.source_time_ns)
         elif not self.writers and self._registered():
             self._derive(Kind.NO_WRITERS, fact.source_time_ns)
@@ -276,7 +277,6 @@ class Instance:
         newest = self._newest.get(fact.writer)
         if newest is None or newest < fact:
             self._newest[fact.writer] = fact
-            self._superseded.discard(fact.writer)
         gone = self._newest.keys() - self.writers if len(self._newest) > REMEMBERED else None
         if gone:
             oldest = min(gone, key=self._newest.__getitem__)
@@ -453,9 +453,9 @@ class Instance:
         """Take the transition of the table."""
         move = MOVES[self.state][change]
         if move.state is not self.state or change in (Change.DATA, Change.DISPOSED):
-            if self.is_derived and change is Change.DATA:
-                self._superseded.update(self._absent)  # what others write ends what their absence said
             self.is_derived = False
+        if change is Change.DATA:
+            self._superseded.update(self._absent)  # what is written ends what their absence said
         self.state = move.state
         self.disposed_generations += move.disposed_generations
         self.no_writers_generations += move.no_writers_generations
