@@ -121,7 +121,13 @@ class Keeping:
                 times = self._later.get(group, _NO_TIMES)
                 portions.append(_shown_again(description, rows, living, how, times))
 
+        crowd = process.crowd
+        moved = list(self._moved(crowd)) if how is not None else []
+
         def job(session: DirectedSession) -> None:
+            if moved:
+                give(session, moved)
+                session.retire(crowd)
             if isinstance(how, Instead):
                 session.go_below()
             result = give(session, portions, on_rejected)
@@ -130,6 +136,13 @@ class Keeping:
             done(result)
 
         self._put(process, job, lambda error: done(Delivered(problem=str(error))))
+
+    def _moved(self, crowd: frozenset[tuple[str, str, str]]) -> Iterator[Portion]:
+        """What keeps instances ALIVE that a participant keeps which must retire; readers refuse it."""
+        for group, description in self._runtime.descriptions.items():
+            if (group.topic, group.partition, description.type.type_id) in crowd:
+                steps = written(self._rows(group) or (), self._neighbourhood.living(group))
+                yield Portion(description, steps, Mode.PART, keeps=True)
 
     def _disposing(self, group: Group) -> frozenset[bytes]:
         """The writers of a group that are gone and had autodispose."""

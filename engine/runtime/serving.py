@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import TypeAlias
 
+    from engine.core.namespaces import Group
     from engine.dataset.groups import GroupDescription
     from engine.dataset.sample import Sample
     from engine.runtime.holdings import Holdings
@@ -40,6 +41,7 @@ class Serving:
         self.on_difference: Callable[[str, Difference], None] | None = None
         self.on_taken_over: Callable[[ReaderKey], None] | None = None
         self.was_away: Callable[[Sample], bool] = lambda _: False
+        self.living: Callable[[Group], frozenset[bytes]] = lambda _: frozenset()
         self.deviations: dict[ReaderKey, collections.Counter[str]] = {}
         self._waiting: dict[ReaderKey, collections.deque[tuple[Groups, bool, _How]]] = {}
         self._got: dict[ReaderKey, frozenset[bytes]] = {}
@@ -160,10 +162,16 @@ class Serving:
         """Show that another set took the place of the one that readers and durability clients have."""
         if self.on_difference is not None:
             self.on_difference(name_space, difference)
+        owned = {
+            group: {key for key, writer in owners.items() if writer in self.living(group)}
+            for group, owners in replaced.owners.items()
+        }
         for reader in self._holdings.core.in_charge_of(name_space):
+            if count := sum(len(keys) for group, keys in owned.items() if _reads(reader, group)):
+                self.deviates(reader, "owned", count)
             if groups := self._read_by(reader, replaced.instead):
                 self._send(reader, groups, whole=False, how=Instead(replaced.times))
-                self._note_later(reader, groups, replaced.times)
+                self._note_later(reader, groups, replaced.times, owned)
             if groups := self._read_by(reader, replaced.new):
                 self._send(reader, groups, whole=False)
 
@@ -194,11 +202,16 @@ class Serving:
         return description, Rows.of(ended)
 
     def _note_later(
-        self, reader: ReaderKey, groups: Groups, times: Mapping[Group, Mapping[bytes, int]]
+        self,
+        reader: ReaderKey,
+        groups: Groups,
+        times: Mapping[Group, Mapping[bytes, int]],
+        owned: Mapping[Group, set[bytes]],
     ) -> None:
         for description, rows in groups:
-            later = times[description.group]
-            count = sum(sample.source_time_ns < later[sample.key] for sample in rows)
+            later, refused = times[description.group], owned.get(description.group, ())
+            shown = [sample for sample in rows if sample.key not in refused]
+            count = sum(sample.source_time_ns < later[sample.key] for sample in shown)
             if count:
                 self.deviates(reader, "shown_later", count)
 

@@ -73,14 +73,20 @@ EARLY = {
 """What readers see that were there all the time: their set, and as disposed what was in it."""
 
 
+OWNED = "cnfffnfDD"
+"""With OWNERSHIP EXCLUSIVE, by Replace: what far's writer, which lives, has written is not taken from it."""
+
+
 def name_of(policy: str, order: str) -> str:
     return f"{policy} {order}"
 
 
 def readers_of() -> list[dict[str, Any]]:
     keeping = {"name": "all", "topic": "Tall", "partition": "merge"}
+    owned = {"name": "Replace exclusive", "topic": "Texc", "partition": "replace", "exclusive": True}
     return [
         keeping,
+        owned,
         *(
             {
                 "name": name_of(policy, order),
@@ -141,8 +147,12 @@ def start_readers(hosts: HostsLab, age: str) -> dict[tuple[str, str], Program]:
     return programs
 
 
+def steps_of(partition: str, steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{**step, "partitions": [partition]} for step in steps]
+
+
 def steps_in_all(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{**step, "partitions": [policy.lower()]} for policy in POLICIES for step in steps]
+    return [step for policy in POLICIES for step in steps_of(policy.lower(), steps)]
 
 
 def tell(writer: Program, step: dict[str, Any]) -> None:
@@ -212,11 +222,11 @@ def apart_and_together(hosts: HostsLab, *, autodispose: bool) -> Split:
         for side, node in SIDES.items()
         for order, by_source in ORDERS.items()
     }
+    common = [{"first": each, "time": 1_000 + each} for each in COMMON]
     for (side, _), writer in writers.items():
         writer.answer("done")
         # The writers of both sides match everybody before the split.
-        common = [{"first": each, "time": 1_000 + each} for each in COMMON] if side == "near" else []
-        writer.tell(steps=steps_in_all(common or [{"first": 0, "time": 900}]))
+        writer.tell(steps=steps_in_all(common if side == "near" else [{"first": 0, "time": 900}]))
         writer.answer("done")
     keeping = {
         side: lab.program("writer", prefix=lab.prefixes[node], readers=4, topic="Tall", depth=0)
@@ -225,7 +235,23 @@ def apart_and_together(hosts: HostsLab, *, autodispose: bool) -> Split:
     for number, writer in enumerate(keeping.values()):
         writer.answer("done")
         tell(writer, {"first": number, "time": 1_000})
-    held = len(COMMON) * len(POLICIES) * len(ORDERS) + 2
+    owners = {
+        side: lab.program(
+            "writer",
+            prefix=lab.prefixes[node],
+            readers=4,
+            topic="Texc",
+            exclusive=True,
+            strength=strength,
+            autodispose=autodispose,
+        )
+        for (side, node), strength in zip(SIDES.items(), (2, 1), strict=True)
+    }
+    for side, owner in owners.items():
+        owner.answer("done")
+        owner.tell(steps=steps_of("replace", common if side == "near" else [{"first": 0, "time": 900}]))
+        owner.answer("done")
+    held = len(COMMON) * (len(POLICIES) * len(ORDERS) + 1) + 2
     for name in hosts.names:
         hosts.views["n1"].wait_for("all have it", functools.partial(holds, hosts, "n1", name, held))
     hosts.network.cut("b")
@@ -234,9 +260,12 @@ def apart_and_together(hosts: HostsLab, *, autodispose: bool) -> Split:
     for (side, _), writer in writers.items():
         writer.tell(steps=steps_in_all(STEPS[side]))
         writer.answer("done")
+    for side, owner in owners.items():
+        owner.tell(steps=steps_of("replace", STEPS[side]))
+        owner.answer("done")
     tell(keeping["near"], {"first": 0, "time": 3_000})
     tell(keeping["far"], {"first": 0, "time": 5_000})
-    held = (len(COMMON) + 2) * len(POLICIES) * len(ORDERS) + 3  # one more instance, and a dispose
+    held = (len(COMMON) + 2) * (len(POLICIES) * len(ORDERS) + 1) + 3  # one more instance, and a dispose
     for name in hosts.names:
         hosts.views[name].wait_for("it is held", functools.partial(holds, hosts, name, name, held))
     hosts.network.heal("b")
@@ -287,6 +316,15 @@ def test_what_takes_the_place_of_a_newer_sample_has_its_time_which_is_counted(sp
         view.wait_for("it is counted", functools.partial(counts, split.hosts, name, "shown_later", count))
         traced = split.hosts.lab.trace(name, "deliver.deviates")
         assert sum(int(found["count"]) for found in traced if "later" in found["reason"]) == count
+
+
+def test_an_owner_that_lives_is_not_overruled_which_is_counted(split: Split) -> None:
+    ends = {("early", "near"): NEAR, ("early", "far"): OWNED, ("late", "far"): NEAR}
+    for (age, side), wanted in ends.items():
+        split.check(age, side, "Replace", "exclusive", wanted)
+    for name, count in (("n1", 0), ("n2", 5)):
+        view = split.hosts.views[name]
+        view.wait_for("it is counted", functools.partial(counts, split.hosts, name, "owned", count))
 
 
 def test_what_a_reader_that_keeps_all_cannot_take_in_between_is_counted(split: Split) -> None:
