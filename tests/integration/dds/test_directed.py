@@ -119,7 +119,7 @@ def test_a_sample_is_taken_again_however_often_its_writer_was_lost(
     arena: Arena, find: Finder, plain: TypeDescription
 ) -> None:
     """Each time it comes from a lower GUID, of which there are only so many: the oldest retires."""
-    target = arena.start("reader", types=["Plain"], by_source=True, partitions=["*"])
+    target = arena.start("reader", types=["Plain"], by_source=True, partitions=["*"], keeps=True)
     target.ready()
     qos = GroupQos(DurabilityKind.TRANSIENT, by_source_timestamp=True)
     key = (1).to_bytes(4, "little")
