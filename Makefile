@@ -14,7 +14,7 @@ else
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 endif
 
-.PHONY: demo test check versions sim chaos bench screenshots clean
+.PHONY: demo test check versions sim chaos soak bench screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -54,6 +54,9 @@ sim: $(VENV)/.dev ## Thousands of simulated systems with faults (RUNS=2000 SEED=
 
 chaos: $(VENV)/.dev ## Real nodes under seeded faults, in network namespaces (MINUTES=30 SEED=1)
 	$(BIN)/python -m chaos --minutes $(MINUTES) --seed $(SEED)
+
+soak: $(VENV)/.dev ## Readers on four hosts under random cuts: all agree in the end (MINUTES=30 SEED=1)
+	$(BIN)/python -m chaos --soak $(MINUTES) --seed $(SEED)
 
 bench: $(VENV)/.dev ## Figures, side by side in one run (AREA=start|capture|deliver|alive|align|reconcile|store|simulator|trace|console|redundancy)
 	$(BIN)/python -m benchmarks --area $(AREA)

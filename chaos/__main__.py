@@ -1,6 +1,7 @@
 """Rounds of faults on real nodes, and named scenarios.
 
-`--minutes 30 --seed 7` runs rounds, `--round SEED` one of them again, `--case NAME --repeat 20` a scenario.
+`--minutes 30 --seed 7` runs rounds, `--round SEED` one of them again, `--case NAME --repeat 20` a scenario,
+`--soak 30 --seed 7` cuts links and checks what all readers see.
 Exit codes: 0 nothing was violated, 1 a promise was broken or a bar missed, 2 wrong usage, 4 no
 namespaces here.
 """
@@ -34,6 +35,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m chaos", description=__doc__)
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--case", choices=CASES, help="run a named scenario")
+    what.add_argument("--soak", type=float, metavar="MINUTES", help="cut links and check all readers")
     what.add_argument("--round", type=int, metavar="SEED", help="run one round again")
     what.add_argument("--minutes", type=float, help="run rounds for N minutes")
     what.add_argument("--rounds", type=int, help="run N rounds (default: 1)")
@@ -59,7 +61,20 @@ def main(arguments: list[str]) -> int:
             print(f"chaos: nothing was run: {reason}", file=sys.stderr)
             return EXIT_FORBIDDEN
     capsule.prepare()
+    if options.soak is not None:
+        return _soak(options)
     return _cases(options) if options.case else _rounds(parser, options)
+
+
+def _soak(options: argparse.Namespace) -> int:
+    from chaos.soak import run_soak
+
+    with _Place(options, f"soak-{options.seed}") as place:
+        violations = run_soak(place.directory, options.seed, options.soak)
+        place.is_wanted = bool(violations)
+        if violations:
+            print(f"  kept: {place.directory}")
+    return EXIT_VIOLATED if violations else 0
 
 
 def _rounds(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:

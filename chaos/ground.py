@@ -62,6 +62,8 @@ class Ground(Lab):
         writers: names of the hosts of applications.
         seed: of the switch.
         multicast: as Cyclone DDS has it by default; else every host is told of all others.
+        settings: of the nodes, in place of one name-space with these priorities.
+        lease_s: of all participants.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class Ground(Lab):
         *,
         multicast: bool = True,
         settings: Settings | None = None,
+        lease_s: float = LEASE_S,
     ) -> None:
         self.nodes = tuple(f"n{number}" for number in range(nodes))
         self.writers = tuple(writers)
@@ -86,7 +89,7 @@ class Ground(Lab):
             multicast="true" if multicast else "false",
             peers=[] if multicast else self.hosts.addresses.values(),
             max_auto_participant_index=9,
-            lease_s=LEASE_S,
+            lease_s=lease_s,
             spdp_interval_ms=500,
             environment={},
         )

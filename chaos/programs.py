@@ -46,6 +46,11 @@ class TopicWriter:
         self._first_ns = self._last_ns = 0
         self._values = 0
 
+    @property
+    def guid(self) -> str:
+        """The writer's, as in the record."""
+        return self._promise.guid
+
     def write(self, stations: list[int], *, dispose: bool = False) -> None:
         """Write or dispose these stations, as a part of the batch that is next to be confirmed."""
         from chaos.entry_type import Entry, text_of
@@ -89,7 +94,7 @@ def writer(options: dict[str, Any]) -> None:
     Options: `domain`, `record`, `topics`; `readers` to wait for with each; `at_once` written to each as soon
     as they are there; `promise`, one of `PROMISES`; `size` of the texts, `shift_s` of the source times,
     `seed`. Commands: `write` or `dispose` [FIRST, COUNT] stations of each topic; `rate` samples a second to
-    `stations` stations, a share of `disposes`, until the next `rate`.
+    `stations` stations, a share of `disposes`, until the next `rate`; `guids` of its writers.
     """
     application = Application(options["domain"])
     commands: queue.Queue[dict[str, Any] | None] = queue.Queue()
@@ -114,6 +119,8 @@ def writer(options: dict[str, Any]) -> None:
             if "rate" in command:
                 flow = Flow(writers, command, chance) if command["rate"] else None
                 say(rate=command["rate"])
+            elif "guids" in command:
+                say(guids=[one.guid for one in writers])
             elif command:
                 say(done=all(_carry_out(one, command) for one in writers))
             elif flow:
@@ -172,18 +179,25 @@ def reader(options: dict[str, Any]) -> None:
     """A late joiner: tells what it has, whenever it is asked.
 
     Options: `domain`, `topics`. Command: `tally`; the answer has, for each topic, the samples as [STATION,
-    VALUE, TIME, TEXT], and the state of each station (16 alive, 32 disposed, 64 without writers).
+    VALUE, TIME, TEXT], the state of each station (16 alive, 32 disposed, 64 without writers), and how many
+    samples the reader has refused (SAMPLE_LOST).
     """
-    from cyclonedds.core import Policy, Qos
+    from cyclonedds.core import Listener, Policy, Qos
     from cyclonedds.sub import DataReader, Subscriber
 
     application = Application(options["domain"])
     subscriber = Subscriber(application.participant, Qos(Policy.Partition([PARTITION])))
     ends = {}
+    refused: dict[str, int] = {}
+
+    def on_sample_lost(end: Any, status: Any) -> None:
+        refused[end.topic.name] = status.total_count
+
     for name in options["topics"]:
         topic = application.topic(name)
         others = (policy for policy in qos_of(name) if policy.__scope__ != "History")
-        ends[name] = DataReader(subscriber, topic, qos=Qos(*others, history_of(name)))
+        qos = Qos(*others, history_of(name))
+        ends[name] = DataReader(subscriber, topic, qos=qos, listener=Listener(on_sample_lost=on_sample_lost))
     say(ready=True)
     for line in sys.stdin:
         assert "tally" in json.loads(line)
@@ -197,7 +211,7 @@ def reader(options: dict[str, Any]) -> None:
                 states[entry.station] = int(info.instance_state)
                 if info.valid_data:
                     samples.append([one.station, one.value, info.source_timestamp, one.text])
-            found[name] = {"samples": samples, "states": states}
+            found[name] = {"samples": samples, "states": states, "refused": refused.get(name, 0)}
         say(tally=found)
 
 
@@ -209,7 +223,39 @@ def burner(_: dict[str, Any]) -> None:
         sum(range(10_000))
 
 
-ROLES = {"writer": writer, "reader": reader, "burner": burner}
+def library_reader(options: dict[str, Any]) -> None:
+    """As `reader`, with readers of the client library; what is shown again is told once."""
+    from cyclonedds.core import Qos
+
+    from chaos.entry_type import Entry
+    from ospltool.client import DurabilityClient, DurableReader
+
+    client = DurabilityClient(options["domain"])
+    ends: dict[str, DurableReader[Any]] = {}
+    for name in options["topics"]:
+        qos = Qos(*(one for one in qos_of(name) if one.__scope__ not in _NOT_OF_READERS), history_of(name))
+        ends[name] = DurableReader(client, name, Entry, [PARTITION], qos)
+    say(ready=True)
+    for line in sys.stdin:
+        assert "tally" in json.loads(line)
+        found = {}
+        for name, end in ends.items():
+            samples: dict[tuple[int, int], list[Any]] = {}
+            states: dict[int, int] = {}
+            for one in end.read():
+                station = int.from_bytes(one.key[:4], "little")
+                state = end.instance_state(one.key)
+                states[station] = STATES.get(state.value if state else "", 0)
+                if one.data is not None:
+                    told = [station, one.data.value, one.source_time_ns, one.data.text]
+                    samples[station, one.source_time_ns] = told
+            found[name] = {"samples": [*samples.values()], "states": states, "refused": 0}
+        say(tally=found)
+
+
+STATES: Final = {"ALIVE": 16, "NOT_ALIVE_DISPOSED": 32, "NOT_ALIVE_NO_WRITERS": 64}
+_NOT_OF_READERS: Final = ("History", "DurabilityService", "WriterDataLifecycle")
+ROLES = {"writer": writer, "reader": reader, "library_reader": library_reader, "burner": burner}
 
 if __name__ == "__main__":
     ROLES[sys.argv[1]](json.loads(sys.argv[2]))

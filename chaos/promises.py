@@ -21,10 +21,14 @@ def history_of(topic: str) -> Any:
 
 
 def qos_of(topic: str) -> Any:
-    """The QoS of a topic and its writers, as in samples/publisher.py."""
+    """The QoS of a topic and its writers, as in samples/publisher.py.
+
+    A topic whose name has `Received` is ordered by reception, one with `Disposing` has autodispose.
+    """
     from cyclonedds.core import Policy, Qos
     from cyclonedds.util import duration
 
+    order = Policy.DestinationOrder
     return Qos(
         Policy.Durability.Persistent,
         Policy.DurabilityService(
@@ -36,8 +40,8 @@ def qos_of(topic: str) -> Any:
         ),
         Policy.Reliability.Reliable(duration(seconds=10)),
         Policy.History.KeepAll,
-        Policy.DestinationOrder.BySourceTimestamp,
-        Policy.WriterDataLifecycle(autodispose=False),
+        order.ByReceptionTimestamp if "Received" in topic else order.BySourceTimestamp,
+        Policy.WriterDataLifecycle(autodispose="Disposing" in topic),
     )
 
 

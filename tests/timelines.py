@@ -86,6 +86,9 @@ another writer goes on             | aS1 a-2 bS3 a+         | ALIVE      | S3'  
 another writer disposes            | aS1 a-2 bD3 a+         | DISPOSED   | S1 D3    | =
 disposed before it was lost        | aS1 aD2 a-3 a+         | DISPOSED   | S1 D2    | =
 both are lost, one comes back | aS1 bS2 a~3 b~4 a+ | ALIVE | S2' | S2 NW4 S1' S2' | S1 S2 NW4 S1' S2'
+another one went on before | aS1 a-2 bS3 b-4 b+ | ALIVE | S3'' | S3' D4' S1'' S3'' | S1 D2 S3' D4' S1'' S3''
+another one went on behind a dispose | aD1 a-2 bS3 b-4 b+ | ALIVE | S3'' | D1 S3' D1' S3''
+it went on, the first comes back | aS1 a-2 bS3 b-4 a+ | DISPOSED | S3' D4' | S1 D2 S3' D4'
 one that disposes stays away       | aS1 bS2 a-3 b-4 b+     | DISPOSED   | S2 D3    | S1 S2 D3
 both disposed, both come back | aS1 bS2 a-3 b-4 b+ a+ | ALIVE | S2' | S2 D3 S1' S2' | S1 S2 D3 S1' S2'
 deeper than three | aS1 aS2 aS3 aS4 a~5 a+ | ALIVE | S4' | S2' S3' S4' | S1 S2 S3 S4 NW5 S1' S2' S3' S4'

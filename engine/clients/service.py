@@ -7,10 +7,10 @@ was captured while its reader was being matched and what merges bring.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.clients.answers import Answers
+from engine.clients.asking import Follower, HeldRequest, Question, Way, way_of
 from engine.clients.held import Held, Interest
 from engine.clients.lines import PREFIX_BYTES, Lines
 from engine.clients.storage import Storage, StorageQuestion
@@ -46,44 +46,6 @@ RECHECK_S: Final = 0.02
 MAX_BACKLOG: Final = 200_000
 """Samples that may wait for the disk; beyond that nothing is taken over from clients for a while."""
 MAX_GROUPS_TOLD: Final = 2_000
-
-
-_Way = tuple[bytes, str, tuple[str, ...], tuple[str, ...]]
-"""One reader of a client: who asks again for the same is the same reader."""
-
-
-def _way(request: HistoryRequest) -> _Way:
-    return request.request.client, request.topic, request.partitions, request.alignment_partitions
-
-
-@dataclasses.dataclass(slots=True)
-class _Held:
-    """A request that waits for its time."""
-
-    client: bytes
-    deadline_s: float
-    request: HistoryRequest
-
-
-@dataclasses.dataclass(slots=True)
-class _Question:
-    """A state request that waits for what it asks about."""
-
-    client: bytes
-    deadline_s: float
-    request: StateRequest
-    storage: StorageQuestion
-
-
-@dataclasses.dataclass(slots=True)
-class _Follower:
-    """A client that is kept up to date."""
-
-    client: bytes
-    request: HistoryRequest
-    name_spaces: frozenset[str]
-    given: set[bytes]
-    tail_s: float
 
 
 class ClientService:
@@ -122,10 +84,10 @@ class ClientService:
         self._clock = runtime.holdings.clock
         self._tracer = runtime.holdings.tracer
         self._server = bytes.fromhex(runtime.settings.node)
-        self._held: list[_Held] = []
-        self._questions: list[_Question] = []
-        self._followers: dict[_Way, _Follower] = {}
-        self._newest: dict[_Way, tuple[int, bytes]] = {}
+        self._held: list[HeldRequest] = []
+        self._questions: list[Question] = []
+        self._followers: dict[Way, Follower] = {}
+        self._newest: dict[Way, tuple[int, bytes]] = {}
         self._told: dict[str, bool] = {}
         self._view = Held(runtime)
         self._routes = routes
@@ -225,7 +187,7 @@ class ClientService:
             self._supersede(request)
             if added.get("cancel"):
                 return
-            self._newest[_way(request)] = (request.request.number, client)
+            self._newest[way_of(request)] = (request.request.number, client)
         self._runtime.counters["client_requests"] += 1
         self._tracer.event(
             "client.request",
@@ -239,19 +201,19 @@ class ClientService:
             self._send_link(client, request, error)
             return
         hold_s = min(MAX_HOLD_S, 0.0 if request.timeout.ns < 0 else request.timeout.ns / 1e9)
-        held = _Held(client, self._clock.monotonic() + hold_s, request)
+        held = HeldRequest(client, self._clock.monotonic() + hold_s, request)
         for state in self._view.name_spaces(self._answers.interest(request)):
             self._view.want(state)
         self._held.append(held)
 
     def _supersede(self, request: HistoryRequest) -> None:
         """A reader of our library asks again, or not any longer: what it asked before is over."""
-        way = _way(request)
+        way = way_of(request)
         self._newest.pop(way, None)
         self._followers.pop(way, None)
-        self._held = [held for held in self._held if _way(held.request) != way]
+        self._held = [held for held in self._held if way_of(held.request) != way]
 
-    def _answer(self, held: _Held, now: float) -> bool:
+    def _answer(self, held: HeldRequest, now: float) -> bool:
         """Answer a request if that is possible or due; False to hold it."""
         request = held.request
         states = self._view.name_spaces(self._answers.interest(request))
@@ -271,7 +233,7 @@ class ClientService:
         groups = list(self._view.groups(whole, self._answers.interest(request)))
         is_followed = bool((extensions.unpack(request.extensions) or {}).get("follow"))
         if is_followed:
-            self._followers[_way(request)] = _Follower(
+            self._followers[way_of(request)] = Follower(
                 client,
                 request,
                 frozenset(state.name for state in whole),
@@ -286,7 +248,7 @@ class ClientService:
 
     def _send(self, client: bytes, request: HistoryRequest, messages: Any) -> None:
         count = [0]
-        way = _way(request) if extensions.NAME in request.extensions else None
+        way = way_of(request) if extensions.NAME in request.extensions else None
 
         def counted() -> Any:
             for message in messages:
@@ -309,7 +271,7 @@ class ClientService:
         else:
             self._tracer.event("client.fulfilled", reader=reader)
 
-    def _send_tail(self, follower: _Follower) -> None:
+    def _send_tail(self, follower: Follower) -> None:
         """Give what came into the set since it was given."""
         states = [
             state
@@ -398,9 +360,9 @@ class ClientService:
         elif len(self._questions) < MAX_HELD:
             hold_s = min(MAX_HOLD_S, max(0.0, request.timeout.ns / 1e9))
             deadline_s = self._clock.monotonic() + hold_s
-            self._questions.append(_Question(client, deadline_s, request, question))
+            self._questions.append(Question(client, deadline_s, request, question))
 
-    def _answer_question(self, one: _Question, now: float) -> bool:
+    def _answer_question(self, one: Question, now: float) -> bool:
         request, question, storage = one.request, one.storage, self._storage
         states = self._view.name_spaces(Interest(request.topic, request.partitions))
         places = storage.places(states, request.topic, request.partitions)

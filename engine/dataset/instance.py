@@ -139,6 +139,7 @@ class Instance:
         "_newest",
         "_places",
         "_round",
+        "_superseded",
         "_taken",
         "arrivals",
         "depth",
@@ -176,6 +177,7 @@ class Instance:
         self._taken: dict[bytes, None] = {}
         self._newest: dict[bytes, Sample] = {}
         self._absent: dict[bytes, bool] = {}
+        self._superseded: set[bytes] = set()
 
     # What can be seen.
 
@@ -259,6 +261,7 @@ class Instance:
         is_missed = self._absent.get(fact.writer, False) and self._is_open
         self._is_open = False
         if is_missed and origin is not Origin.AGAIN and fact.writer in self._registered():
+            self._superseded.discard(fact.writer)
             self._derive(Kind.DISPOSED, fact.source_time_ns)
         elif not self.writers and self._registered():
             self._derive(Kind.NO_WRITERS, fact.source_time_ns)
@@ -279,6 +282,7 @@ class Instance:
             oldest = min(gone, key=self._newest.__getitem__)
             del self._newest[oldest]
             self._absent.pop(oldest, None)
+            self._superseded.discard(oldest)
 
     def _place(self, fact: Sample) -> _Place:
         return _Place(self._round, fact.source_time_ns, fact.writer, fact.sequence, fact.digest)
@@ -345,6 +349,7 @@ class Instance:
             return False
         was_registered = writer in self._registered()
         self._absent[writer] = autodispose
+        self._superseded.discard(writer)
         before = self.state
         if was_registered and autodispose:
             self._derive(Kind.DISPOSED, time_ns)
@@ -369,6 +374,7 @@ class Instance:
         """
         is_reverted = self.is_reverted_by(writer)
         self._absent.pop(writer, None)
+        self._superseded.discard(writer)
         facts = sorted(set(history))
         if not is_reverted:
             for fact in facts:
@@ -413,7 +419,8 @@ class Instance:
         registered = self._registered()
         if self.state is InstanceState.NOT_ALIVE_NO_WRITERS:
             return writer in registered
-        return not any(self._absent.get(other, False) for other in registered - {writer})
+        others = registered - {writer} - self._superseded
+        return not any(self._absent.get(other, False) for other in others)
 
     # What the application does.
 
@@ -447,6 +454,8 @@ class Instance:
         move = MOVES[self.state][change]
         if move.state is not self.state or change in (Change.DATA, Change.DISPOSED):
             self.is_derived = False
+        if change is Change.DATA:
+            self._superseded.update(self._absent)  # what is written ends what their absence said
         self.state = move.state
         self.disposed_generations += move.disposed_generations
         self.no_writers_generations += move.no_writers_generations

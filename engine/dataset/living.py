@@ -40,6 +40,14 @@ def instances(samples: Iterable[Sample]) -> Iterator[list[Sample]]:
         yield list(history)
 
 
+def by_instance(samples: Iterable[Sample]) -> list[Sample]:
+    """The samples with those of each instance together, in the order in which they were.
+
+    All that is given of an instance must come from one writer: a dispose by another may overtake a sample.
+    """
+    return sorted(samples, key=_KEY)
+
+
 def is_written(history: Sequence[Sample], living: Set[bytes]) -> bool:
     """Whether an instance is written, see above."""
     newest = {sample.writer: sample.status for sample in history}

@@ -17,22 +17,20 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import enum
-import itertools
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Final, Self
 
-from engine.core import expressions
-from engine.dataset.groups import KEEP_ALL, GroupQos, TypeDescription
+from engine.dataset.groups import GroupQos, TypeDescription
 from engine.dataset.living import End, Step
-from engine.dataset.sample import UNREGISTER, make_sample
+from engine.dds import offering, stepping
 from engine.dds.discovery import Discovery, EndpointGone, EndpointSeen, ParticipantSeen
 from engine.dds.domains import free_domain_id
-from engine.dds.errors import DdsError, DdsTimeout
+from engine.dds.errors import DdsError
 from engine.dds.guids import high_guid, in_memory, low_guid
 from engine.dds.participant import NodeParticipant, TagRole
-from engine.dds.qos import EndpointQos, incompatibilities
+from engine.dds.qos import EndpointQos
 from engine.dds.topics import Topic, open_topic
 from engine.dds.typeinfo import TypeRef
 from engine.dds.uri import directed_uri
@@ -52,12 +50,9 @@ END_TIMEOUT_S: Final = 5.0
 RESEND_S: Final = 1.0
 """How often it is looked whether readers with RESOURCE_LIMITS have room (deployment guide 5.5.8)."""
 MAX_LOW: Final = 8
-"""Participants of a session that keep writers from earlier merges; after that the lowest is used again."""
+"""Participants of a session with low GUIDs. The oldest must retire before another one is made."""
 REFUSAL_S: Final = 0.2
 """How long a writer is offered at most, so that readers find out that they refuse it."""
-
-_NO_STRENGTH: Final = -(1 << 31)
-"""OWNERSHIP_STRENGTH: every original writer owns an instance before a writer of ours does."""
 
 _sessions = threading.BoundedSemaphore(MAX_SESSIONS)
 
@@ -209,8 +204,8 @@ class DirectedSession:
         resent = 0
         try:
             found = self._await_readers(topic, partition, min(deadline, started + MATCH_TIMEOUT_S))
-            offer = _offer(qos, partition, found)
-            willing, refused = _sort_out(offer, TypeRef.of_description(description), found)
+            offer = offering.offer(qos, partition, found)
+            willing, refused = offering.sort_out(offer, TypeRef.of_description(description), found)
             if not found:
                 problem = self._nobody(topic, partition)
             elif not willing:
@@ -224,18 +219,18 @@ class DirectedSession:
                     keeps = keeps and not frees
                     writers = self._writers_for(group, description, offer, passing, mode, keeps=keeps)
                     left = min(deadline, time.monotonic() + MATCH_TIMEOUT_S) - time.monotonic()
-                    problem = _match(writers, willing, left)
+                    problem = stepping.match(writers, willing, left)
                     # The target hears of the writer about a millisecond later, and no call tells when. What
                     # is written before that is not lost, but repaired, which takes up to 0.1 s.
                     time.sleep(SETTLE_S)
                     readers = frozenset.intersection(*(frozenset(one.matched_guids()) for one in writers))
                     if readers:
-                        sent, trouble = _write_all(writers, steps, deadline, frees=frees)
+                        sent, trouble = stepping.write_all(writers, steps, deadline, frees=frees)
                         problem = problem or trouble
                         for writer in writers:
                             writer.flush()
                         period_s = RESEND_S if any(max(each) > 0 for each in limits) else timeout_s
-                        while not (is_acked := _wait_for_acks(writers, period_s, deadline)):
+                        while not (is_acked := stepping.wait_for_acks(writers, period_s, deadline)):
                             if time.monotonic() >= deadline:
                                 break
                             resent += 1
@@ -265,7 +260,7 @@ class DirectedSession:
 
         A third one, with a low GUID, disposes in the end what readers took from another node.
         """
-        if mode is Mode.RETURN:
+        if mode is Mode.RETURN and offer.by_source_timestamp:
             if group in self._spent:
                 self.go_below()
             low = self._low()
@@ -305,6 +300,26 @@ class DirectedSession:
         if len(self._lows) < MAX_LOW:
             self._lows.append(self._open_participant(low_guid()))
             self._spent.clear()
+
+    @property
+    def crowd(self) -> frozenset[tuple[str, str, str]]:
+        """Topic, partition and type of what the oldest low participant keeps, where it must retire."""
+        return self._groups_of(self._lows[0]) if len(self._lows) >= MAX_LOW else frozenset()
+
+    def _groups_of(self, participant: NodeParticipant) -> frozenset[tuple[str, str, str]]:
+        return frozenset(group for group in self._kept if self._kept_by(participant, group) is not None)
+
+    def retire(self, moved: frozenset[tuple[str, str, str]]) -> None:
+        """Close the oldest low participant, if all groups are `moved` of which it keeps something."""
+        if len(self._lows) < MAX_LOW or not self.crowd <= moved:
+            return
+        oldest = self._lows.pop(0)
+        for group in self._groups_of(oldest):
+            for writer in [one for one in self._kept[group] if one.guid[:12] == oldest.guid[:12]]:
+                self._kept[group].remove(writer)
+                writer.close()
+        self._topics = {key: each for key, each in self._topics.items() if key[0] != oldest.entity}
+        oldest.close()
 
     def _kept_by(self, participant: NodeParticipant, group: tuple[str, str, str]) -> RawWriter | None:
         """The newest writer of a participant of ours that stays for a group."""
@@ -355,6 +370,8 @@ class DirectedSession:
         for end in ends if writers and (disposes or not closes) else ():
             payload = key_payload(end.key)
             if disposes:
+                if not count and not closes:
+                    writers = self._with_lowest(writers, group, description)
                 writers[0].dispose(payload, end.source_time_ns)
             # The one that disposed an instance stays registered, so that readers take it from it again.
             for writer in () if closes else writers[1:] if disposes else writers:
@@ -369,6 +386,26 @@ class DirectedSession:
             self._kept.pop(group, None)
             self._spent.add(group)
         return count
+
+    def _with_lowest(
+        self, writers: list[RawWriter], group: tuple[str, str, str], description: TypeDescription
+    ) -> list[RawWriter]:
+        """The writers, the first of them one from which readers take a dispose of equal time.
+
+        They have heard the last sample of an instance from its own writer, whose GUID is lower than those of
+        the writers that keep instances ALIVE. (Where these are closed, that ends the instance, too.)
+        """
+        if not writers[0].qos.by_source_timestamp:
+            return writers
+        if group in self._spent:
+            self.go_below()
+        low = self._low()
+        if self._kept_by(low, group) is not None:
+            return writers
+        lowest = self._keep(low, group, description, writers[0].qos)
+        lowest.wait_for_readers(writers[0].matched_guids(), MATCH_TIMEOUT_S)
+        time.sleep(SETTLE_S)
+        return [lowest, *writers]
 
     def _await_readers(self, topic: str, partition: str, deadline: float) -> list[EndpointSeen]:
         """The target's readers of the topic, once discovery has named one."""
@@ -386,7 +423,7 @@ class DirectedSession:
             found[:] = (
                 reader
                 for reader in self._readers.values()
-                if reader.topic == topic and _partition_matches(reader.partitions, partition)
+                if reader.topic == topic and offering.partition_matches(reader.partitions, partition)
             )
             return bool(found)
 
@@ -414,119 +451,3 @@ class DirectedSession:
     def close(self) -> None:
         """Delete the writers and the domain. Idempotent."""
         self._stack.close()
-
-
-def _offer(qos: GroupQos, partition: str, readers: list[EndpointSeen]) -> EndpointQos:
-    """The QoS of the delivering writer.
-
-    What the group's QoS tells is offered as it is. What it does not tell (deadline, liveliness,
-    presentation) is a promise of the original writer about its own future; for history it means nothing, so
-    the writer offers whatever the target's readers ask.
-    """
-    asked = [reader.endpoint_qos for reader in readers]
-    default = EndpointQos()
-    return EndpointQos(
-        reliable=True,
-        blocking_ns=1_000_000_000,
-        durability=qos.durability,
-        history_depth=KEEP_ALL,
-        by_source_timestamp=qos.by_source_timestamp,
-        exclusive=qos.exclusive,
-        strength=_NO_STRENGTH,
-        autodispose=False,
-        batching=True,
-        partitions=(partition,) if partition else (),
-        representations=qos.representations,
-        deadline_ns=min((one.deadline_ns for one in asked), default=default.deadline_ns),
-        liveliness=max((one.liveliness for one in asked), default=default.liveliness),
-        liveliness_lease_ns=min(
-            (one.liveliness_lease_ns for one in asked), default=default.liveliness_lease_ns
-        ),
-        presentation=max((one.presentation for one in asked), default=default.presentation),
-        coherent=any(one.coherent for one in asked),
-        ordered=any(one.ordered for one in asked),
-    )
-
-
-def _sort_out(
-    offer: EndpointQos, type_: TypeRef | None, readers: list[EndpointSeen]
-) -> tuple[set[bytes], tuple[str, ...]]:
-    """The readers that will match, and for each of the others a text with the reason."""
-    willing: set[bytes] = set()
-    refused: list[str] = []
-    for reader in readers:
-        policies = incompatibilities(offer, reader.endpoint_qos)
-        if reader.type is not None and reader.type != type_:
-            policies += (f"TYPE_CONSISTENCY: another type, '{reader.type_name}'",)
-        if policies:
-            refused.append(f"reader {reader.guid.hex()}: {', '.join(policies)}")
-        else:
-            willing.add(reader.guid)
-    return willing, tuple(refused)
-
-
-def _match(writers: Iterable[RawWriter], willing: set[bytes], timeout_s: float) -> str:
-    """Wait until the readers match all writers; else what is wrong."""
-    deadline = time.monotonic() + timeout_s
-    for writer in writers:
-        if not writer.wait_for_readers(willing, deadline - time.monotonic()):
-            return _unmatched(writer, willing)
-    return ""
-
-
-def _unmatched(writer: RawWriter, expected: set[bytes]) -> str:
-    missing = ", ".join(sorted(guid.hex() for guid in expected - writer.matched_guids()))
-    count, policy = writer.incompatible_policy()
-    reason = f"; Cyclone DDS refused {count} for policy {policy}" if count else ""
-    return f"no match in time with reader {missing}{reason}"
-
-
-def _wait_for_acks(writers: Iterable[RawWriter], period_s: float, deadline: float) -> bool:
-    return all(writer.wait_for_acks(min(period_s, deadline - time.monotonic())) for writer in writers)
-
-
-def _freeing(steps: Iterable[Step]) -> Iterator[Step]:
-    """Unregister each instance after its samples: a reader that takes them can then forget it."""
-    for key, history in itertools.groupby(steps, lambda step: step.sample.key):
-        last = None
-        for last in history:
-            yield last
-        if last is not None and not last.sample.status & UNREGISTER:
-            time_ns, writer = last.sample.source_time_ns, last.sample.writer
-            yield Step(make_sample(time_ns, writer, UNREGISTER, key, key_payload(key)), last.is_written)
-
-
-def _write_all(
-    writers: tuple[RawWriter, ...], steps: Iterable[Step], deadline: float, *, frees: bool
-) -> tuple[int, str]:
-    """Write in order until the end or the deadline; how many, and what went wrong."""
-    sent = 0
-    goes, stays, *_ = writers
-    for sample, is_written in _freeing(steps) if frees else steps:
-        writer = stays if is_written else goes
-        while True:
-            try:
-                writer.put(sample.status, sample.key, sample.payload, sample.source_time_ns)
-            except DdsTimeout:
-                if time.monotonic() >= deadline:
-                    return sent, f"the target was behind for too long after {sent} samples"
-            except DdsError as error:
-                return sent, f"{error} (sample {sent + 1}, source time {sample.source_time_ns} ns)"
-            else:
-                sent += not frees or sample.status != UNREGISTER
-                break
-    return sent, ""
-
-
-def _partition_matches(patterns: tuple[str, ...], partition: str) -> bool:
-    """Whether a reader's partitions take in the group's (DDS 1.4, 2.2.3.13).
-
-    No partition, and an empty name, are the default one. Two expressions never match each other.
-    """
-    literal = expressions.is_literal(partition)
-    return any(
-        expressions.matches(pattern, partition)
-        if literal
-        else expressions.is_literal(pattern) and expressions.matches(partition, pattern)
-        for pattern in patterns or ("",)
-    )

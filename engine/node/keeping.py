@@ -10,6 +10,7 @@ have the very same sample, see it ALIVE in a new generation.
 from __future__ import annotations
 
 import functools
+import time
 from typing import TYPE_CHECKING, Final
 
 from engine.dataset.groups import is_given
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from engine.dataset.groups import GroupDescription
     from engine.dataset.living import Step
     from engine.dataset.rows import Rows
+    from engine.dataset.sample import Sample
     from engine.dds.directed import DirectedSession
     from engine.dds.errors import DdsError
     from engine.node.delivery import Directed
@@ -62,6 +64,8 @@ class Keeping:
         self._kept: dict[Group, set[bytes]] = {}
         self._writers: dict[bytes, tuple[tuple[Group, ...], bool]] = {}
         self._lost: dict[bytes, tuple[tuple[Group, ...], bool]] = {}
+        self._back: dict[bytes, None] = {}
+        self._began_ns = time.time_ns()
         self._later: dict[Group, dict[bytes, int]] = {}
         self.runtime: Runtime | None = None
 
@@ -117,7 +121,13 @@ class Keeping:
                 times = self._later.get(group, _NO_TIMES)
                 portions.append(_shown_again(description, rows, living, how, times))
 
+        crowd = process.crowd
+        moved = list(self._moved(crowd)) if how is not None else []
+
         def job(session: DirectedSession) -> None:
+            if moved:
+                give(session, moved)
+                session.retire(crowd)
             if isinstance(how, Instead):
                 session.go_below()
             result = give(session, portions, on_rejected)
@@ -126,6 +136,13 @@ class Keeping:
             done(result)
 
         self._put(process, job, lambda error: done(Delivered(problem=str(error))))
+
+    def _moved(self, crowd: frozenset[tuple[str, str, str]]) -> Iterator[Portion]:
+        """What keeps instances ALIVE that a participant keeps which must retire; readers refuse it."""
+        for group, description in self._runtime.descriptions.items():
+            if (group.topic, group.partition, description.type.type_id) in crowd:
+                steps = written(self._rows(group) or (), self._neighbourhood.living(group))
+                yield Portion(description, steps, Mode.PART, keeps=True)
 
     def _disposing(self, group: Group) -> frozenset[bytes]:
         """The writers of a group that are gone and had autodispose."""
@@ -159,6 +176,12 @@ class Keeping:
             for kept in self._kept.values():
                 kept.discard(participant)
 
+    def was_away(self, sample: Sample) -> bool:
+        """Whether the writer of a sample was lost, and readers on this host may have missed it, too."""
+        writer = sample.writer
+        is_unheard = writer not in self._writers and sample.source_time_ns > self._began_ns
+        return is_unheard or writer in self._lost or writer in self._back
+
     def changed(self, changes: Changes) -> None:
         """Writers came and went."""
         autodispose = {each.endpoint.guid: each.endpoint.endpoint_qos.autodispose for each in changes.offers}
@@ -167,6 +190,9 @@ class Keeping:
                 self._writers[writer] = groups, autodispose.get(writer, True)
                 if writer in self._lost:
                     del self._lost[writer]
+                    self._back[writer] = None
+                    if len(self._back) > MAX_LOST:
+                        del self._back[next(iter(self._back))]
                     self._show_again(groups, writer)
             else:
                 self._gone(writer)
@@ -177,6 +203,7 @@ class Keeping:
             return
         groups, autodispose = known
         self._lost[writer] = known
+        self._runtime.serving.lost(writer)
         if len(self._lost) > MAX_LOST:
             del self._lost[next(iter(self._lost))]
         for group in groups:
@@ -215,6 +242,7 @@ class Keeping:
 
     def _show_again(self, groups: tuple[Group, ...], writer: bytes) -> None:
         """A writer is back that had been lost: so have readers on this host lost it."""
+        self._runtime.serving.returned(writer)
         for group in groups:
             state = self._runtime.core.name_space_of(group)
             rows = self._rows(group)

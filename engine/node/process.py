@@ -252,6 +252,8 @@ class Node:
         self._wire.on_rejected = self._runtime.serving.rejected
         self._wire.keeping.runtime = self._runtime
         self._runtime.serving.on_taken_over = self._wire.keeping.taken_over
+        self._runtime.serving.was_away = self._wire.keeping.was_away
+        self._runtime.serving.living = self._neighbourhood.living
         self._clients = self._serve_clients()
         self._incoming = Incoming(
             self._participant,

@@ -33,6 +33,7 @@ class Process:
         self._is_gone = False
         self._session: DirectedSession | None = None
         self.kept = 0
+        self.crowd: frozenset[tuple[str, str, str]] = frozenset()
 
     def put(self, job: Job, failed: Failed) -> bool:
         """Let a job wait for its turn; True when somebody must call `work` on a worker thread."""
@@ -76,11 +77,11 @@ class Process:
             try:
                 job(self._session)
             finally:
-                self.kept = self._session.kept
+                self.kept, self.crowd = self._session.kept, self._session.crowd
         except DdsError as error:
             failed(error)
 
     def _close(self) -> None:
         assert self._session is not None
         self._session.close()
-        self._session, self.kept = None, 0
+        self._session, self.kept, self.crowd = None, 0, frozenset()

@@ -242,7 +242,8 @@ class _Batch:
         self._by_writer[writer] = tuple(sinks)
         # Whoever is being served must get every sample, and a writer in several partitions is rare.
         is_gated = not self._holdings.gates.keys().isdisjoint(groups)  # each sample must be looked at
-        if len(sinks) == 1 and sinks[0].group_set.is_renewable and not self._serving.tails and not is_gated:
+        is_plain = len(sinks) == 1 and sinks[0].group_set.is_renewable and not is_gated
+        if is_plain and not self._serving.tails.wants(writer):
             self._single[writer] = sinks[0]
         return self._by_writer[writer]
 
@@ -260,8 +261,8 @@ class _Batch:
             self._holdings.counters["too_old"] += outcome is Outcome.OLDER
             return
         sink.data.has_changed = True
-        if self._serving.tails:
-            self._serving.captured(sink.description.group, sample)
+        if self._serving.tails.wants(writer):
+            self._serving.tails.captured(sink.description.group, sample)
         if sink.on_disk:
             name = sink.data.state.name
             self._changes.setdefault(name, []).append(Change(sink.description, sample, evicted))

@@ -14,7 +14,7 @@ from engine.dataset.sample import UNREGISTER
 from engine.runtime.sets import dispose_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from engine.core.namespaces import Group
     from engine.dataset.dataset import DataSet, GroupSet
@@ -31,11 +31,14 @@ class Replaced:
         new: samples that they take as they are.
         instead: by instance, what takes the place of something that they have.
         times: the newest source time that they have of each of these instances, nanoseconds since 1970 UTC.
+        owners: with OWNERSHIP EXCLUSIVE, by instance, the writer that had the last word before, where
+            what is shown is not from it.
     """
 
     new: Difference = dataclasses.field(default_factory=dict)
     instead: Difference = dataclasses.field(default_factory=dict)
     times: dict[Group, dict[bytes, int]] = dataclasses.field(default_factory=dict)
+    owners: dict[Group, dict[bytes, bytes]] = dataclasses.field(default_factory=dict)
 
 
 def replaced(
@@ -60,6 +63,8 @@ def replaced(
         source = before.groups.get(group)
         new = difference.get(group, [])
         back = _gone_back(source, target, every=disposes_all) if source else {}
+        if source and descriptions[group].qos.exclusive:
+            result.owners[group] = _owners(source, target, {*back, *(sample.key for sample in new)})
         if not descriptions[group].qos.by_source_timestamp:
             told = {sample.key for sample in new}
             new = [*new, *(sample for key, shown in back.items() if key not in told for sample in shown)]
@@ -93,6 +98,16 @@ def _gone_back(before: GroupSet, after: GroupSet, *, every: bool) -> dict[bytes,
         unseen = [sample for sample in kept if sample not in old]
         found[key] = unseen or kept[kept.index(_last(kept)) :] if kept else ()
     return found
+
+
+def _owners(before: GroupSet, after: GroupSet, keys: Iterable[bytes]) -> dict[bytes, bytes]:
+    """Who had the last word about each of the instances, where that was another one than it is now."""
+    changes = [(key, before.instance(key), after.instance(key)) for key in keys]
+    return {
+        key: _last(old).writer
+        for key, old, new in changes
+        if old and not (new and _last(new).writer == _last(old).writer)
+    }
 
 
 def _last(history: Sequence[Sample]) -> Sample:

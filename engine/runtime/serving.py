@@ -1,33 +1,29 @@
-"""Giving data to late joiners: the whole set once, and afterwards what merges bring (guide 5.4.7).
-
-A living writer begins to send to a new reader at about the time at which we see that reader; nobody else
-knows exactly when. What is written in the moments after the set was taken is therefore given once more: a
-sample that arrives twice is counted and shown, a sample that is lost would be neither.
-"""
+"""Giving data to late joiners: the whole set once, and afterwards what merges bring (guide 5.4.7)."""
 
 from __future__ import annotations
 
 import collections
-import dataclasses
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from engine.core.expressions import intersection, matches
 from engine.core.messages import ReaderKey
 from engine.core.namespaces import Group
 from engine.dataset.groups import is_given
-from engine.dataset.living import instances
+from engine.dataset.living import by_instance, instances
 from engine.dataset.rows import Rows
-from engine.dataset.sample import Sample
 from engine.runtime.monitor import DEVIATIONS
-from engine.runtime.ports import Instead
+from engine.runtime.ports import Again, Instead
+from engine.runtime.tails import MAX_TAIL, Tails
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import TypeAlias
 
+    from engine.core.namespaces import Group
     from engine.dataset.groups import GroupDescription
+    from engine.dataset.sample import Sample
     from engine.runtime.holdings import Holdings
-    from engine.runtime.ports import Again, Delivered
+    from engine.runtime.ports import Delivered
     from engine.runtime.replacing import Replaced
     from engine.runtime.sets import Difference
 
@@ -35,29 +31,17 @@ if TYPE_CHECKING:
 
 Groups = list[tuple["GroupDescription", Rows]]
 
-TAIL_S: Final = 0.1
-"""How long after a set was taken what is captured is given to its reader, too."""
-MAX_TAIL: Final = 10_000
-"""Samples of one such moment; more are counted as not given."""
-
-
-@dataclasses.dataclass(slots=True)
-class _Tail:
-    """What was captured since a reader's set was taken."""
-
-    until_s: float
-    samples: dict[Group, list[Sample]] = dataclasses.field(default_factory=dict)
-    count: int = 0
-
 
 class Serving:
     """The readers' side of a holdings."""
 
     def __init__(self, holdings: Holdings) -> None:
         self._holdings = holdings
-        self.tails: dict[ReaderKey, _Tail] = {}
+        self.tails = Tails()
         self.on_difference: Callable[[str, Difference], None] | None = None
         self.on_taken_over: Callable[[ReaderKey], None] | None = None
+        self.was_away: Callable[[Sample], bool] = lambda _: False
+        self.living: Callable[[Group], frozenset[bytes]] = lambda _: frozenset()
         self.deviations: dict[ReaderKey, collections.Counter[str]] = {}
         self._waiting: dict[ReaderKey, collections.deque[tuple[Groups, bool, _How]]] = {}
         self._got: dict[ReaderKey, frozenset[bytes]] = {}
@@ -67,28 +51,39 @@ class Serving:
     @property
     def next_s(self) -> float | None:
         """When `work` has something to do."""
-        return min(tail.until_s for tail in self.tails.values()) if self.tails else None
-
-    def captured(self, group: Group, sample: Sample) -> None:
-        """A sample was taken in while `tails` is not empty."""
-        for reader, tail in self.tails.items():
-            if _reads(reader, group):
-                tail.count += 1
-                if tail.count <= MAX_TAIL:
-                    tail.samples.setdefault(group, []).append(sample)
+        return self.tails.next_s
 
     def work(self, now: float) -> None:
-        """Give readers what was captured in the moments after their set was taken."""
-        for reader in [reader for reader, tail in self.tails.items() if now >= tail.until_s]:
-            tail = self.tails.pop(reader)
-            groups = [
-                (self._holdings.descriptions[group], Rows.of(samples))
-                for group, samples in tail.samples.items()
-            ]
-            if groups:
-                self._holdings.counters["repeated"] += min(tail.count, MAX_TAIL)
-                self._holdings.counters["not_given"] += max(0, tail.count - MAX_TAIL)
-                self._send(reader, groups, whole=False)
+        """Give readers once more what was captured while something was on its way to them."""
+        for reader, tail in self.tails.take_sets(now):
+            self._holdings.counters["not_given"] += max(0, tail.count - MAX_TAIL)
+            self._give(reader, tail.samples)
+        for tail in self.tails.take_returns(now):
+            for state in self._holdings.core.name_spaces if tail.samples else ():
+                for reader in self._holdings.core.in_charge_of(state.name):
+                    self._give(reader, tail.samples)
+        for reader, samples in self.tails.take_passed(now):
+            self._give(reader, samples)
+
+    def _give(self, reader: ReaderKey, samples: Difference) -> None:
+        """Give a reader once more what it reads of these samples, in the order of their capture."""
+        name_space_of = self._holdings.core.name_space_of
+        by_group = {
+            group: by_instance(some)
+            for group, some in samples.items()
+            if (state := name_space_of(group)) is not None and state.name == reader.name_space
+        }
+        if groups := self._read_by(reader, by_group):
+            self._holdings.counters["repeated"] += sum(len(rows) for _, rows in groups)
+            self._send(reader, groups, whole=False)
+
+    def lost(self, writer: bytes) -> None:
+        """A writer is lost, and may come back."""
+        self.tails.lost(writer)
+
+    def returned(self, writer: bytes) -> None:
+        """A writer is back that had been lost."""
+        self.tails.returned(writer, self._holdings.clock.monotonic())
 
     def reader_keys(self, participant: str, topic: str, partitions: tuple[str, ...]) -> list[ReaderKey]:
         """What must be served to a reader, by name-space: those that its partitions and topic touch."""
@@ -113,7 +108,7 @@ class Serving:
 
     def gone(self, reader: ReaderKey) -> None:
         """The last durable reader of its kind in a process went away."""
-        self.tails.pop(reader, None)
+        self.tails.forget(reader)
         self._waiting.pop(reader, None)
         self._got.pop(reader, None)
         self._joined.pop(reader, None)
@@ -145,13 +140,14 @@ class Serving:
             for group, group_set in sorted(working.groups.items())
             if group_set.count and _reads(reader, group)
         ]
-        self.tails[reader] = _Tail(self._holdings.clock.monotonic() + TAIL_S)
+        self.tails.set_taken(reader, self._holdings.clock.monotonic())
         self._send(reader, groups, whole=True)
 
     def show(self, name_space: str, difference: Difference, *, missed: bool = False) -> None:
         """Give the readers in this node's charge, and durability clients, what a merge brought.
 
-        What a node had only `missed`, readers that were there when it was written have from its writer.
+        What a node had only `missed`, readers that were there when it was written have from its writer,
+        unless that `was_away` from here.
         """
         if self.on_difference is not None:
             self.on_difference(name_space, difference)
@@ -159,17 +155,23 @@ class Serving:
             since_ns = self._since_ns.get(reader) if missed else None
             groups = self._read_by(reader, difference, since_ns)
             if groups:
-                self._send(reader, groups, whole=False)
+                self._send(reader, [self._with_ends(*one) for one in groups], whole=False)
                 self._note_older(reader, groups)
 
     def show_replaced(self, name_space: str, difference: Difference, replaced: Replaced) -> None:
         """Show that another set took the place of the one that readers and durability clients have."""
         if self.on_difference is not None:
             self.on_difference(name_space, difference)
+        owned = {
+            group: {key for key, writer in owners.items() if writer in self.living(group)}
+            for group, owners in replaced.owners.items()
+        }
         for reader in self._holdings.core.in_charge_of(name_space):
+            if count := sum(len(keys) for group, keys in owned.items() if _reads(reader, group)):
+                self.deviates(reader, "owned", count)
             if groups := self._read_by(reader, replaced.instead):
                 self._send(reader, groups, whole=False, how=Instead(replaced.times))
-                self._note_later(reader, groups, replaced.times)
+                self._note_later(reader, groups, replaced.times, owned)
             if groups := self._read_by(reader, replaced.new):
                 self._send(reader, groups, whole=False)
 
@@ -179,15 +181,37 @@ class Serving:
             (self._holdings.descriptions[group], Rows.of(shown))
             for group, samples in sorted(difference.items(), key=lambda item: item[0])
             if _reads(reader, group)
-            and (shown := [s for s in samples if since_ns is None or s.source_time_ns < since_ns])
+            and (
+                shown := [
+                    s for s in samples if since_ns is None or s.source_time_ns < since_ns or self.was_away(s)
+                ]
+            )
         ]
 
+    def _with_ends(self, description: GroupDescription, rows: Rows) -> tuple[GroupDescription, Rows]:
+        """With what follows in the set, for readers by reception: what comes last is what they see."""
+        state = self._holdings.core.name_space_of(description.group)
+        if description.qos.by_source_timestamp or state is None:
+            return description, rows
+        group_set = self._holdings.spaces[state.name].working.groups[description.group]
+        ended: list[Sample] = []
+        for some in instances(rows):
+            history = group_set.instance(some[0].key)
+            known = [at for at, sample in enumerate(history) if sample in some]
+            ended += history[known[0] :] if known else some
+        return description, Rows.of(ended)
+
     def _note_later(
-        self, reader: ReaderKey, groups: Groups, times: Mapping[Group, Mapping[bytes, int]]
+        self,
+        reader: ReaderKey,
+        groups: Groups,
+        times: Mapping[Group, Mapping[bytes, int]],
+        owned: Mapping[Group, set[bytes]],
     ) -> None:
         for description, rows in groups:
-            later = times[description.group]
-            count = sum(sample.source_time_ns < later[sample.key] for sample in rows)
+            later, refused = times[description.group], owned.get(description.group, ())
+            shown = [sample for sample in rows if sample.key not in refused]
+            count = sum(sample.source_time_ns < later[sample.key] for sample in shown)
             if count:
                 self.deviates(reader, "shown_later", count)
 
@@ -196,7 +220,7 @@ class Serving:
         working = self._holdings.spaces[reader.name_space].working
         count = 0
         for description, rows in groups:
-            if not description.qos.by_source_timestamp or description.qos.history_depth == 1:
+            if not description.qos.by_source_timestamp:
                 continue
             group_set = working.groups[description.group]
             new = set(rows.each_digest())
@@ -239,6 +263,7 @@ class Serving:
         self._holdings.tracer.event(
             "deliver.started", group=_text(reader), reader=reader.participant, samples=count
         )
+        self.tails.begins(reader, groups, has_all=whole or isinstance(how, Again))
         self._holdings.wire.deliver(reader, groups, whole=whole, how=how)
 
     def _next(self, reader: ReaderKey) -> None:
@@ -257,8 +282,9 @@ class Serving:
 
     def delivered(self, reader: ReaderKey, result: Delivered, *, whole: bool) -> None:
         """The answer to `Wire.deliver`."""
-        self._next(reader)
         holdings = self._holdings
+        self.tails.ended(reader, holdings.clock.monotonic())
+        self._next(reader)
         holdings.counters["delivered"] += result.samples
         group = _text(reader)
         if result.resent and not result.problem:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from engine.core.namespaces import Durability
 from engine.dataset.dataset import DataSet, GroupSet, Outcome
 from engine.dataset.groups import DurabilityKind
+from engine.dataset.living import by_instance
 from engine.dataset.sample import DISPOSE, make_sample
 from engine.dataset.settling import Present
 from engine.runtime.persistence import Turn
@@ -243,7 +244,7 @@ class NameSpaceData:
             samples = [dispose_of(key, now_ns) for key in gone]
             samples += target.samples() if every else target.samples().without(seen)
             if samples:
-                difference[group] = samples
+                difference[group] = by_instance(samples)
             if self.is_on_disk(describe[group]):
                 changes += _changes(describe[group], before, target, seen)
         self.working = other

@@ -28,6 +28,8 @@ HOLD_BACK_S: Final = 30.0
 DRAIN: Final = 10_000
 LOOK_AGAIN_S: Final = 1.0
 """How often it is looked which writers live when nothing tells of a change."""
+RETURN_S: Final = 1.0
+"""How long after a writer came back something of it may pass a reader by that services already have."""
 EXPECTED_S: Final = 10.0
 """How long a writer counts as living on the word of a service, until discovery tells of it."""
 
@@ -71,11 +73,12 @@ class Arrivals:
         self._unmatched: dict[bytes, None] = {}
         session.signal.attach(live.entity, abi.SUBSCRIPTION_MATCHED)
         self._hold_until_s = time.monotonic() + HOLD_BACK_S if holds else 0.0
+        self._return_s = 0.0
 
     @property
     def due_s(self) -> float | None:
         """When `turn` is due even if nothing arrives."""
-        dues = [self._hold_until_s if self._is_holding else None]
+        dues = [self._hold_until_s if self._is_holding else None, self._return_s or None]
         if self._subscription is not None:
             dues.append(self._subscription.due_s)
         return min((due for due in dues if due is not None), default=None)
@@ -119,11 +122,23 @@ class Arrivals:
             self._lost(writer, autodispose=self._autodispose.pop(writer, False))
         self._autodispose.update(there)
         for writer in living - writers.living:
-            self._cache.found(writer)
+            self._found(writer)
         for writer in self._autodispose.keys() - living:
             del self._autodispose[writer]
         while len(self._unmatched) > MAX_GONE:
             del self._unmatched[next(iter(self._unmatched))]
+
+    def _found(self, writer: bytes) -> None:
+        if self._cache.writers.was_lost(writer):
+            self._return_s = time.monotonic() + RETURN_S
+        self._cache.found(writer)
+
+    def is_missing(self, now: float) -> bool:
+        """Whether writers came back a moment ago, of which something may be missing; told once."""
+        if not self._return_s or now < self._return_s:
+            return False
+        self._return_s = 0.0
+        return True
 
     def _lost(self, writer: bytes, *, autodispose: bool) -> None:
         self._expected.pop(writer, None)
@@ -172,7 +187,7 @@ class Arrivals:
             return
         for writer in dict.fromkeys(sample.writer for sample in ours):
             if writer not in self._cache.writers.living:
-                self._cache.found(writer)
+                self._found(writer)
         self._cache.add(ours, is_historical=False)
 
     def release(self) -> None:

@@ -31,6 +31,8 @@ PAUSE_S: Final = 0.1
 WILDCARDS: Final = "*?"
 MAX_LIVING: Final = 10_000
 _GUID_BYTES: Final = 16
+_NOBODY: Final = b""
+"""No service is called so: while a reader is followed by nobody, it asks for everything again."""
 
 
 def _guid(text: object) -> bytes | None:
@@ -129,6 +131,10 @@ class Exchange:
         self.numbers.add(number)
         return Send(number, self.partition, self._addressed)
 
+    def ask_again(self) -> None:
+        """Ask for everything once more: something may have been missed."""
+        self.followed.add(_NOBODY)
+
     @property
     def is_to_be_resolved(self) -> bool:
         """Whether a server of another product has answered an expression."""
@@ -148,7 +154,7 @@ class Exchange:
         whole = len(parts) == link.count
         if added is not None and added.get("update"):
             if not whole:
-                self.followed.add(b"")  # nobody is called so: everything is asked for again
+                self.ask_again()
             return parts if whole else None
         if not whole and number != max(self.numbers):
             return None  # broken off, because we have asked again
@@ -246,6 +252,11 @@ class Fetch:
     def exchange(self, number: int) -> Exchange | None:
         """The exchange of a request number."""
         return next((one for one in self.exchanges if number in one.numbers), None)
+
+    def ask_again(self) -> None:
+        """Ask for everything once more; what comes is an update."""
+        for one in self.exchanges:
+            one.ask_again()
 
     def turn(self, now: float, servers: frozenset[bytes]) -> list[Send]:
         """Look at answers and time; returns what to send."""

@@ -49,6 +49,10 @@ class Presence:
         """Whether the instances of a writer that is gone count as disposed."""
         return self._gone.get(writer, False)
 
+    def was_lost(self, writer: bytes) -> bool:
+        """Whether a writer that is known, by its samples too, was not there."""
+        return writer not in self.living and (writer in self._gone or writer in self._keys)
+
     def found(self, writer: bytes) -> list[tuple[bytes, tuple[bytes, ...]]]:
         """A writer lives; returns the writers that do so now, and their instances."""
         before = self._inexact_living(writer)

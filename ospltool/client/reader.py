@@ -323,5 +323,7 @@ class DurableReader(Member, Generic[Data]):
     def turn(self, now: float) -> None:
         """Take what arrived, and ask for what is missing."""
         self._arrivals.take_live(now)
+        if self._arrivals.is_missing(now) and self._whole_history is not None:
+            self._whole_history.ask_again()
         self._history.turn(now)
         self._arrivals.turn(now)

@@ -204,6 +204,19 @@ def test_when_the_service_that_keeps_it_up_to_date_is_lost_another_is_asked() ->
     assert talk.updates == [10, 11]
 
 
+def test_everything_is_asked_for_again_when_something_may_have_been_missed() -> None:
+    talk = Talk(services=frozenset((ONE,)))
+    talk.turn()
+    talk.answer(ONE, 1, 10, ours=covers("a", a=True))
+    assert talk.turn(1.0) == []
+    talk.fetch.ask_again()
+    assert talk.turn(1.0) == [Send(2, "p", ())]
+    talk.answer(ONE, 2, 10, 11, ours=covers("a", a=True))
+    assert talk.turn(1.0) == []
+    assert talk.updates == [10, 11]
+    assert talk.history == [10]
+
+
 def test_a_part_of_history_is_not_kept_up_to_date() -> None:
     talk = Talk(followed=False, services=frozenset((ONE,)))
     talk.turn()

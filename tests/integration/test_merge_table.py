@@ -73,14 +73,20 @@ EARLY = {
 """What readers see that were there all the time: their set, and as disposed what was in it."""
 
 
+OWNED = "cnfffnfDD"
+"""With OWNERSHIP EXCLUSIVE, by Replace: what far's writer, which lives, has written is not taken from it."""
+
+
 def name_of(policy: str, order: str) -> str:
     return f"{policy} {order}"
 
 
 def readers_of() -> list[dict[str, Any]]:
     keeping = {"name": "all", "topic": "Tall", "partition": "merge"}
+    owned = {"name": "Replace exclusive", "topic": "Texc", "partition": "replace", "exclusive": True}
     return [
         keeping,
+        owned,
         *(
             {
                 "name": name_of(policy, order),
@@ -141,8 +147,12 @@ def start_readers(hosts: HostsLab, age: str) -> dict[tuple[str, str], Program]:
     return programs
 
 
+def steps_of(partition: str, steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{**step, "partitions": [partition]} for step in steps]
+
+
 def steps_in_all(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{**step, "partitions": [policy.lower()]} for policy in POLICIES for step in steps]
+    return [step for policy in POLICIES for step in steps_of(policy.lower(), steps)]
 
 
 def tell(writer: Program, step: dict[str, Any]) -> None:
@@ -212,11 +222,11 @@ def apart_and_together(hosts: HostsLab, *, autodispose: bool) -> Split:
         for side, node in SIDES.items()
         for order, by_source in ORDERS.items()
     }
+    common = [{"first": each, "time": 1_000 + each} for each in COMMON]
     for (side, _), writer in writers.items():
         writer.answer("done")
         # The writers of both sides match everybody before the split.
-        common = [{"first": each, "time": 1_000 + each} for each in COMMON] if side == "near" else []
-        writer.tell(steps=steps_in_all(common or [{"first": 0, "time": 900}]))
+        writer.tell(steps=steps_in_all(common if side == "near" else [{"first": 0, "time": 900}]))
         writer.answer("done")
     keeping = {
         side: lab.program("writer", prefix=lab.prefixes[node], readers=4, topic="Tall", depth=0)
@@ -225,7 +235,23 @@ def apart_and_together(hosts: HostsLab, *, autodispose: bool) -> Split:
     for number, writer in enumerate(keeping.values()):
         writer.answer("done")
         tell(writer, {"first": number, "time": 1_000})
-    held = len(COMMON) * len(POLICIES) * len(ORDERS) + 2
+    owners = {
+        side: lab.program(
+            "writer",
+            prefix=lab.prefixes[node],
+            readers=4,
+            topic="Texc",
+            exclusive=True,
+            strength=strength,
+            autodispose=autodispose,
+        )
+        for (side, node), strength in zip(SIDES.items(), (2, 1), strict=True)
+    }
+    for side, owner in owners.items():
+        owner.answer("done")
+        owner.tell(steps=steps_of("replace", common if side == "near" else [{"first": 0, "time": 900}]))
+        owner.answer("done")
+    held = len(COMMON) * (len(POLICIES) * len(ORDERS) + 1) + 2
     for name in hosts.names:
         hosts.views["n1"].wait_for("all have it", functools.partial(holds, hosts, "n1", name, held))
     hosts.network.cut("b")
@@ -234,9 +260,12 @@ def apart_and_together(hosts: HostsLab, *, autodispose: bool) -> Split:
     for (side, _), writer in writers.items():
         writer.tell(steps=steps_in_all(STEPS[side]))
         writer.answer("done")
+    for side, owner in owners.items():
+        owner.tell(steps=steps_of("replace", STEPS[side]))
+        owner.answer("done")
     tell(keeping["near"], {"first": 0, "time": 3_000})
     tell(keeping["far"], {"first": 0, "time": 5_000})
-    held = (len(COMMON) + 2) * len(POLICIES) * len(ORDERS) + 3  # one more instance, and a dispose
+    held = (len(COMMON) + 2) * (len(POLICIES) * len(ORDERS) + 1) + 3  # one more instance, and a dispose
     for name in hosts.names:
         hosts.views[name].wait_for("it is held", functools.partial(holds, hosts, name, name, held))
     hosts.network.heal("b")
@@ -245,21 +274,10 @@ def apart_and_together(hosts: HostsLab, *, autodispose: bool) -> Split:
     return Split(hosts, readers, autodispose, time.monotonic() + 20.0)
 
 
-overtaken = pytest.mark.xfail(
-    strict=False,
-    raises=AssertionError,
-    reason="under Replace, by reception, a dispose may overtake the next sample: twice in seven runs",
-)
-
-
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("side", SIDES)
 @pytest.mark.parametrize("policy", POLICIES)
-def test_what_an_early_reader_sees_after_a_merge(
-    split: Split, policy: str, side: str, order: str, request: pytest.FixtureRequest
-) -> None:
-    if (policy, side, order) == ("Replace", "far", "by reception"):
-        request.applymarker(overtaken)
+def test_what_an_early_reader_sees_after_a_merge(split: Split, policy: str, side: str, order: str) -> None:
     split.check("early", side, policy, order, EARLY[policy][side])
 
 
@@ -270,7 +288,6 @@ def test_what_a_late_reader_sees_after_a_merge(split: Split, policy: str, side: 
     split.check("late", side, policy, order, SETS[policy][side])
 
 
-@overtaken
 @pytest.mark.parametrize("order", ORDERS)
 def test_replace_disposes_every_instance_and_catchup_those_that_are_no_more(split: Split, order: str) -> None:
     if split.autodispose:
@@ -285,7 +302,6 @@ def test_replace_disposes_every_instance_and_catchup_those_that_are_no_more(spli
         assert disposed[:5] + "-" + disposed[6:] == wanted, found
 
 
-@overtaken
 def test_what_takes_the_place_of_a_newer_sample_has_its_time_which_is_counted(split: Split) -> None:
     for policy in ("Replace", "Catchup"):
         for order, times in (("by source", (3_002, 5_004, 3_008)), ("by reception", (1_002, 4_004, 1_008))):
@@ -302,6 +318,15 @@ def test_what_takes_the_place_of_a_newer_sample_has_its_time_which_is_counted(sp
         assert sum(int(found["count"]) for found in traced if "later" in found["reason"]) == count
 
 
+def test_an_owner_that_lives_is_not_overruled_which_is_counted(split: Split) -> None:
+    ends = {("early", "near"): NEAR, ("early", "far"): OWNED, ("late", "far"): NEAR}
+    for (age, side), wanted in ends.items():
+        split.check(age, side, "Replace", "exclusive", wanted)
+    for name, count in (("n1", 0), ("n2", 5)):
+        view = split.hosts.views[name]
+        view.wait_for("it is counted", functools.partial(counts, split.hosts, name, "owned", count))
+
+
 def test_what_a_reader_that_keeps_all_cannot_take_in_between_is_counted(split: Split) -> None:
     ends = {("early", "near"): "S5000", ("early", "far"): "S5000", ("late", "far"): "S3000 S5000"}
     for (age, side), wanted in ends.items():
@@ -315,7 +340,6 @@ def test_what_a_reader_that_keeps_all_cannot_take_in_between_is_counted(split: S
         view.wait_for("it is counted", functools.partial(counts, split.hosts, name, "refused_older", count))
 
 
-@overtaken
 def test_after_a_replacement_an_instance_comes_back_with_its_writer(split: Split) -> None:
     cases = [(policy, order) for policy in ("Replace", "Catchup") for order in ORDERS]
     for policy, order in cases:
@@ -326,6 +350,10 @@ def test_after_a_replacement_an_instance_comes_back_with_its_writer(split: Split
     split.deadline = time.monotonic() + 20.0
     for policy, order in cases:
         split.check("early", "far", policy, order, lost)
+    # Nodes lose fellows later than writers. A cut that only readers notice is another matter, see docs.
+    for name in split.hosts.names:
+        alone = functools.partial(leads_itself, split.hosts, name)
+        split.hosts.views[name].wait_for("nodes have noticed it, too", alone)
     split.hosts.network.heal("b")
     split.deadline = time.monotonic() + 30.0
     for policy, order in cases:

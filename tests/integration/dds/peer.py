@@ -100,21 +100,23 @@ def writer(options: dict[str, Any]) -> None:
 
 
 def reader(options: dict[str, Any]) -> None:
-    """Tells each sample that an ordinary reader gets."""
+    """Tells each sample that an ordinary reader gets; with `keeps` they stay in its cache."""
     from cyclonedds.core import InstanceState, ReadCondition, SampleState, ViewState, WaitSet
     from cyclonedds.sub import DataReader, Subscriber
 
     participant, _, *ends = application(options, Subscriber, DataReader, options["types"])
     waitset = WaitSet(participant)
-    mask = SampleState.Any | ViewState.Any | InstanceState.Any
-    for _, _, one in ends:
-        waitset.attach(ReadCondition(one, mask))
+    fresh = SampleState.NotRead if options.get("keeps") else SampleState.Any
+    conditions = [ReadCondition(one, fresh | ViewState.Any | InstanceState.Any) for _, _, one in ends]
+    for condition in conditions:
+        waitset.attach(condition)
     say(ready=True)
     at_end(leave)
     while True:
         waitset.wait(1_000_000_000)
-        for name, _, one in ends:
-            for sample in one.take(100):
+        for (name, _, one), condition in zip(ends, conditions, strict=True):
+            get = one.read if options.get("keeps") else one.take
+            for sample in get(100, condition=condition):
                 info = sample.sample_info
                 valid = bool(info.valid_data)
                 say(

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 import pytest
 
 from engine.dataset.groups import DurabilityKind, GroupQos, TypeDescription
-from engine.dataset.living import Step, whole
+from engine.dataset.living import End, Step, whole
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 from engine.dds import directed
-from engine.dds.directed import DirectedSession
+from engine.dds.directed import MAX_LOW, DirectedSession, Mode
 from engine.dds.discovery import Discovery, ParticipantSeen
 from engine.dds.errors import DdsError
 from engine.dds.participant import NodeParticipant, TagRole
@@ -113,6 +113,38 @@ def test_instances_end_as_the_delivered_events_say(
         states(target, 1.0)  # the rest of the same
     first = target.expect(lambda line: "state" in line)["state"]
     assert [first, *(state for _, state in states(target, 0.3))] == [NO_WRITERS]
+
+
+def test_a_sample_is_taken_again_however_often_its_writer_was_lost(
+    arena: Arena, find: Finder, plain: TypeDescription
+) -> None:
+    """Each time it comes from a lower GUID, of which there are only so many: the oldest retires."""
+    target = arena.start("reader", types=["Plain"], by_source=True, partitions=["*"], keeps=True)
+    target.ready()
+    qos = GroupQos(DurabilityKind.TRANSIENT, by_source_timestamp=True)
+    key = (1).to_bytes(4, "little")
+
+    def give(number: int, partition: str, mode: Mode) -> None:
+        steps = whole([plain_sample(number, 10)], frozenset((b"w" * 16,)))
+        report = session.deliver("Plain", plain, qos, partition, steps, 10, mode=mode, keeps=True)
+        assert (report.problem, report.acked) == ("", 1)
+
+    with session_with(arena, find(target)) as session:
+        give(1, "lost", Mode.WHOLE)
+        assert target.expect(lambda line: "state" in line)["state"] == ALIVE
+        for turn in range(MAX_LOW + 2):
+            session.end("Plain", plain, "lost", [End(key, 10)], disposes=True, closes=True)
+            assert target.expect(lambda line: "state" in line)["state"] == DISPOSED
+            if crowd := session.crowd:
+                for _, partition, _ in crowd:
+                    if partition != "lost":
+                        give(100 + int(partition), partition, Mode.PART)
+                session.retire(crowd)
+            give(1, "lost", Mode.RETURN)
+            assert target.expect(lambda line: "state" in line)["state"] == ALIVE, turn
+            give(100 + turn, str(turn), Mode.RETURN)
+            assert target.expect(lambda line: "state" in line)["state"] == ALIVE, turn
+        assert states(target, 0.5) == [], "what the oldest kept is kept by another one"
 
 
 def test_one_session_delivers_many_groups(arena: Arena, find: Finder, participant: NodeParticipant) -> None:

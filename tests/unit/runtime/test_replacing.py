@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import types
+
 import pytest
 
-from engine.core.namespaces import Group
+from engine.core.namespaces import Durability, Group
 from engine.dataset.dataset import DataSet
 from engine.dataset.groups import KEEP_ALL, DurabilityKind, GroupDescription, GroupQos, TypeDescription
+from engine.dataset.living import whole
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 from engine.runtime.replacing import replaced
-from engine.runtime.sets import dispose_of
+from engine.runtime.sets import NameSpaceData, dispose_of
 
 GROUP = Group("stock", "Reading", "type")
 STATUS = {"S": DATA, "D": DISPOSE, "U": UNREGISTER}
@@ -76,6 +79,24 @@ def test_what_readers_by_reception_are_shown(before: str, after: str, new: str) 
     shown = replaced(old, target, {GROUP: difference(old, target)}, described, disposes_all=False)
     assert words(shown.new.get(GROUP, [])) == new
     assert not shown.instead
+
+
+def test_what_replaces_an_instance_goes_one_way() -> None:
+    """Two writers may overtake each other: all that is given of an instance must come from one of them."""
+    state = types.SimpleNamespace(policy=types.SimpleNamespace(durability=Durability.PERSISTENT))
+    data = NameSpaceData(state)  # type: ignore[arg-type]  # its policy is all that counts here
+    data.working, other = DataSet(), DataSet()
+    for each in (data.working, other):
+        for number in range(3):
+            sample = make_sample(number, b"w" * 16, DATA, b"%d" % number, b"payload")
+            each.open_group(GROUP, KEEP_ALL).apply(sample)
+    described = {GROUP: description(by_source=False)}
+    difference, _ = data.replace(other, None, 99, lambda _: True, described)
+    steps = [
+        (step.sample.key, step.sample.status, step.is_written)
+        for step in whole(difference[GROUP], frozenset((b"w" * 16,)))
+    ]
+    assert steps == [(b"%d" % number, status, True) for number in range(3) for status in (DISPOSE, DATA)]
 
 
 def description(*, by_source: bool) -> GroupDescription:

@@ -1,0 +1,80 @@
+"""What a delivery offers to the readers of a process, and which of them take it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from engine.core import expressions
+from engine.dataset.groups import KEEP_ALL
+from engine.dds.qos import EndpointQos, incompatibilities
+
+if TYPE_CHECKING:
+    from engine.dataset.groups import GroupQos
+    from engine.dds.discovery import EndpointSeen
+    from engine.dds.typeinfo import TypeRef
+
+_NO_STRENGTH: Final = -(1 << 31)
+"""OWNERSHIP_STRENGTH: every original writer owns an instance before a writer of ours does."""
+
+
+def offer(qos: GroupQos, partition: str, readers: list[EndpointSeen]) -> EndpointQos:
+    """The QoS of the delivering writer.
+
+    What the group's QoS tells is offered as it is. What it does not tell (deadline, liveliness,
+    presentation) is a promise of the original writer about its own future; for history it means nothing, so
+    the writer offers whatever the target's readers ask.
+    """
+    asked = [reader.endpoint_qos for reader in readers]
+    default = EndpointQos()
+    return EndpointQos(
+        reliable=True,
+        blocking_ns=1_000_000_000,
+        durability=qos.durability,
+        history_depth=KEEP_ALL,
+        by_source_timestamp=qos.by_source_timestamp,
+        exclusive=qos.exclusive,
+        strength=_NO_STRENGTH,
+        autodispose=False,
+        batching=True,
+        partitions=(partition,) if partition else (),
+        representations=qos.representations,
+        deadline_ns=min((one.deadline_ns for one in asked), default=default.deadline_ns),
+        liveliness=max((one.liveliness for one in asked), default=default.liveliness),
+        liveliness_lease_ns=min(
+            (one.liveliness_lease_ns for one in asked), default=default.liveliness_lease_ns
+        ),
+        presentation=max((one.presentation for one in asked), default=default.presentation),
+        coherent=any(one.coherent for one in asked),
+        ordered=any(one.ordered for one in asked),
+    )
+
+
+def sort_out(
+    offered: EndpointQos, type_: TypeRef | None, readers: list[EndpointSeen]
+) -> tuple[set[bytes], tuple[str, ...]]:
+    """The readers that will match, and for each of the others a text with the reason."""
+    willing: set[bytes] = set()
+    refused: list[str] = []
+    for reader in readers:
+        policies = incompatibilities(offered, reader.endpoint_qos)
+        if reader.type is not None and reader.type != type_:
+            policies += (f"TYPE_CONSISTENCY: another type, '{reader.type_name}'",)
+        if policies:
+            refused.append(f"reader {reader.guid.hex()}: {', '.join(policies)}")
+        else:
+            willing.add(reader.guid)
+    return willing, tuple(refused)
+
+
+def partition_matches(patterns: tuple[str, ...], partition: str) -> bool:
+    """Whether a reader's partitions take in the group's (DDS 1.4, 2.2.3.13).
+
+    No partition, and an empty name, are the default one. Two expressions never match each other.
+    """
+    literal = expressions.is_literal(partition)
+    return any(
+        expressions.matches(pattern, partition)
+        if literal
+        else expressions.is_literal(pattern) and expressions.matches(partition, pattern)
+        for pattern in patterns or ("",)
+    )

@@ -1,0 +1,71 @@
+"""Writing into a process: one step after the other, to readers that are there and that may be slow."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from typing import TYPE_CHECKING
+
+from engine.dataset.living import Step
+from engine.dataset.sample import UNREGISTER, make_sample
+from engine.dds.errors import DdsError, DdsTimeout
+from engine.dds.writer import key_payload
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from engine.dds.writer import RawWriter
+
+
+def match(writers: Iterable[RawWriter], willing: set[bytes], timeout_s: float) -> str:
+    """Wait until the readers match all writers; else what is wrong."""
+    deadline = time.monotonic() + timeout_s
+    for writer in writers:
+        if not writer.wait_for_readers(willing, deadline - time.monotonic()):
+            return _unmatched(writer, willing)
+    return ""
+
+
+def _unmatched(writer: RawWriter, expected: set[bytes]) -> str:
+    missing = ", ".join(sorted(guid.hex() for guid in expected - writer.matched_guids()))
+    count, policy = writer.incompatible_policy()
+    reason = f"; Cyclone DDS refused {count} for policy {policy}" if count else ""
+    return f"no match in time with reader {missing}{reason}"
+
+
+def wait_for_acks(writers: Iterable[RawWriter], period_s: float, deadline: float) -> bool:
+    """Wait for so long, at most until the deadline, until all readers have acknowledged everything."""
+    return all(writer.wait_for_acks(min(period_s, deadline - time.monotonic())) for writer in writers)
+
+
+def _freeing(steps: Iterable[Step]) -> Iterator[Step]:
+    """Unregister each instance after its samples: a reader that takes them can then forget it."""
+    for key, history in itertools.groupby(steps, lambda step: step.sample.key):
+        last = None
+        for last in history:
+            yield last
+        if last is not None and not last.sample.status & UNREGISTER:
+            time_ns, writer = last.sample.source_time_ns, last.sample.writer
+            yield Step(make_sample(time_ns, writer, UNREGISTER, key, key_payload(key)), last.is_written)
+
+
+def write_all(
+    writers: tuple[RawWriter, ...], steps: Iterable[Step], deadline: float, *, frees: bool
+) -> tuple[int, str]:
+    """Write in order until the end or the deadline; how many, and what went wrong."""
+    sent = 0
+    goes, stays, *_ = writers
+    for sample, is_written in _freeing(steps) if frees else steps:
+        writer = stays if is_written else goes
+        while True:
+            try:
+                writer.put(sample.status, sample.key, sample.payload, sample.source_time_ns)
+            except DdsTimeout:
+                if time.monotonic() >= deadline:
+                    return sent, f"the target was behind for too long after {sent} samples"
+            except DdsError as error:
+                return sent, f"{error} (sample {sent + 1}, source time {sample.source_time_ns} ns)"
+            else:
+                sent += not frees or sample.status != UNREGISTER
+                break
+    return sent, ""

@@ -1,0 +1,123 @@
+"""What is captured while something is on its way to readers, and is given once more."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.core.messages import ReaderKey
+from engine.core.namespaces import Group
+from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
+from engine.dataset.rows import Rows
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
+from engine.runtime.tails import PASSED_S, RETURN_S, TAIL_S, Tails
+
+GROUP = Group("stock", "Reading", "type")
+READER = ReaderKey("01" * 16, "Reading", ("stock",), "stock")
+STATUS = {"S": DATA, "D": DISPOSE, "U": UNREGISTER}
+
+
+def sample(word: str) -> Sample:
+    """`aS1`: of instance a, at time 1."""
+    return make_sample(int(word[2:]), b"w" * 16, STATUS[word[1]], word[0].encode(), b"")
+
+
+def description(*, by_source: bool) -> GroupDescription:
+    qos = GroupQos(durability=DurabilityKind.PERSISTENT, by_source_timestamp=by_source)
+    return GroupDescription(GROUP, TypeDescription("depot.Reading", b"", b"", keyed=True), qos)
+
+
+def told(tails: Tails, words: str) -> None:
+    for word in words.split():
+        tails.captured(GROUP, sample(word))
+
+
+def delivery(tails: Tails, words: str, *, by_source: bool = False, has_all: bool = False) -> None:
+    rows = Rows.of([sample(word) for word in words.split()])
+    tails.begins(READER, [(description(by_source=by_source), rows)], has_all=has_all)
+
+
+@pytest.mark.parametrize(
+    ("delivered", "meanwhile", "afterwards", "again"),
+    [
+        ("aS1", "", "", ""),
+        ("aS1", "aS2", "", "aS2"),
+        ("aS1", "aS2 aS3", "", "aS3"),
+        ("aS1", "aD2", "", "aD2"),
+        ("aS1", "aS2 aU3", "", "aS2"),
+        ("aS1", "bS2", "", ""),
+        ("aS1", "aS2", "aS3", ""),
+        ("aS1 bS1", "aS2 bS2", "aS3", "bS2"),
+    ],
+)
+def test_what_a_delivery_has_passed_comes_again_unless_its_writer_goes_on(
+    delivered: str, meanwhile: str, afterwards: str, again: str
+) -> None:
+    tails = Tails()
+    delivery(tails, delivered)
+    told(tails, meanwhile)
+    assert list(tails.take_passed(1_000.0)) == [], "it has not ended"
+    tails.ended(READER, 5.0)
+    assert tails.next_s == (5.0 + PASSED_S if meanwhile and meanwhile != "bS2" else None)
+    told(tails, afterwards)
+    found = [one for _, difference in tails.take_passed(5.0 + PASSED_S) for one in difference.get(GROUP, [])]
+    assert found == [sample(word) for word in again.split()]
+    assert not tails
+
+
+def test_readers_by_source_time_put_it_in_order_themselves() -> None:
+    tails = Tails()
+    delivery(tails, "aS1", by_source=True)
+    assert not tails
+
+
+def test_a_whole_set_has_every_instance() -> None:
+    tails = Tails()
+    delivery(tails, "aS1", has_all=True)
+    told(tails, "bS2")
+    tails.ended(READER, 5.0)
+    assert [difference for _, difference in tails.take_passed(6.0)] == [{GROUP: [sample("bS2")]}]
+
+
+def test_what_two_deliveries_have_passed_comes_again_after_the_second() -> None:
+    tails = Tails()
+    delivery(tails, "aS1")
+    told(tails, "aS3")
+    tails.ended(READER, 5.0)
+    delivery(tails, "bS2")
+    assert list(tails.take_passed(9.0)) == []
+    tails.ended(READER, 9.0)
+    assert [difference for _, difference in tails.take_passed(10.0)] == [{GROUP: [sample("aS3")]}]
+
+
+def test_a_set_and_a_return_have_a_tail() -> None:
+    tails = Tails()
+    tails.set_taken(READER, 1.0)
+    tails.returned(b"w" * 16, 1.0)
+    tails.captured(GROUP, sample("aS1"))
+    tails.captured(GROUP, sample("aS2")._replace(writer=b"v" * 16))
+    assert tails.next_s == 1.0 + TAIL_S
+    assert [(reader, tail.count) for reader, tail in tails.take_sets(1.0 + TAIL_S)] == [(READER, 2)]
+    assert [tail.count for tail in tails.take_returns(1.0 + RETURN_S)] == [1]
+    assert not tails
+
+
+def test_what_comes_of_a_lost_writer_before_it_is_found_belongs_to_its_return() -> None:
+    tails = Tails()
+    tails.lost(b"w" * 16)
+    assert tails.wants(b"w" * 16)
+    assert not tails.wants(b"v" * 16)
+    assert tails.next_s is None
+    told(tails, "aS1")
+    tails.returned(b"w" * 16, 1.0)
+    told(tails, "aS2")
+    (tail,) = tails.take_returns(1.0 + RETURN_S)
+    assert tail.samples == {GROUP: [sample("aS1"), sample("aS2")]}
+    assert not tails.wants(b"w" * 16)
+
+
+def test_nothing_is_kept_for_a_reader_that_is_gone() -> None:
+    tails = Tails()
+    tails.set_taken(READER, 1.0)
+    delivery(tails, "aS1")
+    tails.forget(READER)
+    assert not tails
