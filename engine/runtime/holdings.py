@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from engine.core import plain
 from engine.core.node import DurabilityNode
+from engine.dataset.sample import DATA
 from engine.runtime import backups
 from engine.runtime.monitor import DEVIATIONS
 from engine.runtime.ports import FilterRefused
@@ -191,7 +192,7 @@ class Holdings:
             if not accepted and state is not None and not state.complete:
                 self._undecided.setdefault(group, set()).add(sample.key)
                 return True
-        self.counters["withheld"] += not accepted
+        self.counters["withheld"] += not accepted and bool(sample.status & DATA)
         return accepted
 
     def withhold_rest(self, data: NameSpaceData) -> None:
