@@ -10,16 +10,18 @@ from typing import TYPE_CHECKING
 
 from engine.dataset.content import Expression, ExpressionFault, Undecodable
 from engine.dataset.sample import DATA
-from engine.dds.decoding import decode, key_names, kinds_of
+from engine.dds.decoding import class_of, decode, key_names, kinds_of
 from engine.runtime.ports import FilterRefused
+from engine.runtime.withholding import at_once, filtered
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from engine.config.settings import ContentFilter
     from engine.core.namespaces import Element
     from engine.dataset.groups import GroupDescription, TypeDescription
     from engine.runtime.ports import Gate
+    from engine.runtime.startup import Found
     from engine.tracing.tracer import Tracer
 
 
@@ -36,15 +38,18 @@ class _TypeGate:
     def __init__(self, expression: Expression, description: TypeDescription) -> None:
         self._expression = expression
         self._type = description
+        self._class = class_of(description)
         self._decides_by_key = {path[0] for path in expression.fields} <= set(key_names(description))
 
     def accepts(self, status: int, payload: bytes) -> bool | None:
         """See `engine.runtime.ports.Gate`."""
-        if not status & DATA and not self._decides_by_key:
-            return None
         try:
+            if status & DATA:
+                return self._expression.accepts(self._class.deserialize(payload))
+            if not self._decides_by_key:
+                return None
             return self._expression.accepts(decode(self._type, status, payload))
-        except Undecodable:
+        except Exception:  # the wheel raises what it likes for bytes of another type
             return False
 
 
@@ -81,3 +86,26 @@ class ContentFilters:
                     name = description.type.name
                     raise FilterRefused(f"{each.place}: type {name}: the condition, {fault}") from fault
         return None
+
+    def left_of(self, found: Found, renew: Callable[[], None]) -> Found:
+        """What the filters leave of stored sets; a filter may be newer than the store.
+
+        Args:
+            found: what the store held. It is not changed.
+            renew: is called again and again meanwhile.
+
+        Raises:
+            FilterRefused: a filter does not fit a type that the store knows; the text names the group, too.
+        """
+        sets = {}
+        for name, (data, descriptions) in found.sets.items():
+            gates = {}
+            for description in descriptions:
+                try:
+                    gate = self.gate(description)
+                except FilterRefused as refusal:
+                    raise FilterRefused(f"group {description.group}: {refusal}") from refusal
+                if gate is not None:
+                    gates[description.group] = gate
+            sets[name] = at_once(filtered(data, gates), renew), descriptions
+        return dataclasses.replace(found, sets=sets)

@@ -231,9 +231,12 @@ class Node:
 
     def _assemble(self, name: str) -> None:
         """The runtime, and what brings it news and shows it."""
-        configuration, found = self._configuration, self._found
+        configuration = self._configuration
         filters = ContentFilters(configuration.filters, self._tracer)
-        _check_filters(filters, found)
+        try:
+            found = self._found = filters.left_of(self._found, self._renew)
+        except FilterRefused as refusal:
+            raise ConfigurationRefused(str(refusal)) from refusal
         self._runtime = Runtime(
             core_settings(configuration, name, addresses_of(self._uri), found),
             self._disk.persistence,
@@ -457,17 +460,3 @@ class Node:
         if self._stop_reason is None and self._lease.is_lost():
             self._tracer.event("lifecycle.daemon-lost")
             self.request_stop("the supervisor is gone")
-
-
-def _check_filters(filters: ContentFilters, found: Found) -> None:
-    """Refuse filters that do not fit types that the store knows, before anything of it is given up.
-
-    Raises:
-        ConfigurationRefused: with the place of the filter, the group, and the column in the condition.
-    """
-    for _, descriptions in found.sets.values():
-        for description in descriptions:
-            try:
-                filters.gate(description)
-            except FilterRefused as refusal:
-                raise ConfigurationRefused(f"group {description.group}: {refusal}") from refusal

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 from engine.core import plain
 from engine.core.node import DurabilityNode
-from engine.dataset.dataset import DataSet
 from engine.dataset.sample import DATA
 from engine.runtime import backups
 from engine.runtime.monitor import DEVIATIONS
 from engine.runtime.ports import FilterRefused
 from engine.runtime.sets import NameSpaceData
+from engine.runtime.withholding import without_rest
 from engine.store.backups import Replaced
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from engine.core.messages import Epoch
     from engine.core.namespaces import Group
     from engine.core.settings import CoreSettings
-    from engine.dataset.dataset import GroupSet
+    from engine.dataset.dataset import DataSet, GroupSet
     from engine.dataset.groups import GroupDescription, GroupQos
     from engine.dataset.sample import Sample
     from engine.runtime.capture import CapturedSample
@@ -88,6 +88,7 @@ class Holdings:
         self._filters = filters
         self.gates: dict[Group, Gate] = {}
         self._refused: set[Group] = set()
+        self._undecided: dict[Group, set[bytes]] = {}
         self.persistence = persistence
         self.wire = wire
         self.clock = clock
@@ -179,7 +180,7 @@ class Holdings:
         """Whether content filters let a sample into a set of the group.
 
         A dispose or unregister whose key does not tell passes with the instance that it is about. As long as
-        the set is not complete that may still come, so it passes, too (see `without_rest`).
+        the set is not complete that may still come, so it passes, too (see `withhold_rest`).
         """
         gate = self.gates.get(group)
         if gate is None:
@@ -187,25 +188,17 @@ class Holdings:
         accepted = gate.accepts(sample.status, sample.payload)
         if accepted is None:
             state = self.core.name_space_of(group)
-            accepted = state is None or not state.complete or bool(group_set.instance(sample.key))
-        self.counters["withheld"] += not accepted
+            accepted = bool(group_set.instance(sample.key))
+            if not accepted and state is not None and not state.complete:
+                self._undecided.setdefault(group, set()).add(sample.key)
+                return True
+        self.counters["withheld"] += not accepted and bool(sample.status & DATA)
         return accepted
 
-    def filtered(self, data: DataSet) -> DataSet:
-        """What content filters leave of a set; the same object where none applies."""
-        if self.gates.keys().isdisjoint(data.groups):
-            return data
-        left = DataSet()
-        for group, group_set in data.groups.items():
-            if group not in self.gates:
-                left.groups[group] = group_set
-                continue
-            target = left.open_like(group, group_set)
-            for sample in group_set.samples():
-                if self.passes(group, sample, target):
-                    target.apply(sample)
-            without_rest(target)
-        return left
+    def withhold_rest(self, data: NameSpaceData) -> None:
+        """The set is complete: of instances without data nothing more will come that had to wait for it."""
+        for group in self._undecided.keys() & data.working.groups.keys():
+            without_rest(data.working.groups[group], self._undecided.pop(group))
 
     def _announce(self, description: GroupDescription) -> None:
         self.core.group_found(description.group, json.dumps(plain.to_plain(description)).encode())
@@ -289,13 +282,6 @@ class Holdings:
                 cause=report.note.why,
                 **place,
             )
-
-
-def without_rest(group_set: GroupSet) -> None:
-    """Forget, in the set of a filtered group, the instances of which no data passed."""
-    for key in list(group_set.keys()):
-        if not any(sample.status & DATA for sample in group_set.instance(key)):
-            group_set.remove_instance(key)
 
 
 def lineage_text(lineage: Epoch) -> str:

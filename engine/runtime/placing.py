@@ -15,6 +15,7 @@ from engine.dataset.dataset import NO_FLOOR, DataSet
 from engine.runtime.comparing import Finished, joined
 from engine.runtime.persistence import Turn
 from engine.runtime.replacing import replaced
+from engine.runtime.withholding import at_once, filtered
 
 if TYPE_CHECKING:
     from engine.core.events import ExpectSet
@@ -65,17 +66,23 @@ class Placing:
         """
         core, clock = self._holdings.core, self._holdings.clock
         self.open_groups(incoming)
-        steps = self._made(data, incoming)
+        steps = self._passed(data, incoming)
         while True:
             try:
                 next(steps)
             except StopIteration as end:
                 made: Finished | None = end.value
-                if made is not None and data.state.policy.filtered:
-                    made = dataclasses.replace(made, data=self._holdings.filtered(made.data))
                 return made
             core.set_progress(data.state.name, incoming.target.request, clock.monotonic())
             yield
+
+    def _passed(self, data: NameSpaceData, incoming: Incoming) -> Stepwise[Finished | None]:
+        """What content filters leave of what is made; all of it was compared with what is here before."""
+        made = yield from self._made(data, incoming)
+        if made is not None and data.state.policy.filtered:
+            passed = yield from filtered(made.data, self._holdings.gates)
+            made = dataclasses.replace(made, data=passed)
+        return made
 
     def _made(self, data: NameSpaceData, incoming: Incoming) -> Stepwise[Finished | None]:
         purpose = incoming.target.purpose
@@ -134,7 +141,7 @@ class Placing:
         """A fellow has given what it found to be missing here."""
         data = self._holdings.spaces[incoming.begin.name_space]
         self.open_groups(incoming)
-        new = self._join(data, incoming, self._holdings.filtered(incoming.data))
+        new = self._join(data, incoming, at_once(filtered(incoming.data, self._holdings.gates)))
         self._remember_floors(data, incoming)
         self._serving.show(data.state.name, new, missed=True)
 

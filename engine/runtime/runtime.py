@@ -16,7 +16,7 @@ from engine.dataset.groups import GroupDescription
 from engine.runtime import codec
 from engine.runtime.agreement import Agreement
 from engine.runtime.capture import Capture, CapturedRun, CapturedSample
-from engine.runtime.holdings import Holdings, without_rest
+from engine.runtime.holdings import Holdings
 from engine.runtime.housekeeping import Housekeeping
 from engine.runtime.persistence import Degraded, Recovered, SetStored, Stored
 from engine.runtime.ports import NoFilters
@@ -58,7 +58,7 @@ class Runtime:
 
         `loaded` are the verified complete sets of the store, by name-space, `parts` what it has of sets whose
         alignment broke off. `secret` is something nobody else can know; by default it is drawn. `filters`
-        withhold what this node must not keep.
+        withhold what this node must not keep; what is `loaded` has passed them.
         """
         stored = {name: data for name, (data, _) in loaded.items()}
         self.holdings = holdings = Holdings(
@@ -85,9 +85,6 @@ class Runtime:
         for _, descriptions in loaded.values():
             for description in descriptions:
                 holdings.open_group(description, announce=False)
-        for data in self.spaces.values():
-            if data.state.policy.filtered and data.loaded is not None:
-                data.loaded = holdings.filtered(data.loaded)  # the filter may be newer than the store
 
     # In: from the wire.
 
@@ -283,8 +280,7 @@ class Runtime:
     def _complete(self, event: events.Completed) -> None:
         data = self.spaces[event.name_space]
         turn, keeps, data.keeps = data.complete(self.descriptions), data.keeps, ""
-        for group in self.holdings.gates.keys() & data.working.groups.keys():
-            without_rest(data.working.groups[group])
+        self.holdings.withhold_rest(data)
         self.holdings.write_set(data, turn, keeps=keeps)
         for group in data.working.groups:
             self._tracer.event("group.complete", group=group)

@@ -1,0 +1,67 @@
+"""What content filters leave of whole sets (//OpenSplice/Domain/Filters).
+
+Each sample of a filtered group is decoded, which takes its time, so it is done in steps.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from engine.dataset.dataset import DataSet
+from engine.dataset.sample import DATA
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from engine.core.namespaces import Group
+    from engine.dataset.dataset import GroupSet
+    from engine.dataset.reconciliation import Stepwise
+    from engine.runtime.ports import Gate
+
+_STEP: Final = 200
+"""Samples that are looked at at once: a few milliseconds."""
+
+
+def filtered(data: DataSet, gates: Mapping[Group, Gate]) -> Stepwise[DataSet]:
+    """What filters leave of a set; the same object where none of them applies.
+
+    A dispose or unregister whose key does not tell stays with the instance that it is about.
+    """
+    if gates.keys().isdisjoint(data.groups):
+        return data
+    left = DataSet()
+    for group, group_set in data.groups.items():
+        gate = gates.get(group)
+        if gate is None:
+            left.groups[group] = group_set
+            continue
+        target = left.open_like(group, group_set)
+        undecided: set[bytes] = set()
+        for number, sample in enumerate(group_set.samples()):
+            accepted = gate.accepts(sample.status, sample.payload)
+            if accepted is not False:
+                target.apply(sample)
+            if accepted is None:
+                undecided.add(sample.key)
+            if number % _STEP == _STEP - 1:
+                yield
+        without_rest(target, undecided)
+    return left
+
+
+def without_rest(group_set: GroupSet, keys: Iterable[bytes]) -> None:
+    """Forget those of these instances of which no data passed."""
+    for key in keys:
+        if not any(sample.status & DATA for sample in group_set.instance(key)):
+            group_set.remove_instance(key)
+
+
+def at_once(steps: Stepwise[DataSet], between: Callable[[], None] = lambda: None) -> DataSet:
+    """Take all steps; `between` is called after each."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            made: DataSet = end.value
+            return made
+        between()
