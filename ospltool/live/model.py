@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import enum
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -30,6 +31,18 @@ ENDING: Final = ("TERMINATING", "TERMINATED")
 """States of a node that ends in order."""
 
 MIN_STALE_NS: Final = 2_000_000_000
+
+
+class Presence(enum.StrEnum):
+    """Whether a node can be heard; the value is the word that people read.
+
+    SILENT: nothing was heard for too long. STOPPED: it has ended in order. GONE: it went without a word.
+    """
+
+    HEARD = "heard"
+    SILENT = "silent"
+    STOPPED = "stopped"
+    GONE = "gone"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -66,7 +79,18 @@ class Node:
 
     def is_stale(self, now_ns: int) -> bool:
         """What is shown of the node may be out of date."""
-        return self.gone_ns > 0 or self.age_ns(now_ns) > self.stale_after_ns
+        return self.presence(now_ns) is not Presence.HEARD
+
+    def presence(self, now_ns: int) -> Presence:
+        """Whether the node can be heard."""
+        if self.gone_ns:
+            return Presence.STOPPED if self.in_order else Presence.GONE
+        return Presence.SILENT if self.age_ns(now_ns) > self.stale_after_ns else Presence.HEARD
+
+    def shown_state(self, now_ns: int) -> str:
+        """How the node is, in one word: its own state while it is heard, else what became of it."""
+        presence = self.presence(now_ns)
+        return self.snapshot.state if presence is Presence.HEARD else presence.value
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -197,6 +221,23 @@ class SystemModel:
             if teller in self.nodes and not self.nodes[teller].gone_ns
         ]
         return max(told) if told else node.heard_ns
+
+    def is_master(self, node: Node, name_space: str, now_ns: int) -> bool:
+        """Whether the node is the master of a name-space, as far as can be told at `now_ns`.
+
+        What a node said of itself holds as long as it is heard. A silent one counts as master while no node
+        of its role that is heard follows another; one that is gone is the master of nothing.
+        """
+        view = node.name_spaces.get(name_space)
+        presence = node.presence(now_ns)
+        if view is None or view.master != node.id or presence in (Presence.GONE, Presence.STOPPED):
+            return False
+        if presence is Presence.HEARD:
+            return True
+        claims = self._claims.get((name_space, node.snapshot.role), {})
+        return all(
+            master == node.id or self.nodes[teller].is_stale(now_ns) for teller, master in claims.items()
+        )
 
     def history(self, node_id: str, name_space: str, fellow: str, direction: str) -> list[tuple[int, int]]:
         """(time in ns, samples) points of a running alignment; empty when there is none."""

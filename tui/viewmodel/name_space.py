@@ -7,7 +7,7 @@ from ospltool.live.complaints import Concern
 from ospltool.live.model import Node
 from tui import text
 from tui.cells import Cell, Column, Line, Span, Tone, dimmed, single
-from tui.viewmodel.base import View, master_mark, name_space_state, node_mark
+from tui.viewmodel.base import View, master_mark, name_space_state, node_mark, node_state
 from tui.viewmodel.panels import concern_line
 from tui.viewmodel.tables import Rows
 
@@ -58,7 +58,7 @@ def holders(view: View, name: str, width: int) -> Rows[Holder]:
 
     kept = []
     for node in view.model.holders(name):
-        values = {"node": node.snapshot.name, "role": node.snapshot.role, "state": node.snapshot.state}
+        values = {"node": node.snapshot.name, "role": node.snapshot.role, "state": node_state(view, node).text}
         if view.filter.matches(values):
             kept.append((node.id, (node, node.name_spaces[name])))
     hidden = len(view.model.holders(name)) - len(kept)
