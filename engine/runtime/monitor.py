@@ -57,7 +57,8 @@ class NameSpaceView:
     """One name-space on this node.
 
     `phase` is the name-space's own life-cycle state; `why` says in words which rule chose the master, from
-    which candidates; `epoch` and `merge_id` are shown as "counter/id".
+    which candidates; `epoch` and `merge_id` are shown as "counter/id". `master_since_ns` is since when this
+    node follows this master in this epoch, 0 when it follows none or does not say.
     """
 
     name: str
@@ -79,6 +80,7 @@ class NameSpaceView:
     digest: str
     groups: int
     alignments: tuple[AlignmentView, ...] = ()
+    master_since_ns: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

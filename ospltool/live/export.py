@@ -10,6 +10,7 @@ from typing import Any, Final
 from engine.core import plain
 from ospltool.live import providers
 from ospltool.live.concerns import concerns
+from ospltool.live.conflicts import every_conflict
 from ospltool.live.model import SystemModel
 from ospltool.live.persistence import Instance, StreamKey
 from ospltool.output import envelope
@@ -70,7 +71,7 @@ def system(model: SystemModel, now_ns: int) -> dict[str, Any]:
         "concerns": [_concern(one) for one in concerns(model, now_ns)],
         "alignments": _alignments(model, now_ns),
         "groups": _groups(model, now_ns),
-        "conflicts": [dataclasses.asdict(one) for one in model.conflicts.conflicts],
+        "conflicts": [dataclasses.asdict(one) for one in every_conflict(model)],
         "masters": [dataclasses.asdict(one) for one in masterships],
         "events": [plain.to_plain(event) for event in model.events],
         "events_left_out": model.events_left_out,

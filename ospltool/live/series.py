@@ -17,7 +17,7 @@ COUNTERS: Final = ("captured", "stored", "delivered", "queued")
 RATE_WINDOW_NS: Final = 10_000_000_000
 
 LEAST_GAP_NS: Final = 20_000_000
-"""Two heartbeats closer than this are one: its time is worked out anew for each snapshot, and comes out a little
+"""Two heartbeats closer than this are one: its time is worked out anew for each snapshot, a little
 different while clocks are adjusted."""
 
 Point = tuple[int, float]

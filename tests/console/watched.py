@@ -16,9 +16,9 @@ S = 1_000_000_000
 
 
 class Watched:
-    """Everything that the nodes of a scenario show from now on goes to `model`, and is kept in `updates`.
+    """Everything that the nodes of a scenario show goes to `model`, and is kept in `updates`.
 
-    A second console, opened later, is `Watched(scenario)` again.
+    A console that is opened later is a new `model`.
     """
 
     def __init__(self, scenario: Scenario) -> None:

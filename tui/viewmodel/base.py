@@ -117,7 +117,11 @@ def master_mark(view: View, node: Node, space: NameSpaceView) -> Span:
 
 
 def name_space_state(view: View, node: Node, space: NameSpaceView) -> tuple[Span, float]:
-    """The sign for a name-space on a node, and how complete it is (0 to 1)."""
+    """The sign for a name-space on a node, and how complete it is (0 to 1).
+
+    A set that is not complete may hold most samples all the same: that of a node that merges, or that waits
+    for its master after a restart. What it holds counts against the largest set of the name-space.
+    """
     glyphs = view.glyphs
     running = [
         progress
@@ -130,11 +134,12 @@ def name_space_state(view: View, node: Node, space: NameSpaceView) -> tuple[Span
         if view.model.differs_since(node, space.name, view.now_ns):
             return Span(glyphs.conflict, Tone.WARN), 1.0
         return Span(" "), 1.0
+    held = view.model.share_held(node, space.name)
     if running:
         expected = sum(p.alignment.expected for p in running)
         done = sum(p.alignment.samples for p in running) / expected if expected else 0.0
-        return Span(glyphs.busy), min(done, 0.999)
-    return Span(glyphs.idle), 0.0
+        return Span(glyphs.busy), min(max(done, held), 0.999)
+    return Span(glyphs.idle), min(held, 0.999)
 
 
 def severity_sign(glyphs: Glyphs, severity: Severity) -> tuple[str, Tone]:
