@@ -96,7 +96,7 @@ def _of_alignments(model: SystemModel, node: Node, now_ns: int) -> Iterator[Conc
 
 
 def _of_conflicts(model: SystemModel) -> Iterator[Concern]:
-    """The conflicts that are open, each once although both sides tell; incompatible fellows are complaints."""
+    """The open conflicts, each once although both sides tell; incompatible fellows are complaints."""
     told: dict[tuple[str, frozenset[str]], Conflict] = {}
     for one in told_conflicts(model):
         if one.ended_ns or one.is_incompatibility:

@@ -242,8 +242,8 @@ def test_the_masters_since_we_watch_the_newest_first() -> None:
     second = fake.snapshot(2, fake.name_space("Orders", 2, epoch="2/00000002", why="n1 was lost"))
     view.model.apply(Update((Heard(second, START_NS + 30 * S),)), START_NS + 30 * S)
     assert text_of(name_space.history_lines(view, "Orders")) == [
-        " 01:03:50    30 s  n2 for DefaultRole  2/00000002  n1 was lost",
-        " 01:03:20    60 s  n1 for DefaultRole  1/00000001  highest masterPriority of n1 200, n2 100, n3 50",
+        " 01:03:50   > 30 s  n2 for DefaultRole  2/00000002  n1 was lost",
+        " 01:03:20   > 60 s  n1 for DefaultRole  1/00000001  highest masterPriority of n1 200, n2 100, n3 50",
     ]
 
 
