@@ -225,7 +225,9 @@ class Node:
             self._clock,
         )
         identity = showing.identity_of(configuration, self._disk.kind, found, self._started_ns)
-        self._showing = showing.Showing(self._runtime, self._wire, identity, self._clock)
+        self._showing = showing.Showing(
+            self._runtime, self._wire, identity, self._clock, lambda: self._disk.used_bytes
+        )
         self._tracer.subscribe(self._showing.event, Level.FINE)
 
     def _serve_clients(self) -> ClientService | None:

@@ -140,12 +140,17 @@ class DeviationView:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StoreView:
-    """Where sets live: `kind` is "memory" or "sqlite"; `problem` is set while the store is degraded."""
+    """Where sets live: `kind` is "memory" or "sqlite"; `problem` is set while the store is degraded.
+
+    `disk_bytes` is what all files of the store take up on the disk, with indexes, backups and the write-ahead
+    log; 0 while that is not known.
+    """
 
     kind: str
     path: str
     problem: str = ""
     findings: tuple[str, ...] = ()
+    disk_bytes: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -45,9 +45,14 @@ class Identity:
 
 
 def snapshot(
-    runtime: Runtime, identity: Identity, now: float, wall_ns: int, deliveries: tuple[DeliveryView, ...]
+    runtime: Runtime,
+    identity: Identity,
+    now: float,
+    wall_ns: int,
+    deliveries: tuple[DeliveryView, ...],
+    disk_bytes: int = 0,
 ) -> NodeSnapshot:
-    """The node as it is now."""
+    """The node as it is now; `disk_bytes` is what its store takes up, 0 for not known."""
     settings = runtime.settings
     groups = [view for data in runtime.spaces.values() for view in _groups(runtime, data, identity)]
     return NodeSnapshot(
@@ -69,6 +74,7 @@ def snapshot(
             identity.store_path,
             runtime.persistence.problem,
             identity.store_findings,
+            disk_bytes,
         ),
         fellows=tuple(_fellow(fellow, now, wall_ns) for fellow in runtime.core.fellows),
         name_spaces=tuple(_name_space(runtime, data, now, wall_ns) for data in runtime.spaces.values()),

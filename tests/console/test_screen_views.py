@@ -408,18 +408,20 @@ def test_a_group_in_full_shows_each_node() -> None:
     lines = groups.group_lines(view, key)
     assert text_of(lines) == [
         " Orders.Trade  type T  in Orders, 2 nodes",
-        " ★ n1 100 samples  10 instances  2.0 KiB  on disk all  digest d",
-        " ≠ n2 99 samples  10 instances  2.0 KiB  on disk all  digest other",
+        " ★ n1 100 samples  10 instances  2.0 KiB of payload  on disk all  digest d",
+        " ≠ n2 99 samples  10 instances  2.0 KiB of payload  on disk all  digest other",
     ]
     assert lines[2][1].tone is Tone.WARN
 
 
 def test_stores_with_what_is_not_on_disk_yet() -> None:
-    full = StoreView("sqlite", "/n2", problem="disk full")
+    full = StoreView("sqlite", "/n2", problem="disk full", disk_bytes=94_500_000)
     view = view_of(GROUPS[0], dataclasses.replace(GROUPS[1], store=full))
     rows = store.stores(view, 140)
-    assert rows_of(rows)[0].startswith("●|n1|sqlite|1 of 1|107|103|4|0|4.0 KiB|/var/lib/ospltool/n1|")
-    assert rows_of(rows)[1].startswith("✖|n2|sqlite|1 of 1|199|200||0|4.0 KiB|/n2|disk full")
+    assert rows_of(rows)[0].startswith("●|n1|sqlite|1 of 1|107|103|4|0|4.0 KiB||/var/lib/ospltool/n1|")
+    assert rows_of(rows)[1].startswith("✖|n2|sqlite|1 of 1|199|200||0|4.0 KiB|90.1 MiB|/n2|disk full")
+    titles = {column.key: column.title for column in rows.columns}
+    assert (titles["bytes"], titles["disk"]) == ("payload", "disk")
     first = view.model.nodes[node_id(1)]
     assert text_of(store.store_lines(view, first, 80))[1:] == [" Orders.Quote: 4 of 7 not on disk yet"]
 

@@ -24,7 +24,7 @@ def groups(view: View, width: int) -> Rows[GroupKey]:
         Column("nodes", "nodes", 5, right=True),
         Column("samples", "samples", 8, right=True),
         Column("instances", "instances", 9, right=True),
-        Column("bytes", "size", 9, right=True),
+        Column("bytes", "payload", 9, right=True),
         Column("newest", "newest", 6, right=True),
         Column("stored", "on disk", 7, right=True),
         Column("lost", "lost", 5, right=True),
@@ -106,7 +106,7 @@ def group_lines(view: View, key: GroupKey) -> list[Line]:
         is_master = space is not None and view.model.is_master(node, space.name, view.now_ns)
         sign = view.glyphs.master if is_master else view.glyphs.conflict if node.id in differ else " "
         tone = Tone.WARN if node.id in differ else Tone.PLAIN
-        counts = f"{one.samples:,} samples  {one.instances:,} instances  {text.size(one.bytes)}"
+        counts = f"{one.samples:,} samples  {one.instances:,} instances  {text.size(one.bytes)} of payload"
         kept = (
             f"  on disk {'all' if one.stored >= one.samples else f'{one.stored:,}'}" if _is_kept(one) else ""
         )
