@@ -17,7 +17,7 @@ def stores(view: View, width: int) -> Rows[Node]:
         Column("mark", "", 1),
         Column("node", "node", 8, grow=1, most=20),
         Column("kind", "kind", 7),
-        Column("complete", "complete sets", 13, right=True),
+        Column("complete", "complete", 8, right=True),
         Column("samples", "samples", 8, right=True),
         Column("stored", "on disk", 8, right=True),
         Column("behind", "behind", 7, right=True),
