@@ -40,7 +40,7 @@ def content(app: ConsoleApp, wanted: str) -> str:
     if wanted == "json":
         return export.as_json(app.model, now_ns)
     if wanted == "csv":
-        return export.as_csv(app.model)
+        return export.as_csv(app.model, now_ns)
     return app.export_screenshot(title=app.title, simplify=True)
 
 

@@ -1,6 +1,7 @@
 """Four looks: dark, light, the sixteen colours of any terminal, and none at all.
 
 Control-room practice: everything normal is grey, colour says "not normal", and never colour alone.
+Every text has a contrast of at least 4.5 : 1 to what it stands on, under the cursor too (WCAG 2.2, 1.4.3).
 """
 
 from __future__ import annotations
@@ -27,24 +28,24 @@ DARK: Final = Theme(
     secondary="#8a94a0",
     accent="#7fa6c9",
     warning="#e0b84c",
-    error="#ff6b5e",
-    success="#b8bec6",
-    foreground="#b8bec6",
+    error="#ff7a6e",
+    success="#c3c9d0",
+    foreground="#c3c9d0",
     background="#14171a",
     surface="#14171a",
     panel="#1d2226",
     dark=True,
     variables={
         **STYLES,
-        "ops-plain": "#b8bec6",
-        "ops-dim": "#727b85",
+        "ops-plain": "#c3c9d0",
+        "ops-dim": "#979fa8",
         "ops-strong": "#e6e9ec",
         "ops-accent": "#8fb8dc",
         "ops-warn": "#e0b84c",
-        "ops-fault": "#ff6b5e",
-        "ops-conflict": "#e07be0",
+        "ops-fault": "#ff7a6e",
+        "ops-conflict": "#e58ae5",
         "ops-row": "#1d2226",
-        "ops-cursor": "#2f4a63",
+        "ops-cursor": "#22384d",
         "ops-bar": "#1d2226",
         "ops-scroll": "#3a424a",
     },
@@ -52,11 +53,11 @@ DARK: Final = Theme(
 
 LIGHT: Final = Theme(
     name="ops-light",
-    primary="#2b5f8a",
+    primary="#235580",
     secondary="#5c6670",
-    accent="#2b5f8a",
-    warning="#8a5a00",
-    error="#b3261e",
+    accent="#235580",
+    warning="#7a4e00",
+    error="#a8201a",
     success="#3a4148",
     foreground="#3a4148",
     background="#f2f3f4",
@@ -66,14 +67,14 @@ LIGHT: Final = Theme(
     variables={
         **STYLES,
         "ops-plain": "#3a4148",
-        "ops-dim": "#717a83",
+        "ops-dim": "#545d65",
         "ops-strong": "#101418",
-        "ops-accent": "#2b5f8a",
-        "ops-warn": "#8a5a00",
-        "ops-fault": "#b3261e",
+        "ops-accent": "#235580",
+        "ops-warn": "#7a4e00",
+        "ops-fault": "#a8201a",
         "ops-conflict": "#8e1f8e",
         "ops-row": "#e6e9eb",
-        "ops-cursor": "#b9d2e8",
+        "ops-cursor": "#c5daec",
         "ops-bar": "#e3e6e8",
         "ops-scroll": "#b9c0c6",
     },

@@ -31,6 +31,8 @@ def elect(context: Context, state: NameSpaceState, now: float) -> None:
     state.follow(decision, context.node)
     if state.vote != previous_vote:
         _note_vote(context, state)
+    if state.following != before:
+        state.followed_s = now
     if state.following != before or state.vote != previous_vote:
         context.changed = True
     if decision.following is None:

@@ -74,6 +74,7 @@ class NameSpaceState:
     given_by: str = ""
     vote: Vote | None = None
     following: Epoch | None = None
+    followed_s: float = 0.0
     via: str = ""
     source: str = ""
     source_until_s: float = 0.0

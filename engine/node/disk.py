@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import threading
 import time
 from pathlib import Path
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 RETRY_S: Final = 1.0
 """Pause before a disk that refused is tried again."""
+_BLOCK_BYTES: Final = 512  # of st_blocks, whatever the file system's own blocks are
+MEASURE_S: Final = 1.0
+"""How soon after a change it is measured again what the store takes up, and not more often than this."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -54,6 +58,7 @@ class Disk:
         pace: how it is written.
 
     Attributes:
+        used_bytes: what all files of the store take up on the disk; 0 for memory, or while not known.
         refusal: why the disk is too full to open the store, which is tried again; empty when it is not.
         persistence: what the runtime hands its work to, once the store is open.
     """
@@ -76,6 +81,8 @@ class Disk:
         self.work = Work()
         self.fault: Exception | None = None
         self.refusal = ""
+        self.used_bytes = 0
+        self._measure_due_s: float | None = 0.0
         self._error: Exception | None = None
         self._found: Found | None = None
         self.persistence: Persistence
@@ -151,6 +158,9 @@ class Disk:
                 self._on_result()
                 self._optimize(store)
                 self._rest()
+                self._measure_due_s = self._measure_due_s or time.monotonic() + MEASURE_S
+                self._measure()
+            self._measure()
             if self.persistence.problem and not refused:
                 self._on_result()
             if self._stopping.is_set() and (self.persistence.is_idle or self.persistence.problem):
@@ -158,7 +168,8 @@ class Disk:
             if self.persistence.problem:
                 self._stopping.wait(RETRY_S)
             else:
-                self._wake.wait()
+                due_s = self._measure_due_s
+                self._wake.wait(None if due_s is None else max(0.0, due_s - time.monotonic()))
             self._wake.clear()
 
     def _optimize(self, store: Store) -> None:
@@ -176,11 +187,27 @@ class Disk:
             self._stopping.wait(pace.sleep_s)
             self._session_began_s = time.monotonic()
 
+    def _measure(self) -> None:
+        """See what the store takes up, when that is due."""
+        if self._measure_due_s is not None and time.monotonic() >= self._measure_due_s:
+            self.used_bytes, self._measure_due_s = used_bytes(self._directory), None
+
     def _one_job(self) -> bool:
         if self.persistence.is_idle:
             return False
         with self.work:
             return self.persistence.work()
+
+
+def used_bytes(directory: Path | None) -> int:
+    """What the files in a store directory take up on the disk, as `du` counts; 0 when that cannot be read."""
+    if directory is None:
+        return 0
+    try:
+        with os.scandir(directory) as entries:
+            return sum(entry.stat(follow_symlinks=False).st_blocks * _BLOCK_BYTES for entry in entries)
+    except OSError:
+        return 0
 
 
 def trace_found(tracer: Tracer, directory: str, found: Found) -> None:

@@ -278,7 +278,9 @@ class Node:
             max_waiting=configuration.persistent.queue_size if configuration.persistent else 0,
         )
         identity = showing.identity_of(configuration, self._disk.kind, found, self._started_ns)
-        self._showing = showing.Showing(self._runtime, self._wire, identity, self._clock)
+        self._showing = showing.Showing(
+            self._runtime, self._wire, identity, self._clock, lambda: self._disk.used_bytes
+        )
         self._stack.callback(self._tracer.subscribe(self._showing.event, Level.FINE))
 
     def _serve_clients(self) -> ClientService | None:

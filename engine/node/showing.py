@@ -12,6 +12,8 @@ from engine.runtime.view import Identity, snapshot
 from engine.tracing.version import product_version
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from engine.config.settings import Configuration
     from engine.node.wire import DdsWire
     from engine.runtime.ports import Clock
@@ -37,22 +39,38 @@ class Showing:
         wire: publishes it.
         identity: what of the process does not change.
         clock: the node's.
+        disk_bytes: how much the store takes up on the disk now.
 
     Attributes:
         due_s: when the next snapshot is due.
     """
 
-    def __init__(self, runtime: Runtime, wire: DdsWire, identity: Identity, clock: Clock) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        wire: DdsWire,
+        identity: Identity,
+        clock: Clock,
+        disk_bytes: Callable[[], int],
+    ) -> None:
         self._runtime = runtime
         self._wire = wire
         self._identity = identity
         self._clock = clock
+        self._disk_bytes = disk_bytes
         self.due_s = 0.0
 
     def show(self, now: float) -> None:
         """Publish a snapshot."""
         self.due_s = now + max(SNAPSHOT_PAUSE_S, self._runtime.settings.heartbeat_period_s)
-        shown = snapshot(self._runtime, self._identity, now, self._clock.wall_ns(), self._wire.deliveries())
+        shown = snapshot(
+            self._runtime,
+            self._identity,
+            now,
+            self._clock.wall_ns(),
+            self._wire.deliveries(),
+            self._disk_bytes(),
+        )
         self._wire.publish(MONITOR_TOPIC, monitor.encode(shown))
 
     def event(self, record: Record) -> None:

@@ -58,7 +58,8 @@ class NameSpaceView:
     """One name-space on this node.
 
     `phase` is the name-space's own life-cycle state; `why` says in words which rule chose the master, from
-    which candidates; `epoch` and `merge_id` are shown as "counter/id".
+    which candidates; `epoch` and `merge_id` are shown as "counter/id". `master_since_ns` is since when this
+    node follows this master in this epoch, 0 when it follows none or does not say.
     """
 
     name: str
@@ -80,6 +81,7 @@ class NameSpaceView:
     digest: str
     groups: int
     alignments: tuple[AlignmentView, ...] = ()
+    master_since_ns: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -139,12 +141,17 @@ class DeviationView:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StoreView:
-    """Where sets live: `kind` is "memory" or "sqlite"; `problem` is set while the store is degraded."""
+    """Where sets live: `kind` is "memory" or "sqlite"; `problem` is set while the store is degraded.
+
+    `disk_bytes` is what all files of the store take up on the disk, with indexes, backups and the write-ahead
+    log; 0 while that is not known.
+    """
 
     kind: str
     path: str
     problem: str = ""
     findings: tuple[str, ...] = ()
+    disk_bytes: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

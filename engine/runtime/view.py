@@ -45,9 +45,14 @@ class Identity:
 
 
 def snapshot(
-    runtime: Runtime, identity: Identity, now: float, wall_ns: int, deliveries: tuple[DeliveryView, ...]
+    runtime: Runtime,
+    identity: Identity,
+    now: float,
+    wall_ns: int,
+    deliveries: tuple[DeliveryView, ...],
+    disk_bytes: int = 0,
 ) -> NodeSnapshot:
-    """The node as it is now."""
+    """The node as it is now; `disk_bytes` is what its store takes up, 0 for not known."""
     settings = runtime.settings
     groups = [view for data in runtime.spaces.values() for view in _groups(runtime, data, identity)]
     return NodeSnapshot(
@@ -69,9 +74,10 @@ def snapshot(
             identity.store_path,
             runtime.persistence.problem,
             identity.store_findings,
+            disk_bytes,
         ),
         fellows=tuple(_fellow(fellow, now, wall_ns) for fellow in runtime.core.fellows),
-        name_spaces=tuple(_name_space(runtime, data) for data in runtime.spaces.values()),
+        name_spaces=tuple(_name_space(runtime, data, now, wall_ns) for data in runtime.spaces.values()),
         groups=tuple(groups[:MAX_GROUPS_SHOWN]),
         groups_left_out=max(0, len(groups) - MAX_GROUPS_SHOWN),
         deliveries=deliveries,
@@ -107,7 +113,7 @@ def _fellow(fellow: Fellow, now: float, wall_ns: int) -> FellowView:
     )
 
 
-def _name_space(runtime: Runtime, data: NameSpaceData) -> NameSpaceView:
+def _name_space(runtime: Runtime, data: NameSpaceData, now: float, wall_ns: int) -> NameSpaceView:
     state = data.state
     policy, summary = state.policy, data.working.summary()
     following = state.following or NO_EPOCH
@@ -131,6 +137,7 @@ def _name_space(runtime: Runtime, data: NameSpaceData) -> NameSpaceView:
         digest=f"{summary.digest:032x}",
         groups=len(data.working.groups),
         alignments=tuple(_alignments(runtime, data)),
+        master_since_ns=wall_ns - int((now - state.followed_s) * 1e9) if state.following else 0,
     )
 
 

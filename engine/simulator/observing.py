@@ -83,7 +83,7 @@ class ObservedRun:
         self._mine = threading.Semaphore(0)
         self._yours = threading.Semaphore(0)
         self._cluster = Cluster(options, self._logged)
-        self._observer = _Observer(self._cluster, self._seen)
+        self._observer = Observer(self._cluster, self._seen)
         self._cluster.checkers.append(self._observer)
         self._cluster.schedule.at(0.0, self._gate)
         self._thread = threading.Thread(target=self._run, name="simulated", daemon=True)
@@ -153,7 +153,7 @@ class ObservedRun:
         )
 
 
-class _Observer(Checker):
+class Observer(Checker):
     """Sees what a node would show on the monitor topics, and objects to nothing."""
 
     invariant = "none"

@@ -61,6 +61,7 @@ class Supervisor:
         self._directory = NodeDirectory(pathlib.Path(launch.directory))
         self._watch = Watch(launch.rules)
         self._node: NodeProcess | None = None
+        self._failures = 0
         self._selector = selectors.DefaultSelector()
         self._record = self._first_record()
 
@@ -168,8 +169,12 @@ class Supervisor:
 
     def _say(self) -> None:
         watch = self._watch
+        if watch.failures != self._failures:
+            self._failures = watch.failures
+            self._record = dataclasses.replace(self._record, failed_ns=time.time_ns())
         record = dataclasses.replace(
             self._record,
+            failure=watch.failure,
             phase=watch.phase,
             reason=watch.reason,
             restarts=watch.restarts,

@@ -95,7 +95,9 @@ class Watch:
 
     Attributes:
         phase: where the node is.
-        reason: the last decision in words, for people.
+        reason: why it is in this phase, in words for people; empty while it runs and responds.
+        failure: how it failed last, also after it has recovered.
+        failures: how often it failed.
         restarts: how often the node was started again.
         is_unresponsive: its lease has expired and it was left alone (skip).
         exit_code: what the supervisor ends with, once the phase is final.
@@ -105,6 +107,8 @@ class Watch:
         self.rules = rules
         self.phase = Phase.STARTING
         self.reason = ""
+        self.failure = ""
+        self.failures = 0
         self.restarts = 0
         self.is_unresponsive = False
         self.exit_code = EXIT_ENDED
@@ -120,10 +124,11 @@ class Watch:
         """The node renewed its lease, in this service state."""
         if self.phase is Phase.STARTING and state not in ("", INITIAL_STATE):
             self.phase = Phase.RUNNING
+            self.reason = ""
         if self.phase in (Phase.STARTING, Phase.RUNNING):
             if self.is_unresponsive:
                 self.is_unresponsive = False
-                self.reason = "the node renews its lease again"
+                self.reason = ""
             self._deadline = now + self.rules.expiry_s
         return []
 
@@ -143,7 +148,7 @@ class Watch:
         if exit_code == EXIT_ENDED:
             self.reason = "the node ended by itself, in order"
             return self._end(Phase.ENDED, EXIT_ENDED)
-        self.reason = f"the node ended unexpectedly ({how})"
+        self._fail(f"the node ended unexpectedly ({how})")
         if exit_code == EXIT_CONFIGURATION:
             return self._end(Phase.DIED, EXIT_CONFIGURATION)
         if self.rules.action is Action.RESTART:
@@ -152,7 +157,7 @@ class Watch:
 
     def start_failed(self, now: float, cause: str) -> list[Command]:
         """The node process could not be started at all."""
-        self.reason = f"the node could not be started: {cause}"
+        self._fail(f"the node could not be started: {cause}")
         if self.rules.action is Action.RESTART:
             return self._restart(now)
         return self._end(Phase.DIED, EXIT_DIED)
@@ -188,7 +193,7 @@ class Watch:
 
     def _expire(self, now: float) -> list[Command]:
         limit_s = self.rules.first_lease_s if self.phase is Phase.STARTING else self.rules.expiry_s
-        self.reason = f"the node did not renew its lease within {limit_s:g} s"
+        self._fail(f"the node did not renew its lease within {limit_s:g} s")
         match self.rules.action:
             case Action.SKIP:
                 self.is_unresponsive = True
@@ -202,6 +207,10 @@ class Watch:
             case Action.KILL | Action.RESTART:
                 self.phase = Phase.KILLING
                 return [Command.KILL]
+
+    def _fail(self, how: str) -> None:
+        self.reason = self.failure = how
+        self.failures += 1
 
     def _start(self, now: float) -> list[Command]:
         self.phase = Phase.STARTING

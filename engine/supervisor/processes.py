@@ -29,6 +29,10 @@ class ProcessIdentity:
         """Whether exactly this process still runs; a zombie does not."""
         return identify(self.pid) == self
 
+    def is_stopped(self) -> bool:
+        """Whether it runs but stands still because of a signal (SIGSTOP), or is held by a debugger."""
+        return self.is_alive() and _state(self.pid) in ("T", "t")
+
     def send(self, number: signal.Signals) -> bool:
         """Send a signal; False when the process is gone.
 
@@ -69,14 +73,25 @@ class ProcessIdentity:
 
 def identify(pid: int) -> ProcessIdentity | None:
     """The identity of a running process, None when there is none."""
+    fields = _stat(pid)
+    if not fields or fields[0] in ("Z", "X"):
+        return None
+    return ProcessIdentity(pid, int(fields[_START_FIELD]), _boot())
+
+
+def _state(pid: int) -> str:
+    """The letter for the state of a process, empty when there is none."""
+    fields = _stat(pid)
+    return fields[0] if fields else ""
+
+
+def _stat(pid: int) -> list[str]:
+    """What proc_pid_stat(5) says of a process after its name, empty when there is none."""
     try:
         stat = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return None
-    fields = stat.rpartition(")")[2].split()
-    if fields[0] in ("Z", "X"):
-        return None
-    return ProcessIdentity(pid, int(fields[_START_FIELD]), _boot())
+        return []
+    return stat.rpartition(")")[2].split()
 
 
 def _boot() -> str:

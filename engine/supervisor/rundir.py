@@ -58,6 +58,7 @@ class Record:
         started_ns: when the supervisor started, nanoseconds since 1970 UTC; `changed_ns`: the last change.
         supervisor, node: the processes; `node` is None while there is none.
         exit_code: of the supervisor, once the phase is final.
+        failure, failed_ns: how the node failed last, and when in nanoseconds since 1970 UTC; 0 for never.
     """
 
     uri: str
@@ -76,6 +77,8 @@ class Record:
     supervisor: ProcessIdentity
     node: ProcessIdentity | None = None
     exit_code: int = 0
+    failure: str = ""
+    failed_ns: int = 0
 
 
 def node_key(configuration: str, domain_name: str, store: str) -> str:

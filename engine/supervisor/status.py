@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import enum
 from typing import TYPE_CHECKING, Final
 
@@ -38,6 +39,13 @@ ALIVE: Final = frozenset(
 """The conditions of a node that has a supervisor."""
 
 
+RESPONDING: Final = ALIVE - {Condition.UNRESPONSIVE}
+"""The conditions of a node that does what it should, as far as can be told."""
+
+_LAST_STATES: Final = ("TERMINATING", "TERMINATED")
+"""States that a node that has ended may still be said to be in: it said so as its last word."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class NodeStatus:
     """One node of this machine.
@@ -46,7 +54,7 @@ class NodeStatus:
         directory: its directory below the run directory.
         record: what its supervisor said last.
         condition: how it is.
-        state: its service state, empty when it never said one.
+        state: its service state; empty when this run of it never said one, or died without a last word.
         state_since_ns: since when, nanoseconds since 1970 UTC, 0 when unknown.
         reason: why it is in this condition, empty when there is nothing to say.
         is_orphan: its supervisor is gone but the node still runs; it is about to end.
@@ -71,7 +79,17 @@ class NodeStatus:
         store = self._store_words()
         reason = f"{'; ' if store else ': '}{self.reason}" if self.reason else ""
         name = self.record.domain_name
-        return f'ospltool system with domain name "{name}" {self.condition}{state}{store}{reason}'
+        past = self._past_words()
+        return f'ospltool system with domain name "{name}" {self.condition}{state}{store}{reason}{past}'
+
+    def _past_words(self) -> str:
+        """How a node that is well again failed, and when."""
+        record = self.record
+        if not record.failed_ns or self.reason:
+            return ""
+        times = f"restarted {_times(record.restarts)}, " if record.restarts else ""
+        moment = datetime.datetime.fromtimestamp(record.failed_ns // 1_000_000_000, datetime.UTC)
+        return f"; {times}last failure {moment:%Y-%m-%d %H:%M:%S} UTC: {record.failure}"
 
     def _store_words(self) -> str:
         if not self.store_problem:
@@ -88,7 +106,6 @@ def status_of(directory: NodeDirectory) -> NodeStatus | None:
     if record is None:
         return None
     said = directory.state()
-    state, since_ns = said.get("state"), said.get("time_ns")
     is_supervised = record.supervisor.is_alive() and record.phase not in FINAL
     is_orphan = not is_supervised and record.node is not None and record.node.is_alive()
     reason = record.reason
@@ -96,17 +113,37 @@ def status_of(directory: NodeDirectory) -> NodeStatus | None:
         reason = "its supervisor was killed" + (", the node is ending" if is_orphan else "")
     problem, unstored = said.get("problem"), said.get("unstored")
     is_said_by_it = record.node is not None and said.get("pid") == record.node.pid and record.node.is_alive()
+    state, since_ns = said.get("state"), said.get("time_ns")
+    if not isinstance(state, str) or not (is_said_by_it or state in _LAST_STATES):
+        state, since_ns = "", 0  # of a run before, or of one that is dead
+    condition = _condition(record, state, is_supervised=is_supervised)
+    stopped = _stopped(record) if condition in (Condition.OPERATIONAL, Condition.STARTING) else ""
+    if stopped:
+        condition, reason = Condition.UNRESPONSIVE, stopped
     return NodeStatus(
         directory=directory,
         record=record,
-        condition=_condition(record, str(state), is_supervised=is_supervised),
-        state=state if isinstance(state, str) else "",
+        condition=condition,
+        state=state,
         state_since_ns=since_ns if isinstance(since_ns, int) else 0,
         reason=reason,
         is_orphan=is_orphan,
         store_problem=problem if is_said_by_it and isinstance(problem, str) else "",
         unstored=unstored if is_said_by_it and isinstance(unstored, int) else 0,
     )
+
+
+def _stopped(record: Record) -> str:
+    """Which process of a node stands still, in words; empty for none. Its lease may end only much later."""
+    if record.node is not None and record.node.is_stopped():
+        return "the node process is stopped (SIGSTOP, or a debugger)"
+    if record.supervisor.is_stopped():
+        return "its supervisor is stopped (SIGSTOP, or a debugger), nobody watches the node"
+    return ""
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number} times"
 
 
 def _condition(record: Record, state: str, *, is_supervised: bool) -> Condition:

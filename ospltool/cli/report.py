@@ -32,6 +32,8 @@ def as_data(status: NodeStatus) -> dict[str, object]:
         "started_ns": record.started_ns,
         "changed_ns": record.changed_ns,
         "restarts": record.restarts,
+        "last_failure": record.failure,
+        "last_failure_ns": record.failed_ns,
         "supervisor_pid": record.supervisor.pid,
         "node_pid": record.node.pid if record.node is not None else None,
         "directory": status.directory.path,

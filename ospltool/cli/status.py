@@ -28,11 +28,11 @@ def status(
     Nothing is printed for a node that is not known here.
 
     A node whose store refuses data is shown with the cause, and with how many samples are in its memory only.
-    It runs all the same, so the exit code stays 0.
+    It runs all the same, so the exit code stays 0. A node that has recovered is shown with its last failure.
 
     Exit codes: 0 all shown nodes run and respond, 1 one does not or none is known, 2 wrong usage.
     """
-    from engine.supervisor.status import ALIVE, Condition
+    from engine.supervisor.status import RESPONDING
     from ospltool.cli import known, report
 
     found = known.find_nodes(uri, os.environ) if uri else known.known_nodes(os.environ)
@@ -42,6 +42,5 @@ def status(
         report.put_sentences(found)
     if not found:
         streams.say(f"ospltool: no node{f' of {uri}' if uri else ''} is known here")
-    healthy = ALIVE - {Condition.UNRESPONSIVE}
-    is_good = bool(found) and all(each.condition in healthy for each in found)
+    is_good = bool(found) and all(each.condition in RESPONDING for each in found)
     raise typer.Exit(Exit.GOOD if is_good else Exit.RECOVERABLE)

@@ -45,9 +45,6 @@ def complaints(snapshot: NodeSnapshot) -> Iterator[Concern]:
             if not view.master:
                 text = f"{view.name} has no master on {name}: {view.why}"
                 yield Concern(Severity.FAULT, text, 0, snapshot.id, view.name)
-    lost = sum(group.lost for group in snapshot.groups)
-    if lost:
-        yield Concern(Severity.WARNING, f"{name} lost {lost:,} samples", 0, snapshot.id)
     for group in snapshot.groups:
         if group.rejected:
             causes = ", ".join(f"{count:,} by {cause}" for cause, count in group.rejected)

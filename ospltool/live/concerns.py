@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from ospltool.live.complaints import Concern, Severity
-from ospltool.live.model import Node, SystemModel
+from ospltool.live.conflicts import Conflict, told_conflicts
+from ospltool.live.model import Node, Presence, SystemModel
 from ospltool.live.progress import STALLED_NS
 
 SLOW_START_NS: Final = 60_000_000_000
@@ -16,16 +17,20 @@ MAX_CONCERNS: Final = 1_000
 
 
 def concerns(model: SystemModel, now_ns: int) -> list[Concern]:
-    """Everything abnormal at `now_ns`, most urgent and then oldest first; at most a thousand and a count."""
+    """Everything abnormal at `now_ns`, most urgent and then oldest first; at most a thousand and a count.
+
+    A domain that is out of reach comes before everything that follows from it. A node that has ended in order
+    is nobody's concern.
+    """
     found: list[Concern] = []
-    if model.domain_lost_ns:
-        found.append(Concern(Severity.FAULT, "the domain is out of reach", model.domain_lost_ns))
     for node in model.ordered_nodes():
         found.extend(_of_node(model, node, now_ns))
     for instance in model.persistence.ordered():
         found.extend(instance.concerns(now_ns))
     found.extend(_disagreements(model))
+    found.extend(_of_conflicts(model))
     found.sort(key=lambda c: (c.severity, c.since_ns or now_ns, c.node, c.name_space, c.text))
+    found[:0] = _of_domain(model)
     if model.messages_left_out:
         text = f"{model.messages_left_out:,} messages did not fit and are not shown"
         found.append(Concern(Severity.WARNING, text))
@@ -35,22 +40,32 @@ def concerns(model: SystemModel, now_ns: int) -> list[Concern]:
     return found
 
 
+def _of_domain(model: SystemModel) -> Iterator[Concern]:
+    if not model.domain_lost_ns:
+        return
+    nodes = model.nodes.values()
+    if nodes and all(node.gone_ns and node.in_order for node in nodes):
+        yield Concern(Severity.WARNING, "every node has ended in order", model.domain_lost_ns)
+    else:
+        yield Concern(Severity.FAULT, "the domain is out of reach", model.domain_lost_ns)
+
+
 def _of_node(model: SystemModel, node: Node, now_ns: int) -> Iterator[Concern]:
-    snapshot = node.snapshot
-    if node.gone_ns and node.in_order:
-        yield Concern(Severity.WARNING, f"{snapshot.name} has ended in order", node.gone_ns, node.id)
-        return
-    if node.gone_ns:
+    snapshot, presence = node.snapshot, node.presence(now_ns)
+    if presence is Presence.GONE:
         yield Concern(Severity.FAULT, f"{snapshot.name} is gone", node.gone_ns, node.id)
-        return
-    if node.is_stale(now_ns):
+    elif presence is Presence.SILENT:
         yield Concern(Severity.WARNING, f"{snapshot.name} is silent", node.heard_ns, node.id)
+    if presence is not Presence.HEARD:
         return
     starting = snapshot.state not in ("COMPLETE", "TERMINATING", "TERMINATED")
     if starting and now_ns - snapshot.started_ns > SLOW_START_NS:
         state = snapshot.state.replace("_", " ").lower()
         yield Concern(Severity.WARNING, f"{snapshot.name} still in {state}", snapshot.started_ns, node.id)
     yield from node.complaints
+    lost, since_ns = model.losses.of(snapshot)
+    if lost:
+        yield Concern(Severity.WARNING, f"{snapshot.name} lost {lost:,} samples", since_ns, node.id)
     for name in model.differing(node):
         since_ns = model.differs_since(node, name, now_ns)
         if since_ns:
@@ -78,6 +93,21 @@ def _of_alignments(model: SystemModel, node: Node, now_ns: int) -> Iterator[Conc
             source = model.name_of(progress.alignment.fellow)
             text = f"{view.name} on {node.snapshot.name}: alignment from {source} stands still"
             yield Concern(Severity.WARNING, text, progress.moved_ns, node.id, view.name)
+
+
+def _of_conflicts(model: SystemModel) -> Iterator[Concern]:
+    """The open conflicts, each once although both sides tell; incompatible fellows are complaints."""
+    told: dict[tuple[str, frozenset[str]], Conflict] = {}
+    for one in told_conflicts(model):
+        if one.ended_ns or one.is_incompatibility:
+            continue
+        pair = (one.name_space, frozenset((one.node_name, one.fellow)))
+        if pair not in told or one.began_ns < told[pair].began_ns:
+            told[pair] = one
+    for one in told.values():
+        merge = f", merging by {one.policy}" if one.policy else ""
+        text = f"{one.name_space}: {one.node_name} and {one.fellow}: {one.cause}{merge}"
+        yield Concern(Severity.CONTRADICTION, text, one.began_ns, one.node, one.name_space)
 
 
 def _disagreements(model: SystemModel) -> Iterator[Concern]:

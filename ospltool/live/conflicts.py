@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from engine.runtime.monitor import NodeEvent
+from engine.runtime.monitor import NodeEvent, NodeSnapshot
 from engine.tracing.catalogue import catalogue
+
+if TYPE_CHECKING:
+    from ospltool.live.model import SystemModel
 
 MAX_CONFLICTS: Final = 500
 """Conflicts kept; the oldest that are over are forgotten first, then the oldest."""
+
+SHORT_ID: Final = 8
+"""Digits of its id that stand for a fellow whose name is not known yet."""
+
+INCOMPATIBLE: Final = "name-spaces overlap without being equal"
 
 _CAUSES: Final = {
     "conflict.master": "follows another master",
     "conflict.native-state": "set with another history, same role",
     "conflict.foreign-state": "set of another role, not merged yet",
-    "compatibility.conflict": "name-spaces overlap without being equal",
+    "compatibility.conflict": INCOMPATIBLE,
     "merge.started": "sets evolved apart",
     "merge.no-scope": "no Merge scope matches the role",
     "merge.contradiction": "merge policies contradict each other",
@@ -48,6 +56,11 @@ class Conflict:
     ended_ns: int = 0
 
     @property
+    def is_incompatibility(self) -> bool:
+        """Whether the two do not communicate at all."""
+        return self.cause == INCOMPATIBLE
+
+    @property
     def key(self) -> str:
         """What tells conflicts apart."""
         return f"{self.node}/{self.number}/{self.name_space}/{self.fellow}/{self.began_ns}"
@@ -58,6 +71,7 @@ class ConflictLog:
 
     def __init__(self) -> None:
         self._conflicts: list[Conflict] = []
+        self._settled: set[str] = set()
         self.left_out = 0
 
     @property
@@ -90,6 +104,20 @@ class ConflictLog:
         elif event.event in _CLOSING:
             self._change(event, fields, outcome=_CLOSING[event.event], ended=True)
 
+    def settle(self, snapshot: NodeSnapshot) -> None:
+        """End what a node shows to be over: not every conflict ends with an event.
+
+        An event of the node that comes later, from before the snapshot, still says how it ended.
+        """
+        for index, one in enumerate(self._conflicts):
+            if one.ended_ns or one.node != snapshot.id or one.began_ns >= snapshot.time_ns:
+                continue
+            one = self._conflicts[index] = _with_name(one, snapshot)
+            outcome = _outcome(one, snapshot)
+            if outcome:
+                self._conflicts[index] = dataclasses.replace(one, outcome=outcome, ended_ns=snapshot.time_ns)
+                self._settled.add(one.key)
+
     def _open(self, event: NodeEvent, fields: Mapping[str, str]) -> None:
         over = event.event in _OVER_AT_ONCE
         conflict = Conflict(
@@ -108,7 +136,7 @@ class ConflictLog:
         self._conflicts.append(conflict)
         if len(self._conflicts) > MAX_CONFLICTS:
             ended = next((i for i, old in enumerate(self._conflicts) if old.ended_ns), 0)
-            del self._conflicts[ended]
+            self._settled.discard(self._conflicts.pop(ended).key)
             self.left_out += 1
 
     def _change(
@@ -127,18 +155,83 @@ class ConflictLog:
         """
         changed = False
         for index, conflict in enumerate(self._conflicts):
-            if conflict.ended_ns or conflict.node != event.node or not _is_about(fields, conflict):
+            if conflict.node != event.node or not _is_about(fields, conflict):
+                continue
+            if conflict.ended_ns and conflict.key not in self._settled:
                 continue
             if merging and not conflict.policy:
                 continue
             changed = True
+            if ended:
+                self._settled.discard(conflict.key)
             self._conflicts[index] = dataclasses.replace(
                 conflict,
                 policy=policy or conflict.policy,
                 outcome=outcome or conflict.outcome,
-                ended_ns=event.time_ns if ended else 0,
+                ended_ns=event.time_ns if ended else conflict.ended_ns,
             )
         return changed
+
+
+def _with_name(one: Conflict, snapshot: NodeSnapshot) -> Conflict:
+    """The conflict with its fellow's name, where an event had but the beginning of its id."""
+    for fellow in snapshot.fellows:
+        if len(one.fellow) == SHORT_ID and fellow.id.startswith(one.fellow) and fellow.name:
+            return dataclasses.replace(one, fellow=fellow.name)
+    return one
+
+
+def _outcome(one: Conflict, snapshot: NodeSnapshot) -> str:
+    """How a conflict ended, as far as a later snapshot of its node tells; empty while it is open."""
+    if snapshot.started_ns > one.began_ns:
+        return f"{snapshot.name} was restarted"
+    if one.is_incompatibility:
+        shown = next((fellow for fellow in snapshot.fellows if fellow.name == one.fellow), None)
+        if shown is None:
+            return f"{one.fellow} left"
+        return "" if shown.communication == "incompatible" else "became compatible"
+    view = next((view for view in snapshot.name_spaces if view.name == one.name_space), None)
+    if view is not None and view.complete:
+        return f"{one.policy}: complete again" if one.policy else "over without a merge"
+    return ""
+
+
+def told_conflicts(model: SystemModel) -> list[Conflict]:
+    """What events told. Nothing is open with a node that has ended or is gone: nobody could resolve it."""
+    return [_as_it_is(model, one) for one in model.conflicts.conflicts]
+
+
+def every_conflict(model: SystemModel) -> list[Conflict]:
+    """What events told, and the fellows that snapshots show to be incompatible now; open ones first."""
+    told = told_conflicts(model)
+    open_pairs = {(one.node, one.fellow) for one in told if not one.ended_ns}
+    shown = [
+        Conflict(
+            node=node.id,
+            node_name=node.snapshot.name,
+            number="",
+            name_space="",
+            fellow=fellow.name,
+            cause=INCOMPATIBLE,
+            began_ns=0,
+            text=fellow.problem,
+        )
+        for node in model.ordered_nodes()
+        if not node.gone_ns
+        for fellow in node.snapshot.fellows
+        if fellow.communication == "incompatible" and (node.id, fellow.name) not in open_pairs
+    ]
+    return sorted(
+        (*told, *shown), key=lambda one: (one.ended_ns > 0, -(one.ended_ns or one.began_ns), one.key)
+    )
+
+
+def _as_it_is(model: SystemModel, one: Conflict) -> Conflict:
+    node = model.nodes.get(one.node)
+    if one.ended_ns or node is None or not node.gone_ns:
+        return one
+    what = "has ended in order" if node.in_order else "is gone"
+    return dataclasses.replace(one, outcome=f"{one.node_name} {what}", ended_ns=node.gone_ns)
 
 
 def _is_about(fields: Mapping[str, str], conflict: Conflict) -> bool:

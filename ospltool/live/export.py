@@ -10,6 +10,7 @@ from typing import Any, Final
 from engine.core import plain
 from ospltool.live import providers
 from ospltool.live.concerns import concerns
+from ospltool.live.conflicts import every_conflict
 from ospltool.live.model import SystemModel
 from ospltool.live.persistence import Instance, StreamKey
 from ospltool.output import envelope
@@ -53,7 +54,12 @@ def as_json(model: SystemModel, now_ns: int) -> str:
 def system(model: SystemModel, now_ns: int) -> dict[str, Any]:
     """Everything that is known, as plain values."""
     nodes = [
-        {**plain.to_plain(node.snapshot), "heard_ns": node.heard_ns, "gone_ns": node.gone_ns}
+        {
+            **plain.to_plain(node.snapshot),
+            "presence": node.presence(now_ns).value,
+            "heard_ns": node.heard_ns,
+            "gone_ns": node.gone_ns,
+        }
         for node in model.ordered_nodes()
     ]
     masterships = [one for history in model.masterships.values() for one in history]
@@ -63,9 +69,9 @@ def system(model: SystemModel, now_ns: int) -> dict[str, Any]:
         "domain_lost_ns": model.domain_lost_ns,
         "nodes": nodes,
         "concerns": [_concern(one) for one in concerns(model, now_ns)],
-        "alignments": _alignments(model),
+        "alignments": _alignments(model, now_ns),
         "groups": _groups(model, now_ns),
-        "conflicts": [dataclasses.asdict(one) for one in model.conflicts.conflicts],
+        "conflicts": [dataclasses.asdict(one) for one in every_conflict(model)],
         "masters": [dataclasses.asdict(one) for one in masterships],
         "events": [plain.to_plain(event) for event in model.events],
         "events_left_out": model.events_left_out,
@@ -74,8 +80,11 @@ def system(model: SystemModel, now_ns: int) -> dict[str, Any]:
     }
 
 
-def _alignments(model: SystemModel) -> list[dict[str, Any]]:
-    """What is aligned now, as its nodes tell it, with the rate that follows from their snapshots."""
+def _alignments(model: SystemModel, now_ns: int) -> list[dict[str, Any]]:
+    """What is aligned now, as its nodes tell it, with the rate that follows from their snapshots.
+
+    A node that is not heard has no rate, and no time left.
+    """
     return [
         {
             "node": node.snapshot.name,
@@ -84,8 +93,8 @@ def _alignments(model: SystemModel) -> list[dict[str, Any]]:
             **plain.to_plain(progress.alignment),
             "fellow_name": model.name_of(progress.alignment.fellow),
             "fraction": progress.fraction,
-            "rate_per_s": progress.rate_per_s,
-            "left_s": progress.left_s,
+            "rate_per_s": 0.0 if node.is_stale(now_ns) else progress.rate_per_s,
+            "left_s": None if node.is_stale(now_ns) else progress.left_s,
             "moved_ns": progress.moved_ns,
         }
         for node in model.ordered_nodes()
@@ -133,15 +142,18 @@ def _concern(one: Any) -> dict[str, Any]:
     return {**dataclasses.asdict(one), "severity": one.severity.name.lower()}
 
 
-def as_csv(model: SystemModel) -> str:
-    """Every name-space on every node, one to a line; a node without name-spaces has a line of its own."""
+def as_csv(model: SystemModel, now_ns: int) -> str:
+    """Every name-space on every node, one to a line; a node without name-spaces has a line of its own.
+
+    `node_state` is the node's own state while it is heard, else "silent", "stopped" or "gone".
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for node in model.ordered_nodes():
         snapshot = node.snapshot
         about = [
-            *(snapshot.name, node.id, snapshot.role, snapshot.host, snapshot.state),
+            *(snapshot.name, node.id, snapshot.role, snapshot.host, node.shown_state(now_ns)),
             *(node.heard_ns, node.gone_ns),
         ]
         for space in snapshot.name_spaces:

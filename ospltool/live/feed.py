@@ -24,6 +24,9 @@ dropped and counted."""
 
 MAX_PENDING_NOTICES: Final = 200
 
+ENDING: Final = ("TERMINATING", "TERMINATED")
+"""States of a node that ends in order."""
+
 T = TypeVar("T")
 
 
@@ -44,13 +47,14 @@ class Notice:
     """One remark of the feed.
 
     `node` is the id of what the remark is about: a node, or with INSTANCE_LOST an instance of a persistence
-    service.
+    service. `in_order`, of NODE_LOST, means that the node had said before that it ends.
     """
 
     kind: NoticeKind
     time_ns: int
     text: str
     node: str = ""
+    in_order: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import enum
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from engine.runtime.monitor import NameSpaceView, NodeEvent, NodeSnapshot
 from ospltool.live.complaints import Concern, complaints
 from ospltool.live.conflicts import ConflictLog
-from ospltool.live.feed import Heard, Notice, NoticeKind, Update
+from ospltool.live.feed import ENDING, Heard, Notice, NoticeKind, Update
 from ospltool.live.groups import GroupIndex, GroupKey
+from ospltool.live.losses import Losses
 from ospltool.live.names import natural
 from ospltool.live.persistence import PersistenceServices
 from ospltool.live.progress import Progress, Tracker
@@ -26,10 +28,22 @@ MAX_NOTICES: Final = 500
 MAX_MASTERSHIPS: Final = 50
 """Former masters kept for each name-space and role; the oldest are forgotten."""
 
-ENDING: Final = ("TERMINATING", "TERMINATED")
-"""States of a node that ends in order."""
-
 MIN_STALE_NS: Final = 2_000_000_000
+
+JITTER_NS: Final = 1_000_000_000
+"""By so much one moment may differ from snapshot to snapshot: they take different times to arrive."""
+
+
+class Presence(enum.StrEnum):
+    """Whether a node can be heard; the value is the word that people read.
+
+    SILENT: nothing was heard for too long. STOPPED: it has ended in order. GONE: it went without a word.
+    """
+
+    HEARD = "heard"
+    SILENT = "silent"
+    STOPPED = "stopped"
+    GONE = "gone"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -66,12 +80,32 @@ class Node:
 
     def is_stale(self, now_ns: int) -> bool:
         """What is shown of the node may be out of date."""
-        return self.gone_ns > 0 or self.age_ns(now_ns) > self.stale_after_ns
+        return self.presence(now_ns) is not Presence.HEARD
+
+    def presence(self, now_ns: int) -> Presence:
+        """Whether the node can be heard."""
+        if self.gone_ns:
+            return Presence.STOPPED if self.in_order else Presence.GONE
+        return Presence.SILENT if self.age_ns(now_ns) > self.stale_after_ns else Presence.HEARD
+
+    def shown_state(self, now_ns: int) -> str:
+        """How the node is, in one word: its own state while it is heard, else what became of it."""
+        presence = self.presence(now_ns)
+        return self.snapshot.state if presence is Presence.HEARD else presence.value
+
+
+def _is_repeated(before: Node | None, snapshot: NodeSnapshot) -> bool:
+    """Whether a recording says again how a node was that had ended in order."""
+    return before is not None and before.in_order and snapshot.time_ns <= before.snapshot.time_ns
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Mastership:
-    """From when on a node was master of a name-space for a role, and why, in the words of a node."""
+    """From when on a node was master of a name-space for a role, and why, in the words of a node.
+
+    `since_ns` is by the clock of the feed. Without `is_exact` no node says since when: then it is when the
+    mastership was first heard of, and began earlier.
+    """
 
     since_ns: int
     name_space: str
@@ -80,6 +114,14 @@ class Mastership:
     confirmed: bool
     epoch: str
     why: str
+    is_exact: bool = False
+
+
+class Claim(NamedTuple):
+    """Which master a node confirms, and since when it was heard to."""
+
+    master: str
+    since_ns: int
 
 
 class SystemModel:
@@ -108,8 +150,9 @@ class SystemModel:
         self.dropped = 0
         self.nodes_left_out = 0
         self.events_seen = 0
+        self.losses = Losses()
         self._heartbeats: dict[str, dict[str, int]] = {}
-        self._claims: dict[tuple[str, str], dict[str, str]] = {}
+        self._claims: dict[tuple[str, str], dict[str, Claim]] = {}
         self._ordered_names: dict[str, str] = {}
         self._order: list[str] = []
         self._name_spaces: set[str] = set()
@@ -198,6 +241,31 @@ class SystemModel:
         ]
         return max(told) if told else node.heard_ns
 
+    def is_master(self, node: Node, name_space: str, now_ns: int) -> bool:
+        """Whether the node is the master of a name-space, as far as can be told at `now_ns`.
+
+        What a node said of itself holds as long as it is heard. A silent one counts as master while no node
+        of its role that is heard follows another; one that is gone is the master of nothing.
+        """
+        view = node.name_spaces.get(name_space)
+        presence = node.presence(now_ns)
+        if view is None or view.master != node.id or presence in (Presence.GONE, Presence.STOPPED):
+            return False
+        if presence is Presence.HEARD:
+            return True
+        claims = self._claims.get((name_space, node.snapshot.role), {})
+        return all(
+            claim.master == node.id or self.nodes[teller].is_stale(now_ns) for teller, claim in claims.items()
+        )
+
+    def share_held(self, node: Node, name_space: str) -> float:
+        """How much of a name-space a node holds (0 to 1): its samples against the most that any node has."""
+        mine = node.name_spaces[name_space].count
+        if not mine:
+            return 0.0
+        counts = (other.name_spaces[name_space].count for other in self.holders(name_space))
+        return mine / max(counts)
+
     def history(self, node_id: str, name_space: str, fellow: str, direction: str) -> list[tuple[int, int]]:
         """(time in ns, samples) points of a running alignment; empty when there is none."""
         tracker = self._trackers.get((node_id, name_space, fellow, direction))
@@ -261,13 +329,13 @@ class SystemModel:
             known = old.get(view.name)
             same = known is not None and known[0] == view.digest
             digests[view.name] = known if same and known else (view.digest, heard.heard_ns)
-            self._note_master(snapshot, view, heard.heard_ns)
+            self._note_master(snapshot, view, heard)
         name_spaces = {view.name: view for view in snapshot.name_spaces}
         aligning = tuple(view for view in snapshot.name_spaces if view.alignments)
         self.nodes[snapshot.id] = Node(
             snapshot,
             heard.heard_ns,
-            in_order=snapshot.state in ENDING,
+            in_order=snapshot.state in ENDING or _is_repeated(before, snapshot),
             name_spaces=name_spaces,
             digests=digests,
             aligning=aligning,
@@ -283,6 +351,13 @@ class SystemModel:
         self._series_of(snapshot.id).add(snapshot, heard.heard_ns)
         self.groups.apply(snapshot)
         self._track(heard)
+        self.losses.apply(snapshot, heard.heard_ns, self.groups, self._heard_since)
+        self.conflicts.settle(snapshot)
+
+    def _heard_since(self, node_id: str, moment_ns: int) -> bool:
+        """Whether the node is there, and has been heard at a moment or after it."""
+        node = self.nodes.get(node_id)
+        return node is not None and not node.gone_ns and node.heard_ns >= moment_ns
 
     def _series_of(self, node_id: str) -> NodeSeries:
         series = self.series.get(node_id)
@@ -305,31 +380,51 @@ class SystemModel:
             del self._trackers[key]
 
     def contested(self) -> Iterator[tuple[str, str, dict[str, str]]]:
-        """(name-space, role, who says which master) where nodes that are there confirm different masters."""
-        for (name_space, role), claims in sorted(self._claims.items()):
-            if len(claims) < 2 or len(set(claims.values())) < 2:
-                continue
-            told = {teller: master for teller, master in claims.items() if not self.nodes[teller].gone_ns}
-            if len(set(told.values())) > 1:
-                yield name_space, role, told
+        """(name-space, role, who says which master) where nodes that are there confirm different masters.
 
-    def _note_master(self, snapshot: NodeSnapshot, view: NameSpaceView, heard_ns: int) -> None:
+        Nodes show themselves in turns, so while a master changes they seem to contradict each other. Only
+        what a node has said, or said again, since the newest of the masters was first named counts.
+        """
+        for (name_space, role), claims in sorted(self._claims.items()):
+            told = {teller: claim for teller, claim in claims.items() if not self.nodes[teller].gone_ns}
+            first_ns: dict[str, int] = {}
+            for claim in told.values():
+                first_ns[claim.master] = min(claim.since_ns, first_ns.get(claim.master, claim.since_ns))
+            if len(first_ns) < 2:
+                continue
+            newest_ns = max(first_ns.values())
+            said = {
+                teller: claim.master
+                for teller, claim in told.items()
+                if self.nodes[teller].heard_ns >= newest_ns
+            }
+            if len(set(said.values())) > 1:
+                yield name_space, role, said
+
+    def _note_master(self, snapshot: NodeSnapshot, view: NameSpaceView, heard: Heard) -> None:
         claims = self._claims.setdefault((view.name, snapshot.role), {})
         if not view.confirmed or not view.master:
             claims.pop(snapshot.id, None)
             return
-        claims[snapshot.id] = view.master
+        claim = claims.get(snapshot.id)
+        if claim is None or claim.master != view.master:
+            claims[snapshot.id] = Claim(view.master, heard.heard_ns)
         history = self.masterships.get((view.name, snapshot.role))
         if history is None:
             history = collections.deque(maxlen=MAX_MASTERSHIPS)
             self.masterships[view.name, snapshot.role] = history
-        if history and (history[-1].master, history[-1].epoch) == (view.master, view.epoch):
-            return
-        if any((known.master, known.epoch) == (view.master, view.epoch) for known in history):
-            return
-        history.append(
-            Mastership(heard_ns, view.name, snapshot.role, view.master, True, view.epoch, view.why)
+        told_ns = view.master_since_ns
+        since_ns = heard.heard_ns - max(0, snapshot.time_ns - told_ns) if told_ns else heard.heard_ns
+        found = Mastership(
+            since_ns, view.name, snapshot.role, view.master, True, view.epoch, view.why, told_ns > 0
         )
+        for index in range(len(history) - 1, -1, -1):
+            known = history[index]
+            if (known.master, known.epoch) == (view.master, view.epoch):
+                if found.is_exact and not (known.is_exact and known.since_ns <= found.since_ns + JITTER_NS):
+                    history[index] = dataclasses.replace(known, since_ns=since_ns, is_exact=True)
+                return
+        history.append(found)
 
     def _apply_events(self, events: tuple[NodeEvent, ...]) -> None:
         """Keep the newest in the order of their times: nodes report in turns, each what happened since."""
@@ -351,7 +446,8 @@ class SystemModel:
         self.notices.append(notice)
         node = self.nodes.get(notice.node)
         if notice.kind is NoticeKind.NODE_LOST and node is not None and notice.time_ns >= node.heard_ns:
-            self.nodes[node.id] = dataclasses.replace(node, gone_ns=notice.time_ns)
+            in_order = node.in_order or notice.in_order
+            self.nodes[node.id] = dataclasses.replace(node, gone_ns=notice.time_ns, in_order=in_order)
         elif notice.kind is NoticeKind.NODE_FOUND and node is not None:
             self.nodes[node.id] = dataclasses.replace(node, gone_ns=0)
         elif notice.kind is NoticeKind.INSTANCE_LOST:

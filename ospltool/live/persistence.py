@@ -123,8 +123,8 @@ class Instance:
         name = _called(self.view)
         state = self.state(now_ns)
         if state is State.STOPPED:
-            yield Concern(Severity.WARNING, f"{name} has ended in order", self.gone_ns)
-        elif state is State.GONE:
+            return
+        if state is State.GONE:
             yield Concern(Severity.FAULT, f"{name} is gone", self.gone_ns)
         elif state is State.SILENT:
             yield Concern(Severity.WARNING, f"{name} is silent", self.heard_ns)

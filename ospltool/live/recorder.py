@@ -12,7 +12,7 @@ from typing import Final
 
 from engine.persistence_service.view import InstanceView
 from engine.runtime.monitor import NodeSnapshot
-from ospltool.live.feed import Notice, NoticeKind, Update
+from ospltool.live.feed import ENDING, Notice, NoticeKind, Update
 from ospltool.live.recording import (
     Caption,
     Header,
@@ -76,6 +76,7 @@ class Recorder:
         self._limits = limits or Limits()
         self._snapshots = Snapshots()
         self._gone: dict[Shown, Notice] = {}
+        self._ending: set[str] = set()
         self._last_ns: dict[Shown, int] = {}
         self._caption = ""
         self._key_due_ns = 0
@@ -152,11 +153,18 @@ class Recorder:
 
     def _note(self, update: Update) -> None:
         """What a key must repeat."""
-        for notice in update.notices:
-            if notice.kind in _LOST:
-                self._gone[_LOST[notice.kind], notice.node] = notice
         for heard in update.snapshots:
             self._gone.pop(key_of(heard.snapshot), None)
+            self._ending.discard(heard.snapshot.id)
+            if heard.snapshot.state in ENDING:
+                self._ending.add(heard.snapshot.id)
+        for event in update.events:
+            if event.state in ENDING:
+                self._ending.add(event.node)
+        for notice in update.notices:
+            if notice.kind in _LOST:
+                in_order = notice.in_order or notice.node in self._ending
+                self._gone[_LOST[notice.kind], notice.node] = dataclasses.replace(notice, in_order=in_order)
         for instance in update.instances:
             self._gone.pop(key_of(instance.view), None)
         if update.caption is not None:

@@ -16,6 +16,10 @@ COUNTERS: Final = ("captured", "stored", "delivered", "queued")
 
 RATE_WINDOW_NS: Final = 10_000_000_000
 
+LEAST_GAP_NS: Final = 20_000_000
+"""Two heartbeats closer than this are one: its time is worked out anew for each snapshot, a little
+different while clocks are adjusted."""
+
 Point = tuple[int, float]
 """(time in ns since 1970, value)."""
 
@@ -42,7 +46,7 @@ class NodeSeries:
         before = self._heartbeats.get(teller, 0)
         self._heartbeats[teller] = heartbeat_ns
         gap_ns = heartbeat_ns - before
-        if before and gap_ns > 0:
+        if before and gap_ns >= LEAST_GAP_NS:
             self._gaps.append((heard_ns, gap_ns / 1e9))
 
     def counter(self, name: str) -> list[Point]:
@@ -70,6 +74,13 @@ class NodeSeries:
             return None
         return max(0.0, (newest[1] - oldest[1]) * 1e9 / (newest[0] - oldest[0]))
 
-    def heartbeat_gaps_s(self) -> list[Point]:
-        """Seconds between two heartbeats, as any fellow received them."""
-        return list(self._gaps)
+    def heartbeat_gaps_s(self, silent_since_ns: int = 0, now_ns: int = 0) -> list[Point]:
+        """Seconds between two heartbeats, as any fellow received them.
+
+        With `silent_since_ns`, the time of the last heartbeat of a node that is silent, the gap that has not
+        ended is the last point, so it rises with `now_ns`.
+        """
+        gaps = list(self._gaps)
+        if silent_since_ns:
+            gaps.append((now_ns, max(0, now_ns - silent_since_ns) / 1e9))
+        return gaps

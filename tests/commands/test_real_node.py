@@ -158,15 +158,24 @@ def test_a_killed_node_is_restarted_and_becomes_operational_again(machine: Machi
     (again,) = machine.wait_until_operational()
     assert again["node_pid"] != node["node_pid"]
     assert again["supervisor_pid"] == node["supervisor_pid"]
+    assert (again["reason"], again["last_failure"][-20:]) == ("", "(killed by signal 9)")
+    code, said, _ = machine.run("status", machine.configuration)
+    assert (code, "is operational; restarted once, last failure 2" in said) == (0, True)
 
 
 def test_a_node_that_stands_still_loses_its_lease(machine: Machine) -> None:
     machine.run("start", machine.write("kill"))
     (node,) = machine.wait_until_operational()
-    process(node["node_pid"]).send(signal.SIGSTOP)
+    stopped = process(node["node_pid"])
+    stopped.send(signal.SIGSTOP)
+    while not stopped.is_stopped():
+        time.sleep(0.01)  # the kernel stops its threads
+    code, said, _ = machine.run("status", machine.configuration)
+    assert (code, "does not respond: the node process is stopped" in said or "has died" in said) == (1, True)
     (dead,) = machine.wait_for(lambda nodes: nodes[0]["condition"] == "died")
     assert dead["reason"] == "the node did not renew its lease within 2 s"
     assert machine.run("status", machine.configuration)[0] == 1
+    assert " died       -      " in machine.run("list")[1]
 
 
 def test_a_node_does_not_outlive_its_supervisor(machine: Machine) -> None:

@@ -205,11 +205,46 @@ def test_a_silent_node_is_restarted_as_a_new_process(world: World) -> None:
     assert not first.is_alive()
 
 
+@pytest.mark.parametrize("who", ["node", "supervisor"])
+def test_a_process_that_is_stopped_does_not_respond_from_then_on(world: World, who: str) -> None:
+    world.start("run")
+    status = world.wait_for(condition_is(Condition.OPERATIONAL))
+    process = living(status.record.node if who == "node" else status.record.supervisor)
+    process.send(signal.SIGSTOP)
+    try:
+        status = world.wait_for(condition_is(Condition.UNRESPONSIVE))
+        assert "stopped (SIGSTOP" in status.sentence
+        assert who in status.reason
+    finally:
+        process.send(signal.SIGCONT)
+    status = world.wait_for(condition_is(Condition.OPERATIONAL))
+    assert status.sentence == 'ospltool system with domain name "fake" is operational'
+
+
+def test_a_node_that_is_started_again_is_not_what_its_last_run_was(world: World) -> None:
+    world.start("run", Action.RESTART)
+    status = world.wait_for(condition_is(Condition.OPERATIONAL))
+    living(status.record.node).send(signal.SIGKILL)
+    seen: list[NodeStatus] = []
+
+    def is_well_again(status: NodeStatus) -> bool:
+        seen.append(status)
+        return status.condition is Condition.OPERATIONAL and status.record.restarts == 1
+
+    status = world.wait_for(is_well_again)
+    states = {each.state for each in seen if each.condition is not Condition.OPERATIONAL}
+    assert "COMPLETE" not in states
+    assert status.reason == ""
+    assert "is operational; restarted once, last failure 2" in status.sentence
+    assert status.sentence.endswith(" UTC: the node ended unexpectedly (killed by signal 9)")
+
+
 def test_a_node_that_crashes_is_started_again(world: World) -> None:
     started = world.start("crash-twice", Action.RESTART)
     assert started.is_running
     assert world.starts() == 3
     assert world.status().record.restarts == 2
+    assert "restarted 2 times, last failure" in world.wait_for(condition_is(Condition.OPERATIONAL)).sentence
     assert (world.directory.node_log).read_text() == "about to crash\n" * 2
 
 
@@ -217,7 +252,9 @@ def test_a_node_that_is_killed_has_died(world: World) -> None:
     started = world.start("run")
     assert started.record is not None
     living(started.record.node).send(signal.SIGKILL)
-    assert "killed by signal 9" in world.wait_for(condition_is(Condition.DIED)).reason
+    status = world.wait_for(condition_is(Condition.DIED))
+    assert "killed by signal 9" in status.reason
+    assert (status.state, status.state_since_ns) == ("", 0)
 
 
 def test_a_node_that_does_not_obey_is_killed_after_its_time(world: World) -> None:

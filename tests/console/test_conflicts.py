@@ -53,6 +53,38 @@ def test_a_conflict_is_open_until_its_merge_is_finished() -> None:
     assert over.ended_ns == START_NS + 5 * S
 
 
+def test_a_snapshot_ends_a_conflict_and_a_late_event_says_how() -> None:
+    log = log_of(NATIVE, MERGE)
+
+    def settled(seconds: int, *, complete: bool, **changes: Any) -> tuple[str, int]:
+        space = fake.name_space("Orders", 1, complete=complete)
+        log.settle(fake.snapshot(1, space, time_ns=START_NS + seconds * S, **changes))
+        (conflict,) = log.conflicts
+        return conflict.outcome, conflict.ended_ns
+
+    assert settled(1, complete=True) == ("", 0)
+    assert settled(3, complete=False) == ("", 0)
+    assert settled(6, complete=True) == ("Merge: complete again", START_NS + 6 * S)
+    finished: dict[str, Any] = {
+        "namespace": "Orders",
+        "role": "Harbour",
+        "policy": "merge",
+        "samples": 17,
+        "elapsed_ns": 1,
+    }
+    log.apply(told(5, "merge.finished", **finished))
+    assert settled(7, complete=True) == ("merge: 17 samples moved", START_NS + 5 * S)
+    log.apply(told(8, "merge.finished", **{**finished, "samples": 3}))
+    assert settled(9, complete=True) == ("merge: 17 samples moved", START_NS + 5 * S)
+
+
+def test_a_restart_ends_the_conflicts_of_the_run_before() -> None:
+    log = log_of(NATIVE)
+    space = fake.name_space("Orders", 1, complete=False)
+    log.settle(fake.snapshot(1, space, time_ns=START_NS + 9 * S, started_ns=START_NS + 8 * S))
+    assert log.conflicts[0].outcome == "n1 was restarted"
+
+
 def test_a_merge_that_nobody_announced_is_a_conflict_too() -> None:
     started = check_one(MERGE)
     assert (started.cause, started.policy) == ("sets evolved apart", "Merge")

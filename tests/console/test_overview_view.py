@@ -82,9 +82,18 @@ def test_it_fits_on_a_small_screen_with_eight_nodes_and_six_name_spaces() -> Non
     ("changes", "cell", "tone"),
     [
         ({}, "   ━━━━━━━━━    1,000", Tone.PLAIN),
-        ({"complete": False}, " ○ ╌╌╌╌╌╌╌╌╌      0 %", Tone.PLAIN),
-        ({"complete": False, "alignments": (aligning(0, 0),)}, " ◐ ╌╌╌╌╌╌╌╌╌      0 %", Tone.PLAIN),
-        ({"complete": False, "alignments": (aligning(1, 1000),)}, " ◐ ╸╌╌╌╌╌╌╌╌      1 %", Tone.PLAIN),
+        ({"complete": False, "count": 0}, " ○ ╌╌╌╌╌╌╌╌╌      0 %", Tone.PLAIN),
+        ({"complete": False, "count": 9}, " ○ ━━━━━━━━╸     99 %", Tone.PLAIN),
+        (
+            {"complete": False, "count": 0, "alignments": (aligning(0, 0),)},
+            " ◐ ╌╌╌╌╌╌╌╌╌      0 %",
+            Tone.PLAIN,
+        ),
+        (
+            {"complete": False, "count": 0, "alignments": (aligning(1, 1000),)},
+            " ◐ ╸╌╌╌╌╌╌╌╌      1 %",
+            Tone.PLAIN,
+        ),
         ({"complete": False, "alignments": (aligning(1000, 1000),)}, " ◐ ━━━━━━━━╸     99 %", Tone.PLAIN),
         ({"complete": False, "alignments": (aligning(9, 2),)}, " ◐ ━━━━━━━━╸     99 %", Tone.PLAIN),
         ({"master": ""}, " ✖ ━━━━━━━━━    1,000", Tone.FAULT),

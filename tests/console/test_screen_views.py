@@ -18,6 +18,7 @@ from engine.runtime.monitor import (
 )
 from engine.tracing.catalogue import catalogue
 from ospltool.live import fake
+from ospltool.live.conflicts import every_conflict
 from ospltool.live.fake import SECOND_NS, START_NS, node_id
 from ospltool.live.feed import Heard, Notice, NoticeKind, Update
 from ospltool.live.model import SystemModel
@@ -241,8 +242,8 @@ def test_the_masters_since_we_watch_the_newest_first() -> None:
     second = fake.snapshot(2, fake.name_space("Orders", 2, epoch="2/00000002", why="n1 was lost"))
     view.model.apply(Update((Heard(second, START_NS + 30 * S),)), START_NS + 30 * S)
     assert text_of(name_space.history_lines(view, "Orders")) == [
-        " 01:03:50    30 s  n2 for DefaultRole  2/00000002  n1 was lost",
-        " 01:03:20    60 s  n1 for DefaultRole  1/00000001  highest masterPriority of n1 200, n2 100, n3 50",
+        " 01:03:50   > 30 s  n2 for DefaultRole  2/00000002  n1 was lost",
+        " 01:03:20   > 60 s  n1 for DefaultRole  1/00000001  highest masterPriority of n1 200, n2 100, n3 50",
     ]
 
 
@@ -341,7 +342,7 @@ def test_conflicts_can_be_filtered(text: str, number: int) -> None:
 
 def test_a_conflict_in_full_is_in_the_words_of_the_node() -> None:
     view = view_of(events=CONFLICTS)
-    one = conflicts.every_conflict(view)[1]
+    one = every_conflict(view.model)[1]
     assert text_of(conflicts.conflict_lines(view, one, 100)) == [
         " set with another history, same role  began 2026-11-21 01:03:21.000, ended 2026-11-21 01:03:25.000",
         " Native state conflict in namespace 'Orders' for fellow n2 detected, conflict 2/a created",
@@ -407,18 +408,20 @@ def test_a_group_in_full_shows_each_node() -> None:
     lines = groups.group_lines(view, key)
     assert text_of(lines) == [
         " Orders.Trade  type T  in Orders, 2 nodes",
-        " ★ n1 100 samples  10 instances  2.0 KiB  on disk all  digest d",
-        " ≠ n2 99 samples  10 instances  2.0 KiB  on disk all  digest other",
+        " ★ n1 100 samples  10 instances  2.0 KiB of payload  on disk all  digest d",
+        " ≠ n2 99 samples  10 instances  2.0 KiB of payload  on disk all  digest other",
     ]
     assert lines[2][1].tone is Tone.WARN
 
 
 def test_stores_with_what_is_not_on_disk_yet() -> None:
-    full = StoreView("sqlite", "/n2", problem="disk full")
+    full = StoreView("sqlite", "/n2", problem="disk full", disk_bytes=94_500_000)
     view = view_of(GROUPS[0], dataclasses.replace(GROUPS[1], store=full))
     rows = store.stores(view, 140)
-    assert rows_of(rows)[0].startswith("●|n1|sqlite|1 of 1|107|103|4|0|4.0 KiB|/var/lib/ospltool/n1|")
-    assert rows_of(rows)[1].startswith("✖|n2|sqlite|1 of 1|199|200||0|4.0 KiB|/n2|disk full")
+    assert rows_of(rows)[0].startswith("●|n1|sqlite|1 of 1|107|103|4|0|4.0 KiB||/var/lib/ospltool/n1|")
+    assert rows_of(rows)[1].startswith("✖|n2|sqlite|1 of 1|199|200||0|4.0 KiB|90.1 MiB|/n2|disk full")
+    titles = {column.key: column.title for column in rows.columns}
+    assert (titles["bytes"], titles["disk"]) == ("payload", "disk")
     first = view.model.nodes[node_id(1)]
     assert text_of(store.store_lines(view, first, 80))[1:] == [" Orders.Quote: 4 of 7 not on disk yet"]
 

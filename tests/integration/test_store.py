@@ -40,6 +40,16 @@ def disk_digests(lab: Lab, name: str) -> set[bytes]:
     return {digest for digests in lab.on_disk(name).values() for digest in digests}
 
 
+def shown_bytes(lab: Lab, name: str) -> int:
+    node = lab.seen.node(name)
+    return node.store.disk_bytes if node else 0
+
+
+def du(lab: Lab, name: str) -> int:
+    """What the files of a store take up on the disk."""
+    return sum(path.stat().st_blocks * 512 for path in (lab.home(name) / "store").iterdir())
+
+
 def test_a_second_node_on_the_same_store_is_refused_and_told_who_has_it(lab: Lab) -> None:
     start_alone(lab)
     second = lab.launch("n1")
@@ -49,6 +59,7 @@ def test_a_second_node_on_the_same_store_is_refused_and_told_who_has_it(lab: Lab
     assert "Traceback" not in text
     lab.write({"count": 10, "time": 1_000})
     lab.seen.wait_for("the first one goes on", lambda: lab.seen.stored("n1") == 10)
+    lab.seen.wait_for("it shows what its files take up", lambda: shown_bytes(lab, "n1") == du(lab, "n1") > 10)
 
 
 def test_sigterm_ends_in_order_within_the_terminate_period_and_leaves_a_clean_store(lab: Lab) -> None:

@@ -71,7 +71,7 @@ class FindingsScreen(TableScreen):
 
     def table_title(self, view: View, rows: Rows[Diagnostic]) -> str:
         """How many findings of which severity."""
-        return findings.title(self._found, rows.hidden, running=self._about is None)
+        return findings.title(view, self._found, rows.hidden, running=self._about is None)
 
     def about(self, view: View, row: Diagnostic, width: int) -> list[Line]:
         """The finding and what to do about it."""

@@ -94,6 +94,8 @@ def _cell(view: View, one: Running, key: str) -> Cell:
         stalled = view.now_ns - progress.moved_ns > 10_000_000_000
         sign = Span(view.glyphs.warn, Tone.WARN) if stalled else Span(view.glyphs.busy)
         return (sign,)
+    if key in ("rate", "left") and one.node.is_stale(view.now_ns):
+        return single("")  # what was so when its node was heard
     aligner, alignee = sides(view, one)
     plain = {
         "since": text.age(view.now_ns - alignment.started_ns),

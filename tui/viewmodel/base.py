@@ -8,7 +8,8 @@ from typing import Final
 from engine.runtime.monitor import NameSpaceView
 from ospltool.live.complaints import Severity
 from ospltool.live.feed import Timeline
-from ospltool.live.model import Node, SystemModel
+from ospltool.live.model import Node, Presence, SystemModel
+from tui import text
 from tui.cells import Span, Tone
 from tui.filters import Filter
 from tui.glyphs import Glyphs
@@ -20,6 +21,14 @@ STATES: Final = {
     "INJECT_PERSISTENT": "inject",
 }
 """Life-cycle states whose names are longer than a column; the others are shown in lower case."""
+
+
+_STATE_TONES: Final = {
+    "COMPLETE": Tone.DIM,
+    Presence.STOPPED.value: Tone.DIM,
+    Presence.GONE.value: Tone.FAULT,
+    Presence.SILENT.value: Tone.WARN,
+}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -69,12 +78,13 @@ def state_name(state: str) -> str:
 def node_mark(view: View, node: Node) -> Span:
     """The one sign for how a node is."""
     glyphs = view.glyphs
-    if node.gone_ns and node.in_order:
-        return Span(glyphs.idle, Tone.WARN)
-    if node.gone_ns:
-        return Span(glyphs.fault, Tone.FAULT)
-    if node.is_stale(view.now_ns):
-        return Span(glyphs.warn, Tone.WARN)
+    presence = node.presence(view.now_ns)
+    if presence is not Presence.HEARD:
+        return {
+            Presence.STOPPED: Span(glyphs.idle, Tone.DIM),
+            Presence.GONE: Span(glyphs.fault, Tone.FAULT),
+            Presence.SILENT: Span(glyphs.warn, Tone.WARN),
+        }[presence]
     if node.snapshot.store.problem:
         return Span(glyphs.fault, Tone.FAULT)
     if node.snapshot.state == "COMPLETE":
@@ -83,25 +93,35 @@ def node_mark(view: View, node: Node) -> Span:
 
 
 def node_state(view: View, node: Node) -> Span:
-    """The state in words; a node that is not there has none."""
-    if node.gone_ns:
-        return Span("stopped", Tone.WARN) if node.in_order else Span("gone", Tone.FAULT)
-    if node.is_stale(view.now_ns):
-        return Span("silent", Tone.WARN)
-    tone = Tone.DIM if node.snapshot.state == "COMPLETE" else Tone.STRONG
-    return Span(state_name(node.snapshot.state), tone)
+    """The state in words; of a node that is not heard, what became of it."""
+    state = node.shown_state(view.now_ns)
+    tone = _STATE_TONES.get(state, Tone.STRONG)
+    return Span(state_name(state), tone)
+
+
+def since_heard(view: View, node: Node) -> str:
+    """How long a node has been up; of one that is not heard, for how long it has not been."""
+    presence = node.presence(view.now_ns)
+    if presence is Presence.HEARD:
+        return f"up {text.age(view.now_ns - node.snapshot.started_ns)}"
+    since_ns = node.heard_ns if presence is Presence.SILENT else node.gone_ns
+    return f"{presence} since {text.clock(since_ns)} UTC"
 
 
 def master_mark(view: View, node: Node, space: NameSpaceView) -> Span:
-    """Whether this node is the master, as it sees it."""
+    """Whether this node is the master, as it sees it; a node that is gone is not."""
     glyphs = view.glyphs
-    if space.master != node.id:
+    if not view.model.is_master(node, space.name, view.now_ns):
         return Span(" ")
     return Span(glyphs.master if space.confirmed else glyphs.unconfirmed, Tone.STRONG)
 
 
 def name_space_state(view: View, node: Node, space: NameSpaceView) -> tuple[Span, float]:
-    """The sign for a name-space on a node, and how complete it is (0 to 1)."""
+    """The sign for a name-space on a node, and how complete it is (0 to 1).
+
+    A set that is not complete may hold most samples all the same: that of a node that merges, or that waits
+    for its master after a restart. What it holds counts against the largest set of the name-space.
+    """
     glyphs = view.glyphs
     running = [
         progress
@@ -114,11 +134,12 @@ def name_space_state(view: View, node: Node, space: NameSpaceView) -> tuple[Span
         if view.model.differs_since(node, space.name, view.now_ns):
             return Span(glyphs.conflict, Tone.WARN), 1.0
         return Span(" "), 1.0
+    held = view.model.share_held(node, space.name)
     if running:
         expected = sum(p.alignment.expected for p in running)
         done = sum(p.alignment.samples for p in running) / expected if expected else 0.0
-        return Span(glyphs.busy), min(done, 0.999)
-    return Span(glyphs.idle), 0.0
+        return Span(glyphs.busy), min(max(done, held), 0.999)
+    return Span(glyphs.idle), min(held, 0.999)
 
 
 def severity_sign(glyphs: Glyphs, severity: Severity) -> tuple[str, Tone]:

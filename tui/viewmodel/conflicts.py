@@ -2,38 +2,13 @@
 
 from __future__ import annotations
 
-from ospltool.live.conflicts import Conflict
+from ospltool.live.conflicts import Conflict, every_conflict
 from tui import text
 from tui.cells import Cell, Column, Line, Span, Tone, single
 from tui.viewmodel.base import View
 from tui.viewmodel.tables import Rows
 
 FIELDS = ("node", "fellow", "ns", "cause", "policy", "state")
-
-
-def every_conflict(view: View) -> list[Conflict]:
-    """What events told, and the fellows that snapshots show to be incompatible now; open ones first."""
-    told = view.model.conflicts.conflicts
-    open_pairs = {(one.node, one.fellow) for one in told if not one.ended_ns}
-    shown = [
-        Conflict(
-            node=node.id,
-            node_name=node.snapshot.name,
-            number="",
-            name_space="",
-            fellow=fellow.name,
-            cause="name-spaces overlap without being equal",
-            began_ns=0,
-            text=fellow.problem,
-        )
-        for node in view.model.ordered_nodes()
-        if not node.gone_ns
-        for fellow in node.snapshot.fellows
-        if fellow.communication == "incompatible" and (node.id, fellow.name) not in open_pairs
-    ]
-    return sorted(
-        (*told, *shown), key=lambda one: (one.ended_ns > 0, -(one.ended_ns or one.began_ns), one.key)
-    )
 
 
 def conflicts(view: View, width: int) -> Rows[Conflict]:
@@ -69,7 +44,7 @@ def conflicts(view: View, width: int) -> Rows[Conflict]:
         tone = Tone.PLAIN if is_open or key in ("cause", "outcome") else Tone.DIM
         return single(plain[key], tone)
 
-    every = every_conflict(view)
+    every = every_conflict(view.model)
     kept = [(one.key, one) for one in every if _keeps(view, one)]
     return Rows(columns, kept, render, width=width, fixed=2, hidden=len(every) - len(kept))
 
@@ -109,7 +84,7 @@ def none_lines() -> list[Line]:
 
 def title(view: View, rows: Rows[Conflict]) -> str:
     """How many are open, how many over, and what is not shown."""
-    every = every_conflict(view)
+    every = every_conflict(view.model)
     over = sum(1 for one in every if one.ended_ns)
     parts = [f"{len(every) - over} open, {over} over"]
     if rows.hidden:

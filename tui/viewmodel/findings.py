@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ospltool.live.model import Presence
 from ospltool.output.diagnostics_model import Diagnostic, Severity
 from tui import text
 from tui.cells import Cell, Column, Line, Span, Tone, single
@@ -64,8 +65,11 @@ def finding_lines(view: View, one: Diagnostic, width: int) -> list[Line]:
     return lines
 
 
-def title(found: Sequence[Diagnostic], hidden: int, *, running: bool) -> str:
-    """How many findings of which severity."""
+def title(view: View, found: Sequence[Diagnostic], hidden: int, *, running: bool) -> str:
+    """How many findings of which severity. Nothing fits together where nobody is heard."""
+    heard = sum(1 for node in view.model.nodes.values() if node.presence(view.now_ns) is Presence.HEARD)
+    if not heard:
+        return "no node is heard, so nothing can be compared"
     if running:
         return "findings, being worked out"
     worst = [
@@ -73,7 +77,8 @@ def title(found: Sequence[Diagnostic], hidden: int, *, running: bool) -> str:
         for severity in (Severity.ERROR, Severity.WARNING, Severity.INFO)
         if any(one.severity is severity for one in found)
     ]
-    parts = [", ".join(worst) or "no findings: what nodes advertise fits together"]
+    who = f"{heard:,} nodes advertise" if heard > 1 else "the node advertises"
+    parts = [", ".join(worst) or f"no findings: what {who} fits together"]
     if hidden:
         parts.append(f"{hidden} hidden by the filter")
     return ", ".join(parts)

@@ -6,8 +6,9 @@ from rich.cells import cell_len
 
 from engine.runtime.monitor import GroupView
 from ospltool.live.groups import GroupKey
+from ospltool.live.model import Presence
 from tui import text
-from tui.cells import Cell, Column, Line, Span, Tone, single
+from tui.cells import Cell, Column, Line, Span, Tone, dimmed, single
 from tui.viewmodel.base import View, plural
 from tui.viewmodel.tables import Rows
 
@@ -23,7 +24,7 @@ def groups(view: View, width: int) -> Rows[GroupKey]:
         Column("nodes", "nodes", 5, right=True),
         Column("samples", "samples", 8, right=True),
         Column("instances", "instances", 9, right=True),
-        Column("bytes", "size", 9, right=True),
+        Column("bytes", "payload", 9, right=True),
         Column("newest", "newest", 6, right=True),
         Column("stored", "on disk", 7, right=True),
         Column("lost", "lost", 5, right=True),
@@ -102,10 +103,10 @@ def group_lines(view: View, key: GroupKey) -> list[Line]:
         if one is None:
             continue
         space = node.name_spaces.get(key.name_space)
-        is_master = space is not None and space.master == node.id
+        is_master = space is not None and view.model.is_master(node, space.name, view.now_ns)
         sign = view.glyphs.master if is_master else view.glyphs.conflict if node.id in differ else " "
         tone = Tone.WARN if node.id in differ else Tone.PLAIN
-        counts = f"{one.samples:,} samples  {one.instances:,} instances  {text.size(one.bytes)}"
+        counts = f"{one.samples:,} samples  {one.instances:,} instances  {text.size(one.bytes)} of payload"
         kept = (
             f"  on disk {'all' if one.stored >= one.samples else f'{one.stored:,}'}" if _is_kept(one) else ""
         )
@@ -113,7 +114,11 @@ def group_lines(view: View, key: GroupKey) -> list[Line]:
         rejected = "".join(f"  rejected {count:,} by {cause}" for cause, count in one.rejected)
         rest = f"{kept}{lost}{rejected}  digest {one.digest[:8]}"
         name = text.fit(node.snapshot.name, room, ellipsis=view.glyphs.ellipsis)
-        lines.append((Span(f" {sign} ", tone), Span(f"{name} {counts}", tone), Span(rest, Tone.DIM)))
+        line: Line = (Span(f" {sign} ", tone), Span(f"{name} {counts}", tone), Span(rest, Tone.DIM))
+        presence = node.presence(view.now_ns)
+        if presence is not Presence.HEARD:
+            line = dimmed((*line, Span(f"  {presence}, heard {text.ago(node.age_ns(view.now_ns))}")))
+        lines.append(line)
     return lines
 
 

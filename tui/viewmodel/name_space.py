@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from engine.runtime.monitor import NameSpaceView
 from ospltool.live.complaints import Concern
-from ospltool.live.model import Node
+from ospltool.live.model import Mastership, Node
 from tui import text
 from tui.cells import Cell, Column, Line, Span, Tone, dimmed, single
-from tui.viewmodel.base import View, master_mark, name_space_state, node_mark
+from tui.viewmodel.base import View, master_mark, name_space_state, node_mark, node_state
 from tui.viewmodel.panels import concern_line
 from tui.viewmodel.tables import Rows
 
@@ -58,7 +58,11 @@ def holders(view: View, name: str, width: int) -> Rows[Holder]:
 
     kept = []
     for node in view.model.holders(name):
-        values = {"node": node.snapshot.name, "role": node.snapshot.role, "state": node.snapshot.state}
+        values = {
+            "node": node.snapshot.name,
+            "role": node.snapshot.role,
+            "state": node_state(view, node).text,
+        }
         if view.filter.matches(values):
             kept.append((node.id, (node, node.name_spaces[name])))
     hidden = len(view.model.holders(name)) - len(kept)
@@ -107,7 +111,7 @@ def master_lines(view: View, name: str) -> list[Line]:
 
 
 def history_lines(view: View, name: str) -> list[Line]:
-    """The masters since we watch, the newest first."""
+    """The masters, the newest first, each since when; ">" before an age that is only known to be more."""
     every = [
         mastership
         for (name_space, _), history in view.model.masterships.items()
@@ -118,12 +122,17 @@ def history_lines(view: View, name: str) -> list[Line]:
     return [
         (
             Span(f" {text.clock(mastership.since_ns)}", Tone.DIM),
-            Span(f" {text.age(view.now_ns - mastership.since_ns):>7}  ", Tone.DIM),
+            Span(f" {_since(view, mastership):>8}  ", Tone.DIM),
             Span(f"{view.model.name_of(mastership.master)} for {mastership.role}"),
             Span(f"  {mastership.epoch}  {mastership.why}", Tone.DIM),
         )
         for mastership in every
     ]
+
+
+def _since(view: View, mastership: Mastership) -> str:
+    age = text.age(view.now_ns - mastership.since_ns)
+    return age if mastership.is_exact else f"> {age}"
 
 
 def trouble_lines(view: View, name: str, concerns: list[Concern]) -> list[Line]:

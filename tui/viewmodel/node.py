@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from engine.runtime.monitor import DeliveryView, FellowView, NameSpaceView
-from ospltool.live.model import Node
+from ospltool.live.model import Node, Presence
 from ospltool.live.series import COUNTERS, Point
 from tui import text
-from tui.cells import Cell, Column, Line, Span, Tone, single
-from tui.viewmodel.base import View, master_mark, name_space_state, node_mark, node_state, plural
+from tui.cells import Cell, Column, Line, Span, Tone, dimmed, single
+from tui.viewmodel.base import (
+    View,
+    master_mark,
+    name_space_state,
+    node_mark,
+    node_state,
+    plural,
+    since_heard,
+)
 from tui.viewmodel.tables import Rows
 
 
@@ -35,7 +43,7 @@ def card(view: View, node: Node) -> list[Line]:
             Span(f" {snapshot.name}", Tone.STRONG),
             Span("  "),
             state,
-            Span(f"  role {snapshot.role}  up {text.age(now_ns - snapshot.started_ns)}", Tone.PLAIN),
+            Span(f"  role {snapshot.role}  {since_heard(view, node)}", Tone.PLAIN),
             Span(f"  heard {text.ago(node.age_ns(now_ns))}  heartbeat {heartbeat}", Tone.DIM),
         ),
         (Span(f"   id {snapshot.id}  run {snapshot.incarnation}  version {snapshot.version}", Tone.DIM),),
@@ -46,8 +54,8 @@ def card(view: View, node: Node) -> list[Line]:
 
 
 def counters_line(view: View, node: Node) -> Line:
-    """Totals since start, with the rate of those that are kept over time."""
-    series = view.model.series.get(node.id)
+    """Totals since start, with the rate of those that are kept over time; without rates where nobody is."""
+    series = None if node.is_stale(view.now_ns) else view.model.series.get(node.id)
     spans = [Span("  ")]
     counted = {name: total for name, total in node.snapshot.counters.items() if total or name in COUNTERS}
     for name, total in counted.items():
@@ -66,11 +74,16 @@ def counters_line(view: View, node: Node) -> Line:
 def curves(view: View, node: Node) -> list[tuple[str, list[Point]]]:
     """What is plotted of a node: titles with the newest value, and the points."""
     series = view.model.series.get(node.id)
+    presence = node.presence(view.now_ns)
+    is_heard = presence is Presence.HEARD
+    last_ns = view.model.heartbeat_ns(node)
     stored = series.rates("stored") if series else []
-    gaps = series.heartbeat_gaps_s() if series else []
+    gaps = series.heartbeat_gaps_s(0 if is_heard else last_ns, view.now_ns) if series else []
+    rate = _newest(stored, "{:,.0f}") if is_heard else f": none, the node is {presence}"
+    rising = "" if is_heard else " and rising"
     return [
-        (f"samples stored per second{_newest(stored, '{:,.0f}')}", stored),
-        (f"seconds between heartbeats{_newest(gaps, '{:.2f}')}", gaps),
+        (f"samples stored per second{rate}", stored),
+        (f"seconds between heartbeats{_newest(gaps, '{:.2f}')}{rising}", gaps),
     ]
 
 
@@ -92,6 +105,10 @@ def fellows(view: View, node: Node, width: int) -> Rows[FellowView]:
     )
 
     def render(fellow: FellowView, key: str) -> Cell:
+        cell = told(fellow, key)
+        return dimmed(cell) if node.is_stale(view.now_ns) else cell
+
+    def told(fellow: FellowView, key: str) -> Cell:
         if key == "mark":
             return (_fellow_mark(view, fellow),)
         if key == "heartbeat":
@@ -141,6 +158,10 @@ def name_spaces(view: View, node: Node, width: int) -> Rows[NameSpaceView]:
     )
 
     def render(space: NameSpaceView, key: str) -> Cell:
+        cell = told(space, key)
+        return dimmed(cell) if node.is_stale(view.now_ns) else cell
+
+    def told(space: NameSpaceView, key: str) -> Cell:
         if key == "mark":
             return (master_mark(view, node, space), name_space_state(view, node, space)[0])
         if key == "name":

@@ -7,7 +7,15 @@ from typing import Final
 from ospltool.live.model import Node
 from tui import text
 from tui.cells import Cell, Column, Line, Span, Tone, dimmed, single
-from tui.viewmodel.base import View, master_mark, name_space_state, node_mark, node_state, plural, state_name
+from tui.viewmodel.base import (
+    View,
+    master_mark,
+    name_space_state,
+    node_mark,
+    node_state,
+    plural,
+    since_heard,
+)
 
 FIELDS: Final = ("node", "role", "host", "state", "ns")
 
@@ -31,7 +39,7 @@ class Overview:
             "node": snapshot.name,
             "role": snapshot.role,
             "host": snapshot.host,
-            "state": state_name(snapshot.state),
+            "state": node_state(self._view, node).text,
         }
         return self._view.filter.matches(values, skip=("ns",))
 
@@ -114,7 +122,7 @@ def detail(view: View, node: Node, name: str | None) -> list[Line]:
     snapshot = node.snapshot
     heard = text.ago(node.age_ns(view.now_ns))
     about = f"host {snapshot.host}  pid {snapshot.pid}  role {snapshot.role}"
-    lived = f"up {text.age(view.now_ns - snapshot.started_ns)}  heard {heard}"
+    lived = f"{since_heard(view, node)}  heard {heard}"
     space = node.name_spaces.get(name) if name else None
     if space is None:
         store = f"store {snapshot.store.kind} {snapshot.store.path}"

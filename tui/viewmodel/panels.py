@@ -106,7 +106,9 @@ def summary(view: View, concerns: list[Concern]) -> Line:
     aligning = sum(
         1 for node in nodes for _, p in view.model.progress(node) if p.alignment.direction == "from"
     )
-    parts = [plural(len(nodes), "node"), plural(len(spaces), "name-space"), f"{samples:,} samples"]
+    here = sum(1 for node in nodes if not node.gone_ns)
+    counted = plural(here, "node") if here == len(nodes) else f"{here:,} of {plural(len(nodes), 'node')}"
+    parts = [counted, plural(len(spaces), "name-space"), f"{samples:,} samples"]
     if aligning:
         parts.append(f"{aligning} aligning")
     if view.model.persistence:
@@ -130,7 +132,8 @@ def _calm(nodes: list[Node], *, is_empty: bool) -> Span:
     going_on = [
         node
         for node in nodes
-        if node.snapshot.state != "COMPLETE" or not all(space.complete for space in node.snapshot.name_spaces)
+        if not node.gone_ns
+        and not (node.snapshot.state == "COMPLETE" and all(s.complete for s in node.snapshot.name_spaces))
     ]
     if going_on:
         return Span(f"{plural(len(going_on), 'node')} not complete yet", Tone.STRONG)

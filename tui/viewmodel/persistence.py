@@ -175,7 +175,8 @@ def instance_lines(view: View, one: Instance, width: int) -> list[Line]:
     """One instance: where it is, what it keeps, what it counted, what is wrong."""
     shown, state = one.view, one.state(view.now_ns)
     where = f"host {shown.host}  pid {shown.pid}  store {shown.store}"
-    lived = f"up {text.age(view.now_ns - shown.started_ns)}  heard {text.ago(one.age_ns(view.now_ns))}"
+    up = "not heard" if one.is_stale(view.now_ns) else f"up {text.age(view.now_ns - shown.started_ns)}"
+    lived = f"{up}  heard {text.ago(one.age_ns(view.now_ns))}"
     held = f"{plural(shown.values, 'value')} in {plural(len(shown.groups), 'group')}"
     disk = "not all on disk yet" if shown.unwritten else "on disk"
     linked = ", ".join(_link(peer.name, peer.link) for peer in shown.peers) or "nobody"

@@ -17,12 +17,13 @@ def stores(view: View, width: int) -> Rows[Node]:
         Column("mark", "", 1),
         Column("node", "node", 8, grow=1, most=20),
         Column("kind", "kind", 7),
-        Column("complete", "complete sets", 13, right=True),
+        Column("complete", "complete", 8, right=True),
         Column("samples", "samples", 8, right=True),
         Column("stored", "on disk", 8, right=True),
         Column("behind", "behind", 7, right=True),
         Column("queued", "queued", 7, right=True),
-        Column("bytes", "size", 9, right=True),
+        Column("bytes", "payload", 9, right=True),
+        Column("disk", "disk", 9, right=True),
         Column("path", "path", 16, grow=3, most=60),
         Column("problem", "", 6, grow=4),
     )
@@ -61,6 +62,7 @@ def _cell(view: View, node: Node, key: str) -> Cell:
         "stored": text.count(sum(group.stored for group in snapshot.groups)),
         "queued": text.count(snapshot.counters.get("queued", 0)),
         "bytes": text.size(sum(group.bytes for group in snapshot.groups)),
+        "disk": text.size(store.disk_bytes) if store.disk_bytes else "",
         "path": store.path,
     }
     return single(plain[key], Tone.PLAIN if key in ("node", "samples", "stored") else Tone.DIM)

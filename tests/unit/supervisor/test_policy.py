@@ -107,6 +107,19 @@ def test_a_skipped_node_may_come_back() -> None:
     assert (node.is_unresponsive, node.next_timer()) == (True, None)
     node.renewed(50.0, "COMPLETE")
     assert (node.is_unresponsive, node.next_timer()) == (False, 60.0)
+    assert (node.reason, node.failure) == ("", "the node did not renew its lease within 10 s")
+
+
+def test_a_restarted_node_that_runs_again_has_no_reason_but_a_past() -> None:
+    node = running(Action.RESTART)
+    assert (node.failure, node.failures) == ("", 0)
+    node.exited(2.0, -9)
+    assert "killed by signal 9" in node.reason
+    node.timer(node.next_timer() or 0)
+    assert (node.phase, "killed by signal 9" in node.reason) == (Phase.STARTING, True)
+    node.renewed(4.0, "DISCOVER_FELLOWS_GROUPS")
+    assert (node.phase, node.reason) == (Phase.RUNNING, "")
+    assert (node.failure, node.failures) == ("the node ended unexpectedly (killed by signal 9)", 1)
 
 
 @pytest.mark.parametrize("action", list(Action))

@@ -11,7 +11,7 @@ from engine.supervisor.link import SupervisorLink
 from engine.supervisor.policy import Phase
 from engine.supervisor.processes import identify
 from engine.supervisor.rundir import NodeDirectory, Record, read_json
-from engine.supervisor.status import status_of
+from engine.supervisor.status import Condition, status_of
 
 SPACE = "store.sqlite: no space left"
 
@@ -70,7 +70,8 @@ def test_what_an_earlier_process_said_of_its_store_does_not_count(tmp_path: Path
     (tmp_path / "state.json").write_text(said.replace(f'"pid":{os.getpid()}', '"pid":1'), encoding="utf-8")
     status = status_of(directory)
     assert status is not None
-    assert (status.state, status.store_problem, status.unstored) == ("COMPLETE", "", 0)
+    assert (status.state, status.store_problem, status.unstored) == ("", "", 0)
+    assert status.condition is Condition.STARTING
 
 
 def test_another_detail_is_no_other_state(tmp_path: Path) -> None:

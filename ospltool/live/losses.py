@@ -1,0 +1,95 @@
+"""Samples that nodes lost while they captured, until another node's set has given them back."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Final
+
+from engine.runtime.monitor import GroupView, NodeSnapshot
+from ospltool.live.groups import GroupIndex, GroupKey
+
+MAX_LOSSES: Final = 20_000
+
+
+@dataclasses.dataclass(slots=True)
+class Loss:
+    """How many samples of a group a node lost in all, since when that did not grow, and what became of them.
+
+    `is_repaired`: after the last loss the node's set was seen equal to the set of a node that lost none, or
+    to those of all others that have the group.
+    """
+
+    count: int
+    since_ns: int
+    is_repaired: bool = False
+
+
+class Losses:
+    """The losses of all nodes. Those beyond a bound count as not given back."""
+
+    def __init__(self) -> None:
+        self._known: dict[GroupKey, dict[str, Loss]] = {}
+        self._count = 0
+
+    def apply(
+        self,
+        snapshot: NodeSnapshot,
+        heard_ns: int,
+        groups: GroupIndex,
+        was_heard: Callable[[str, int], bool],
+    ) -> None:
+        """Take in a snapshot whose groups are in `groups` already.
+
+        Args:
+            snapshot: of one node.
+            heard_ns: when it was heard.
+            groups: those of all nodes.
+            was_heard: whether a node was heard at a moment or later.
+        """
+        for view in snapshot.groups:
+            if not view.lost and not self._known:
+                continue
+            key = GroupKey.of(view)
+            if view.lost:
+                self._note(key, snapshot.id, view.lost, heard_ns)
+            for node, loss in self._known.get(key, {}).items():
+                if not loss.is_repaired:
+                    loss.is_repaired = self._is_repaired(node, loss, groups.views(key), was_heard)
+
+    def of(self, snapshot: NodeSnapshot) -> tuple[int, int]:
+        """(samples, since when) of what a node lost in its groups and is not known to have got back."""
+        lost = 0
+        since_ns = 0
+        for view in snapshot.groups:
+            if not view.lost:
+                continue
+            known = self._known.get(GroupKey.of(view), {}).get(snapshot.id)
+            if known is None or not known.is_repaired:
+                lost += view.lost
+                since_ns = max(since_ns, known.since_ns if known else 0)
+        return lost, since_ns
+
+    def _note(self, key: GroupKey, node: str, count: int, heard_ns: int) -> None:
+        losses = self._known.get(key, {})
+        known = losses.get(node)
+        if known is None and self._count >= MAX_LOSSES:
+            return
+        if known is None or known.count != count:
+            self._count += known is None
+            losses[node] = Loss(count, heard_ns)
+            self._known[key] = losses
+
+    @staticmethod
+    def _is_repaired(
+        node: str, loss: Loss, views: dict[str, GroupView], was_heard: Callable[[str, int], bool]
+    ) -> bool:
+        if node not in views or not was_heard(node, loss.since_ns):
+            return False
+        others = [view for other, view in views.items() if other != node and was_heard(other, loss.since_ns)]
+        return _is_given_back(views[node], others)
+
+
+def _is_given_back(mine: GroupView, others: list[GroupView]) -> bool:
+    equal = [view for view in others if (view.digest, view.samples) == (mine.digest, mine.samples)]
+    return any(not view.lost for view in equal) or 0 < len(equal) == len(others)

@@ -1,0 +1,156 @@
+"""What the console shows of a node that is killed, stands still or has ended: nothing that was once true."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+
+from ospltool.live import export
+from ospltool.live.fake import START_NS
+from ospltool.live.series import NodeSeries
+from tests.console.watched import S, Watched
+from tests.simulation.scenarios import Scenario, node
+from tui.cells import Line, Tone, plain
+from tui.viewmodel import name_space, panels
+from tui.viewmodel import node as node_view
+from tui.viewmodel.base import View
+from tui.viewmodel.overview import FIELDS, Overview, detail
+
+NAMES = ("n1", "n2", "n3")
+
+
+@pytest.fixture
+def watched() -> Watched:
+    """Three nodes that are complete, with a writer that goes on."""
+    scenario = Scenario(*(node(name) for name in NAMES))
+    watched = Watched(scenario)
+    scenario.start()
+    scenario.until(scenario.complete)
+    scenario.keep_writing(scenario.writer("n1"), 0, 0.05)
+    scenario.run(8)
+    return watched
+
+
+def text(lines: list[Line]) -> str:
+    return "\n".join(map(plain, lines))
+
+
+def without_a_word(watched: Watched, how: str) -> str:
+    """The master, after it was killed or stands still."""
+    master = watched.scenario.master("n1")
+    if how == "killed":
+        watched.scenario.kill(master)
+    else:
+        watched.scenario.node(master).party.is_frozen = True
+        watched.scenario.node(master).is_stalled = True
+    watched.scenario.run(6)
+    return master
+
+
+@pytest.mark.parametrize(("how", "word"), [("killed", "gone"), ("stands still", "silent")])
+def test_the_screen_of_a_dead_node_shows_nothing_that_was(watched: Watched, how: str, word: str) -> None:
+    alive = text(node_view.card(watched.view(), watched.model.nodes[watched.node("n1")]))
+    assert "/s" in alive
+    assert "  up 1" in alive
+
+    name = without_a_word(watched, how)
+    view = watched.view(node=name)
+    dead = view.model.nodes[watched.node(name)]
+    card = text(node_view.card(view, dead))
+    assert f"{name}  {word}" in card
+    assert f"{word} since 00:00:" in card
+    assert "  up " not in card
+    assert "/s" not in card
+    first, _ = detail(view, dead, None)
+    assert "  up " not in plain(first)
+
+    (stored, _), (gaps, points) = node_view.curves(view, dead)
+    assert stored == f"samples stored per second: none, the node is {word}"
+    since_s = (view.now_ns - view.model.heartbeat_ns(dead)) / 1e9
+    assert since_s > 4
+    assert gaps == f"seconds between heartbeats: {since_s:.2f} and rising"
+    assert points[-1][0] == view.now_ns
+    assert points[-1][1] == pytest.approx(since_s)
+    (_, (_, later)) = node_view.curves(watched.view(later_s=3), dead)
+    assert later[-1][1] == pytest.approx(since_s + 3)
+
+    for rows in (node_view.name_spaces(view, dead, 150), node_view.fellows(view, dead, 150)):
+        spans = [
+            span for column in range(len(rows.columns)) for span in rows.cell(0, column) if span.text.strip()
+        ]
+        assert {span.tone for span in spans} == {Tone.DIM}
+
+
+def stars(view: View) -> list[str]:
+    """The nodes with the sign of a master on the overview."""
+    overview = Overview(view, 100)
+    return [
+        overview.node(row).snapshot.name
+        for row in range(len(overview.keys))
+        if plain(overview.cell(row, overview.fixed)).strip()[:1]
+        in (view.glyphs.master, view.glyphs.unconfirmed)
+    ]
+
+
+@pytest.mark.parametrize("how", ["killed", "stands still"])
+def test_one_node_has_the_star_of_a_mastership(watched: Watched, how: str) -> None:
+    before = watched.scenario.master("n1")
+    assert stars(watched.view()) == [before]
+    assert without_a_word(watched, how) == before
+    (after,) = {watched.scenario.master(name) for name in NAMES if name != before}
+    assert after != before
+    assert stars(watched.view()) == [after]
+    rows = name_space.holders(watched.view(), "ns1", 150)
+    assert [key for row, key in enumerate(rows.keys) if "★" in plain(rows.cell(row, 0))] == [
+        watched.node(after)
+    ]
+
+
+def test_a_silent_master_keeps_its_star_dimmed_while_nobody_follows_another(watched: Watched) -> None:
+    master = watched.scenario.master("n1")
+    view = watched.view(later_s=60)
+    assert stars(view) == [master]
+    overview = Overview(view, 100)
+    cell = overview.cell(overview.keys.index(watched.node(master)), overview.fixed)
+    assert {span.tone for span in cell} == {Tone.DIM}
+
+
+def test_heartbeats_whose_time_is_only_worked_out_anew_are_no_new_heartbeats() -> None:
+    series = NodeSeries()
+    series.add_heartbeat("teller", START_NS, START_NS)
+    series.add_heartbeat("teller", START_NS + S, START_NS + S)
+    for second in range(2, 30):
+        series.add_heartbeat("teller", START_NS + S + second * 1_000, START_NS + second * S)
+    assert series.heartbeat_gaps_s() == [(START_NS + S, 1.0)]
+
+
+@pytest.mark.parametrize(("how", "word"), [("killed", "gone"), ("stands still", "silent")])
+def test_the_filter_looks_at_the_state_that_is_shown(watched: Watched, how: str, word: str) -> None:
+    name = without_a_word(watched, how)
+    others = [each for each in NAMES if each != name]
+
+    def shown(wanted: str) -> list[str]:
+        overview = Overview(watched.view(wanted, FIELDS), 100)
+        return [overview.node(row).snapshot.name for row in range(len(overview.keys))]
+
+    assert shown(f"state:{word}") == [name]
+    assert shown("state:complete") == others
+    rows = name_space.holders(watched.view(f"state:{word}", ("state",)), "ns1", 150)
+    assert rows.keys == (watched.node(name),)
+
+    view = watched.view()
+    nodes = export.system(view.model, view.now_ns)["nodes"]
+    assert {one["name"]: one["presence"] for one in nodes} == {name: word, **dict.fromkeys(others, "heard")}
+    table = csv.DictReader(io.StringIO(export.as_csv(view.model, view.now_ns)))
+    assert {row["node"]: row["node_state"] for row in table} == {
+        name: word,
+        **dict.fromkeys(others, "COMPLETE"),
+    }
+
+
+def test_events_and_summary_do_not_count_dead_nodes_among_the_living(watched: Watched) -> None:
+    without_a_word(watched, "killed")
+    view = watched.view()
+    assert plain(panels.summary(view, [])).startswith(" 2 of 3 nodes ")
