@@ -387,7 +387,7 @@ class DirectedSession:
             writer.flush()
         if closes:
             for writer in writers:
-                writer.wait_for_acks(END_TIMEOUT_S)
+                writer.wait_for_acks(0.0 if self._is_abandoned else END_TIMEOUT_S)
                 writer.close()
             self._kept.pop(group, None)
             self._spent.add(group)
