@@ -58,7 +58,6 @@ class Play:
         self.names: dict[int, str] = {}
         self.away: set[str] = set()
         self.guids: dict[str, bytes] = {}
-        self.lost: set[bytes] = set()
         self.key = b""
         for name in "ab":
             self.scenario.writer(name)
@@ -69,10 +68,6 @@ class Play:
             served(key, samples, node)
             self.cache.add_update(list(samples))
 
-        runtime = self.scenario.node("r").runtime
-        assert runtime is not None
-        # What a real node knows by `engine.node.keeping`.
-        runtime.serving.was_away = lambda sample: sample.writer in self.lost
         reader.take = take  # type: ignore[method-assign]  # what nodes give goes to the cache, too
         self.scenario.run(1.0)
 
@@ -96,7 +91,6 @@ class Play:
             time_ns = self.scenario.cluster.clocks["r"].wall_ns()
             self.names[time_ns] = word[2:]
             if name in self.guids:
-                self.lost.add(self.guids[name])
                 self.cache.lost(self.guids[name], time_ns, autodispose=what == "-")
             self.scenario.run(0.5)
         elif what == "+":
