@@ -130,6 +130,7 @@ class DirectedSession:
         self.target = target
         self._readers: dict[bytes, EndpointSeen] = {}
         self._arrived = False
+        self._is_abandoned = False
         self._kept: dict[tuple[str, str, str], list[RawWriter]] = {}
         self._topics: dict[tuple[int, str, TypeDescription], Topic] = {}
         self._stack = contextlib.ExitStack()
@@ -157,6 +158,11 @@ class DirectedSession:
         return self._stack.enter_context(
             NodeParticipant(self._domain_id, self._uri, "deliverer", self._node_id, TagRole.DELIVERER, guid)
         )
+
+    def abandon(self) -> None:
+        """Give nothing any more: the target is lost. What waits for it now ends; from any thread."""
+        self._is_abandoned = True
+        self._signal.set()
 
     @property
     def kept(self) -> int:
@@ -206,7 +212,7 @@ class DirectedSession:
             found = self._await_readers(topic, partition, min(deadline, started + MATCH_TIMEOUT_S))
             offer = offering.offer(qos, partition, found)
             willing, refused = offering.sort_out(offer, TypeRef.of_description(description), found)
-            if not found:
+            if not found or self._is_abandoned:
                 problem = self._nobody(topic, partition)
             elif not willing:
                 problem = "every reader of the target refuses what is offered: " + "; ".join(refused)
@@ -381,7 +387,7 @@ class DirectedSession:
             writer.flush()
         if closes:
             for writer in writers:
-                writer.wait_for_acks(END_TIMEOUT_S)
+                writer.wait_for_acks(0.0 if self._is_abandoned else END_TIMEOUT_S)
                 writer.close()
             self._kept.pop(group, None)
             self._spent.add(group)
@@ -425,7 +431,7 @@ class DirectedSession:
                 for reader in self._readers.values()
                 if reader.topic == topic and offering.partition_matches(reader.partitions, partition)
             )
-            return bool(found)
+            return bool(found) or self._is_abandoned
 
         self._signal.wait_until(look, deadline - time.monotonic())
         return found

@@ -47,6 +47,7 @@ class Process:
     def leave(self) -> bool:
         """The process is gone: what waits fails soon; True when somebody must call `work`."""
         self._is_gone = True
+        self._abandon_if_gone()
         with self._lock:
             if self._is_running:
                 return False
@@ -73,7 +74,10 @@ class Process:
             if self._is_gone:
                 raise DdsError(ALREADY_DELETED, "deliver to a process that is gone")
             if self._session is None:
-                self._session = self._opens()
+                session = self._opens()
+                with self._lock:
+                    self._session = session
+                self._abandon_if_gone()
             try:
                 job(self._session)
             finally:
@@ -81,7 +85,14 @@ class Process:
         except DdsError as error:
             failed(error)
 
+    def _abandon_if_gone(self) -> None:
+        with self._lock:
+            if self._is_gone and self._session is not None:
+                self._session.abandon()
+
     def _close(self) -> None:
         assert self._session is not None
-        self._session.close()
-        self._session, self.kept, self.crowd = None, 0, frozenset()
+        with self._lock:
+            session, self._session = self._session, None
+        session.close()
+        self.kept, self.crowd = 0, frozenset()

@@ -75,7 +75,7 @@ class Serving:
         }
         if groups := self._read_by(reader, by_group):
             self._holdings.counters["repeated"] += sum(len(rows) for _, rows in groups)
-            self._send(reader, groups, whole=False)
+            self._send(reader, [self._with_ends(*one) for one in groups], whole=False)
 
     def lost(self, writer: bytes) -> None:
         """A writer is lost, and may come back."""
@@ -189,7 +189,7 @@ class Serving:
         ]
 
     def _with_ends(self, description: GroupDescription, rows: Rows) -> tuple[GroupDescription, Rows]:
-        """With what follows in the set, for readers by reception: what comes last is what they see."""
+        """For readers by reception, up to what is the newest now: what comes last is what they see."""
         state = self._holdings.core.name_space_of(description.group)
         if description.qos.by_source_timestamp or state is None:
             return description, rows
@@ -198,7 +198,7 @@ class Serving:
         for some in instances(rows):
             history = group_set.instance(some[0].key)
             known = [at for at, sample in enumerate(history) if sample in some]
-            ended += history[known[0] :] if known else some
+            ended += history[known[0] if known else 0 :] or some
         return description, Rows.of(ended)
 
     def _note_later(

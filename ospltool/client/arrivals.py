@@ -116,8 +116,14 @@ class Arrivals:
         there = self._session.writers.get(self._live.topic.name, {})
         for writer in matched:
             self._unmatched.pop(writer, None)
-        self._expected = {one: until_s for one, until_s in self._expected.items() if now < until_s}
-        living = matched | (there.keys() - self._unmatched.keys()) | self._expected.keys()
+        known = matched | (there.keys() - self._unmatched.keys())
+        for writer in known & self._expected.keys():
+            if now - self._expected.pop(writer) > RETURN_S:  # it was out of reach meanwhile
+                self._return_s = now + RETURN_S
+        self._expected = {
+            one: since_s for one, since_s in self._expected.items() if now < since_s + EXPECTED_S
+        }
+        living = known | self._expected.keys()
         for writer in writers.living - living:
             self._lost(writer, autodispose=self._autodispose.pop(writer, False))
         self._autodispose.update(there)
@@ -149,7 +155,7 @@ class Arrivals:
         """A service knows living writers; we shall find them, too, or they are gone by then."""
         for writer in writers:
             if writer not in self._cache.writers.living and writer not in self._unmatched:
-                self._expected[writer] = now + EXPECTED_S
+                self._expected[writer] = now
         self._look(now)
 
     def turn(self, now: float) -> None:
