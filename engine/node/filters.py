@@ -39,7 +39,8 @@ class _TypeGate:
         self._expression = expression
         self._type = description
         self._class = class_of(description)
-        self._decides_by_key = {path[0] for path in expression.fields} <= set(key_names(description))
+        keys = {(name,) for name in key_names(description)}
+        self._decides_by_key = expression.fields <= keys
 
     def accepts(self, status: int, payload: bytes) -> bool | None:
         """See `engine.runtime.ports.Gate`."""

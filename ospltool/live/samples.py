@@ -30,8 +30,10 @@ if TYPE_CHECKING:
 
 MAX_REMEMBERED: Final = 1_000_000
 """Samples of which it is remembered that they came, so that none is shown twice."""
-MAX_TYPES: Final = 16
-"""Types that one topic name may have here."""
+MAX_READERS: Final = 32
+"""Two for each type that has the topic's name."""
+_LEAST: Final = DurabilityKind.TRANSIENT
+"""What a reader asks for that is to be given history."""
 _STEP_S: Final = 0.25
 _SETTLE_S: Final = 0.3
 """How long to go on after the last delivery has ended: a live writer may have begun to send meanwhile."""
@@ -78,7 +80,7 @@ class TopicReader:
             raise
         self._deliverers: set[bytes] = set()
         self._writers: dict[bytes, EndpointSeen] = {}
-        self._readers: dict[TypeRef, CaptureReader | None] = {}
+        self._readers: dict[tuple[TypeRef, bool], CaptureReader | None] = {}
         self._seen: dict[tuple[object, ...], None] = {}
         self._delivered: dict[tuple[str, ...], str] = {}
         self.has_heard_nodes = False
@@ -86,7 +88,7 @@ class TopicReader:
     @property
     def types(self) -> list[TypeDescription]:
         """The types that the topic was found to have."""
-        return [reader.topic.type for reader in self._opened()]
+        return list({reader.topic.type: None for reader in self._opened()})
 
     @property
     def is_delivered(self) -> bool:
@@ -120,8 +122,10 @@ class TopicReader:
             elif isinstance(change, EndpointSeen) and change.topic == self._topic:
                 if change.is_writer:
                     self._writers[change.guid] = change
-                if change.type is not None and change.type not in self._readers:
-                    self._open(change.type)
+                if change.type is not None:
+                    self._open(change.type, is_durable=True)
+                    if change.is_writer and not (change.reliable and change.durability >= _LEAST):
+                        self._open(change.type, is_durable=False)
             elif isinstance(change, EndpointGone) and len(self._writers) > MAX_REMEMBERED:
                 self._writers.pop(change.guid, None)
         own = self._participant.guid.hex()
@@ -131,20 +135,22 @@ class TopicReader:
                 if delivery.participant == own and delivery.topic == self._topic:
                     self._delivered[heard.snapshot.id, delivery.partition] = delivery.state
 
-    def _open(self, reference: TypeRef) -> None:
-        if len(self._readers) >= MAX_TYPES:
+    def _open(self, reference: TypeRef, *, is_durable: bool) -> None:
+        """A reader of a type: one that is given history, or one that matches writers who offer less."""
+        if (reference, is_durable) in self._readers or len(self._readers) >= MAX_READERS:
             return
-        self._readers[reference] = None
+        self._readers[reference, is_durable] = None
         resolution = resolve_type(self._participant, reference)
         if resolution.type is None:
             self.unreadable.append(f"topic '{self._topic}': {resolution.reason}")
             return
         topic = open_topic(self._participant, self._topic, resolution.type)
-        self._readers[reference] = CaptureReader(
+        self._readers[reference, is_durable] = CaptureReader(
             self._participant,
             topic,
             partitions=self._partitions,
-            durability=DurabilityKind.TRANSIENT,
+            durability=_LEAST if is_durable else DurabilityKind.VOLATILE,
+            reliable=is_durable,
             signal=self._signal,
         )
 

@@ -120,6 +120,14 @@ def test_cat_follows_what_is_written_until_it_has_enough(lab: ClientLab, run: Ru
     assert (code, [each["fields"]["number"] for each in samples], err) == (0, [0, 1, 2], "")
 
 
+def test_cat_follows_what_nobody_keeps(lab: ClientLab, run: Run) -> None:
+    writer = lab.program("writer", steps=[{"count": 2, "time": 9_000}], topic="Unkept", durability=0)
+    arguments = ("cat", "Unkept", "--domain", lab.domain, "--live", "--count", "2", "--timeout", "60s")
+    code, samples, err = run(*arguments)
+    writer.answer("done")
+    assert (code, [each["fields"]["number"] for each in samples], err) == (0, [0, 1], "")
+
+
 def test_history_is_waited_for_shown_and_deleted(lab: ClientLab, run: Run) -> None:
     place = ("--domain", lab.domain, "--timeout", "30s", "--json")
     code, (answer,), err = run("history", "wait", "Reading", "--partition", "st*", *place)
