@@ -45,7 +45,7 @@ PARTITIONS: Final = {Table.RECORDS: ("node", "hour")}
 """The columns that are directories, `records/node=n1/hour=2026-11-21T01/`, by table."""
 
 RECORD_COLUMNS: Final = (
-    ("kind", "string", "trace, report or unparsed"),
+    ("kind", "string", "trace, report, unparsed, or damaged: where a file cannot be read on"),
     ("file", "string", "the file, as in table sources"),
     ("off", "int64", "byte offset in the file, after decompression"),
     ("length", "int64", "bytes of the record, with header and line ends"),

@@ -91,7 +91,7 @@ def piece_of_records(records: Iterable[Record], detail: Detail) -> Piece:
         [record.length for record in rows],
         [record.time_ns for record in rows],
         [record.clock.value for record in rows],
-        [record.state for record in rows],
+        [valid_text(record.state) for record in rows],
         [valid_text(record.thread) for record in rows],
         [valid_text(record.text) for record in rows],
         [record.terminated for record in rows],
@@ -105,9 +105,11 @@ def piece_of_records(records: Iterable[Record], detail: Detail) -> Piece:
 
 def _details_of(rows: list[Record]) -> list[Any]:
     """The columns from level to fields."""
-    fields = [{name: valid_text(value) for name, value in record.fields.items()} for record in rows]
+    fields = [
+        {valid_text(name): valid_text(value) for name, value in record.fields.items()} for record in rows
+    ]
     return [
-        [None if record.kind is Kind.UNPARSED else record.level for record in rows],
+        [None if record.kind in {Kind.UNPARSED, Kind.DAMAGED} else record.level for record in rows],
         [record.template_id or None for record in rows],
         [record.event or None for record in rows],
         *(

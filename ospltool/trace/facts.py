@@ -11,6 +11,7 @@ from ospltool.trace.exchanges import ExchangeBook, Place, place
 from ospltool.trace.names import Names
 from ospltool.trace.record import Clock, Kind
 from ospltool.trace.times import SECOND_NS
+from ospltool.trace.whole import is_whole, number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -205,8 +206,8 @@ class Facts:
         self._follow_thread(record, run, record.time_ns)
         if record.state:
             self._follow_state(record, run, record.time_ns)
-        self.book.add(record)
-        if record.event:
+        if record.event and is_whole(record):
+            self.book.add(record)
             self._take(record, run, record.time_ns)
 
     def finish(self) -> None:
@@ -280,9 +281,8 @@ class Facts:
             master = own if event == "election.confirmed-self" else fields["fellow"]
             self._keep("choices", self.choices, Choice(run, fields["namespace"], own, master, place(record)))
         elif event == "merge.requests":
-            merge = Merge(
-                run, fields["namespace"], int(fields["groups"]), int(fields["fellows"]), place(record)
-            )
+            groups, fellows = number(fields["groups"]) or 0, number(fields["fellows"]) or 0
+            merge = Merge(run, fields["namespace"], groups, fellows, place(record))
             self._keep("merges", self.merges, merge)
         elif event == "merge.started" and "policy" in fields:  # of our engine; it merges whole name-spaces
             self._keep("merges", self.merges, Merge(run, fields["namespace"], 0, 1, place(record)))
@@ -305,10 +305,10 @@ class Facts:
     def _heartbeat(self, record: Record, run: Run, time: int) -> None:
         fellow = record.fields["fellow"]
         known = self.heartbeats.get((run, fellow))
-        seconds, _, _ = record.fields.get("period", "").partition(".")
-        if known is not None and seconds.isdigit() and int(seconds):
+        seconds = number(record.fields.get("period", "").partition(".")[0])
+        if known is not None and seconds:
             gap = time - known[0]
-            if gap > int(seconds) * SECOND_NS:
+            if gap > seconds * SECOND_NS:
                 self._keep("late heartbeats", self.late_heartbeats, (run, fellow, gap, place(record)))
         self.heartbeats[run, fellow] = (time, place(record))
 

@@ -19,6 +19,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from ospltool.analytics.case import CaseError, write_meta, write_table
 from ospltool.analytics.contract import NO_HOUR, PARTITIONS, RECORD_COLUMNS, Detail, Table, hour_of, schema
 from ospltool.analytics.spark import session, ship_package
+from ospltool.trace.damage import Damage
 from ospltool.trace.load import (
     Loaded,
     Summary,
@@ -183,12 +184,21 @@ def _what_was_found(opened: SparkSession, directory: pathlib.Path) -> dict[tuple
     if not any(path.glob("node=*")):
         return {}
     opened.read.parquet(path.absolute().as_uri()).createOrReplaceTempView("written")
+    damages = {
+        (row[0], row[1]): Damage(row[1], row[2], row[3].partition(": ")[2])
+        for row in opened.sql("select node, file, off, text from written where kind = 'damaged'").collect()
+    }
     rows = opened.sql(
         "select node, file, sum(length), count(*), sum(case when kind = 'unparsed' then length else 0 end), "
         "sum(case when kind = 'trace' and template is null and level is not null then 1 else 0 end) "
         "from written group by node, file"
     ).collect()
-    return {(row[0], row[1]): Loaded(row[2], row[3], row[4], row[5]) for row in rows}
+    return {
+        (row[0], row[1]): Loaded(
+            row[2], row[3], row[4], row[5], (damages[row[0], row[1]],) if (row[0], row[1]) in damages else ()
+        )
+        for row in rows
+    }
 
 
 class _Watched:
