@@ -26,7 +26,7 @@ from ospltool.trace.columnar import piece_of_records, piece_of_trace  # noqa: E4
 from ospltool.trace.load import load  # noqa: E402 - likewise
 from ospltool.trace.ranges import pieces  # noqa: E402 - likewise
 from ospltool.trace.reader import read_records  # noqa: E402 - likewise
-from ospltool.trace.sources import Source, find_sources, sniff  # noqa: E402 - likewise
+from ospltool.trace.sources import Source, SourceError, find_sources, sniff  # noqa: E402 - likewise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -202,9 +202,10 @@ def test_a_failed_load_leaves_nothing_behind(tmp_path: pathlib.Path) -> None:
     gone.write_bytes(HARD * 20)
     sources = find_sources([str(gone)]).sources
     gone.unlink()
-    with pytest.raises(Exception, match=r"n1\.log"):
+    gone.mkdir()
+    with pytest.raises(SourceError, match=r"n1\.log"):
         load(sources, tmp_path / "case")
-    assert not list(tmp_path.iterdir())
+    assert [path.name for path in tmp_path.iterdir()] == ["n1.log"]
 
 
 def test_a_case_is_never_written_over(case: pathlib.Path, samples: pathlib.Path) -> None:

@@ -95,12 +95,12 @@ def open_side(label: str, given: str, scratch: Path | None, *, contents: bool = 
 def _spooled(side: Side, path: Path, scratch: Path, *, contents: bool) -> Side:
     from ospltool.stores import snapshot  # it needs pyarrow
 
-    if isinstance(side.reader, snapshot.SnapshotStore):
-        directory, counted = path, side.reader.counts
-        if side.reader.damage:
-            count = side.reader.damage
-            side.damage.add(side.given, f"{count} samples could not be read when the snapshot was made")
-    else:
+    given = side.reader if isinstance(side.reader, snapshot.SnapshotStore) else None
+    if given and given.damage:
+        side.damage.add(side.given, f"{given.damage} samples could not be read when the snapshot was made")
+    if given and given.is_sealed():
+        directory, counted = path, given.counts
+    else:  # a snapshot that is not what was written is verified sample by sample
         directory = scratch / side.label
         form = snapshot.COMPARED_BY_FIELDS if contents else snapshot.COMPARED
         counted = snapshot.write_snapshot(side.reader, directory, side.sets, side.damage, form).groups
