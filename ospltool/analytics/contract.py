@@ -61,7 +61,7 @@ RECORD_COLUMNS: Final = (
     ("fellow", "string", "the other node, by its address"),
     ("namespace", "string", "the name-space"),
     ("group_name", "string", "the group, partition.topic"),
-    ("conflict", "int64", "number of the conflict, unique on one node in one run"),
+    ("conflict", "int64", "number of the conflict, unique on one node in one run; of our engine see fields"),
     ("samples", "int64", "a number of samples"),
     ("request", "string", "source triple of an alignment request"),
     ("fields", "map", "the other fields of the template, by name"),

@@ -122,7 +122,7 @@ def view(
     group: Annotated[
         list[str] | None, typer.Option("--group", metavar="GLOB", help="About this partition.topic.")
     ] = None,
-    conflict: Annotated[int | None, typer.Option("--conflict", help="About this conflict.")] = None,
+    conflict: Annotated[str | None, typer.Option("--conflict", help="About this conflict.")] = None,
     run: Annotated[
         int | None, typer.Option("--run", help="This run of the service in its file, from 1.")
     ] = None,
@@ -203,7 +203,7 @@ def view(
                 states=tuple(one.upper() for one in state or ()),
                 namespaces=tuple(namespace or ()),
                 groups=tuple(group or ()),
-                conflict=None if conflict is None else str(conflict),
+                conflict=conflict,
                 run=run,
                 grep=tuple(_pattern(one, ignore_case) for one in grep or ()),
                 exclude=tuple(_pattern(one, ignore_case) for one in exclude or ()),
