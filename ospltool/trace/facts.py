@@ -99,6 +99,18 @@ class Merge:
     place: Place
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class MergeState:
+    """A node says in which merge state its own set is, or advertises it."""
+
+    run: Run
+    namespace: str
+    role: str
+    state: str
+    event: str
+    place: Place
+
+
 @dataclasses.dataclass(slots=True)
 class Activity:
     """A thread in one run: how often it spoke, and its longest silence."""
@@ -160,6 +172,7 @@ class Facts:
         self.losses: list[tuple[Run, str, str, Place]] = []
         """Fellows that were lost: run, event, address."""
 
+        self.merge_states: list[MergeState] = []
         self.heartbeats: dict[tuple[Run, str], tuple[int, Place]] = {}
         self.late_heartbeats: list[tuple[Run, str, int, Place]] = []
         """Heartbeats that came later than their period allows: run, address, nanoseconds after the last."""
@@ -290,6 +303,10 @@ class Facts:
             self._keep("applied", self.applied, applied)
         elif event == "merge.applying":
             self._keep("applied", self.applied, (run, fields["policy"], fields["group"], place(record)))
+        elif event in _MERGE_STATES:
+            role, merge_state = fields.get("role", ""), fields["merge_state"]
+            said = MergeState(run, fields["namespace"], role, merge_state, event, place(record))
+            self._keep("merge states", self.merge_states, said)
         elif event == "fellow.heartbeat":
             self._heartbeat(record, run, time)
         elif event in _LOSSES:
@@ -369,6 +386,10 @@ CREATED: Final = frozenset(
     }
 )
 """The events by which a conflict comes into the world."""
+
+_MERGE_STATES: Final = frozenset(
+    {"namespace.merge-state", "namespace.slaved", "namespace.merge-state-advertised"}
+)
 
 _LOSSES: Final = frozenset(
     {
