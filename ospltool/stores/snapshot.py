@@ -111,7 +111,7 @@ def write_snapshot(
         StoreUnreadable: the directory can not be made.
     """
     try:
-        directory.mkdir(parents=True)
+        directory.mkdir(mode=0o700, parents=True)
     except OSError as error:
         raise StoreUnreadable(f"{directory}: {error.strerror}") from error
     chosen = list(sets)

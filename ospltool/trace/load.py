@@ -116,13 +116,16 @@ def load(
 
 
 @contextlib.contextmanager
-def new_directory(target: pathlib.Path) -> Iterator[pathlib.Path]:
-    """A directory that takes its name when all is written, and goes away when something fails."""
+def new_directory(target: pathlib.Path, *, is_shared: bool = False) -> Iterator[pathlib.Path]:
+    """A directory that takes its name when all is written, and goes away when something fails.
+
+    Only its owner can look into it, unless it is shared: executors of a cluster may be other users.
+    """
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise CaseError(f"{target}: exists already")
     directory = target.with_name(f".{target.name}.partial-{os.getpid()}")
     try:
-        directory.mkdir(parents=True)
+        directory.mkdir(mode=0o777 if is_shared else 0o700, parents=True)
         yield directory
         if target.exists():
             target.rmdir()

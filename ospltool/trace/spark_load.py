@@ -93,7 +93,7 @@ def _load(
     range_bytes: int,
 ) -> Summary:
     parts = [part for source in sources for part in ranges(source, range_bytes)]
-    with new_directory(target) as directory:
+    with new_directory(target, is_shared=not is_local(opened)) as directory:
         try:
             ship_package(opened)
             with _Watched(opened, parts, progress):
@@ -108,6 +108,12 @@ def _load(
         write_table(directory, Table.TEMPLATES, template_rows())
         write_meta(directory, detail)
     return summary
+
+
+def is_local(opened: SparkSession) -> bool:
+    """Whether all of a session runs in this process' machine and name."""
+    context = getattr(opened, "sparkContext", None) if hasattr(opened, "_jsparkSession") else None
+    return context is not None and str(context.master).startswith("local")
 
 
 def _write_records(opened: SparkSession, parts: list[Range], directory: pathlib.Path, detail: Detail) -> None:

@@ -40,6 +40,7 @@ def diff(
         typer.Option("--spark-setting", metavar="NAME=VALUE", help="A setting for Spark; may be repeated."),
     ] = None,
     memory: Annotated[int, typer.Option("--memory", min=64, help="About how many MiB may be used.")] = 1024,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file of --file.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Compare two or more stores: by group, by instance, by field; each difference with its likely cause.
@@ -66,7 +67,7 @@ def diff(
             report = compare(stores, wishes)
         except DiffError as error:
             raise CommandError(str(error), Exit.USAGE) from error
-        _put_report(report, kind, file, instances=not summary and not stat, stat=stat)
+        _put_report(report, kind, file, instances=not summary and not stat, stat=stat, force=force)
     if report.verdict is not Verdict.EQUAL:
         raise typer.Exit(Exit.FINDINGS)
 
@@ -78,14 +79,19 @@ def _setting(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _put_report(report: Any, kind: str, file: pathlib.Path | None, *, instances: bool, stat: bool) -> None:
+def _put_report(
+    report: Any, kind: str, file: pathlib.Path | None, *, instances: bool, stat: bool, force: bool
+) -> None:
+    from ospltool.output.files import new_bytes
     from ospltool.stores.diff import page, render
 
     try:
         if kind == "parquet" and file is not None:
-            render.parquet(report, file)
+            with new_bytes(file, force=force) as stream:
+                render.parquet(report, stream)
         elif kind == "html" and file is not None:
-            file.write_text(page.page(report), encoding="utf-8")
+            with new_bytes(file, force=force) as stream:
+                stream.write(page.page(report).encode())
         elif kind == "html":
             streams.put(page.page(report))
         elif kind == "json":

@@ -52,7 +52,7 @@ def fellow_lost(facts: Facts) -> Iterator[Finding]:
     """Fellows that were lost, and what their own traces say about it."""
     for (run, fellow), some in grouped(facts.losses, lambda one: (one[0], one[2])):
         node, name, stops = run[0], facts.names.node(fellow), stopping_ns(facts, run)
-        places = []
+        places: list[Place] = []
         for incident in _incidents([place for *_, place in some]):
             when = incident[0].time_ns or 0
             if stops is not None and stops <= when:
