@@ -25,6 +25,13 @@ def diff(
     stat: Annotated[bool, typer.Option("--stat", help="Show bars instead of the table.")] = False,
     summary: Annotated[bool, typer.Option("--summary", help="Show groups only, no instances.")] = False,
     fields: Annotated[bool, typer.Option("--fields", help="Decode what differs, field by field.")] = False,
+    data_only: Annotated[
+        bool,
+        typer.Option("--data-only", help="Compare times, keys and content of writes and disposes only."),
+    ] = False,
+    ignore: Annotated[
+        list[str] | None, typer.Option("--ignore", metavar="WHAT", help="Leave out: unregistered.")
+    ] = None,
     limit: Annotated[
         int | None,
         typer.Option("--limit", min=0, help="List so many instances; 100, or all in jsonl and parquet."),
@@ -49,6 +56,7 @@ def diff(
     """
     from ospltool.stores.diff.compare import DEFAULT_INSTANCES, ENGINES, Wishes, compare
     from ospltool.stores.diff.contract import DiffError, Limits
+    from ospltool.stores.diff.filtered import Left
     from ospltool.stores.diff.report import Verdict
 
     kind = "json" if as_json else output
@@ -56,12 +64,18 @@ def diff(
         raise CommandError(f"--output {kind!r}: choose text, json, jsonl, parquet or html", Exit.USAGE)
     if engine not in ENGINES:
         raise CommandError(f"--engine {engine!r}: choose {', '.join(ENGINES)}", Exit.USAGE)
+    unknown = sorted(set(ignore or ()) - {Left.WITHOUT_UNREGISTERED.value})
+    if unknown:
+        raise CommandError(f"--ignore {unknown[0]!r}: choose unregistered", Exit.USAGE)
+    left = Left.DATA if data_only else Left.WITHOUT_UNREGISTERED if ignore else Left.ALL
     if kind == "parquet" and file is None:
         raise CommandError("--output parquet needs --file", Exit.USAGE)
     if limit is None:
         limit = None if kind in {"jsonl", "parquet"} else DEFAULT_INSTANCES
     settings = dict(_setting(text) for text in spark_settings or ())
-    wishes = Wishes(0 if summary or stat else limit, fields, engine, master, Limits(memory << 20), settings)
+    wishes = Wishes(
+        0 if summary or stat else limit, fields, engine, master, Limits(memory << 20), settings, left
+    )
     with reading():
         try:
             report = compare(stores, wishes)
