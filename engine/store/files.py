@@ -45,7 +45,7 @@ class Lock:
             StoreFailed: the file can not be made or locked.
         """
         try:
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise refused(path, error) from error
         try:
@@ -137,7 +137,7 @@ class Ledger:
             StoreFailed: it can not be made.
         """
         try:
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise refused(path, error) from error
 

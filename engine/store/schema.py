@@ -7,6 +7,7 @@ numbers. Small rows carry a check of their own; samples carry their digest.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import sqlite3
@@ -68,12 +69,14 @@ SMALL_TABLES: Final = ("node", "set_version", "type_description", "sample_group"
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """Open for writing, in the one way that is right for a store.
+    """Open for writing, in the one way that is right for a store. Only its owner can read a new one.
 
     Raises:
         StoreFailed: this SQLite has no JSON functions, in which `engine.store.statements` writes.
         sqlite3.Error: see `typed`.
     """
+    with contextlib.suppress(OSError):  # it is there, or SQLite says what is wrong; the logs take its mode
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     connection = sqlite3.connect(path, isolation_level=None, timeout=BUSY_MS / 1000)
     try:
         _check_functions(connection, path)

@@ -83,7 +83,7 @@ class SqliteStore:
             StoreFailed: the directory can not be used.
         """
         try:
-            directory.mkdir(parents=True, exist_ok=True)
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise refused(directory, error) from error
         self._path = directory / DATABASE

@@ -60,7 +60,9 @@ class StoreView:
             raise _unreadable(error, self.path) from error
         try:
             if not schema.check_format(self._connection, self.path):
-                raise StoreRefused(f"{self.path}: the store is empty: its node never came to write it")
+                raise StoreRefused(
+                    f"{self.path}: the store is empty: nothing was written, or its -wal was removed"
+                )
             self._connection.execute("BEGIN")
             self._catalog = read_catalog(self._connection)
         except sqlite3.Error as error:

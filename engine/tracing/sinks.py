@@ -65,6 +65,8 @@ class DescriptorSink:
 def open_sink(output_file: str, directory: pathlib.Path, *, synchronous: bool = False) -> DescriptorSink:
     """The sink of a configured OutputFile: `stdout` or `stderr` in any case, or a file to append to.
 
+    A new file can be read by its owner only: payloads and addresses are nobody else's business.
+
     Args:
         output_file: the configured value.
         directory: what a relative path starts from.
@@ -77,5 +79,5 @@ def open_sink(output_file: str, directory: pathlib.Path, *, synchronous: bool = 
     if stream is not None:
         return DescriptorSink(stream)
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-    descriptor = os.open(directory / output_file, flags, 0o644)
+    descriptor = os.open(directory / output_file, flags, 0o600)
     return DescriptorSink(descriptor, synchronous=synchronous, owned=True)

@@ -45,7 +45,7 @@ PARTITIONS: Final = {Table.RECORDS: ("node", "hour")}
 """The columns that are directories, `records/node=n1/hour=2026-11-21T01/`, by table."""
 
 RECORD_COLUMNS: Final = (
-    ("kind", "string", "trace, report or unparsed"),
+    ("kind", "string", "trace, report, unparsed, or damaged: where a file cannot be read on"),
     ("file", "string", "the file, as in table sources"),
     ("off", "int64", "byte offset in the file, after decompression"),
     ("length", "int64", "bytes of the record, with header and line ends"),
@@ -61,7 +61,7 @@ RECORD_COLUMNS: Final = (
     ("fellow", "string", "the other node, by its address"),
     ("namespace", "string", "the name-space"),
     ("group_name", "string", "the group, partition.topic"),
-    ("conflict", "int64", "number of the conflict, unique on one node in one run"),
+    ("conflict", "int64", "number of the conflict, unique on one node in one run; of our engine see fields"),
     ("samples", "int64", "a number of samples"),
     ("request", "string", "source triple of an alignment request"),
     ("fields", "map", "the other fields of the template, by name"),

@@ -6,7 +6,9 @@ import atexit
 import logging
 import os
 import pathlib
+import re
 import shutil
+import socket
 import sys
 import tempfile
 import warnings
@@ -20,6 +22,7 @@ from ospltool.analytics.case import Case, CaseError
 from ospltool.analytics.contract import COLUMNS, PARTITIONS, Table
 from ospltool.analytics.engines import AnalyticsMissingError, QueryError, Result
 from ospltool.analytics.java import java_home
+from ospltool.analytics.reading import check_reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,6 +30,11 @@ if TYPE_CHECKING:
 _SHORT_START: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 CONNECT: Final = "sc://"
 _LOCAL: Final = "local"
+_ADDRESS: Final = re.compile(r"(?:spark|sc)://(?P<addresses>[^/;]+)")
+DEFAULT_PORT: Final = "15002"
+"""Where Spark Connect listens when its URL names no port."""
+
+CONNECT_WITHIN_S: Final = 3.0
 _PACKAGES: Final = ("ospltool", "engine")
 _SHIPPED: Final = (".py", ".tsv", ".toml", ".sql")
 
@@ -63,6 +71,7 @@ def session(master: str, settings: dict[str, str] | None = None) -> SparkSession
     """
     if SparkSession.getActiveSession() is not None:
         raise CaseError(f"{master}: Spark runs in this process already; end that session first")
+    _check_reachable(master)
     chosen = dict(SETTINGS)
     builder: Any = SparkSession.builder
     if master.startswith(CONNECT):
@@ -96,6 +105,27 @@ def session(master: str, settings: dict[str, str] | None = None) -> SparkSession
     except (PySparkException, OSError, RuntimeError) as cause:
         raise CaseError(f"{master}: {_first_line(cause)}") from None
     return opened  # type: ignore[no-any-return]  # the builder has no complete types
+
+
+def _check_reachable(master: str) -> None:
+    """Looks for a cluster before Spark does, which would try for a minute and then stop with stack traces.
+
+    Raises:
+        CaseError: nobody answers.
+    """
+    found = _ADDRESS.match(master)
+    if found is None:
+        return
+    troubles = []
+    for address in found["addresses"].split(","):
+        host, _, port = address.rpartition(":") if ":" in address else (address, "", DEFAULT_PORT)
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), CONNECT_WITHIN_S).close()
+        except (OSError, ValueError, OverflowError) as cause:
+            troubles.append(f"{address}: {getattr(cause, 'strerror', None) or cause}")
+        else:
+            return  # one of several masters is enough
+    raise CaseError(f"{master}: the cluster cannot be reached ({'; '.join(troubles)})")
 
 
 class SparkEngine:
@@ -142,11 +172,10 @@ class SparkEngine:
         """The answer to a query.
 
         Raises:
-            QueryError: Spark refused it.
+            QueryError: it may do more than read the case (see `reading`), or Spark refused it.
         """
         text = sql.strip().rstrip(";")
-        if not _reads_only(text):
-            raise QueryError("one query at a time, and only what reads: a case is not changed")
+        check_reading(text, frozenset(table.value for table in Table))
         try:
             frame = self._session.sql(text)
             return Result(tuple(frame.columns), _rows(frame))
@@ -165,13 +194,6 @@ def _rows(frame: Any) -> Iterator[tuple[object, ...]]:
             yield tuple(row)
     except PySparkException as cause:
         raise QueryError(_first_lines(cause)) from None
-
-
-def _reads_only(sql: str) -> bool:
-    """Whether a text begins like a query. Comments before it do not count."""
-    lines = [line for line in sql.splitlines() if line.strip() and not line.lstrip().startswith("--")]
-    word = lines[0].split(None, 1)[0].lower() if lines else ""
-    return word.lstrip("(") in {"select", "with", "explain", "values", "from"}
 
 
 def ship_package(opened: SparkSession) -> None:

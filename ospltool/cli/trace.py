@@ -18,6 +18,7 @@ from ospltool.cli.exits import CommandError, Exit
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 
+    from ospltool.trace.damage import Damage
     from ospltool.trace.record import Record
     from ospltool.trace.sources import Found, Source
 
@@ -121,7 +122,7 @@ def view(
     group: Annotated[
         list[str] | None, typer.Option("--group", metavar="GLOB", help="About this partition.topic.")
     ] = None,
-    conflict: Annotated[int | None, typer.Option("--conflict", help="About this conflict.")] = None,
+    conflict: Annotated[str | None, typer.Option("--conflict", help="About this conflict.")] = None,
     run: Annotated[
         int | None, typer.Option("--run", help="This run of the service in its file, from 1.")
     ] = None,
@@ -167,7 +168,8 @@ def view(
 ) -> None:
     """Show the records of traces and logs, of several nodes merged by time.
 
-    Exit codes: 0 good, 2 wrong usage or input not readable, 130 interrupted.
+    Exit codes: 0 good, 1 a damaged file was read as far as possible, 2 wrong usage or input not readable,
+    130 interrupted.
     """
     from ospltool.trace.filters import Filter
     from ospltool.trace.record import LEVELS
@@ -201,7 +203,7 @@ def view(
                 states=tuple(one.upper() for one in state or ()),
                 namespaces=tuple(namespace or ()),
                 groups=tuple(group or ()),
-                conflict=None if conflict is None else str(conflict),
+                conflict=conflict,
                 run=run,
                 grep=tuple(_pattern(one, ignore_case) for one in grep or ()),
                 exclude=tuple(_pattern(one, ignore_case) for one in exclude or ()),
@@ -223,6 +225,7 @@ def view(
             colour=colour,
         )
         show(_sources(names), wishes, dict(os.environ))
+    _end()
 
 
 def conversation(
@@ -251,6 +254,7 @@ def conversation(
     elif talk.exchanges:
         lines = talks.as_mermaid(talk) if output == "mermaid" else talks.as_text(talk)
         streams.put("".join(f"{line}\n" for line in lines))
+    _say_damages()
     if not talk.exchanges:
         raise CommandError(f"{group}: no alignment of this group in these traces", Exit.FINDINGS)
 
@@ -258,7 +262,7 @@ def conversation(
 def timeline(names: Names = None, skew: Skew = None, as_json: AsJson = False) -> None:
     """Show where the time went: the phases of each run with their longest waits, alignments, merges.
 
-    Exit codes: 0 good, 2 wrong usage or input not readable.
+    Exit codes: 0 good, 1 a damaged file was read as far as possible, 2 wrong usage or input not readable.
     """
     from ospltool.output import envelope, streams
     from ospltool.trace import timeline as times
@@ -273,6 +277,7 @@ def timeline(names: Names = None, skew: Skew = None, as_json: AsJson = False) ->
         streams.put(envelope.document("trace-timeline", times.as_value(answer)))
     else:
         streams.put("".join(f"{line}\n" for line in times.as_text(answer)))
+    _end()
 
 
 def anomalies(
@@ -286,7 +291,7 @@ def anomalies(
 ) -> None:
     """Find what an expert would: each with the lines that show it and an explanation.
 
-    Exit codes: 0 nothing found, 1 anomalies, 2 wrong usage or input not readable.
+    Exit codes: 0 nothing found, 1 anomalies or a damaged file, 2 wrong usage or input not readable.
     """
     from ospltool.output import envelope, streams
     from ospltool.output.text import table
@@ -314,8 +319,7 @@ def anomalies(
     else:
         streams.put("".join(f"{line}\n" for line in report.as_text(found)))
         streams.say(f"{len(found)} anomalies")
-    if found:
-        raise typer.Exit(Exit.FINDINGS)
+    _end(has_findings=bool(found))
 
 
 def explain(
@@ -359,7 +363,7 @@ def load(
 ) -> None:
     """Load traces and logs into a case, to be asked with `ospltool sql`.
 
-    Exit codes: 0 good, 2 wrong usage or input not readable.
+    Exit codes: 0 good, 1 a damaged file was loaded as far as possible, 2 wrong usage or input not readable.
     """
     from ospltool.cli.sql import needs_analytics
     from ospltool.output import envelope, streams
@@ -384,12 +388,14 @@ def load(
     total = summary.total
     if as_json:
         streams.put(envelope.document("trace-load", loading.as_value(summary, target)))
+        _end(damages=total.damages)
         return
     streams.say(
         f"{target}: {total.records} records from {total.bytes} bytes in {duration(progress.elapsed_ns)}; "
         f"{total.unparsed_bytes} bytes belong to no record"
         + ("" if records_only else f", {total.unmatched} records match no template")
     )
+    _end(damages=total.damages)
 
 
 def _pattern(text: str, ignore_case: bool) -> re.Pattern[str]:
@@ -400,11 +406,30 @@ def _pattern(text: str, ignore_case: bool) -> re.Pattern[str]:
 
 
 def _sources(names: list[str] | None) -> Found:
+    from ospltool.trace import damage
     from ospltool.trace.sources import find_sources
 
+    damage.take()  # what another command of this process has noted
     if not names:
         raise CommandError("name the files or directories to read", Exit.USAGE)
     return find_sources(names)
+
+
+def _say_damages(known: Iterable[Damage] = ()) -> bool:
+    """Names the files that could not be read to their ends; whether there are any."""
+    from ospltool.output import streams
+    from ospltool.trace import damage
+
+    damages = {one.file: one for one in (*damage.take(), *known)}
+    for one in damages.values():
+        streams.say(str(one))
+    return bool(damages)
+
+
+def _end(*, has_findings: bool = False, damages: Iterable[Damage] = ()) -> None:
+    """Ends a command with exit code 1 if it has findings, or could not read all of its input."""
+    if _say_damages(damages) or has_findings:
+        raise typer.Exit(Exit.FINDINGS)
 
 
 @contextlib.contextmanager
@@ -418,6 +443,7 @@ def _errors() -> Iterator[None]:
     try:
         yield
     except (SourceError, TimeError, RenderError, TooManySpansError) as error:
+        _say_damages()
         raise CommandError(str(error), Exit.USAGE) from error
 
 

@@ -57,8 +57,8 @@ def parse_metadata(text: str, type_name: str) -> Structure:
     if len(text) > MAX_BYTES:
         raise Undecodable(f"the description of type {type_name} has {len(text)} characters")
     try:
-        root = etree.fromstring(text.encode(), parser())
-    except etree.XMLSyntaxError as error:
+        root = etree.fromstring(text.encode("utf-8", "backslashreplace"), parser())
+    except (etree.XMLSyntaxError, ValueError) as error:
         raise Undecodable(f"the description of type {type_name}: {error}") from error
     scope = _Scope()
     scope.read(root, (), 0)

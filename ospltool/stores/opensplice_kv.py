@@ -10,7 +10,7 @@ import contextlib
 import dataclasses
 import sqlite3
 import struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ospltool.stores import opensplice_values as values
 from ospltool.stores.cdr import Decoder
@@ -32,6 +32,10 @@ _TOPIC, _TOPIC_TYPE, _NAME_SPACE, _QUALITY, _COMPLETENESS, _GROUP, _MESSAGE, _EO
 _KEY: Final = struct.Struct(">IIQ")
 _XML_XML, _BIGE_XML, _BIGECDR_XML, _BIGECDR_V1 = range(4)
 _ENCODINGS: Final = ("XML_XML", "BIGE_XML", "BIGECDR_XML", "BIGECDR_V1")
+_NOWHERE: Final = (-1, -1)
+"""Instance and message of an entry whose key is damaged."""
+
+Row = tuple[Any, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -142,13 +146,13 @@ class KvStore:
         try:
             for row in self._source.messages(group.number, "ASC"):
                 yield row
-                last = row[:2]
+                last = max(last, row[:2])
             return
         except sqlite3.DatabaseError as error:
             damage.add(f"group {facts.name}", f"a part of it can not be read: {error}")
         with contextlib.suppress(sqlite3.DatabaseError):  # it is noted
             for row in self._source.messages(group.number, "DESC"):
-                if row[:2] <= last:
+                if row[:2] != _NOWHERE and row[:2] <= last:
                     return
                 yield row
 
@@ -166,8 +170,9 @@ class _Binary:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
+        self.unread: list[str] = []
         row = connection.execute("SELECT v FROM data WHERE k = ?", (bytes(16),)).fetchone()
-        if row is None or len(row[0]) != 8:
+        if row is None or not isinstance(row[0], bytes) or len(row[0]) != 8:
             raise Undecodable("the store has no version entry; it is empty or no store of OpenSplice")
         version, flags = struct.unpack(">II", row[0])
         self._encoding, self._compression = flags & 0xFF, flags >> 8
@@ -183,11 +188,16 @@ class _Binary:
         found = self._connection.execute(
             "SELECT k, v FROM data WHERE k >= ? AND k < ? ORDER BY k", (low, high)
         )
-        for key, value in found:
-            group, instance, message = _KEY.unpack(key)
-            yield group & 0xFFFFFF, instance, message, self._value(value)
+        for key, value in _tolerant(found, self.unread):
+            place = _place(key)
+            if place is None:
+                self.unread.append(f"an entry of table {table} has a damaged key")
+            else:
+                yield place[0] & 0xFFFFFF, place[1], place[2], self._value(value)
 
-    def _value(self, value: bytes) -> bytes | Undecodable:
+    def _value(self, value: object) -> bytes | Undecodable:
+        if not isinstance(value, bytes):
+            return Undecodable("the value is no bytes")
         try:
             return decompress(self._compression, value)
         except Undecodable as error:
@@ -199,7 +209,11 @@ class _Binary:
         tables.detail = {"encoding": _ENCODINGS[self._encoding], "compression": compression}
         low, high = _KEY.pack(_TOPIC_TYPE << 24, 0, 0), _KEY.pack(_TOPIC_TYPE + 1 << 24, 0, 0)
         found = self._connection.execute("SELECT k, v FROM data WHERE k >= ? AND k < ?", (low, high))
-        types_ = {_KEY.unpack(key)[0] & 0xFFFFFF: bytes(value) for key, value in found}  # never compressed
+        types_ = {  # never compressed
+            place[0] & 0xFFFFFF: value
+            for key, value in _tolerant(found, self.unread)
+            if (place := _place(key)) is not None and isinstance(value, bytes)
+        }
         read = _XmlValues(types_) if self._encoding == _XML_XML else _CdrValues()
         for table in (_TOPIC, _NAME_SPACE, _QUALITY, _COMPLETENESS, _GROUP):
             for number, version, _, value in self._rows(table):
@@ -213,6 +227,7 @@ class _Binary:
             place: done for place, done in tables.complete.items() if place in tables.name_spaces
         }
         _note_transactions(tables, [message for _, _, message, _ in self._rows(_EOT)])
+        tables.findings += self.unread
         return tables
 
     def messages(self, group: int, order: str) -> Iterator[tuple[int, int, bytes | Undecodable]]:
@@ -222,8 +237,11 @@ class _Binary:
             (low, high),
         )
         for key, value in found:
-            _, instance, message = _KEY.unpack(key)
-            yield instance, message, self._value(value)
+            place = _place(key)
+            if place is None:
+                yield *_NOWHERE, Undecodable("its key is damaged")
+            else:
+                yield place[1], place[2], self._value(value)
 
     def decode(self, data: bytes | Undecodable, topic: Topic) -> tuple[Sample, int]:
         if isinstance(data, Undecodable):
@@ -231,6 +249,22 @@ class _Binary:
         if self._encoding == _XML_XML:
             return values.decode_xml(data, topic)
         return values.decode_binary(data, topic)
+
+
+def _place(key: object) -> tuple[int, int, int] | None:
+    """Table with group or topic, instance and message of a key; None of one that is damaged."""
+    if not isinstance(key, bytes) or len(key) != _KEY.size:
+        return None
+    table, instance, message = _KEY.unpack(key)
+    return table, instance, message
+
+
+def _tolerant(rows: Iterator[Row], unread: list[str]) -> Iterator[Row]:
+    """The rows of a small table as far as they can be read; what is wrong then goes to `unread`."""
+    try:
+        yield from rows
+    except sqlite3.DatabaseError as error:
+        unread.append(f"a part of the tables cannot be read: {error}")
 
 
 class _CdrValues:
@@ -266,9 +300,7 @@ class _XmlValues:
 
         def number(name: str) -> int:
             found = text(name)
-            if not found.lstrip("-").isdigit():
-                raise Undecodable(f"{name} is {found!r}, which is no number")
-            return int(found)
+            return values.whole_number(found, name)
 
         if table == _TOPIC:
             metadata = self._types.get(place[0], b"").rstrip(b"\0").decode("utf-8", "replace")
@@ -299,39 +331,55 @@ class _Readable:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
+        self.unread: list[str] = []
         connection.text_factory = lambda raw: raw.decode("utf-8", "surrogateescape")
 
     def tables(self) -> _Tables:
         tables = _Tables(detail={"encoding": "XML_XML", "compression": "none"})
-        query = self._connection.execute
-        types_ = dict(query("SELECT topic_id, type FROM topics_type").fetchall())
+        query = self._query
+        types_: dict[int, str] = dict(query("SELECT topic_id, type FROM topics_type", int, str))
         for number, name, type_name, key_list, data in query(
-            "SELECT topic_id, name, type_name, keylist, data FROM topics"
+            "SELECT topic_id, name, type_name, coalesce(keylist, ''), coalesce(data, '') FROM topics",
+            *(int, str, str, str, (str, bytes)),
         ):
             try:
                 qos = values.parse_object(_bytes(data)).find("qos")
                 metadata = str(types_.get(number, "")).rstrip("\0")
-                tables.topics[number] = values.topic_from_xml(name, type_name, key_list or "", qos, metadata)
+                tables.topics[number] = values.topic_from_xml(name, type_name, key_list, qos, metadata)
             except Undecodable as error:
                 tables.findings.append(f"topic {number} ({name}) is damaged: {error}")
-        for number, version, name in query("SELECT namespace_id, namespace_version, name FROM namespaces"):
+        for number, version, name in query(
+            "SELECT namespace_id, namespace_version, name FROM namespaces", int, int, str
+        ):
             tables.name_spaces[number, version] = name
         for number, version, high, low in query(
-            "SELECT namespace_id, namespace_version, quality_sec, quality_nsec FROM namespaces_quality"
+            "SELECT namespace_id, namespace_version, quality_sec, quality_nsec FROM namespaces_quality",
+            *(int, int, int, int),
         ):
             tables.quality_ns[number, version] = _joined(high, low)
         for number, version, complete in query(
-            "SELECT namespace_id, namespace_version, complete FROM namespaces_completeness"
+            "SELECT namespace_id, namespace_version, complete FROM namespaces_completeness",
+            *(int, int, int),
         ):
             tables.complete[number, version] = bool(complete)
         tables.groups = [
             _Group(*row)
             for row in query(
-                "SELECT group_id, topic_id, namespace_id, namespace_version, partition, topic FROM groups"
+                "SELECT group_id, topic_id, namespace_id, namespace_version, partition, topic FROM groups",
+                *(int, int, int, int, str, str),
             )
         ]
-        _note_transactions(tables, [row[0] for row in query("SELECT xid FROM messages_eot")])
+        _note_transactions(tables, [row[0] for row in query("SELECT xid FROM messages_eot", int)])
+        tables.findings += self.unread
         return tables
+
+    def _query(self, text: str, *kinds: type | tuple[type, ...]) -> Iterator[Row]:
+        """The rows of a small table whose cells are of the kinds that they must be."""
+        for row in _tolerant(self._connection.execute(text), self.unread):
+            if all(isinstance(cell, kind) for cell, kind in zip(row, kinds, strict=True)):
+                yield row
+            else:
+                self.unread.append(f"a row is damaged: {str(row)[:200]}")
 
     def messages(self, group: int, order: str) -> Iterator[tuple[int, int, bytes | Undecodable]]:
         for instance, message, data in self._connection.execute(
@@ -339,7 +387,10 @@ class _Readable:
             f" ORDER BY instance_id {order}, message_id {order}",
             (group,),
         ):
-            yield instance, message, _bytes(data)
+            if isinstance(instance, int) and isinstance(message, int) and isinstance(data, str | bytes):
+                yield instance, message, _bytes(data)
+            else:
+                yield *_NOWHERE, Undecodable("its row is damaged")
 
     def decode(self, data: bytes | Undecodable, topic: Topic) -> tuple[Sample, int]:
         if isinstance(data, Undecodable):
@@ -347,10 +398,8 @@ class _Readable:
         return values.decode_xml(data, topic)
 
 
-def _bytes(data: str | bytes | None) -> bytes:
-    if isinstance(data, bytes):
-        return data
-    return (data or "").encode("utf-8", "surrogateescape")
+def _bytes(data: str | bytes) -> bytes:
+    return data if isinstance(data, bytes) else data.encode("utf-8", "surrogateescape")
 
 
 def _joined(high: int, low: int) -> int:

@@ -43,6 +43,9 @@ TRANSACTION: Final = 0x10000
 YEAR_2038: Final = 0x100000
 """The times of an XML message are the halves of a 64-bit number of nanoseconds."""
 
+_LONGEST_NUMBER: Final = 24
+"""Characters of a number of 64 bits, with room for blanks."""
+
 INFINITE_S: Final = 0x7FFFFFFF
 DURABILITIES: Final = ("VOLATILE", "TRANSIENT_LOCAL", "TRANSIENT", "PERSISTENT")
 
@@ -105,6 +108,8 @@ def to_sample(state: int, time_ns: int, writer: bytes, sequence: int, value: Val
     Raises:
         Undecodable: the message is no write, dispose or unregister.
     """
+    if abs(time_ns) >= 1 << 63:
+        raise Undecodable(f"its write time of {time_ns} ns is none")
     structure = structure_of(topic.metadata, topic.type_name)
     status = DATA if state & WRITE else 0
     status |= DISPOSE if state & DISPOSED else 0
@@ -127,13 +132,27 @@ def decode_binary(data: bytes, topic: Topic) -> tuple[Sample, int]:
     decoder.primitive(types.ULONGLONG)  # allocation time
     sequence = decoder.number()
     decoder.number()  # transaction
-    time_ns = int(decoder.primitive(types.ULONGLONG))
+    time_ns = _time_of(int(decoder.primitive(types.ULONGLONG)), state)
     writer = writer_of(decoder.number(), decoder.number(), decoder.number())
     for _ in range(3):
         decoder.number()  # the writer's local instance
     decoder.octets(decoder.number())  # QoS
     value = decoder.value(structure_of(topic.metadata, topic.type_name))
     return to_sample(state, time_ns, writer, sequence, value, topic), state
+
+
+def _time_of(raw: int, state: int) -> int:
+    """The write time of a binary message, in nanoseconds.
+
+    A message that is marked as fit for times after January 2038 may hold seconds and nanoseconds as its two
+    halves: read as nanoseconds such a time would be later than the year 2262.
+    """
+    if raw < 1 << 63:
+        return raw
+    seconds, nanoseconds = raw >> 32, raw & 0xFFFFFFFF
+    if state & YEAR_2038 and nanoseconds < 1_000_000_000:
+        return seconds * 1_000_000_000 + nanoseconds
+    raise Undecodable(f"its write time {raw:#x} is none")
 
 
 def decode_xml(data: bytes, topic: Topic) -> tuple[Sample, int]:
@@ -143,7 +162,7 @@ def decode_xml(data: bytes, topic: Topic) -> tuple[Sample, int]:
         Undecodable: it is damaged, or no message of this topic.
     """
     root = parse_object(data)
-    state = _integer(root, "nodeState")
+    state = _integer(root, "nodeState") & 0xFFFFFFFF
     seconds, nanoseconds = _integer(root, "writeTime/seconds"), _integer(root, "writeTime/nanoseconds")
     if state & YEAR_2038:
         time_ns = (seconds & 0xFFFFFFFF) << 32 | (nanoseconds & 0xFFFFFFFF)
@@ -179,11 +198,22 @@ def text_of(element: Element) -> str:
 
 
 def _integer(root: Element, path: str) -> int:
-    text = root.findtext(path)
+    return whole_number(root.findtext(path), path)
+
+
+def whole_number(text: str | None, what: str) -> int:
+    """A whole number of at most 64 bits.
+
+    Raises:
+        Undecodable: it is none.
+    """
     try:
-        return int(text or "")
+        number = int((text or "")[:_LONGEST_NUMBER])
     except ValueError:
-        raise Undecodable(f"{path} is {text!r}, which is no number") from None
+        raise Undecodable(f"{what} is {str(text)[:80]!r}, which is no number") from None
+    if len(text or "") > _LONGEST_NUMBER or abs(number) >= 1 << 64:
+        raise Undecodable(f"{what} is {str(text)[:80]!r}, which is too large")
+    return number
 
 
 def xml_value(type_: Type, element: Element) -> Value:
@@ -208,17 +238,17 @@ def xml_value(type_: Type, element: Element) -> Value:
 
 
 def _child(element: Element, name: str) -> Element:
-    found = element.find(name)
-    if found is None:
-        raise Undecodable(f"<{element.tag}> has no <{name}>")
-    return found
+    for found in element:  # not `find`: the name comes from the store, and may be no name at all
+        if found.tag == name:
+            return found
+    raise Undecodable(f"<{element.tag}> has no <{name}>")
 
 
 def _union(type_: Union, element: Element) -> Value:
     switch = xml_value(type_.switch, _child(element, "switch"))
     value: dict[str, Value] = {"switch": switch}
     for case in type_.cases:
-        found = element.find(case.name)
+        found = next((child for child in element if child.tag == case.name), None)
         if found is not None:
             value[case.name] = xml_value(case.type, found)
     return value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sqlite3
 import time
 from typing import TYPE_CHECKING
 
@@ -47,25 +48,24 @@ class OurStore:
             StoreUnreadable: there is none, or it is not for us.
         """
         try:
-            summary = store_summary(path)
             self._view = StoreView(path)
         except StoreError as error:
             raise StoreUnreadable(str(error)) from error
-        detail = {
-            "node": summary.node_id,
-            "incarnation": str(summary.incarnation),
-            "closed": "yes" if summary.closed else "no, its node was killed",
-        }
-        if summary.holder:
-            pid, name, since_ns = summary.holder
-            since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(since_ns / 1e9))
-            detail["closed"] = f"in use by node {name} (process {pid}) since {since}"
-        detail |= {
-            f"{space}/{key}": text for space, marks in summary.marks.items() for key, text in marks.items()
-        }
-        sets = tuple(map(_set_facts, self._view.sets()))
+        except (sqlite3.Error, ValueError) as error:  # ValueError: a name in its tables is no text
+            raise StoreUnreadable(f"{path}: {error}") from error
+        try:
+            detail, unread = _detail(path)
+            sets = tuple(map(_set_facts, self._view.sets()))
+        except (sqlite3.Error, ValueError) as error:
+            self._view.close()
+            raise StoreUnreadable(f"{path}: {error}") from error
         self.facts = StoreFacts(
-            str(path), Format.OURS, sets, self._view.findings, tuple(detail.items()), summary.file_bytes
+            str(path),
+            Format.OURS,
+            sets,
+            (*self._view.findings, *unread),
+            tuple(detail.items()),
+            self._view.path.stat().st_size,
         )
 
     def read(self, number: int, damage: DamageLog) -> Iterator[tuple[GroupFacts, Iterator[Sample]]]:
@@ -107,6 +107,25 @@ def group_facts(description: GroupDescription, stored: int | None = None) -> Gro
         description=description,
         stored=stored,
     )
+
+
+def _detail(path: Path) -> tuple[dict[str, str], tuple[str, ...]]:
+    """What the small tables tell of a node, and what is wrong where they cannot be read."""
+    try:
+        summary = store_summary(path)
+    except (StoreError, sqlite3.Error, ValueError) as error:
+        return {}, (f"node, marks and fellows cannot be read: {error}",)
+    detail = {
+        "node": summary.node_id,
+        "incarnation": str(summary.incarnation),
+        "closed": "yes" if summary.closed else "no, its node was killed",
+    }
+    if summary.holder:
+        pid, name, since_ns = summary.holder
+        since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(since_ns / 1e9))
+        detail["closed"] = f"in use by node {name} (process {pid}) since {since}"
+    marks = {f"{space}/{key}": text for space, known in summary.marks.items() for key, text in known.items()}
+    return detail | marks, ()
 
 
 def _set_facts(info: SetInfo) -> SetFacts:

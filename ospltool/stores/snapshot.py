@@ -10,6 +10,7 @@ engines compare numbers and nothing else.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 from typing import TYPE_CHECKING, Any, Final
 
@@ -110,7 +111,7 @@ def write_snapshot(
         StoreUnreadable: the directory can not be made.
     """
     try:
-        directory.mkdir(parents=True)
+        directory.mkdir(mode=0o700, parents=True)
     except OSError as error:
         raise StoreUnreadable(f"{directory}: {error.strerror}") from error
     chosen = list(sets)
@@ -246,7 +247,14 @@ def write_description(directory: Path, facts: StoreFacts, sets: list[SetFacts], 
         "damage": written.damage,
     }
     document = {"format_version": FORMAT_VERSION, "kind": _KIND, "data": described}
+    described["checksum"] = _checksum(directory / SAMPLES_FILE)
     (directory / META_FILE).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+def _checksum(path: Path) -> str:
+    """The checksum of the file of samples."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "blake2b").hexdigest()
 
 
 def _plain_set(facts: SetFacts) -> dict[str, Any]:
@@ -284,6 +292,7 @@ class SnapshotStore:
             sets = tuple(map(_set_of, data["sets"]))
             self.counts = tuple(GroupCount(**count) for count in data["counts"])
             self.damage = int(data["damage"])
+            self._promised = str(data.get("checksum", ""))
             detail = {"of": data["path"], "written by": data["format"], **data["detail"]}
             size = self.samples_path.stat().st_size
             self._file = pq.ParquetFile(self.samples_path)
@@ -295,11 +304,15 @@ class SnapshotStore:
         except (OSError, ValueError, KeyError, TypeError, pa.ArrowException, plain.PlainFault) as error:
             raise StoreUnreadable(f"{path}: {error}") from error
 
+    def is_sealed(self) -> bool:
+        """Whether the samples are, byte for byte, those that were written; older snapshots do not tell."""
+        return self._promised == _checksum(self.samples_path)
+
     def read(self, number: int, damage: DamageLog) -> Iterator[tuple[GroupFacts, Iterator[Sample]]]:
         """The samples of one set, verified."""
         groups = {group_code(group.name): group for group in self.facts.set_of(number).groups}
         promised = {count.code: count.samples for count in self.counts if count.set_number == number}
-        rows = _Rows(self._file, number)
+        rows = _Rows(self._file, number, damage)
         missing = dict(groups)
         while (code := rows.next_group()) is not None:
             group = groups.get(code)
@@ -327,23 +340,42 @@ class SnapshotStore:
         self._file.close()
 
 
+_KINDS: Final = (int, int, bytes, int, bytes, int, int, int, int, bytes)
+"""What the cells of a row must be."""
+
+
+def _sample_of(row: tuple[Any, ...]) -> tuple[int, Sample] | None:
+    """The number of the group and the sample of a row; None of a damaged one."""
+    if not all(isinstance(cell, kind) for cell, kind in zip(row, _KINDS, strict=True)) or row[6] < 0:
+        return None
+    _, code, key, time_ns, writer, sequence, status, high, low, payload = row
+    digest = (high % _UNSIGNED << 64 | low % _UNSIGNED).to_bytes(16)
+    return code, Sample(time_ns, writer, sequence % _UNSIGNED, digest, status, key, payload)
+
+
 class _Rows:
     """The rows of one set, cut where the group changes."""
 
-    def __init__(self, file: pq.ParquetFile, number: int) -> None:
-        self._samples = self._all(file, number)
+    def __init__(self, file: pq.ParquetFile, number: int, damage: DamageLog) -> None:
+        self._samples = self._all(file, number, damage)
         self._next: tuple[int, Sample] | None = next(self._samples, None)
 
     @staticmethod
-    def _all(file: pq.ParquetFile, number: int) -> Iterator[tuple[int, Sample]]:
-        for batch in file.iter_batches(ROWS_AT_ONCE):
-            columns = [column.to_pylist() for column in batch.columns]
-            for set_number, code, key, time_ns, writer, sequence, status, high, low, payload in zip(
-                *columns, strict=True
-            ):
-                if set_number == number:
-                    digest = (high % _UNSIGNED << 64 | low % _UNSIGNED).to_bytes(16)
-                    yield code, Sample(time_ns, writer, sequence % _UNSIGNED, digest, status, key, payload)
+    def _all(file: pq.ParquetFile, number: int, damage: DamageLog) -> Iterator[tuple[int, Sample]]:
+        for part in range(file.metadata.num_row_groups):
+            try:
+                for batch in file.iter_batches(ROWS_AT_ONCE, row_groups=[part]):
+                    columns = [column.to_pylist() for column in batch.columns]
+                    for row in zip(*columns, strict=True):
+                        if row[0] != number:
+                            continue
+                        found = _sample_of(row)
+                        if found is None:
+                            damage.add("a row", "its cells are not those of a sample")
+                        else:
+                            yield found
+            except (pa.ArrowException, OSError, ValueError) as error:
+                damage.add(f"rows in part {part + 1}", f"cannot be read: {error}")
 
     def next_group(self) -> int | None:
         return None if self._next is None else self._next[0]

@@ -53,10 +53,10 @@ KINDS: Final = {
 }
 """What a field of each kind looks like; `text` and `group` (partition.topic) are free."""
 
-_ADDRESS_FIELDS: Final = frozenset({"fellow", "master", "node", "origin"})
-_INTEGER_FIELDS: Final = frozenset(
-    {"conflict", "samples", "count", "links", "run", "priority", "own_priority"}
-)
+_WORD_FIELDS: Final = frozenset({"fellow", "master", "node", "origin", "conflict"})
+"""Addresses, and the conflict, which our engine names by its lineage: `4/6a05e896`."""
+
+_INTEGER_FIELDS: Final = frozenset({"samples", "count", "links", "run", "priority", "own_priority"})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ def _typed(text: str) -> str:
             continue
         if field in _INTEGER_FIELDS:
             kind = "int"
-        elif field in _ADDRESS_FIELDS:
+        elif field in _WORD_FIELDS:
             kind = "word"
         elif field.endswith("_ns"):
             kind = "time"

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from ospltool.analytics.contract import DETAILS, HOUR_NS, RECORD_COLUMNS, Detail, Table, schema
-from ospltool.trace.details import INTEGERS, LONGEST_NUMBER, OWN_COLUMNS, DetailColumns, coded
+from ospltool.trace.details import INTEGERS, LONGEST_NUMBER, OWN_COLUMNS, DetailColumns, coded, is_own
 from ospltool.trace.headers import RELATIVE_LIMIT_S, SECOND_NS
 from ospltool.trace.reader import LONGEST_RECORD, TraceParser
 from ospltool.trace.record import Clock, Kind, valid_text
@@ -91,7 +91,7 @@ def piece_of_records(records: Iterable[Record], detail: Detail) -> Piece:
         [record.length for record in rows],
         [record.time_ns for record in rows],
         [record.clock.value for record in rows],
-        [record.state for record in rows],
+        [valid_text(record.state) for record in rows],
         [valid_text(record.thread) for record in rows],
         [valid_text(record.text) for record in rows],
         [record.terminated for record in rows],
@@ -105,17 +105,29 @@ def piece_of_records(records: Iterable[Record], detail: Detail) -> Piece:
 
 def _details_of(rows: list[Record]) -> list[Any]:
     """The columns from level to fields."""
-    fields = [{name: valid_text(value) for name, value in record.fields.items()} for record in rows]
+    fields = [
+        {valid_text(name): valid_text(value) for name, value in record.fields.items()} for record in rows
+    ]
     return [
-        [None if record.kind is Kind.UNPARSED else record.level for record in rows],
+        [None if record.kind in {Kind.UNPARSED, Kind.DAMAGED} else record.level for record in rows],
         [record.template_id or None for record in rows],
         [record.event or None for record in rows],
         *(
-            [integer(one[name]) if name in INTEGERS and name in one else one.get(name) for one in fields]
+            [_own(name, one, record) for one, record in zip(fields, rows, strict=True)]
             for name in OWN_COLUMNS
         ),
-        [[(name, value) for name, value in one.items() if name not in OWN_COLUMNS] for one in fields],
+        [
+            [(name, value) for name, value in one.items() if not is_own(name, record.template)]
+            for one, record in zip(fields, rows, strict=True)
+        ],
     ]
+
+
+def _own(name: str, fields: dict[str, str], record: Record) -> str | int | None:
+    """The value of a field in its own column."""
+    if name not in fields or not is_own(name, record.template):
+        return None
+    return integer(fields[name]) if name in INTEGERS else fields[name]
 
 
 def integer(text: str) -> int | None:

@@ -11,6 +11,7 @@ from ospltool.trace.names import NOBODY, Names
 from ospltool.trace.reader import read_records
 from ospltool.trace.record import one_line
 from ospltool.trace.times import clock, duration
+from ospltool.trace.whole import is_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -115,7 +116,7 @@ def conversation(
     wanted: set[tuple[str, int]] = set()
     for record in merged(sources, skews_ns, read_records):
         names.learn(record)
-        if _belongs(record, group, names):
+        if is_whole(record) and _belongs(record, group, names):
             book.add(record)
             if run is None or record.run == run:
                 wanted.add((record.file, record.offset))

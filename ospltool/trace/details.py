@@ -21,6 +21,7 @@ from ospltool.trace.windows import rows_of, string_views
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from ospltool.trace.catalogue import Template
     from ospltool.trace.windows import Positions
 
 OWN_COLUMNS: Final = ("fellow", "namespace", "group", "conflict", "samples", "source")
@@ -39,6 +40,12 @@ _HEX: Final = np.array([chr(code) in "0123456789abcdefABCDEF" for code in range(
 _LONGEST_POINTER: Final = 16
 LONGEST_NUMBER: Final = 18
 """Characters of the longest number that surely fits into 64 bits; longer ones are null."""
+
+
+def is_own(name: str, template: Template | None) -> bool:
+    """Whether a field has a column of its own. Conflicts of our engine have no numbers, and have not."""
+    is_ours = template is not None and template.origin is Origin.ENGINE
+    return name in OWN_COLUMNS and not (is_ours and name == "conflict")
 
 
 class Plan(NamedTuple):
@@ -186,7 +193,12 @@ class DetailColumns:
 
     def _own_column(self, name: str) -> Any:
         place = np.array(
-            [shape.names.index(name) if shape and name in shape.names else -1 for shape in self._shapes]
+            [
+                shape.names.index(name)
+                if shape and name in shape.names and is_own(name, shape.template)
+                else -1
+                for shape in self._shapes
+            ]
         )
         of_row = place[self._codes] if len(self._shapes) else np.zeros(0, np.int64)
         present = of_row >= 0
@@ -202,7 +214,9 @@ class DetailColumns:
     def _fields(self) -> Any:
         """The map from field names to values, of the fields without a column of their own."""
         others = [
-            [place for place, name in enumerate(shape.names) if name not in OWN_COLUMNS] if shape else []
+            [place for place, name in enumerate(shape.names) if not is_own(name, shape.template)]
+            if shape
+            else []
             for shape in self._shapes
         ]
         names = pa.array(

@@ -14,6 +14,7 @@ import enum
 from typing import TYPE_CHECKING, Final
 
 from ospltool.trace.names import NOBODY, Names
+from ospltool.trace.whole import number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -146,7 +147,7 @@ class ExchangeBook:
         self.done: list[Exchange] = []
 
     def add(self, record: Record) -> None:
-        """Takes a record; `Names` must have learned from it already."""
+        """Takes a record that is whole; `Names` must have learned from it already."""
         handler = _HANDLERS.get(record.event)
         own = self._names.own.get(record.node)
         if handler is not None and own is not None:
@@ -185,7 +186,7 @@ class ExchangeBook:
     def _link(self, record: Record, own: str) -> None:
         group, aligner = record.fields["group"], record.fields["fellow"]
         exchange = self._oldest(group, own, aligner, without=Step.LINK) or self._new(group, own, aligner, "")
-        exchange.samples = _number(record.fields.get("samples"))
+        exchange.samples = number(record.fields.get("samples"))
         exchange.is_equal = exchange.is_equal or "equal" in record.fields.get("equal", "")
         exchange.steps.append((Step.LINK, place(record)))
 
@@ -212,7 +213,7 @@ class ExchangeBook:
         exchange = self._oldest(group, own, aligner, without=Step.COMPLETE, source=source)
         if exchange is None:
             exchange = self._new(group, own, aligner, source)
-        exchange.samples = _number(fields.get("samples"))
+        exchange.samples = number(fields.get("samples"))
         exchange.steps.append((Step.COMPLETE, place(record)))
         self._close(exchange, End.COMPLETE)
 
@@ -271,7 +272,7 @@ class ExchangeBook:
             self._aligner_step(record, own, alignee.strip(), Step.SENDING)
 
     def _sent(self, record: Record, own: str) -> None:
-        samples = _number(record.fields.get("samples"))
+        samples = number(record.fields.get("samples"))
         step = Step.EQUAL if record.event == "align.equal" else Step.SENT
         for exchange in self._answered(record, own):
             exchange.samples_sent = 0 if step is Step.EQUAL else samples
@@ -389,10 +390,6 @@ def unanswered(exchanges: list[Exchange], traced: set[str]) -> Iterator[Exchange
 def _is_soon_after(exchange: Exchange, record: Record) -> bool:
     start = exchange.start_ns
     return start is None or record.time_ns is None or record.time_ns - start < SOON_NS
-
-
-def _number(text: str | None) -> int | None:
-    return int(text) if text and text.isdigit() else None
 
 
 _ALIGNEE_STEPS: Final = {

@@ -11,6 +11,7 @@ from ospltool.trace.exchanges import ExchangeBook, Place, place
 from ospltool.trace.names import Names
 from ospltool.trace.record import Clock, Kind
 from ospltool.trace.times import SECOND_NS
+from ospltool.trace.whole import is_whole, number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -98,6 +99,18 @@ class Merge:
     place: Place
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class MergeState:
+    """A node says in which merge state its own set is, or advertises it."""
+
+    run: Run
+    namespace: str
+    role: str
+    state: str
+    event: str
+    place: Place
+
+
 @dataclasses.dataclass(slots=True)
 class Activity:
     """A thread in one run: how often it spoke, and its longest silence."""
@@ -159,6 +172,7 @@ class Facts:
         self.losses: list[tuple[Run, str, str, Place]] = []
         """Fellows that were lost: run, event, address."""
 
+        self.merge_states: list[MergeState] = []
         self.heartbeats: dict[tuple[Run, str], tuple[int, Place]] = {}
         self.late_heartbeats: list[tuple[Run, str, int, Place]] = []
         """Heartbeats that came later than their period allows: run, address, nanoseconds after the last."""
@@ -205,8 +219,8 @@ class Facts:
         self._follow_thread(record, run, record.time_ns)
         if record.state:
             self._follow_state(record, run, record.time_ns)
-        self.book.add(record)
-        if record.event:
+        if record.event and is_whole(record):
+            self.book.add(record)
             self._take(record, run, record.time_ns)
 
     def finish(self) -> None:
@@ -280,9 +294,8 @@ class Facts:
             master = own if event == "election.confirmed-self" else fields["fellow"]
             self._keep("choices", self.choices, Choice(run, fields["namespace"], own, master, place(record)))
         elif event == "merge.requests":
-            merge = Merge(
-                run, fields["namespace"], int(fields["groups"]), int(fields["fellows"]), place(record)
-            )
+            groups, fellows = number(fields["groups"]) or 0, number(fields["fellows"]) or 0
+            merge = Merge(run, fields["namespace"], groups, fellows, place(record))
             self._keep("merges", self.merges, merge)
         elif event == "merge.started" and "policy" in fields:  # of our engine; it merges whole name-spaces
             self._keep("merges", self.merges, Merge(run, fields["namespace"], 0, 1, place(record)))
@@ -290,6 +303,10 @@ class Facts:
             self._keep("applied", self.applied, applied)
         elif event == "merge.applying":
             self._keep("applied", self.applied, (run, fields["policy"], fields["group"], place(record)))
+        elif event in _MERGE_STATES:
+            role, merge_state = fields.get("role", ""), fields["merge_state"]
+            said = MergeState(run, fields["namespace"], role, merge_state, event, place(record))
+            self._keep("merge states", self.merge_states, said)
         elif event == "fellow.heartbeat":
             self._heartbeat(record, run, time)
         elif event in _LOSSES:
@@ -305,10 +322,10 @@ class Facts:
     def _heartbeat(self, record: Record, run: Run, time: int) -> None:
         fellow = record.fields["fellow"]
         known = self.heartbeats.get((run, fellow))
-        seconds, _, _ = record.fields.get("period", "").partition(".")
-        if known is not None and seconds.isdigit() and int(seconds):
+        seconds = number(record.fields.get("period", "").partition(".")[0])
+        if known is not None and seconds:
             gap = time - known[0]
-            if gap > int(seconds) * SECOND_NS:
+            if gap > seconds * SECOND_NS:
                 self._keep("late heartbeats", self.late_heartbeats, (run, fellow, gap, place(record)))
         self.heartbeats[run, fellow] = (time, place(record))
 
@@ -369,6 +386,10 @@ CREATED: Final = frozenset(
     }
 )
 """The events by which a conflict comes into the world."""
+
+_MERGE_STATES: Final = frozenset(
+    {"namespace.merge-state", "namespace.slaved", "namespace.merge-state-advertised"}
+)
 
 _LOSSES: Final = frozenset(
     {

@@ -153,7 +153,7 @@ def _any_glob(value: str, patterns: tuple[str, ...]) -> bool:
 def _reaches(record: Record, least: str) -> bool:
     """Whether a record is of a level, or above."""
     rank = _RANKS[least]
-    if record.kind is Kind.UNPARSED:
+    if record.kind in {Kind.UNPARSED, Kind.DAMAGED}:
         return False
     level = REPORT_LEVELS.get(record.level, "") if record.kind is Kind.REPORT else record.level
     if level in _RANKS:

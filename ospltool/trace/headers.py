@@ -96,6 +96,11 @@ class Header(NamedTuple):
         return clock_of(self.time_ns)
 
 
+def is_time(time_ns: int) -> bool:
+    """Whether a time fits into 64 bits. A header with another is damaged: its record has no time."""
+    return abs(time_ns) < 1 << 63
+
+
 def clock_of(time_ns: int | None) -> Clock:
     """What a time counts from, by its size: relative times are small."""
     if time_ns is None:
@@ -181,6 +186,8 @@ def header_of(found: re.Match[bytes]) -> Header:
         state, thread = bare_state, bare_thread
     else:
         time_ns = int(seconds + nanoseconds)
+        if not is_time(time_ns):
+            time_ns = None
     name = _name(thread) if state is not None else f"PersistentStore ({_name(thread)})"
     return Header(found.start(), found.end(), time_ns, local or b"", _name(state), name)
 

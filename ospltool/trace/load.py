@@ -15,11 +15,12 @@ import pyarrow as pa
 
 from ospltool.analytics.case import CaseError, RecordWriter, write_meta, write_table
 from ospltool.analytics.contract import Detail, Table, schema
+from ospltool.trace import damage
 from ospltool.trace.catalogue import catalogue, pattern_text
 from ospltool.trace.columnar import Piece, piece_of_records, piece_of_trace
 from ospltool.trace.ranges import Range, pieces, ranges
-from ospltool.trace.reader import read_records
-from ospltool.trace.sources import Format, SourceError, decompression_errors
+from ospltool.trace.reader import damaged, read_records
+from ospltool.trace.sources import Format, SourceError
 
 if TYPE_CHECKING:
     import pathlib
@@ -43,12 +44,14 @@ class Loaded:
         records: records found.
         unparsed_bytes: bytes that belong to no record.
         unmatched: trace records that no template matches.
+        damages: where it cannot be read on.
     """
 
     bytes: int = 0
     records: int = 0
     unparsed_bytes: int = 0
     unmatched: int = 0
+    damages: tuple[damage.Damage, ...] = ()
 
     def __add__(self, other: Loaded) -> Loaded:
         return Loaded(
@@ -56,6 +59,7 @@ class Loaded:
             self.records + other.records,
             self.unparsed_bytes + other.unparsed_bytes,
             self.unmatched + other.unmatched,
+            self.damages + other.damages,
         )
 
 
@@ -112,13 +116,16 @@ def load(
 
 
 @contextlib.contextmanager
-def new_directory(target: pathlib.Path) -> Iterator[pathlib.Path]:
-    """A directory that takes its name when all is written, and goes away when something fails."""
+def new_directory(target: pathlib.Path, *, is_shared: bool = False) -> Iterator[pathlib.Path]:
+    """A directory that takes its name when all is written, and goes away when something fails.
+
+    Only its owner can look into it, unless it is shared: executors of a cluster may be other users.
+    """
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise CaseError(f"{target}: exists already")
     directory = target.with_name(f".{target.name}.partial-{os.getpid()}")
     try:
-        directory.mkdir(parents=True)
+        directory.mkdir(mode=0o777 if is_shared else 0o700, parents=True)
         yield directory
         if target.exists():
             target.rmdir()
@@ -159,7 +166,8 @@ def load_range(part: Range, directory: pathlib.Path, name: str, detail: Detail) 
                 total += Loaded(size, piece.table.num_rows, piece.unparsed_bytes, piece.unmatched)
         finally:
             writer.close()
-    return total
+    found = damage.of(part.source.path)
+    return total if found is None else dataclasses.replace(total, damages=(found,))
 
 
 def read_pieces(part: Range, detail: Detail) -> Iterator[tuple[int, Piece]]:
@@ -169,15 +177,18 @@ def read_pieces(part: Range, detail: Detail) -> Iterator[tuple[int, Piece]]:
         SourceError: it can not be read.
     """
     source = part.source
-    try:
-        if source.format is Format.TRACE:
-            for offset, data in pieces(part):
-                yield len(data), piece_of_trace(data, source, offset, detail)
-            return
+    if source.format is not Format.TRACE:
         for batch in _batches(read_records(source)):
             yield sum(record.length for record in batch), piece_of_records(batch, detail)
-    except decompression_errors() as cause:
-        raise SourceError(f"{source.path}: {cause}") from None
+        return
+    try:
+        for offset, data in pieces(part):
+            yield len(data), piece_of_trace(data, source, offset, detail)
+    except OSError as cause:
+        raise SourceError(f"{source.path}: {cause.strerror or cause}") from None
+    found = damage.of(source.path)
+    if found is not None:
+        yield 0, piece_of_records([damaged(source, found)], detail)
 
 
 def _batches(records: Iterator[Record]) -> Iterator[list[Record]]:

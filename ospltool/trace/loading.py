@@ -78,6 +78,7 @@ def load_case(
             directory = pathlib.Path(scratch)
             summary = _load_directory(sources, directory / "case", detail, spark_master, progress)
             pack(Case(directory / "case", detail), directory / "packed")
+            (directory / "packed").chmod(0o600)
             (directory / "packed").rename(target)
     except OSError as cause:
         raise CaseError(f"{target}: {cause.strerror or cause}") from None

@@ -179,7 +179,10 @@ class _Index:
         return None
 
     def find_cut(self, text: str) -> Match | None:
-        """The template of a message whose end is missing: the one that explains most of it."""
+        """The template of a message whose end is missing: the one that explains most of it.
+
+        A field that reaches the end of the message is left out: half a name or a number is another one.
+        """
         best: tuple[int, Match] | None = None
         for one in self._by_beginning.get(text[:_CUT_PREFIX], ()):
             if not text.startswith(one.prefix):
@@ -190,9 +193,22 @@ class _Index:
                 if found:
                     explained = sum(len(part.literal) for part in one.parts[:kept])
                     if best is None or explained > best[0]:
-                        best = explained, Match(shape, text, found.regs)
+                        best = explained, _without_end(shape, text, found.regs)
                     break
         return best[1] if best else None
+
+
+def _without_end(shape: Shape, text: str, spans: tuple[tuple[int, int], ...]) -> Match:
+    """The match of a cut message, without a field that was cut with it."""
+    if shape.names and spans[-1][1] == len(text):
+        return Match(_shorter(shape), text, spans[:-1])
+    return Match(shape, text, spans)
+
+
+@functools.lru_cache(maxsize=1024)
+def _shorter(shape: Shape) -> Shape:
+    """The shape without its last field."""
+    return Shape(shape.template, shape.names[:-1])
 
 
 @functools.lru_cache(maxsize=1024)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from engine.core.namespaces import Element, Group, NameSpace
 from ospltool.trace.record import Kind
+from ospltool.trace.whole import is_whole, number
 
 if TYPE_CHECKING:
     from ospltool.trace.record import Record
@@ -48,7 +49,9 @@ class Names:
     _settings: dict[str, dict[str, str]] = dataclasses.field(default_factory=dict)
 
     def learn(self, record: Record) -> None:
-        """Takes a record."""
+        """Takes a record; what is not whole teaches nothing."""
+        if not is_whole(record):
+            return
         if record.kind is Kind.REPORT:
             found = _IDENTIFIED.match(record.text)
             if found:  # several nodes may share a log: their own traces know better
@@ -64,9 +67,11 @@ class Names:
                     self.name_spaces[record.node] = spaces
                     self._space_of.clear()
             case "namespace.received":
-                priority = record.fields.get("priority") or _priority(record.fields.get("extensions", ""))
-                if priority is not None and priority.isdigit():
-                    self.priority_of[record.fields["fellow"]] = int(priority)
+                priority = number(
+                    record.fields.get("priority") or _priority(record.fields.get("extensions", ""))
+                )
+                if priority is not None:
+                    self.priority_of[record.fields["fellow"]] = priority
 
     def _learn_address(self, record: Record) -> None:
         settings = self._settings.get(record.node, {})
@@ -75,9 +80,9 @@ class Names:
             self.node_of[one] = record.node
         self.own[record.node] = address
         self.runs_of.setdefault(address, []).append((record.node, record.run))
-        priority = settings.get("MasterPriority", settings.get(PRIORITY_SETTING))
-        if priority is not None and priority.isdigit():
-            self.priority_of[address] = int(priority)
+        priority = number(settings.get("MasterPriority", settings.get(PRIORITY_SETTING)))
+        if priority is not None:
+            self.priority_of[address] = priority
 
     def name_space_of(self, node: str, group: str) -> str | None:
         """The name-space of our engine that a group belongs to on a node: the first that contains it."""

@@ -10,13 +10,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
+from ospltool.trace import damage
 from ospltool.trace.catalogue import Template, catalogue
-from ospltool.trace.headers import LONGEST, Header, headers
+from ospltool.trace.headers import LONGEST, Header, headers, is_time
 from ospltool.trace.matcher import Matcher, matcher
-from ospltool.trace.record import NO_FIELDS, UNKNOWN_LEVEL, Clock, Kind, Record
+from ospltool.trace.record import LEVELS, NO_FIELDS, UNKNOWN_LEVEL, Clock, Kind, Record, one_line
 from ospltool.trace.reports import read_reports
 from ospltool.trace.runs import RunCounter
-from ospltool.trace.sources import Format, SourceError, decompression_errors, open_stream
+from ospltool.trace.sources import Format, SourceError, open_stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,8 +40,10 @@ def read_records(source: Source, start: int = 0, end: int | None = None) -> Iter
         start: byte offset of a record to begin with; only 0 for a compressed file.
         end: byte offset at which to stop: the end of a record.
 
+    Where a compressed file is damaged, the last record is of kind `damaged` and says so.
+
     Raises:
-        SourceError: the file can not be read (to its end).
+        SourceError: the file cannot be read.
     """
     try:
         with open_stream(source.path) as stream:
@@ -56,8 +59,11 @@ def read_records(source: Source, start: int = 0, end: int | None = None) -> Iter
                     for block in _blocks(stream, None if end is None else end - start):
                         yield from parser.feed(block)
                     yield from parser.finish()
-    except decompression_errors() as cause:
-        raise SourceError(f"{source.path}: {cause}") from None
+    except OSError as cause:
+        raise SourceError(f"{source.path}: {cause.strerror or cause}") from None
+    found = damage.of(source.path)
+    if found is not None:
+        yield damaged(source, found)
 
 
 def _blocks(stream: IO[bytes], wanted: int | None) -> Iterator[bytes]:
@@ -189,6 +195,12 @@ def unparsed(source: Source, offset: int, raw: bytes, run: int = 0) -> Record:
     return Record(Kind.UNPARSED, source.node, source.file, offset, None, Clock.NONE, "", "", text, raw, run)
 
 
+def damaged(source: Source, found: damage.Damage) -> Record:
+    """A record without bytes that says where a source cannot be read on."""
+    text = f"the file cannot be read on from here: {found.reason}"
+    return Record(Kind.DAMAGED, source.node, source.file, found.offset, None, Clock.NONE, "", "", text, b"")
+
+
 def parse_events(data: bytes, source: Source, offset: int) -> Iterator[Record]:
     """The records of whole lines of JSON, at an offset of the file."""
     runs = RunCounter()
@@ -229,11 +241,15 @@ def _event(
         data = envelope["data"]
         time_ns, state, thread, text = data["time_ns"], data["state"], data["thread"], data["text"]
         level, event, fields = data["level"], data["event"], data["fields"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return unparsed(source, offset, line, runs.run)
-    texts = (state, thread, text, level, event)
+    texts, lines = (state, thread, text, level, event), data.get("lines", [])
     if not (
-        isinstance(time_ns, int) and isinstance(fields, dict) and all(isinstance(one, str) for one in texts)
+        isinstance(time_ns, int)
+        and is_time(time_ns)
+        and isinstance(fields, dict)
+        and isinstance(lines, list)
+        and all(isinstance(one, str) for one in texts)
     ):
         return unparsed(source, offset, line, runs.run)
     return Record(
@@ -243,12 +259,12 @@ def _event(
         offset,
         time_ns,
         Clock.ABSOLUTE,
-        state,
+        one_line(state),
         thread,
-        "\n".join((text, *map(str, data.get("lines", ())))),
+        "\n".join((text, *map(str, lines))),
         line,
         runs.seen(state, text),
         known(event),
         {str(name): str(value) for name, value in fields.items()},
-        level,
+        level if level in LEVELS else UNKNOWN_LEVEL,
     )

@@ -25,6 +25,8 @@ class Kind(enum.StrEnum):
     """A record of ospl-info.log or ospl-error.log."""
     UNPARSED = "unparsed"
     """Bytes that belong to no record: before the first header, or beyond the size of any record."""
+    DAMAGED = "damaged"
+    """No bytes at all: the compressed file cannot be read on from here."""
 
 
 class Clock(enum.StrEnum):
@@ -118,7 +120,10 @@ def valid_text(text: str) -> str:
     r"""`text` as valid Unicode: a byte that was not UTF-8 becomes `\\xNN`."""
     if text.isascii():
         return text
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    try:
+        return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    except UnicodeEncodeError:  # half a character, as JSON can spell it
+        return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _escaped(character: str) -> str:

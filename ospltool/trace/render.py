@@ -54,7 +54,7 @@ def short(record: Record, look: Look = Look()) -> str:
     time = "" if record.time_ns is None else clock(record.time_ns)
     late = "<" if record.out_of_order else " "
     node = f"{one_line(record.node):<{look.node_width}} " if look.node_width else ""
-    level = record.level if record.kind is not Kind.UNPARSED else "unparsed"
+    level = record.kind.value if record.kind in {Kind.UNPARSED, Kind.DAMAGED} else record.level
     head = f"{time:<15}{late}{node}{level:<8} {_column(record.thread, 22)} "
     indent = "\n" + " " * len(head)
     text = printable(record.text).rstrip("\n").replace("\n", indent)
@@ -82,7 +82,7 @@ def full(record: Record, look: Look = Look()) -> str:
         facts.append("out of order")
     if not record.terminated:
         facts.append("no line end")
-    fields = "".join(f"\n    {name} = {one_line(value)}" for name, value in record.fields.items())
+    fields = "".join(f"\n    {one_line(name)} = {one_line(value)}" for name, value in record.fields.items())
     text = "\n    " + printable(record.text).replace("\n", "\n    ")
     return _painted("  ".join(facts) + fields, text, record.level, look)
 
@@ -98,14 +98,14 @@ def as_json(record: Record) -> dict[str, object]:
         "time_ns": record.time_ns,
         "clock": record.clock.value,
         "run": record.run,
-        "state": record.state,
+        "state": valid_text(record.state),
         "thread": valid_text(record.thread),
         "level": record.level,
         "template": record.template_id or None,
         "event": record.event or None,
         "out_of_order": record.out_of_order,
         "terminated": record.terminated,
-        "fields": {name: valid_text(value) for name, value in record.fields.items()},
+        "fields": {valid_text(name): valid_text(value) for name, value in record.fields.items()},
         "text": valid_text(record.text),
     }
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import IO, TYPE_CHECKING, Final
 
+from ospltool.trace.headers import is_time
 from ospltool.trace.record import UNKNOWN_LEVEL, Clock, Kind, Record
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ def read_report(raw: bytes, source: Source, offset: int) -> Record:
                 f"{values[key]}\n{value}" if key == "Report" and key in values else values.get(key, value)
             )
     time = _TIME.search(sections[-1].strip())
+    if time and not is_time(int(time[1] + time[2])):
+        time = None
     kind, _, stack = values.get("Report", "").partition("\n")
     if kind not in TYPES:  # an error stack: its sections say what happened, and it is an error
         kind, stack = ("ERROR" if "Context" in values else UNKNOWN_LEVEL), values.get("Report", "")

@@ -45,7 +45,8 @@ def count_in_range(part: Range, needle: bytes) -> int:
     if part.source.format is not Format.TRACE:
         return sum(needle in record.raw for record in read_records(part.source))
     with open_stream(part.source.path) as stream:
-        stream.seek(part.start)
+        if part.start:
+            stream.seek(part.start)
         return _count_in_stream(stream, needle, part)
 
 

@@ -138,7 +138,9 @@ def _with_surroundings(records: Iterable[Record], wanted: Filter, before: int, a
 def read_matching(source: Source, needle: bytes) -> Iterator[Record]:
     """The records of a source that contain some bytes; the others are not looked at."""
     if source.format is not Format.TRACE:
-        yield from (record for record in read_records(source) if needle in record.raw)
+        yield from (
+            record for record in read_records(source) if needle in record.raw or record.kind is Kind.DAMAGED
+        )
         return
     parser = TraceParser(source)
     for offset, data in matching_pieces(Range(source, 0, None, 0), needle):

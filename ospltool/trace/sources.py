@@ -10,7 +10,9 @@ import re
 import zlib
 from typing import IO, TYPE_CHECKING, Final, cast
 
+from ospltool.trace import damage
 from ospltool.trace.catalogue import Origin
+from ospltool.trace.damage import SoundPart
 from ospltool.trace.headers import headers
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ _PLAIN_STEMS: Final = re.compile(r"(?:durability|ospl-info|ospl-error|trace)(?:[
 
 
 class SourceError(Exception):
-    """A file that can not be read; the message names it and says why."""
+    """A file that cannot be read; the message names it and says why."""
 
 
 class Format(enum.StrEnum):
@@ -106,7 +108,13 @@ def find_sources(names: Iterable[str]) -> Found:
             explicit.add(path)
     sources: list[Source] = []
     for node, path in given:
-        source = sniff(path, node)
+        try:
+            source = sniff(path, node)
+        except SourceError as cause:
+            if path in explicit:
+                raise
+            damage.note(damage.Damage(str(path), 0, str(cause).removeprefix(f"{path}: ")))
+            continue
         if source.format is Format.UNKNOWN and path not in explicit:
             skipped.append(path)
         elif all(other.path != path for other in sources):
@@ -146,13 +154,13 @@ def sniff(path: pathlib.Path, node: str = "") -> Source:
     """What a file holds, from its beginning.
 
     Raises:
-        SourceError: it can not be read.
+        SourceError: it cannot be read.
     """
     try:
         with open_stream(path) as stream:
             head = stream.read(SNIFFED_BYTES)
-    except (OSError, EOFError, zlib.error) as cause:
-        raise SourceError(f"{path}: {_reason(cause)}") from None
+    except OSError as cause:
+        raise SourceError(f"{path}: {cause.strerror or cause}") from None
     if _ENGINE_JSON.match(head):
         return Source(path, node, Format.EVENTS, origin=Origin.ENGINE)
     if _REPORT.match(head.lstrip(b"\r\n\0")):
@@ -165,22 +173,17 @@ def sniff(path: pathlib.Path, node: str = "") -> Source:
     return Source(path, node, Format.TRACE, untimed=first.time_ns is None, origin=origin)
 
 
-def _reason(cause: BaseException) -> str:
-    return (
-        (cause.strerror or str(cause)) if isinstance(cause, OSError) else str(cause) or type(cause).__name__
-    )
-
-
 def open_stream(path: pathlib.Path) -> IO[bytes]:
-    """The bytes of a file, decompressed.
+    """The bytes of a file, decompressed. Where a compressed file is damaged they end; see `damage`.
 
     Raises:
         SourceError: it is compressed in a way for which nothing is installed.
-        OSError: it can not be opened.
+        OSError: it cannot be opened.
     """
     kind = _COMPRESSED.get(path.suffix)
     if kind == "gzip":
-        return cast("IO[bytes]", gzip.open(path, "rb"))
+        errors = (OSError, EOFError, zlib.error)
+        return cast("IO[bytes]", SoundPart(cast("IO[bytes]", gzip.open(path, "rb")), path, errors))
     if kind == "zstd":
         return _open_zstd(path)
     return path.open("rb", buffering=0)
@@ -191,16 +194,8 @@ def _open_zstd(path: pathlib.Path) -> IO[bytes]:
         from backports import zstd
     except ImportError:
         raise SourceError(f"{path}: reading .zst needs `pip install ospltool[sql]`") from None
-    return cast("IO[bytes]", zstd.open(path, "rb"))
-
-
-def decompression_errors() -> tuple[type[Exception], ...]:
-    """What reading a damaged compressed file raises."""
-    try:
-        from backports.zstd import ZstdError
-    except ImportError:
-        return (OSError, EOFError, zlib.error)
-    return (OSError, EOFError, zlib.error, ZstdError)
+    packed = cast("IO[bytes]", zstd.open(path, "rb"))
+    return cast("IO[bytes]", SoundPart(packed, path, (OSError, EOFError, zstd.ZstdError)))
 
 
 def _with_names(sources: list[Source]) -> Iterator[Source]:

@@ -19,6 +19,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from ospltool.analytics.case import CaseError, write_meta, write_table
 from ospltool.analytics.contract import NO_HOUR, PARTITIONS, RECORD_COLUMNS, Detail, Table, hour_of, schema
 from ospltool.analytics.spark import session, ship_package
+from ospltool.trace.damage import Damage
 from ospltool.trace.load import (
     Loaded,
     Summary,
@@ -92,7 +93,7 @@ def _load(
     range_bytes: int,
 ) -> Summary:
     parts = [part for source in sources for part in ranges(source, range_bytes)]
-    with new_directory(target) as directory:
+    with new_directory(target, is_shared=not is_local(opened)) as directory:
         try:
             ship_package(opened)
             with _Watched(opened, parts, progress):
@@ -107,6 +108,12 @@ def _load(
         write_table(directory, Table.TEMPLATES, template_rows())
         write_meta(directory, detail)
     return summary
+
+
+def is_local(opened: SparkSession) -> bool:
+    """Whether all of a session runs in this process' machine and name."""
+    context = getattr(opened, "sparkContext", None) if hasattr(opened, "_jsparkSession") else None
+    return context is not None and str(context.master).startswith("local")
 
 
 def _write_records(opened: SparkSession, parts: list[Range], directory: pathlib.Path, detail: Detail) -> None:
@@ -183,12 +190,21 @@ def _what_was_found(opened: SparkSession, directory: pathlib.Path) -> dict[tuple
     if not any(path.glob("node=*")):
         return {}
     opened.read.parquet(path.absolute().as_uri()).createOrReplaceTempView("written")
+    damages = {
+        (row[0], row[1]): Damage(row[1], row[2], row[3].partition(": ")[2])
+        for row in opened.sql("select node, file, off, text from written where kind = 'damaged'").collect()
+    }
     rows = opened.sql(
         "select node, file, sum(length), count(*), sum(case when kind = 'unparsed' then length else 0 end), "
         "sum(case when kind = 'trace' and template is null and level is not null then 1 else 0 end) "
         "from written group by node, file"
     ).collect()
-    return {(row[0], row[1]): Loaded(row[2], row[3], row[4], row[5]) for row in rows}
+    return {
+        (row[0], row[1]): Loaded(
+            row[2], row[3], row[4], row[5], (damages[row[0], row[1]],) if (row[0], row[1]) in damages else ()
+        )
+        for row in rows
+    }
 
 
 class _Watched:

@@ -13,11 +13,14 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from ospltool.trace.headers import END, LONGEST, context_of, header_ending_at, is_header
+from ospltool.trace.headers import END, LONGEST, SECOND_NS, context_of, header_ending_at, is_header
 from ospltool.trace.windows import Bytes, Positions, bytes_at, rows_of
 
 NO_TIME: Final = np.iinfo(np.int64).min
 """Stands for the time of a record without timestamp."""
+
+LAST_SECOND: Final = np.iinfo(np.int64).max // SECOND_NS
+"""The last second whose nanoseconds fit into 64 bits."""
 
 _STAMP: Final = b"0000-00-00T00:00:00+0000 0000000000.000000000 "
 _CONTEXT_WIDTH: Final = 64
@@ -135,12 +138,20 @@ def _codes(
 
 def _times(stamps: Bytes) -> Positions:
     """The times of usual headers, in nanoseconds."""
-    seconds = np.zeros(len(stamps), np.int64)
-    for column in (*range(25, 35), *range(36, 45)):
-        seconds *= 10
-        seconds += stamps[:, column]
-        seconds -= ord("0")
-    return seconds
+    seconds = _number(stamps[:, 25:35])
+    times = seconds * SECOND_NS + _number(stamps[:, 36:45])
+    times[(seconds > LAST_SECOND) | (times < 0)] = NO_TIME  # `headers.is_time`
+    return times
+
+
+def _number(digits: Bytes) -> Positions:
+    """The numbers that rows of digits are."""
+    number = np.zeros(len(digits), np.int64)
+    for column in range(digits.shape[1]):
+        number *= 10
+        number += digits[:, column]
+        number -= ord("0")
+    return number
 
 
 def _look_at(

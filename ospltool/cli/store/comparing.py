@@ -25,6 +25,13 @@ def diff(
     stat: Annotated[bool, typer.Option("--stat", help="Show bars instead of the table.")] = False,
     summary: Annotated[bool, typer.Option("--summary", help="Show groups only, no instances.")] = False,
     fields: Annotated[bool, typer.Option("--fields", help="Decode what differs, field by field.")] = False,
+    data_only: Annotated[
+        bool,
+        typer.Option("--data-only", help="Compare times, keys and content of writes and disposes only."),
+    ] = False,
+    ignore: Annotated[
+        list[str] | None, typer.Option("--ignore", metavar="WHAT", help="Leave out: unregistered.")
+    ] = None,
     limit: Annotated[
         int | None,
         typer.Option("--limit", min=0, help="List so many instances; 100, or all in jsonl and parquet."),
@@ -40,6 +47,7 @@ def diff(
         typer.Option("--spark-setting", metavar="NAME=VALUE", help="A setting for Spark; may be repeated."),
     ] = None,
     memory: Annotated[int, typer.Option("--memory", min=64, help="About how many MiB may be used.")] = 1024,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file of --file.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Compare two or more stores: by group, by instance, by field; each difference with its likely cause.
@@ -48,6 +56,7 @@ def diff(
     """
     from ospltool.stores.diff.compare import DEFAULT_INSTANCES, ENGINES, Wishes, compare
     from ospltool.stores.diff.contract import DiffError, Limits
+    from ospltool.stores.diff.filtered import Left
     from ospltool.stores.diff.report import Verdict
 
     kind = "json" if as_json else output
@@ -55,18 +64,24 @@ def diff(
         raise CommandError(f"--output {kind!r}: choose text, json, jsonl, parquet or html", Exit.USAGE)
     if engine not in ENGINES:
         raise CommandError(f"--engine {engine!r}: choose {', '.join(ENGINES)}", Exit.USAGE)
+    unknown = sorted(set(ignore or ()) - {Left.WITHOUT_UNREGISTERED.value})
+    if unknown:
+        raise CommandError(f"--ignore {unknown[0]!r}: choose unregistered", Exit.USAGE)
+    left = Left.DATA if data_only else Left.WITHOUT_UNREGISTERED if ignore else Left.ALL
     if kind == "parquet" and file is None:
         raise CommandError("--output parquet needs --file", Exit.USAGE)
     if limit is None:
         limit = None if kind in {"jsonl", "parquet"} else DEFAULT_INSTANCES
     settings = dict(_setting(text) for text in spark_settings or ())
-    wishes = Wishes(0 if summary or stat else limit, fields, engine, master, Limits(memory << 20), settings)
+    wishes = Wishes(
+        0 if summary or stat else limit, fields, engine, master, Limits(memory << 20), settings, left
+    )
     with reading():
         try:
             report = compare(stores, wishes)
         except DiffError as error:
             raise CommandError(str(error), Exit.USAGE) from error
-        _put_report(report, kind, file, instances=not summary and not stat, stat=stat)
+        _put_report(report, kind, file, instances=not summary and not stat, stat=stat, force=force)
     if report.verdict is not Verdict.EQUAL:
         raise typer.Exit(Exit.FINDINGS)
 
@@ -78,14 +93,19 @@ def _setting(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _put_report(report: Any, kind: str, file: pathlib.Path | None, *, instances: bool, stat: bool) -> None:
+def _put_report(
+    report: Any, kind: str, file: pathlib.Path | None, *, instances: bool, stat: bool, force: bool
+) -> None:
+    from ospltool.output.files import new_bytes
     from ospltool.stores.diff import page, render
 
     try:
         if kind == "parquet" and file is not None:
-            render.parquet(report, file)
+            with new_bytes(file, force=force) as stream:
+                render.parquet(report, stream)
         elif kind == "html" and file is not None:
-            file.write_text(page.page(report), encoding="utf-8")
+            with new_bytes(file, force=force) as stream:
+                stream.write(page.page(report).encode())
         elif kind == "html":
             streams.put(page.page(report))
         elif kind == "json":

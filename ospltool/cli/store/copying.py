@@ -45,10 +45,11 @@ def export(
         facts = reader.facts
         chosen = [facts.set_of(number) for number in sets] if sets else list(facts.sets)
         if jsonl:
+            from ospltool.output.files import new_text
             from ospltool.stores.copying import write_lines
 
             try:
-                with output.open("x", encoding="utf-8") as file:
+                with new_text(output) as file:
                     count = write_lines(reader, chosen, file, damage)
             except OSError as error:
                 raise CommandError(f"{output}: {error.strerror}", Exit.USAGE) from error

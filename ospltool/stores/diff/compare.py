@@ -13,6 +13,7 @@ from engine.dataset.sample import DATA, Sample
 from ospltool.stores.describe import fields_of, key_fields
 from ospltool.stores.diff.causes import Holder, find_cause
 from ospltool.stores.diff.contract import DiffError, Instance, Limits, Row, Wanted
+from ospltool.stores.diff.filtered import Left
 from ospltool.stores.diff.report import (
     FieldReport,
     GroupReport,
@@ -48,6 +49,7 @@ class Wishes:
         engine: `duckdb`, `merge` or `spark`.
         master: where Spark runs.
         settings: more settings for Spark, such as `spark.executor.memory`.
+        left: what of the samples is compared.
         limits: what an engine may take.
     """
 
@@ -57,6 +59,7 @@ class Wishes:
     master: str = "local[*]"
     limits: Limits = dataclasses.field(default_factory=Limits)
     settings: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    left: Left = Left.ALL
 
 
 def compare(given: Sequence[str], wishes: Wishes) -> ReportData:
@@ -73,7 +76,7 @@ def compare(given: Sequence[str], wishes: Wishes) -> ReportData:
         sides = []
         for number, one in enumerate(given):
             where = None if wishes.engine == "merge" else scratch
-            side = open_side(chr(ord("A") + number), one, where, contents=wishes.contents)
+            side = open_side(chr(ord("A") + number), one, where, contents=wishes.contents, left=wishes.left)
             stack.callback(side.reader.close)
             sides.append(side)
         engine = open_engine(sides, wishes)

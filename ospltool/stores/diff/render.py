@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import json
-from typing import TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Final
 
 from ospltool.output import envelope
 from ospltool.output.text import table, visible
@@ -12,7 +12,6 @@ from ospltool.stores.wording import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from ospltool.stores.diff.report import GroupReport, InstanceReport, ReportData
 
@@ -163,7 +162,7 @@ def _fields(report: ReportData) -> dict[str, object]:
     return {name: getattr(report, name) for name in names}
 
 
-def parquet(report: ReportData, path: Path) -> None:
+def parquet(report: ReportData, target: IO[bytes]) -> None:
     """Write the samples that are not in every store as one table."""
     import pyarrow as pa  # only here
     import pyarrow.parquet as pq
@@ -195,4 +194,4 @@ def parquet(report: ReportData, path: Path) -> None:
             *((name, pa.string()) for name in ("writer", "sequence", "status", "digest", "fields")),
         ]
     )
-    pq.write_table(pa.Table.from_pylist(rows, schema), path, compression="zstd")
+    pq.write_table(pa.Table.from_pylist(rows, schema), target, compression="zstd")

@@ -9,6 +9,7 @@ from typing import Final
 
 from engine.store.interface import DamageLog
 from ospltool.stores.counting import GroupCount, group_code
+from ospltool.stores.diff.filtered import Filtered, Left
 from ospltool.stores.model import GroupFacts, SetFacts, StoreReader, StoreUnreadable
 from ospltool.stores.opening import open_reader
 
@@ -62,7 +63,9 @@ def chosen_sets(given: str) -> tuple[Path, tuple[int, ...]]:
     return Path(found["path"]), tuple(int(number) for number in found["sets"].split(","))
 
 
-def open_side(label: str, given: str, scratch: Path | None, *, contents: bool = False) -> Side:
+def open_side(
+    label: str, given: str, scratch: Path | None, *, contents: bool = False, left: Left = Left.ALL
+) -> Side:
     """Open a store and choose its sets.
 
     Args:
@@ -70,12 +73,15 @@ def open_side(label: str, given: str, scratch: Path | None, *, contents: bool = 
         given: `PATH` or `PATH@1,2`.
         scratch: where to bring it to a snapshot, unless it is one; None to leave it as it is.
         contents: payloads will be asked for.
+        left: what of the samples is compared.
 
     Raises:
         StoreUnreadable: it can not be opened, has no such set, or its sets overlap.
     """
     path, numbers = chosen_sets(given)
     reader = open_reader(path)
+    if left is not Left.ALL:
+        reader = Filtered(reader, left)
     try:
         facts = reader.facts
         sets = tuple(map(facts.set_of, numbers)) if numbers else facts.current()
@@ -95,12 +101,12 @@ def open_side(label: str, given: str, scratch: Path | None, *, contents: bool = 
 def _spooled(side: Side, path: Path, scratch: Path, *, contents: bool) -> Side:
     from ospltool.stores import snapshot  # it needs pyarrow
 
-    if isinstance(side.reader, snapshot.SnapshotStore):
-        directory, counted = path, side.reader.counts
-        if side.reader.damage:
-            count = side.reader.damage
-            side.damage.add(side.given, f"{count} samples could not be read when the snapshot was made")
-    else:
+    given = side.reader if isinstance(side.reader, snapshot.SnapshotStore) else None
+    if given and given.damage:
+        side.damage.add(side.given, f"{given.damage} samples could not be read when the snapshot was made")
+    if given and given.is_sealed():
+        directory, counted = path, given.counts
+    else:  # a snapshot that is not what was written is verified sample by sample
         directory = scratch / side.label
         form = snapshot.COMPARED_BY_FIELDS if contents else snapshot.COMPARED
         counted = snapshot.write_snapshot(side.reader, directory, side.sets, side.damage, form).groups

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from ospltool.trace.exchanges import Place
-    from ospltool.trace.facts import Facts
+    from ospltool.trace.facts import Facts, Run
 
 EVIDENCE: Final = 5
 """Lines of evidence that a finding shows; it says how many more there are."""
@@ -21,7 +21,7 @@ EVIDENCE: Final = 5
 Item = TypeVar("Item")
 Key = TypeVar("Key")
 
-_MODULES: Final = ("masters", "merges", "alignment", "health")
+_MODULES: Final = ("livelock", "masters", "merges", "sets", "alignment", "health")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -100,15 +100,27 @@ def finding(
     title: str,
     explanation: str,
     evidence: Iterable[Place],
+    *,
+    since_ns: int | None = None,
     **facts: object,
 ) -> Finding:
-    """A finding of a rule from the lines that show it."""
+    """A finding of a rule from the lines that show it.
+
+    Args:
+        name: the rule.
+        title: what, in one line.
+        explanation: why, and what to do about it.
+        evidence: the lines.
+        since_ns: the first moment at which all of it holds, when that is not the first line's.
+        facts: figures and names, for programs.
+    """
     places = list(evidence)
     times = [place.time_ns for place in places if place.time_ns is not None]
     nodes = tuple(sorted({place.node for place in places}))
     return Finding(
         name, title, explanation, nodes, tuple(places[:EVIDENCE]), len(places),
-        min(times, default=None), max(times, default=None), dict(facts),
+        min(times, default=None) if since_ns is None else since_ns,
+        max([*times, *([] if since_ns is None else [since_ns])], default=None), dict(facts),
     )  # fmt: skip
 
 
@@ -118,6 +130,12 @@ def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> Iterator[tuple
     for item in items:
         groups.setdefault(key(item), []).append(item)
     yield from groups.items()
+
+
+def stopping_ns(facts: Facts, run: Run) -> int | None:
+    """When a run began to stop in order; None when it did not."""
+    starts = (one.start_ns for one in facts.states if one.run == run and one.state.startswith("TERMINAT"))
+    return min(starts, default=None)
 
 
 def burst(times: list[int], count: int, within_ns: int) -> bool:

@@ -9,7 +9,7 @@ from ospltool.trace.catalogue import catalogue
 from ospltool.trace.exchanges import Place, Step
 from ospltool.trace.overview import normalised
 from ospltool.trace.record import Kind
-from ospltool.trace.rules import finding, grouped, plural, rule
+from ospltool.trace.rules import finding, grouped, plural, rule, stopping_ns
 from ospltool.trace.times import SECOND_NS, duration
 
 if TYPE_CHECKING:
@@ -50,12 +50,20 @@ _NORMAL: Final = frozenset({"store.incomplete", "align.stray-link", "align.refus
 @rule("fellow-lost", "a fellow whose heartbeat was missed although it did not stop in order")
 def fellow_lost(facts: Facts) -> Iterator[Finding]:
     """Fellows that were lost, and what their own traces say about it."""
-    for (node, fellow), some in grouped(facts.losses, lambda one: (one[0][0], one[2])):
-        places = [place for _, _, _, place in some]
-        when = places[0].time_ns or 0
-        name = facts.names.node(fellow)
-        verdict, separated = _what_became_of(facts, fellow, when, anew=_RESTARTED in places[0].text)
-        if verdict is None:
+    for (run, fellow), some in grouped(facts.losses, lambda one: (one[0], one[2])):
+        node, name, stops = run[0], facts.names.node(fellow), stopping_ns(facts, run)
+        places: list[Place] = []
+        for incident in _incidents([place for *_, place in some]):
+            when = incident[0].time_ns or 0
+            if stops is not None and stops <= when:
+                continue  # it stops itself, and lets all of its fellows go
+            told, apart = _what_became_of(facts, fellow, when, anew=_RESTARTED in incident[0].text)
+            if told is None:
+                continue
+            if not places:
+                verdict, separated = told, apart
+            places += incident
+        if not places:
             continue
         yield finding(
             "fellow-lost",
@@ -84,6 +92,18 @@ def fellow_lost(facts: Facts) -> Iterator[Finding]:
         )
 
 
+def _incidents(places: list[Place]) -> Iterator[list[Place]]:
+    """The lines about a lost fellow, those of one loss together."""
+    incident: list[Place] = []
+    for place in places:
+        if incident and (place.time_ns or 0) - (incident[-1].time_ns or 0) > NEAR_NS:
+            yield incident
+            incident = []
+        incident.append(place)
+    if incident:
+        yield incident
+
+
 def _what_became_of(facts: Facts, address: str, when: int, *, anew: bool) -> tuple[str | None, bool]:
     """What the trace of a lost fellow says; None when it stopped in order.
 
@@ -99,7 +119,7 @@ def _what_became_of(facts: Facts, address: str, when: int, *, anew: bool) -> tup
     spans = [span for span in facts.states if span.run in runs]
     if not spans:
         return "Its own trace is not here, so whether it stopped, died or was cut off is not known.", False
-    if any(span.state.startswith("TERMINAT") and abs(span.start_ns - when) < NEAR_NS for span in spans):
+    if any(_stopped_before(facts, run, when) for run in runs):
         return None, False
     around = [span for span in spans if span.start_ns <= when <= span.end_ns + SECOND_NS]
     if around:
@@ -108,6 +128,18 @@ def _what_became_of(facts: Facts, address: str, when: int, *, anew: bool) -> tup
     if ended is None:
         return "Its trace begins later.", False
     return f"Its trace ends {duration(when - ended)} before, without a stop: it died or was killed.", False
+
+
+def _stopped_before(facts: Facts, run: Run, when: int) -> bool:
+    """Whether a run that stopped in order is the one that was lost then.
+
+    The stop may be noticed a little before the trace shows it, and until a lease after the next run began.
+    """
+    stops = stopping_ns(facts, run)
+    if stops is None or when < stops - SECOND_NS:
+        return False
+    following = facts.first_ns.get((run[0], run[1] + 1))
+    return following is None or when < following + NEAR_NS
 
 
 @rule("heartbeat-late", "a heartbeat that came later than its period allows")

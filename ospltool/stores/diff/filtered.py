@@ -1,0 +1,64 @@
+"""A store without what a comparison leaves out."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import TYPE_CHECKING
+
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, make_sample
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.dataset.sample import Sample
+    from engine.store.interface import DamageLog
+    from ospltool.stores.model import GroupFacts, StoreFacts, StoreReader
+    from ospltool.stores.types import Value
+
+_NOBODY = bytes(16)
+
+
+class Left(enum.Enum):
+    """What of the samples is compared."""
+
+    ALL = "all"
+    WITHOUT_UNREGISTERED = "unregistered"
+    """Samples that only say that a writer left an instance are left out: not every format keeps them."""
+    DATA = "data"
+    """Time, key and content of writes and disposes: also without who wrote them, and in which order."""
+
+
+class Filtered:
+    """A store of which less is compared; see `ospltool.stores.model.StoreReader`."""
+
+    def __init__(self, reader: StoreReader, left: Left) -> None:
+        self._reader = reader
+        self._left = left
+
+    @property
+    def facts(self) -> StoreFacts:
+        """What the store holds."""
+        return self._reader.facts
+
+    def read(self, number: int, damage: DamageLog) -> Iterator[tuple[GroupFacts, Iterator[Sample]]]:
+        """The samples of one set that are compared."""
+        for group, samples in self._reader.read(number, damage):
+            shown = dataclasses.replace(group, stored=None)
+            yield shown, (one for sample in samples if (one := self._compared(sample)) is not None)
+
+    def _compared(self, sample: Sample) -> Sample | None:
+        if not sample.status & (DATA | DISPOSE):
+            return None
+        if self._left is not Left.DATA:
+            return sample
+        status = sample.status & ~UNREGISTER
+        return make_sample(sample.source_time_ns, _NOBODY, status, sample.key, sample.payload)
+
+    def decode(self, group: GroupFacts, sample: Sample) -> dict[str, Value] | None:
+        """The fields of a sample."""
+        return self._reader.decode(group, sample)
+
+    def close(self) -> None:
+        """Close the store."""
+        self._reader.close()

@@ -1,0 +1,98 @@
+"""Where files cannot be read on: what is before that place is shown, and the place is reported.
+
+A compressed file that is cut or damaged gives what could be decompressed. The place where that ends is noted
+here, once for each file, for whoever reports what was read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import IO, TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import pathlib
+
+STEP_BYTES: Final = 1 << 13
+"""Bytes that are decompressed at once: at most that much before the damage is lost with it."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Damage:
+    """A file that cannot be read to its end.
+
+    Attributes:
+        file: the file.
+        offset: how many bytes could be read, after decompression.
+        reason: what is wrong.
+    """
+
+    file: str
+    offset: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.file}: cannot be read beyond byte {self.offset}: {self.reason}"
+
+
+_noted: dict[str, Damage] = {}
+
+
+def note(damage: Damage) -> None:
+    """Notes that a file cannot be read to its end."""
+    _noted[damage.file] = damage
+
+
+def of(path: pathlib.Path) -> Damage | None:
+    """The damage of a file, as far as it was read in this process."""
+    return _noted.get(str(path))
+
+
+def take() -> list[Damage]:
+    """What was noted, by file; it is then forgotten."""
+    taken = sorted(_noted.values(), key=lambda one: one.file)
+    _noted.clear()
+    return taken
+
+
+class SoundPart:
+    """A stream of decompressed bytes that ends where the file is damaged, and notes that.
+
+    Args:
+        stream: decompresses.
+        path: its file.
+        errors: what the decompression raises.
+    """
+
+    def __init__(self, stream: IO[bytes], path: pathlib.Path, errors: tuple[type[Exception], ...]) -> None:
+        self._stream = stream
+        self._path = path
+        self._errors = errors
+        self._at = 0
+        self._is_over = False
+
+    def read(self, size: int = -1) -> bytes:
+        """At most `size` bytes; none at the end, and where the file cannot be read on."""
+        parts: list[bytes] = []
+        left = size
+        while left and not self._is_over:
+            step = STEP_BYTES if left < 0 else min(left, STEP_BYTES)
+            try:
+                part = self._stream.read1(step)  # type: ignore[attr-defined]  # both decompressors have it
+            except self._errors as cause:
+                note(Damage(str(self._path), self._at, str(cause) or type(cause).__name__))
+                part = b""
+            self._is_over = not part
+            self._at += len(part)
+            left -= len(part) if left > 0 else 0
+            parts.append(part)
+        return b"".join(parts)
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._stream.close()
+
+    def __enter__(self) -> SoundPart:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,265 @@
+"""Elections that do not settle.
+
+A *round* is a master conflict of a run and the choice that follows it. It is *disputed* when another run of
+the same role follows another master, still so a second later or when the run chooses again. A live-lock is a
+row of disputed rounds of one run within a minute in which nothing else happened: no round that all agreed on,
+no fellow lost, no start and no stop of the two. Elections after restarts and stops, which settle, are none.
+"""
+
+from __future__ import annotations
+
+import bisect
+import collections
+import dataclasses
+from typing import TYPE_CHECKING, Final
+
+from ospltool.trace.names import NOBODY
+from ospltool.trace.rules import burst, finding, grouped, plural, rule, span, stopping_ns
+from ospltool.trace.times import SECOND_NS, clock
+from ospltool.trace.whole import number
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ospltool.trace.facts import Choice, Conflict, Facts, Run
+    from ospltool.trace.rules import Finding
+
+ROUNDS: Final = 4
+"""Disputed rounds in a row that make a live-lock."""
+
+WITHIN_NS: Final = 60 * SECOND_NS
+SETTLES_WITHIN_NS: Final = SECOND_NS
+LEGACY: Final = 255
+
+
+@dataclasses.dataclass(slots=True)
+class _Row:
+    """Disputed rounds of a run in a row, and with whom."""
+
+    run: Run
+    times: list[int] = dataclasses.field(default_factory=list)
+    others: set[Run] = dataclasses.field(default_factory=set)
+
+
+@rule(
+    "master-livelock", "elections of a master that are repeated without end, because nodes choose differently"
+)
+def livelock(facts: Facts) -> Iterator[Finding]:
+    """Elections that return and return, each with a merge, and never end with one master."""
+    conflicts = [one for one in facts.conflicts if one.kind == "conflict.master"]
+    for namespace, some in grouped(conflicts, lambda one: one.namespace):
+        choices = [one for one in facts.choices if one.namespace == namespace]
+        rows = list(_rows(facts, some, choices))
+        for runs in _joined({row.run, *row.others} for row in rows):
+            since = min(row.times[0] for row in rows if row.run in runs)
+            until = max(row.times[-1] for row in rows if row.run in runs)
+            yield _finding(facts, namespace, _Lock(runs, since, until), some, choices)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Lock:
+    """A live-lock: who takes part, and from when to when nodes chose differently."""
+
+    runs: set[Run]
+    since_ns: int
+    until_ns: int
+
+
+def _rows(facts: Facts, conflicts: list[Conflict], choices: list[Choice]) -> Iterator[_Row]:
+    """The disputed rounds in a row that are too many."""
+    of_run = dict(grouped(choices, lambda one: one.run))
+    created = {
+        run: sorted(one.created.time_ns or 0 for one in some)
+        for run, some in grouped(conflicts, lambda one: one.run)
+    }
+    lost = {
+        run: sorted(place.time_ns or 0 for *_, place in some)
+        for run, some in grouped(facts.losses, lambda one: one[0])
+    }
+    for run, own in of_run.items():
+        row, before = _Row(run), 0
+        for position, choice in enumerate(own):
+            now = choice.place.time_ns or 0
+            is_round = _any_between(created.get(run, ()), before, now)
+            following = own[position + 1].place.time_ns or 0 if position + 1 < len(own) else now + WITHIN_NS
+            until = min(now + SETTLES_WITHIN_NS, following)
+            others = _disputing(facts, choice, of_run, until) if is_round else set()
+            if row.times and (
+                (is_round and not others)
+                or any(_any_between(lost.get(one, ()), row.times[-1], now) for one in {run, *others})
+            ):
+                yield from _if_long(row)
+                row = _Row(run)
+            if others:
+                row.times.append(now)
+                row.others |= others
+            before = now
+        yield from _if_long(row)
+
+
+def _if_long(row: _Row) -> Iterator[_Row]:
+    if burst(row.times, ROUNDS, WITHIN_NS):
+        yield row
+
+
+def _any_between(times: Iterable[int], after: int, until: int) -> bool:
+    ordered = list(times) if not isinstance(times, list) else times
+    at = bisect.bisect_right(ordered, after)
+    return at < len(ordered) and ordered[at] <= until
+
+
+def _disputing(facts: Facts, choice: Choice, of_run: dict[Run, list[Choice]], until: int) -> set[Run]:
+    """The runs of the same role that follow another master at a time, and live on after it."""
+    found = set()
+    role = facts.roles.get(choice.chooser)
+    for run, theirs in of_run.items():
+        if run[0] == choice.run[0] or not facts.first_ns[run] <= until <= facts.last_ns[run]:
+            continue
+        stops = stopping_ns(facts, run)
+        if (stops is not None and stops <= until) or facts.roles.get(theirs[0].chooser, role) != role:
+            continue
+        at = bisect.bisect_right(theirs, until, key=lambda one: one.place.time_ns or 0)
+        if at and theirs[at - 1].master != choice.master:
+            found.add(run)
+    return found
+
+
+def _joined(sets: Iterable[set[Run]]) -> list[set[Run]]:
+    """The sets that share a run, as one."""
+    joined: list[set[Run]] = []
+    for one in sets:
+        touching = [other for other in joined if other & one]
+        joined = [other for other in joined if not other & one]
+        joined.append(one.union(*touching))
+    return joined
+
+
+def _finding(
+    facts: Facts, namespace: str, lock: _Lock, conflicts: list[Conflict], all_choices: list[Choice]
+) -> Finding:
+    runs = lock.runs
+    some = [one for one in conflicts if one.run in runs]
+    choices = [one for one in all_choices if one.run in runs]
+    times = [one.created.time_ns or 0 for one in some]
+    favourites = _favourites(choices)
+    rounds = _rounds(some)
+    merges = collections.Counter(
+        one.run[0] for one in facts.merges if one.namespace == namespace and one.run in runs
+    )
+    took = span(min(times), max(times))
+    who = "; ".join(_choice_text(facts, chooser, *choice) for chooser, choice in favourites.items())
+    merge_text = ", ".join(f"{node} {count}" for node, count in sorted(merges.items()))
+    settled = _settled_ns(facts, lock, choices)
+    what = "never settles on a master" if settled is None else "did not settle on a master"
+    return finding(
+        "master-livelock",
+        f"name-space {namespace} {what}: {plural(rounds, 'round')} of election and merge in {took}",
+        "Nodes follow different masters, and stay with their choices: "
+        f"{who}. Each sees a master conflict in the other's choice, elects again with the same result, and "
+        f"merges: {plural(sum(merges.values()), 'merge')} ({merge_text}). {_cause(facts, choices)}"
+        + ("" if settled is None else f" From {clock(settled, 3)} on all that live follow one master."),
+        (one.created for one in some),
+        namespace=namespace,
+        rounds=rounds,
+        merges=dict(merges),
+        merges_in_all=sum(merges.values()),
+        conflicts=len(some),
+        settled_ns=settled,
+        choices={
+            facts.names.node(chooser): {
+                "address": chooser,
+                "master": facts.names.node(master),
+                "master_address": master,
+                "times": count,
+                "priority": facts.names.priority_of.get(chooser),
+                "master_priority": facts.names.priority_of.get(master),
+            }
+            for chooser, (master, count) in favourites.items()
+        },
+    )
+
+
+def _settled_ns(facts: Facts, lock: _Lock, choices: list[Choice]) -> int | None:
+    """When all runs that live on had chosen one master; None when they had not at the end."""
+    last = {one.run: one for one in choices}
+    living = [one for run, one in last.items() if facts.last_ns[run] > lock.until_ns + SETTLES_WITHIN_NS]
+    if len(living) < 2 or len({one.master for one in living}) > 1:
+        return None
+    return max(one.place.time_ns or 0 for one in living)
+
+
+def _favourites(choices: Iterable[Choice]) -> dict[str, tuple[str, int]]:
+    """For each chooser the master that it confirmed most often, and how often."""
+    counts: dict[str, collections.Counter[str]] = {}
+    for one in choices:
+        counts.setdefault(one.chooser, collections.Counter())[one.master] += 1
+    return {chooser: of_one.most_common(1)[0] for chooser, of_one in counts.items()}
+
+
+def _rounds(conflicts: list[Conflict]) -> int:
+    """How many elections were held: what the busiest node, over all of its runs, resolved."""
+    resolved = collections.Counter(one.run[0] for one in conflicts if one.how == "conflict.resolved")
+    return max(resolved.values(), default=0)
+
+
+def _choice_text(facts: Facts, chooser: str, master: str, count: int) -> str:
+    chosen = "itself" if master == chooser else _described(facts, master)
+    return f"{_described(facts, chooser)} chose {chosen} {plural(count, 'time')}"
+
+
+def _described(facts: Facts, address: str) -> str:
+    priority = facts.names.priority_of.get(address)
+    known = f"masterPriority {priority}, " if priority is not None else ""
+    return f"{facts.names.node(address)} ({known}id {address})"
+
+
+def _cause(facts: Facts, choices: Iterable[Choice]) -> str:
+    """Why nodes choose differently, as far as the traces tell."""
+    wrong = collections.Counter(
+        (one.chooser, one.master, better) for one in choices if (better := _passed_over(facts, one))
+    )
+    if not wrong:
+        return (
+            "Why they choose differently is not in the traces; compare the fellows that "
+            "each node knew, their "
+            "masterPriority and their quality."
+        )
+    (chooser, master, best), _ = wrong.most_common(1)[0]
+    priorities, node = facts.names.priority_of, facts.names.node
+    own = priorities[chooser]
+    return (
+        f"The wrong choice is that of {node(chooser)}: {node(best)} has the higher masterPriority "
+        f"({priorities[best]} against {priorities[master]}). OpenSplice compares every candidate with the "
+        f"node's own priority ({own}) instead of with the best candidate so far, and walks "
+        "fellows in ascending "
+        f"order of id: of all fellows above {own} the one with the highest id wins, here {node(master)}. Ids "
+        f"are drawn at every start, so a restart may end it, or start it. Give {node(chooser)} and "
+        f"{node(master)} the same masterPriority, or let no more than one fellow have a "
+        "higher one than any node."
+    )
+
+
+def _passed_over(facts: Facts, choice: Choice) -> str:
+    """The fellow that a choice should have gone to, if OpenSplice's comparison explains it; else nothing.
+
+    Only fellows that lived at that time count: ids of earlier incarnations are no candidates.
+    """
+    priorities = facts.names.priority_of
+    own, chosen = priorities.get(choice.chooser), priorities.get(choice.master)
+    if own is None or chosen is None or own == LEGACY or choice.master in {choice.chooser, NOBODY}:
+        return ""
+    now = choice.place.time_ns or 0
+    above = [
+        one for one, priority in priorities.items()
+        if priority > own and one != choice.chooser and number(one) is not None and _lives(facts, one, now)
+    ]  # fmt: skip
+    if choice.master not in above or max(above, key=int) != choice.master:
+        return ""
+    best = max(above, key=lambda one: priorities[one])
+    return best if priorities[best] > chosen else ""
+
+
+def _lives(facts: Facts, address: str, now: int) -> bool:
+    """Whether the node of an address ran at a time; true when its trace is not here."""
+    runs = facts.names.runs_of.get(address, [])
+    return not runs or any(facts.first_ns[run] <= now <= facts.last_ns[run] for run in runs)

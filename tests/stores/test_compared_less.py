@@ -1,0 +1,51 @@
+"""Stores of different formats can be compared by what they must have in common."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import pytest
+
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
+from ospltool.cli.app import main
+from tests.stores.making import BASE_NS, Held, Message, Version, write_kv, write_xml
+
+if TYPE_CHECKING:
+    import pathlib
+
+WRITTEN = tuple(Message(number, f"text {number}", time_ns=BASE_NS + number) for number in range(20))
+GONE = tuple(dataclasses.replace(one, status=UNREGISTER, time_ns=one.time_ns + 50) for one in WRITTEN)
+
+
+def diff(*arguments: object) -> int:
+    return main(["store", "diff", *map(str, arguments)])
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "merge"])
+def test_unregistrations_can_be_left_out(tmp_path: pathlib.Path, engine: str) -> None:
+    """The XML store does not keep them."""
+    kv = write_kv(tmp_path / "kv", Version((Held((*WRITTEN, *GONE), depth=2),)))
+    xml = write_xml(tmp_path / "xml", Version((Held(WRITTEN, depth=2),)))
+    assert diff(kv, xml, "--engine", engine) == 1
+    assert diff(kv, xml, "--engine", engine, "--ignore", "unregistered") == 0
+    assert diff(kv, xml, "--engine", engine, "--data-only") == 0
+    assert diff(kv, xml, "--ignore", "everything") == 2
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "merge"])
+def test_data_alone_can_be_compared(tmp_path: pathlib.Path, engine: str) -> None:
+    """Who wrote it, and as which sample, does not count then; time, content and disposals do."""
+    kv = write_kv(tmp_path / "kv", Version((Held(WRITTEN),)))
+    others = tuple(dataclasses.replace(one, writer=(1, 2, 3), sequence=99) for one in WRITTEN)
+    same = write_xml(tmp_path / "same", Version((Held(others),)))
+    assert diff(kv, same, "--engine", engine, "--ignore", "unregistered") == 1
+    assert diff(kv, same, "--engine", engine, "--data-only") == 0
+    for name, change in {
+        "content": {"text": "another"},
+        "time": {"time_ns": BASE_NS + 10**9},
+        "disposed": {"status": DATA | DISPOSE},
+    }.items():
+        one = dataclasses.replace(WRITTEN[3], **change)  # type: ignore[arg-type]  # values of several types
+        other = write_xml(tmp_path / name, Version((Held((*WRITTEN[:3], one, *WRITTEN[4:])),)))
+        assert diff(kv, other, "--engine", engine, "--data-only") == 1, name

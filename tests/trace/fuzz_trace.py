@@ -1,0 +1,109 @@
+"""What reads traces and logs, as targets for damaged files."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import pathlib
+import tempfile
+from typing import TYPE_CHECKING, Final
+
+import engine
+from engine.tracing.catalogue import catalogue
+from ospltool.analytics.contract import Detail
+from ospltool.trace import conversation, damage, render, timeline
+from ospltool.trace.facts import Facts
+from ospltool.trace.load import read_pieces
+from ospltool.trace.merge import merged
+from ospltool.trace.ranges import ranges
+from ospltool.trace.rules import anomalies
+from ospltool.trace.sources import find_sources
+from tests.fuzzing import Target
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+SAMPLES: Final = pathlib.Path(engine.__path__[0]).parent / "samples" / "traces"
+EXCERPT_BYTES: Final = 12_000
+
+
+def _excerpts(data: bytes) -> list[bytes]:
+    """A file in parts that are read fast."""
+    cuts = [data.rfind(b"\n", 0, at) + 1 for at in range(0, len(data), EXCERPT_BYTES)]
+    return [data[start:end] for start, end in itertools.pairwise([*cuts, len(data)]) if start < end]
+
+
+def _traces() -> list[bytes]:
+    plain = [path.read_bytes() for path in sorted(SAMPLES.rglob("durability.log"))]
+    packed = [gzip.decompress(path.read_bytes()) for path in sorted(SAMPLES.rglob("durability.log.gz"))]
+    return [part for data in (*plain, *packed) for part in _excerpts(data)]
+
+
+def _events() -> list[bytes]:
+    """A line of JSON for each event of our engine."""
+    start = '{"format_version":1,"kind":"trace-event","data":{"time_ns":'
+    lines = [
+        f'{start}{1795223310000000000 + number},"state":"COMPLETE","thread":"{kind.thread}","level":'
+        f'"{kind.level.name}","event":"{kind.id}","text":"text","fields":{{"fellow":"n2","namespace":"ns",'
+        f'"group":"p.T","conflict":"1/2","samples":7}},"lines":["more"]}}}}\n'
+        for number, kind in enumerate(catalogue())
+    ]
+    return ["".join(lines[at : at + 20]).encode() for at in range(0, len(lines), 20)]
+
+
+def _read_all(name: str) -> Callable[[bytes], None]:
+    """Reads a file of this name as all verbs do, and loads it."""
+
+    def read(data: bytes) -> None:
+        with tempfile.TemporaryDirectory() as scratch:
+            path = pathlib.Path(scratch) / "n1" / name
+            path.parent.mkdir()
+            path.write_bytes(data)
+            sources = find_sources([str(path)]).sources
+            records = list(merged(sources))
+            for record in records:
+                render.full(record)
+                render.json_line(record).encode()
+            facts = Facts.of(records)
+            for found in anomalies(facts):
+                found.title.encode("utf-8", "surrogateescape")
+            list(timeline.as_text(timeline.timeline(facts)))
+            conversation.conversation(sources, "partA.T1", {}).arrows()
+            for source in sources:
+                loaded = sum(
+                    piece.table.num_rows
+                    for part in ranges(source)
+                    for _, piece in read_pieces(part, Detail.FULL)
+                )
+                assert loaded == len(records), f"{loaded} records loaded, {len(records)} read"
+            damage.take()
+
+    return read
+
+
+def _zstd(data: bytes) -> bytes:
+    from backports import zstd
+
+    return zstd.compress(data)
+
+
+def targets() -> Sequence[Target]:
+    """All readers of traces and logs."""
+    traces = _traces()
+    return (
+        Target("trace", traces, _read_all("durability.log")),
+        Target(
+            "trace-gz", [gzip.compress(one, mtime=0) for one in traces[:5]], _read_all("durability.log.gz")
+        ),
+        Target("trace-zst", [_zstd(one) for one in traces[:5]], _read_all("durability.log.zst")),
+        Target("trace-events", _events(), _read_all("durability.log")),
+        Target(
+            "trace-reports",
+            [
+                part
+                for path in sorted(SAMPLES.rglob("ospl-info.log"))
+                for part in _excerpts(path.read_bytes())
+            ],
+            _read_all("ospl-info.log"),
+        ),
+    )
