@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from engine.core import alignment, purging
-from engine.core.events import FellowAway, FellowsKnown, NameSpaceLearned
+from engine.core.events import FellowAway, FellowsKnown, NameSpaceDoubted, NameSpaceLearned
 from engine.core.messages import Deliveries, NameSpaces, RollUp, Status, Vote
 from engine.core.namespace import NameSpaceState
 from engine.core.namespaces import Conflict, NameSpace, compare, find_policy
@@ -31,9 +31,31 @@ def add_name_space(context: Context, name_space: NameSpace) -> bool:
         state.stored, state.quality_ns = stored, stored.quality_ns
         state.vote = Vote(stored.lineage.counter + 1, "")  # epochs of the last run must not come again
     context.states[name_space.name] = state
-    context.emit(NameSpaceLearned(name_space, policy))
+    context.emit(NameSpaceLearned(name_space, policy, _is_configured(context, name_space)))
     context.changed = True
     return True
+
+
+def _is_configured(context: Context, name_space: NameSpace) -> bool:
+    return name_space.name in {configured.name for configured in context.settings.name_spaces}
+
+
+def add_remembered(context: Context, name_space: NameSpace) -> None:
+    """Take part again in a name-space that was learned in a former run (5.2.3.6), if nothing forbids it.
+
+    It is left out, and that is traced, if it conflicts with the configuration or no policy matches it any
+    more. A configured name-space of the same name takes its place.
+    """
+    ours = [state.name_space for state in context.states.values()]
+    if name_space in ours:
+        return
+    reason = next((str(found) for one in ours if (found := compare(one, name_space))), "")
+    if not reason and not add_name_space(context, name_space):
+        reason = "no policy matches its name"
+    if reason:
+        context.note("namespace.left-out", namespace=name_space.name, reason=reason)
+    else:
+        context.note("namespace.remembered", namespace=name_space.name, expressions=str(name_space))
 
 
 def status(context: Context, state: ServiceState, serial: int, reported: int, now: float) -> Status:
@@ -121,6 +143,8 @@ def _compare(context: Context, fellow: Fellow, message: NameSpaces) -> None:
 
 def _refuse(context: Context, fellow: Fellow, conflict: Conflict) -> None:
     fellow.approved = False
+    if not _is_configured(context, conflict.ours):
+        context.emit(NameSpaceDoubted(conflict.ours.name))  # after a restart the fellows' word counts
     context.note(
         "compatibility.conflict",
         fellow=fellow.name,

@@ -84,6 +84,8 @@ class DurabilityNode:
         for name_space in settings.name_spaces:
             if not membership.add_name_space(context, name_space):
                 raise LocalFault(f"name-space '{name_space.name}' has no policy")
+        for name_space in settings.learned:
+            membership.add_remembered(context, name_space)
         context.note("lifecycle.address", node=settings.node)
         context.note("lifecycle.incarnation", node=settings.node, incarnation=settings.incarnation)
         context.note("lifecycle.waiting-for-fellows")

@@ -46,6 +46,7 @@ class CoreSettings:
         away: fellows that were away when the last run ended, and for how long nodes ran without them
             (nanoseconds). Clocks may be wrong, and a system that is off forgets nothing, so neither counts.
         stored: what the store holds, by name-space.
+        learned: name-spaces that were learned from fellows in former runs (5.2.3.6).
     """
 
     node: str
@@ -67,6 +68,7 @@ class CoreSettings:
     away: dict[str, int] = dataclasses.field(default_factory=dict)
     stored: dict[str, StoredSet] = dataclasses.field(default_factory=dict)
     further_hosts: tuple[str, ...] = ()
+    learned: tuple[NameSpace, ...] = ()
 
     @property
     def hosts(self) -> frozenset[str]:

@@ -33,6 +33,7 @@ LINE: Final = "line"
 APART: Final = "apart"
 ROLE: Final = "role"
 ELEMENTS: Final = "elements"
+LEARNED: Final = "learned"
 COUNTERS: Final = (
     "captured",
     "stored",
@@ -106,6 +107,7 @@ class Holdings:
         loaded, part = self._loaded.pop(name, None), self._parts.pop(name, None)
         self.spaces[name] = NameSpaceData(state, loaded=loaded, part=part)
         self.persistence.mark(name, ELEMENTS, json.dumps(plain.to_plain(event.name_space.elements)))
+        self.persistence.mark(name, LEARNED, "" if event.is_configured else "yes")
         self.tracer.event(
             "namespace.added",
             namespace=name,

@@ -16,7 +16,7 @@ from engine.dataset.groups import GroupDescription
 from engine.runtime import codec
 from engine.runtime.agreement import Agreement
 from engine.runtime.capture import Capture, CapturedRun, CapturedSample
-from engine.runtime.holdings import Holdings
+from engine.runtime.holdings import LEARNED, Holdings
 from engine.runtime.housekeeping import Housekeeping
 from engine.runtime.persistence import Degraded, Recovered, SetStored, Stored
 from engine.runtime.serving import Serving
@@ -211,6 +211,8 @@ class Runtime:
             self._tracer.event(event.event, **event.fields)
         elif isinstance(event, events.NameSpaceLearned):
             self.holdings.add_name_space(event)
+        elif isinstance(event, events.NameSpaceDoubted):
+            self.persistence.mark(event.name_space, LEARNED, "")
         elif isinstance(event, events.LoadStored):
             self._inject(event.name_space)
         elif isinstance(event, events.AbandonSet):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Final
 
+from engine.core import plain
 from engine.core.messages import DAMAGED, NO_EPOCH, Epoch
-from engine.core.namespaces import NameSpace
+from engine.core.namespaces import Element, NameSpace
 from engine.core.settings import CoreSettings, StoredSet
 from engine.dataset.dataset import NO_FLOOR, DataSet
-from engine.runtime.holdings import APART, LINE, LINEAGE, ROLE
+from engine.runtime.holdings import APART, ELEMENTS, LEARNED, LINE, LINEAGE, ROLE
 from engine.runtime.housekeeping import floor_mark
 from engine.store.interface import DamageLog
 
@@ -36,6 +37,7 @@ class Found:
         stored: the same for the core: quality and lineage.
         damage: what is not as it was written, by name-space, in words.
         away: fellows that were away at the end, and for how long nodes ran without them (nanoseconds).
+        learned: name-spaces that were learned from fellows, with their elements.
     """
 
     report: OpenReport
@@ -44,6 +46,7 @@ class Found:
     stored: dict[str, StoredSet]
     damage: dict[str, str]
     away: dict[str, int]
+    learned: tuple[NameSpace, ...] = ()
 
 
 def read_store(store: Store) -> Found:
@@ -53,8 +56,10 @@ def read_store(store: Store) -> Found:
     stored: dict[str, StoredSet] = {}
     damage: dict[str, str] = {}
     away: dict[str, int] = {}
+    learned: list[NameSpace] = []
     for name in store.name_spaces():
         away.update(_away(store.marks(name)))
+        learned += _learned(name, store.marks(name))
         writer = store.filling(name)
         if writer is not None:
             parts[name], _ = _load(store, name, DamageLog(), writer.version)  # what is damaged is asked for
@@ -79,7 +84,16 @@ def read_store(store: Store) -> Found:
             damage[name] = f"{log.count} damaged, first: {log.first[0]}"
         elif store.report.is_damaged:
             stored[name] = dataclasses.replace(stored[name], quality_ns=DAMAGED)
-    return Found(store.report, sets, parts, stored, damage, away)
+    return Found(store.report, sets, parts, stored, damage, away, tuple(learned))
+
+
+def _learned(name: str, marks: Mapping[str, str]) -> list[NameSpace]:
+    if not marks.get(LEARNED):
+        return []
+    try:
+        return [NameSpace(name, plain.from_json(tuple[Element, ...], marks.get(ELEMENTS, "")))]
+    except ValueError:
+        return []  # fellows will tell it again
 
 
 def _load(
@@ -120,7 +134,7 @@ def core_settings(
     # A store that lost something may have lost a whole set: an empty one must not win then.
     lost = {
         space.name: StoredSet(DAMAGED, NO_EPOCH)
-        for space in configured.name_spaces
+        for space in (*configured.name_spaces, *found.learned)
         if found.report.is_damaged
     }
     return dataclasses.replace(
@@ -131,6 +145,7 @@ def core_settings(
         remembered=frozenset(fellows),
         away=found.away,
         stored={**lost, **found.stored},
+        learned=found.learned,
     )
 
 
