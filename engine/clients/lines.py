@@ -8,12 +8,14 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
+from engine.dds.activity import moved
 from engine.dds.client_protocol.endpoints import open_writer
 from engine.dds.errors import DdsError, DdsTimeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from engine.dds.activity import Activities
     from engine.dds.participant import NodeParticipant
     from engine.dds.topics import Topic
     from engine.dds.writer import RawWriter
@@ -24,6 +26,8 @@ MATCH_TIMEOUT_S: Final = 10.0
 """How long a client's reader may take to be discovered; then the answer is given up."""
 SEND_TIMEOUT_S: Final = 30.0
 """How long a client may not take anything before its answer is given up."""
+ANSWER_S: Final = MATCH_TIMEOUT_S + SEND_TIMEOUT_S + 10.0
+"""How long one message of an answer may take, at most, with a margin for the deadlock watch."""
 IDLE_S: Final = 10.0
 MAX_LINES: Final = 1_000
 PREFIX_BYTES: Final = 12
@@ -60,11 +64,13 @@ class Lines:
     Args:
         participant: the node's.
         topic: the topic of the answers.
+        activities: where its threads say what they are busy with.
     """
 
-    def __init__(self, participant: NodeParticipant, topic: Topic) -> None:
+    def __init__(self, participant: NodeParticipant, topic: Topic, activities: Activities) -> None:
         self._participant = participant
         self._topic = topic
+        self._activities = activities
         self._lines: dict[tuple[str, ...], _Line] = {}
         self._workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="historicalData")
         self._closing = threading.Event()
@@ -121,7 +127,8 @@ class Lines:
             try:
                 if line.writer is None:
                     line.writer = open_writer(self._participant, self._topic, partitions, batching=True)
-                problem = self._carry_out(line.writer, job)
+                with self._activities.job("historicalDataRequestHandler (answer to a client)", ANSWER_S):
+                    problem = self._carry_out(line.writer, job)
             except DdsError as error:
                 problem = str(error)
             job.done(problem)
@@ -137,6 +144,7 @@ class Lines:
             return "READER_NOT_KNOWN: its reader of historical data was not discovered"
         for message in job.messages:
             problem = self._write(writer, message, is_there)
+            moved()
             if problem:
                 return problem
         writer.flush()

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from engine.core.namespace import NameSpaceState
     from engine.core.namespaces import Group
     from engine.dataset.sample import Sample
+    from engine.dds.activity import Activities
     from engine.dds.captured import Captured
     from engine.dds.participant import NodeParticipant
     from engine.dds.waiting import Signal
@@ -97,6 +98,7 @@ class ClientService:
         routes: the groups of every writer that discovery told of.
         living: the writers of a group that there are.
         is_sound: whether a sample is of a group's type, None where the type is not captured.
+        activities: where its threads say what they are busy with.
         has_disk: the node's store is on a disk; otherwise nothing is ever called stored there.
     """
 
@@ -110,6 +112,7 @@ class ClientService:
         routes: Mapping[bytes, tuple[Group, ...]],
         living: Callable[[Group], Iterable[bytes]],
         is_sound: Callable[[Group, Sample], bool | None],
+        activities: Activities,
         *,
         has_disk: bool = True,
     ) -> None:
@@ -139,8 +142,8 @@ class ClientService:
                 endpoints.HISTORY,
             )
         }
-        self._lines = Lines(participant, topics[endpoints.HISTORY])
-        self._states = Lines(participant, topics[endpoints.STATE])
+        self._lines = Lines(participant, topics[endpoints.HISTORY], activities)
+        self._states = Lines(participant, topics[endpoints.STATE], activities)
         self._readers = {
             name: endpoints.open_reader(participant, topics[name], (partition,), signal)
             for name in (endpoints.STATE_REQUEST, endpoints.HISTORY_REQUEST)

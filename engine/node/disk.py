@@ -6,7 +6,6 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from engine.node.watch import Work
 from engine.runtime.persistence import Persistence
 from engine.runtime.startup import read_store
 from engine.store.interface import StoreFull
@@ -15,6 +14,7 @@ from engine.store.opening import open_store
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from engine.dds.activity import Activities
     from engine.runtime.startup import Found
     from engine.store.interface import Store
     from engine.tracing.tracer import Tracer
@@ -33,19 +33,22 @@ class Disk:
         directory: the store directory, None for memory.
         node: the node's name, for whoever finds the store in use.
         on_result: called on the store's thread when results can be taken back, or opening has news.
+        activities: where the thread says what it is busy with.
 
     Attributes:
         refusal: why the disk is too full to open the store, which is tried again; empty when it is not.
         persistence: what the runtime hands its work to, once the store is open.
     """
 
-    def __init__(self, directory: Path | None, node: str, on_result: Callable[[], None]) -> None:
+    def __init__(
+        self, directory: Path | None, node: str, on_result: Callable[[], None], activities: Activities
+    ) -> None:
         self._directory = directory
         self._node = node
         self._on_result = on_result
         self._wake = threading.Event()
         self._stopping = threading.Event()
-        self.work = Work()
+        self._work = activities.work("persistentDataListener")
         self.fault: Exception | None = None
         self.refusal = ""
         self._error: Exception | None = None
@@ -92,7 +95,7 @@ class Disk:
             self._error = error
             self._on_result()
             return
-        self.persistence = Persistence(store)
+        self.persistence = Persistence(store, self._work.moved)
         self._found = found
         self._on_result()
         try:
@@ -134,7 +137,7 @@ class Disk:
     def _one_job(self) -> bool:
         if self.persistence.is_idle:
             return False
-        with self.work:
+        with self._work:
             return self.persistence.work()
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from engine.clients.service import ClientService
 from engine.core.states import ServiceState
+from engine.dds.activity import Activities
 from engine.dds.bulk import TOPIC as BULK_TOPIC
 from engine.dds.bulk import BulkReceiver
 from engine.dds.channel import Channel, ChannelTopic
@@ -29,7 +30,7 @@ from engine.node.neighbourhood import Neighbourhood
 from engine.node.pulse import Pulse
 from engine.node.streams import Streams
 from engine.node.uri import uri_of
-from engine.node.watch import Watch, Work
+from engine.node.watch import Watch
 from engine.node.wire import DdsWire, receiver_partition
 from engine.runtime import codec
 from engine.runtime.runtime import Runtime
@@ -119,10 +120,11 @@ class Node:
         self._said: tuple[object, ...] = ()
         self._stack = contextlib.ExitStack()
         self._started_ns = self._clock.wall_ns()
-        self._work = Work()
+        self._activities = Activities()
+        self._work = self._activities.work("ospl_durability")
         self._shown_state = ""
         directory = configuration.persistent.store_directory if configuration.persistent else None
-        self._disk = Disk(Path(directory) if directory else None, name, self._mailbox.wake)
+        self._disk = Disk(Path(directory) if directory else None, name, self._mailbox.wake, self._activities)
         self._uri = uri_of(configuration, environ)
         self._name = name
 
@@ -156,7 +158,7 @@ class Node:
             NodeParticipant(configuration.domain.id, self._uri, name, bytes.fromhex(node))
         )
         self._neighbourhood = Neighbourhood()
-        self._pump = Pump(self._participant, self._from_pump)
+        self._pump = Pump(self._participant, self._from_pump, self._activities)
         self._stack.callback(self._pump.stop)
         signal, partition = self._pump.signal, configuration.entity_names.partition
         self._discovery = Discovery(self._participant, signal)
@@ -166,6 +168,7 @@ class Node:
         self._pulse = Pulse(
             functools.partial(self._channel.publish, codec.STATUS_TOPIC, node),
             self._work,
+            self._activities.work("dcpsHeartbeatListener"),
             configuration.network.heartbeat.period_s,
         )
         self._stack.callback(self._pulse.close, 1.0)
@@ -180,6 +183,7 @@ class Node:
             interface=self._interface,
             tag=domain_tag(self._uri),
             pulse=self._pulse,
+            activities=self._activities,
         )
         self._assemble(name)
         self._listen()
@@ -242,6 +246,7 @@ class Node:
             self._neighbourhood.routes,
             self._neighbourhood.living,
             self._wire.taps.is_sound,
+            self._activities,
             has_disk=self._disk.kind != "memory",
         )
         self._stack.callback(clients.close)
@@ -261,12 +266,8 @@ class Node:
     def _watch(self) -> None:
         configuration = self._configuration
         watch = Watch(
-            {
-                "ospl_durability": self._work,
-                "persistentDataListener": self._disk.work,
-                "statusThread": self._wire.work,
-            },
-            self._tracer,
+            self._activities,
+            self._tracer.event,
             self._renew,
             self._lease_pause_s,
             detects=configuration.watchdog.deadlock_detection,
