@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.core import election
+from engine.core import election, reports
 from engine.core.events import AbandonSet, NoAligner
 from engine.core.messages import Vote
 from engine.core.namespace import stand_of
@@ -45,6 +45,7 @@ def elect(context: Context, state: NameSpaceState, now: float) -> None:
         context.changed = True
     if state.following and state.following != before:
         _note_master(context, state, decision)
+        reports.handed_over(context, state, before)
 
 
 def _decide(context: Context, state: NameSpaceState, now: float) -> Decision:
@@ -59,6 +60,7 @@ def _decide(context: Context, state: NameSpaceState, now: float) -> Decision:
         expects_more,
     )
     if state.decision is None or grounds != state.grounds:
+        reports.priorities(context, state, fellows)
         state.decision = _decision(context, state, fellows, gone, expects_more=expects_more)
         state.grounds = grounds
     return state.decision

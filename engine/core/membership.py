@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from engine.core import alignment, purging
+from engine.core import alignment, purging, reports
 from engine.core.events import FellowAway, FellowsKnown, NameSpaceDoubted, NameSpaceLearned
 from engine.core.messages import Deliveries, NameSpaces, RollUp, Status, Vote
 from engine.core.namespace import NameSpaceState
@@ -87,10 +87,13 @@ def receive(context: Context, message: Status | NameSpaces | Deliveries, sender:
     known = context.fellows.get(sender)
     if known and known.incarnation < message.incarnation:
         lose(context, known, now, "it was restarted")
+    silence_s = now - known.last_heard_s - known.excused_s - context.behind_s if known else 0.0
     taken = context.fellows.receive(message, sender, now)
     if taken is None:
         return
     fellow, new = taken
+    if known is fellow and isinstance(message, Status):
+        reports.heartbeat(context, fellow, silence_s)
     if new:
         context.greeting_due = True
         context.note("fellow.discovered", fellow=fellow.node, state=str(fellow.status and "known"))
@@ -111,6 +114,7 @@ def _was_forgotten(context: Context, fellow: Fellow, now: float) -> bool:
 
 def _receive_status(context: Context, fellow: Fellow, status: Status, now: float) -> None:
     fellow.skew_ns = status.wall_ns - context.wall_ns(now)
+    reports.clock(context, fellow)
     if fellow.leaving:
         lose(context, fellow, now, "it is terminating")
         return

@@ -60,6 +60,7 @@ class NameSpaceState:
         rejoined: fellows that came back without a restart, and whose sets may have evolved apart from ours.
         gives: what only this node has when its merge is done may go to the fellows.
         differs: heartbeats of the aligner in a row whose settled set was not ours.
+        mixed: the masterPriorities that were reported because 255 is among them.
     """
 
     name_space: NameSpace
@@ -78,6 +79,7 @@ class NameSpaceState:
     foreign_seen: tuple[Epoch, ...] = ()
     has_writers: bool = False
     is_wanted: bool = False
+    mixed: tuple[int, ...] = ()
     why: str = ""
     lineage: Epoch = NO_EPOCH
     parents: tuple[Epoch, ...] = ()

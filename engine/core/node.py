@@ -225,6 +225,7 @@ class DurabilityNode:
             return False
         if isinstance(message, Status | NameSpaces | Deliveries):
             is_repetition = isinstance(message, Status) and self._is_repetition(message, sender)
+            self._context.behind_s = max(0.0, now - self._promised_s)
             membership.receive(self._context, message, sender, now)
             if is_repetition and not self._context.has_output:
                 return False

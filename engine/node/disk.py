@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from engine.runtime.persistence import Persistence
-from engine.runtime.startup import read_store
+from engine.runtime.startup import TOLD, read_store
 from engine.store.interface import StoreFull
 from engine.store.opening import open_store
 
@@ -96,6 +96,8 @@ class Disk:
             self._on_result()
             return
         self.persistence = Persistence(store, self._work.moved)
+        for name, note in found.replaced.items():
+            self.persistence.mark(name, TOLD, note)
         self._found = found
         self._on_result()
         try:
@@ -153,7 +155,12 @@ def trace_found(tracer: Tracer, directory: str, found: Found) -> None:
         tracer.event("store.disabled")
         return
     tracer.event("store.opened", directory=directory)
+    for name in found.parts:
+        tracer.event("store.incomplete", namespace=name)
+        if name not in found.sets:
+            tracer.event("store.no-backup", namespace=name)
     for name, (data, descriptions) in found.sets.items():
+        _trace_origin(tracer, found, name)
         tracer.event(
             "store.namespace",
             namespace=name,
@@ -166,3 +173,16 @@ def trace_found(tracer: Tracer, directory: str, found: Found) -> None:
         tracer.event("store.corrupt", namespace="*", cause="; ".join(found.report.findings))
     for name, cause in found.damage.items():
         tracer.event("store.corrupt", namespace=name, cause=cause)
+
+
+def _trace_origin(tracer: Tracer, found: Found, name: str) -> None:
+    """Whether a complete set is one that this node did not leave as its last."""
+    summary = found.sets[name][0].summary()
+    tracer.event(
+        "lifecycle.local-copy", namespace=name, completeness="DAMAGED" if name in found.damage else "COMPLETE"
+    )
+    if name in found.parts:
+        quality_ns = max(0, found.stored[name].quality_ns)
+        tracer.event("store.restored", namespace=name, samples=summary.count, quality_ns=quality_ns)
+    if name in found.replaced:
+        tracer.event("store.replaced", namespace=name, samples=summary.count, mark=found.replaced[name])

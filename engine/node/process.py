@@ -35,7 +35,7 @@ from engine.node.wire import DdsWire, receiver_partition
 from engine.runtime import codec
 from engine.runtime.runtime import Runtime
 from engine.runtime.startup import core_settings
-from engine.runtime.view import unstored
+from engine.runtime.view import unstored, without_candidates
 from engine.store.interface import StoreError
 from engine.tracing.levels import Level
 
@@ -378,7 +378,8 @@ class Node:
         if now >= self._showing.due_s:
             problem = self._runtime.persistence.problem
             waiting = unstored(self._runtime) if problem else 0
-            self._say(state, node=self._found.report.node_id, problem=problem, unstored=waiting)
+            said = {"problem": problem, "unstored": waiting, "waits": without_candidates(self._runtime)}
+            self._say(state, node=self._found.report.node_id, **said)
             self._incoming.count_undecodable(
                 {**self._channel.malformed, BULK_TOPIC: self._receiver.malformed}
             )

@@ -12,6 +12,7 @@ from engine.core.settings import CoreSettings, StoredSet
 from engine.dataset.dataset import NO_FLOOR, DataSet
 from engine.runtime.holdings import APART, ELEMENTS, LEARNED, LINE, LINEAGE, ROLE
 from engine.runtime.housekeeping import floor_mark
+from engine.store.backups import REPLACED_MARK
 from engine.store.interface import DamageLog
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from engine.store.interface import OpenReport, Store
 
 _AWAY: Final = "away "
+TOLD: Final = "replaced, told"
+"""Which note of a replaced set a node has traced already."""
 _A_TIME_NS: Final = 1 << 60
 """2006: no duration is as long, and no time of a store as early."""
 
@@ -38,6 +41,8 @@ class Found:
         damage: what is not as it was written, by name-space, in words.
         away: fellows that were away at the end, and for how long nodes ran without them (nanoseconds).
         learned: name-spaces that were learned from fellows, with their elements.
+        replaced: what a command noted when it put another set in the place of a node's, where that has not
+            been told yet, by name-space.
     """
 
     report: OpenReport
@@ -47,6 +52,7 @@ class Found:
     damage: dict[str, str]
     away: dict[str, int]
     learned: tuple[NameSpace, ...] = ()
+    replaced: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 def read_store(store: Store) -> Found:
@@ -57,6 +63,7 @@ def read_store(store: Store) -> Found:
     damage: dict[str, str] = {}
     away: dict[str, int] = {}
     learned: list[NameSpace] = []
+    replaced: dict[str, str] = {}
     for name in store.name_spaces():
         away.update(_away(store.marks(name)))
         learned += _learned(name, store.marks(name))
@@ -68,6 +75,8 @@ def read_store(store: Store) -> Found:
         log = DamageLog()
         data, descriptions = _load(store, name, log)
         marks = store.marks(name)
+        if marks.get(REPLACED_MARK, "") != marks.get(TOLD, ""):
+            replaced[name] = marks.get(REPLACED_MARK, "")
         for group, group_set in data.groups.items():
             group_set.raise_floor(int(marks.get(floor_mark(group), NO_FLOOR)))
         info = store.complete_set(name)
@@ -84,7 +93,7 @@ def read_store(store: Store) -> Found:
             damage[name] = f"{log.count} damaged, first: {log.first[0]}"
         elif store.report.is_damaged:
             stored[name] = dataclasses.replace(stored[name], quality_ns=DAMAGED)
-    return Found(store.report, sets, parts, stored, damage, away, tuple(learned))
+    return Found(store.report, sets, parts, stored, damage, away, tuple(learned), replaced)
 
 
 def _learned(name: str, marks: Mapping[str, str]) -> list[NameSpace]:
