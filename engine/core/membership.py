@@ -30,6 +30,7 @@ def add_name_space(context: Context, name_space: NameSpace) -> bool:
     if stored:
         state.stored, state.quality_ns = stored, stored.quality_ns
         state.vote = Vote(stored.lineage.counter + 1, "")  # epochs of the last run must not come again
+        context.note("election.quality", namespace=name_space.name, quality_ns=max(0, stored.quality_ns))
     context.states[name_space.name] = state
     context.emit(NameSpaceLearned(name_space, policy, _is_configured(context, name_space)))
     context.changed = True
@@ -97,6 +98,7 @@ def receive(context: Context, message: Status | NameSpaces | Deliveries, sender:
     if new:
         context.greeting_due = True
         context.note("fellow.discovered", fellow=fellow.node, state=str(fellow.status and "known"))
+        context.note("fellow.capabilities-sent", fellow=fellow.name)
         fellow.forgotten = _was_forgotten(context, fellow, now)
     if isinstance(message, Status):
         _receive_status(context, fellow, message, now)
@@ -131,10 +133,11 @@ def _compare(context: Context, fellow: Fellow, message: NameSpaces) -> None:
     before, fellow.conflict = fellow.conflict, conflicts[0] if conflicts else None
     if fellow.conflict and not before:
         _refuse(context, fellow, fellow.conflict)
-    elif before and not fellow.conflict:
-        context.note("compatibility.resolved", fellow=fellow.name)
     if fellow.conflict:
         return
+    if fellow.node in context.refused:
+        context.refused.discard(fellow.node)
+        context.note("compatibility.resolved", fellow=fellow.name)
     for name_space in theirs:
         if name_space.name not in context.states and add_name_space(context, name_space):
             context.note(
@@ -147,6 +150,7 @@ def _compare(context: Context, fellow: Fellow, message: NameSpaces) -> None:
 
 def _refuse(context: Context, fellow: Fellow, conflict: Conflict) -> None:
     fellow.approved = False
+    context.refused.add(fellow.node)
     if not _is_configured(context, conflict.ours):
         context.emit(NameSpaceDoubted(conflict.ours.name))  # after a restart the fellows' word counts
     context.note(
@@ -202,6 +206,7 @@ def approve(context: Context, now: float) -> None:
         context.note(
             "fellow.name", fellow=fellow.node, name=fellow.name, role=fellow.role, host=fellow.status.host
         )
+        context.note("fellow.confirmed", fellow=fellow.name, state=fellow.status.state)
         context.note("compatibility.approved", fellow=fellow.name)
         _back_again(context, fellow, now)
         is_news = True
@@ -237,6 +242,7 @@ def _back_again(context: Context, fellow: Fellow, now: float) -> None:
     silence_s, fellow.silence_s = fellow.silence_s, None
     if fellow.deaf_since_s is not None:
         silence_s, fellow.deaf_since_s = now - fellow.deaf_since_s, None
+        context.note("fellow.reestablished", fellow=fellow.name)
     if fellow.gap_s is None and fellow.role != context.settings.role:
         fellow.gap_s = silence_s
     if fellow.gap_s is not None:

@@ -60,6 +60,7 @@ class NameSpaceState:
         rejoined: fellows that came back without a restart, and whose sets may have evolved apart from ours.
         gives: what only this node has when its merge is done may go to the fellows.
         differs: heartbeats of the aligner in a row whose settled set was not ours.
+        noted_phase: the phase when it was looked at last.
         mixed: the masterPriorities that were reported because 255 is among them.
     """
 
@@ -80,6 +81,7 @@ class NameSpaceState:
     has_writers: bool = False
     is_wanted: bool = False
     mixed: tuple[int, ...] = ()
+    noted_phase: Phase = Phase.DISCOVER
     why: str = ""
     lineage: Epoch = NO_EPOCH
     parents: tuple[Epoch, ...] = ()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from engine.core.namespaces import MAX_PRIORITY
+from engine.core.states import Phase
 
 if TYPE_CHECKING:
     from engine.core.context import Context
@@ -83,3 +84,16 @@ def handed_over(context: Context, state: NameSpaceState, before: Epoch | None) -
             priority=report.master_priority,
             own_priority=state.policy.master_priority,
         )
+
+
+def phase(context: Context, state: NameSpaceState) -> None:
+    """A name-space may be in another phase of its life cycle than when it was looked at last."""
+    before, state.noted_phase = state.noted_phase, state.phase
+    if before is state.phase:
+        return
+    if state.phase is Phase.MERGE:
+        context.note("conflict.resolving", conflict=state.lineage, run=state.run)
+    elif before is Phase.MERGE:
+        context.note("conflict.resolved", conflict=state.lineage)
+    elif state.phase is Phase.WAIT:
+        context.note("align.waiting-for-master", group=state.name)

@@ -345,14 +345,24 @@ class Node:
             self._runtime.stop()
             self._duties()
             self._capture.drain()
+            unwritten, ending_ns = self._disk.persistence.queued_changes, self._clock.wall_ns()
             self._tracer.event("lifecycle.stopping")
             self._runtime.stop(finished=True)
             self._wire.close(timeout_s=1.0)
+            self._stack.close()
+            self._tell_flushed(unwritten, self._clock.wall_ns() - ending_ns)
         finally:
             self._stack.close()
             self._tracer.event("lifecycle.stopped")
             if self._lease:
                 self._lease.report("TERMINATED", node=self._found.report.node_id)
+
+    def _tell_flushed(self, unwritten: int, elapsed_ns: int) -> None:
+        """Of the samples that were not on the disk when this node was told to end, which are now."""
+        left = self._disk.persistence.queued_changes
+        self._tracer.event("store.flushed", samples=unwritten - left, elapsed_ns=elapsed_ns)
+        if left:
+            self._tracer.event("store.not-flushed", samples=left)
 
     def _patience_s(self, due: float) -> float:
         """Seconds to wait for news until the next turn."""
@@ -397,6 +407,8 @@ class Node:
         if self._lease is None:
             return
         self._lease.renew()
+        expiry_ns = int(self._configuration.domain.lease.expiry_s * 1e9)
+        self._tracer.event("watch.lease-renewed", expiry_ns=expiry_ns)
         if self._stop_reason is None and self._lease.is_lost():
             self._tracer.event("lifecycle.daemon-lost")
             self.request_stop("the supervisor is gone")

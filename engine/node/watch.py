@@ -44,6 +44,7 @@ class Watch:
         self._detects = detects
         self._stuck: dict[Work, int] = {}
         self._is_withheld = False
+        self._verdict = ""
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
 
@@ -71,6 +72,11 @@ class Watch:
         for work in self._stuck.keys() - stuck:
             self._tell_progress("watch.progress-back", work, self._stuck[work])
         self._stuck = {**stuck, **{work: done for work, done in self._stuck.items() if work in stuck}}
+        verdict = "NOK" if stuck else "OK"
+        if verdict != self._verdict:
+            self._verdict = verdict
+            counts = ", ".join(f"{work.name} {work.done}" for work in self._activities.all())
+            self._tell("watch.threads", activities=counts, verdict=verdict)
         if self._stuck and self._detects:
             if not self._is_withheld:
                 names = ", ".join(sorted(work.name for work in self._stuck))

@@ -55,6 +55,8 @@ class Housekeeping:
         self._others_gone_s = holdings.clock.monotonic()
         self._due_s = 0.0
         self._disposed = DisposedInstances()
+        self._lost: dict[Group, int] = {}
+        self._tell_lost_s = 0.0
         self._rejected: dict[Group, tuple[GroupSet, int, int, float]] = {}
 
     @property
@@ -87,6 +89,7 @@ class Housekeeping:
             return
         self._due_s = now + PERIOD_S
         self._tell_rejected(now)
+        self._tell_lost(now)
         self._disposed.look(self._purgeable_groups(), now)
         if self._disposed:
             for data in self._holdings.spaces.values():
@@ -125,6 +128,23 @@ class Housekeeping:
                     )
                     said, due_s = count, now + SAY_REJECTED_S
                 self._rejected[group] = group_set, count, said, due_s
+
+    def _tell_lost(self, now: float) -> None:
+        """Say what arrived too old to be kept, once in a while."""
+        if now < self._tell_lost_s:
+            return
+        for data in self._holdings.spaces.values():
+            for group, group_set in data.working.groups.items():
+                if not group_set.lost:
+                    continue
+                said = self._lost.get(group, 0)
+                said = said if said <= group_set.lost else 0  # another set took its place
+                if group_set.lost > said:
+                    self._tell_lost_s = now + SAY_REJECTED_S
+                    self._holdings.tracer.event(
+                        "capture.lost", group=group, count=group_set.lost - said, total=group_set.lost
+                    )
+                self._lost[group] = group_set.lost
 
     def _purge(self, data: NameSpaceData, now: float) -> None:
         until_ns = self._holdings.core.purgeable_until(data.state.name, now)

@@ -47,6 +47,8 @@ def said(directory: Path) -> list[tuple[str, object]]:
     assert found is not None
     tracer = Tracer(lambda: 0, recent_level=Level.FINEST)
     trace_found(tracer, str(directory), found)
+    told = [record.fields["namespace"] for record in tracer.recent() if record.event.id == "store.namespace"]
+    assert told == list(found.sets)
     disk.close(30)
     names = (
         "store.incomplete",
