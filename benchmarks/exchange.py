@@ -81,7 +81,7 @@ class Side:
             malformed=self._malformed,
         )
         self.holdings = cast("Any", holdings)
-        self.transfers = Transfers(self.holdings, anything, anything, b"secret of " + node.encode())
+        self.transfers = Transfers(self.holdings, anything, anything, anything, b"secret of " + node.encode())
 
     def work(self) -> None:
         """Carry out all steps."""

@@ -21,7 +21,7 @@ from engine.supervisor.policy import EXIT_CONFIGURATION, EXIT_DIED, EXIT_ENDED
 from engine.tracing.formats import TextFormat, Timestamps, json_format
 from engine.tracing.levels import Level, ReportType
 from engine.tracing.reports import Reporter, ReportTargetError
-from engine.tracing.sinks import open_sink
+from engine.tracing.sinks import Rotation, open_sink
 from engine.tracing.tracer import Output, Tracer
 from engine.tracing.version import product_version
 
@@ -38,6 +38,8 @@ NODE_NAME: Final = "OSPLTOOL_NODE_NAME"
 """Set for a node of a fleet: its name there."""
 TRACE_JSON: Final = "OSPLTOOL_TRACE_JSON"
 """A file, `stdout` or `stderr`: every event goes there as a line of JSON, besides the configured trace."""
+TRACE_ROTATION: Final = "OSPLTOOL_TRACE_ROTATION"
+"""`SIZE:FILES`, such as `64M:5`: when trace files are replaced, and how many former ones are kept."""
 _ENDING_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
@@ -54,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         link = SupervisorLink.from_environ(os.environ)
         tracer = make_tracer(configuration)
         reporter = make_reporter(configuration)
-    except (ConfigError, LinkError, ReportTargetError, OSError) as error:
+    except (ConfigError, LinkError, ReportTargetError, RotationError, OSError) as error:
         print(f"ospltool: {error}", file=sys.stderr)  # noqa: T201  # narration of a program
         return EXIT_CONFIGURATION
     reporter.attach(tracer)
@@ -112,9 +114,10 @@ def make_tracer(configuration: Configuration) -> Tracer:
     """The trace as configured; no output file means no trace, but consoles still get events.
 
     Raises:
-        OSError: the output file can not be opened.
+        OSError: the output file cannot be opened.
+        RotationError: the environment asks for a rotation that there is not.
     """
-    tracing = configuration.tracing
+    tracing, rotation = configuration.tracing, _rotation()
     outputs: list[Output] = []
     if tracing.output_file is not None:
         kind = Timestamps.OFF
@@ -123,13 +126,28 @@ def make_tracer(configuration: Configuration) -> Tracer:
         path = pathlib.Path(tracing.output_file)
         if tracing.output_file.lower() not in ("stdout", "stderr"):
             path.parent.mkdir(parents=True, exist_ok=True)
-        sink = open_sink(tracing.output_file, pathlib.Path(), synchronous=tracing.synchronous)
+        sink = open_sink(
+            tracing.output_file, pathlib.Path(), synchronous=tracing.synchronous, rotation=rotation
+        )
         level = Level[tracing.verbosity.name]
         outputs.append(Output(sink, level, TextFormat(kind, start_ns=time.time_ns())))
     json_file = os.environ.get(TRACE_JSON)
     if json_file:
-        outputs.append(Output(open_sink(json_file, pathlib.Path()), Level.FINEST, json_format))
+        sink = open_sink(json_file, pathlib.Path(), rotation=rotation)
+        outputs.append(Output(sink, Level.FINEST, json_format))
     return Tracer(time.time_ns, outputs)
+
+
+class RotationError(Exception):
+    """The environment variable for the rotation of traces has a value that cannot be used."""
+
+
+def _rotation() -> Rotation | None:
+    text = os.environ.get(TRACE_ROTATION, "").strip()
+    try:
+        return Rotation.parse(text) if text else None
+    except ValueError as error:
+        raise RotationError(f"{TRACE_ROTATION}: {error}") from None
 
 
 def make_reporter(configuration: Configuration) -> Reporter:

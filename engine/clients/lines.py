@@ -8,12 +8,14 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
+from engine.dds.activity import moved
 from engine.dds.client_protocol.endpoints import open_writer
 from engine.dds.errors import DdsError, DdsTimeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from engine.dds.activity import Activities
     from engine.dds.channel import Announced
     from engine.dds.participant import NodeParticipant
     from engine.dds.topics import Topic
@@ -25,6 +27,8 @@ MATCH_TIMEOUT_S: Final = 10.0
 """How long a client's reader may take to be discovered; then the answer is given up."""
 SEND_TIMEOUT_S: Final = 30.0
 """How long a client may not take anything before its answer is given up."""
+ANSWER_S: Final = MATCH_TIMEOUT_S + SEND_TIMEOUT_S + 10.0
+"""How long one message of an answer may take, at most, with a margin for the deadlock watch."""
 IDLE_S: Final = 10.0
 MAX_LINES: Final = 1_000
 PREFIX_BYTES: Final = 12
@@ -62,12 +66,16 @@ class Lines:
         participant: the node's.
         topic: the topic of the answers.
         announced: name and TRANSPORT_PRIORITY of the writers.
+        activities: where its threads say what they are busy with.
     """
 
-    def __init__(self, participant: NodeParticipant, topic: Topic, announced: Announced) -> None:
+    def __init__(
+        self, participant: NodeParticipant, topic: Topic, announced: Announced, activities: Activities
+    ) -> None:
         self._participant = participant
         self._announced = announced
         self._topic = topic
+        self._activities = activities
         self._lines: dict[tuple[str, ...], _Line] = {}
         self._workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="historicalData")
         self._closing = threading.Event()
@@ -124,7 +132,8 @@ class Lines:
             try:
                 if line.writer is None:
                     line.writer = self._open(partitions)
-                problem = self._carry_out(line.writer, job)
+                with self._activities.job("historicalDataRequestHandler (answer to a client)", ANSWER_S):
+                    problem = self._carry_out(line.writer, job)
             except DdsError as error:
                 problem = str(error)
             job.done(problem)
@@ -151,6 +160,7 @@ class Lines:
             return "READER_NOT_KNOWN: its reader of historical data was not discovered"
         for message in job.messages:
             problem = self._write(writer, message, is_there)
+            moved()
             if problem:
                 return problem
         writer.flush()

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from engine.core.namespace import NameSpaceState
     from engine.core.namespaces import Group
     from engine.dataset.sample import Sample
+    from engine.dds.activity import Activities
     from engine.dds.captured import Captured
     from engine.dds.channel import Announced
     from engine.dds.participant import NodeParticipant
@@ -61,6 +62,7 @@ class ClientService:
         living: the writers of a group that there are.
         is_sound: whether a sample is of a group's type, None where the type is not captured.
         announced: what the endpoints say of themselves.
+        activities: where its threads say what they are busy with.
         has_disk: the node's store is on a disk; otherwise nothing is ever called stored there.
     """
 
@@ -75,6 +77,7 @@ class ClientService:
         living: Callable[[Group], Iterable[bytes]],
         is_sound: Callable[[Group, Sample], bool | None],
         announced: Announced,
+        activities: Activities,
         *,
         has_disk: bool = True,
     ) -> None:
@@ -104,8 +107,8 @@ class ClientService:
                 endpoints.HISTORY,
             )
         }
-        self._lines = Lines(participant, topics[endpoints.HISTORY], announced)
-        self._states = Lines(participant, topics[endpoints.STATE], announced)
+        self._lines = Lines(participant, topics[endpoints.HISTORY], announced, activities)
+        self._states = Lines(participant, topics[endpoints.STATE], announced, activities)
         self._readers = {
             name: endpoints.open_reader(
                 participant, topics[name], (partition,), signal, name=announced.reader

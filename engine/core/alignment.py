@@ -83,6 +83,8 @@ def asked(context: Context, message: SampleRequest, sender: str, now: float, *, 
         return
     settings = context.settings
     combine_s = settings.combine_operational_s if is_operational else settings.combine_initial_s
+    if context.requests.waits(state.name):
+        context.note("align.combined", group=state.name, fellow=name)
     if not context.requests.add(state.name, target, now, combine_s):
         context.send(Refusal(number, state.name, "too many requests wait"), sender)
 
@@ -99,6 +101,8 @@ def start_collecting(context: Context, state: NameSpaceState, now: float) -> Non
     ]
     if sources:
         context.note("conflict.combine", namespace=state.name, count=len(sources))
+    else:
+        context.note("align.no-aligner-needed", group=state.name)
     for fellow in sources:
         request(context, state, fellow.node, "collect", now)
     advance(context, state, now)

@@ -31,6 +31,8 @@ class Context:
         started_s: when this run began; `away_due_s`: when to remember for how long fellows have been away.
         absent: fellows of the last run that the store remembers as away since this one.
         wall_offset_ns: wall clock minus monotonic clock at the start.
+        refused: nodes whose name-spaces conflicted with ours when they were last compared.
+        behind_s: by how much this node itself is late with its work just now.
     """
 
     def __init__(self, settings: CoreSettings, wall_offset_ns: int, now: float) -> None:
@@ -47,6 +49,8 @@ class Context:
         self.greeting_due = False
         self.readers_changed = True
         self.wall_offset_ns = wall_offset_ns
+        self.behind_s = 0.0
+        self.refused: set[str] = set()
         self.started_s = self.away_due_s = now
         self.absent: set[str] = set()
         self._requests_made = 0

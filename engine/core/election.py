@@ -23,12 +23,15 @@ master's id.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from engine.core.messages import DAMAGED, Epoch, Vote
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
+
+NOBODY: Final = "nobody may be master: all are non-aligners or have masterPriority 0"
+"""The rule of a decision without candidates."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -189,8 +192,7 @@ def _election(own: Stand, stands: dict[str, Stand], *, expects_more: bool) -> De
     use_quality = not any(stand.holder for stand in candidates)  # then the master may have to inject
     ranked = tuple(sorted(candidates, key=lambda stand: rank(stand, use_quality=use_quality), reverse=True))
     if not ranked:
-        rule = "nobody may be master: all are non-aligners or have masterPriority 0"
-        return Decision(None, None, "", rule, ())
+        return Decision(None, None, "", NOBODY, ())
     counters = [stand.vote.counter for stand in everybody if stand.vote]
     counters += [stand.following.counter + 1 for stand in everybody if stand.following]
     counters += [stand.newest + 1 for stand in everybody]

@@ -90,6 +90,14 @@ class NameSpaceLearned:
 
     name_space: NameSpace
     policy: Policy
+    is_configured: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NameSpaceDoubted:
+    """A learned name-space conflicts with a fellow's: it is not remembered for the next run."""
+
+    name_space: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -171,6 +179,7 @@ Event = (
     | LineageAdopted
     | DeleteSet
     | NameSpaceLearned
+    | NameSpaceDoubted
     | GroupAnnounced
     | DataDeleted
     | InstancesPurged

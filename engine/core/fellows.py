@@ -39,7 +39,8 @@ class Fellow:
     `deaf_since_s` is when it stopped hearing us, None while it does; `since_s` is when it was first heard;
     `excused_s` is how much of its present silence is due to stalls of this node. It is `forgotten` if it was
     away, restarted or not, for longer than tombstones are kept for it; `in_step` are the name-spaces whose
-    settled set was ours at its last heartbeat, and as of when.
+    settled set was ours at its last heartbeat, and as of when. `skews_ns` are the last differences of the
+    clocks; `is_clock_off` and `is_late` tell what has been reported (see `engine.core.reports`).
     """
 
     node: str
@@ -59,6 +60,9 @@ class Fellow:
     deaf_since_s: float | None = None
     forgotten: bool = False
     in_step: dict[str, int] = dataclasses.field(default_factory=dict)
+    skews_ns: tuple[int, ...] = ()
+    is_clock_off: bool = False
+    is_late: bool = False
 
     @property
     def joins(self) -> bool:

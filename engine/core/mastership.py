@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.core import election
+from engine.core import election, reports
 from engine.core.events import AbandonSet, NoAligner
 from engine.core.messages import Vote
 from engine.core.namespace import stand_of
@@ -22,6 +22,7 @@ _BEFORE_COMPLETE = (Phase.SOURCE, Phase.INJECT, Phase.COLLECT, Phase.ALIGN)
 
 def elect(context: Context, state: NameSpaceState, now: float) -> None:
     """Decide about the master of a name-space whose discovery is over, and act on a change."""
+    known = state.decision
     decision = _decide(context, state, now)
     previous_master = state.following.node if state.following else ""
     previous_via, previous_vote = state.via, state.vote
@@ -42,11 +43,15 @@ def elect(context: Context, state: NameSpaceState, now: float) -> None:
             context.note("election.no-master", namespace=state.name, reason=decision.rule)
             if not context.settings.waits_for_aligner:
                 context.emit(NoAligner(state.name))
+    elif decision.following == before and decision is not known and before is not None:
+        master = context.name_of(before.node)
+        context.note("election.not-needed", namespace=state.name, master=master, confirmed=True)
     _move(context, state, before is not None, previous_master, previous_via)
     if state.part_from(context.node, context.aligner_report(state)):
         context.changed = True
     if state.following and state.following != before:
         _note_master(context, state, decision)
+        reports.handed_over(context, state, before)
 
 
 def _decide(context: Context, state: NameSpaceState, now: float) -> Decision:
@@ -61,6 +66,7 @@ def _decide(context: Context, state: NameSpaceState, now: float) -> Decision:
         expects_more,
     )
     if state.decision is None or grounds != state.grounds:
+        reports.priorities(context, state, fellows)
         state.decision = _decision(context, state, fellows, gone, expects_more=expects_more)
         state.grounds = grounds
     return state.decision

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-from engine.core import alignment, purging
-from engine.core.events import FellowAway, FellowsKnown, NameSpaceLearned
+from engine.core import alignment, purging, reports
+from engine.core.events import FellowAway, FellowsKnown, NameSpaceDoubted, NameSpaceLearned
 from engine.core.messages import Deliveries, NameSpaces, RollUp, Status, Vote
 from engine.core.namespace import NameSpaceState
 from engine.core.namespaces import MAX_PRIORITY, Conflict, NameSpace, compare, find_policy, overlap
@@ -34,10 +34,33 @@ def add_name_space(context: Context, name_space: NameSpace) -> bool:
     if stored:
         state.stored, state.quality_ns = stored, stored.quality_ns
         state.vote = Vote(stored.lineage.counter + 1, "")  # epochs of the last run must not come again
+        context.note("election.quality", namespace=name_space.name, quality_ns=max(0, stored.quality_ns))
     context.states[name_space.name] = state
-    context.emit(NameSpaceLearned(name_space, policy))
+    context.emit(NameSpaceLearned(name_space, policy, _is_configured(context, name_space)))
     context.changed = True
     return True
+
+
+def _is_configured(context: Context, name_space: NameSpace) -> bool:
+    return name_space.name in {configured.name for configured in context.settings.name_spaces}
+
+
+def add_remembered(context: Context, name_space: NameSpace) -> None:
+    """Take part again in a name-space that was learned in a former run (5.2.3.6), if nothing forbids it.
+
+    It is left out, and that is traced, if it conflicts with the configuration or no policy matches it any
+    more. A configured name-space of the same name takes its place.
+    """
+    ours = [state.name_space for state in context.states.values()]
+    if name_space in ours:
+        return
+    reason = next((str(found) for one in ours if (found := compare(one, name_space))), "")
+    if not reason and not add_name_space(context, name_space):
+        reason = "no policy matches its name"
+    if reason:
+        context.note("namespace.left-out", namespace=name_space.name, reason=reason)
+    else:
+        context.note("namespace.remembered", namespace=name_space.name, expressions=str(name_space))
 
 
 def status(context: Context, state: ServiceState, serial: int, reported: int, now: float) -> Status:
@@ -69,13 +92,17 @@ def receive(context: Context, message: Status | NameSpaces | Deliveries, sender:
     known = context.fellows.get(sender)
     if known and known.incarnation < message.incarnation:
         lose(context, known, now, "it was restarted")
+    silence_s = now - known.last_heard_s - known.excused_s - context.behind_s if known else 0.0
     taken = context.fellows.receive(message, sender, now)
     if taken is None:
         return
     fellow, new = taken
+    if known is fellow and isinstance(message, Status):
+        reports.heartbeat(context, fellow, silence_s)
     if new:
         context.greeting_due = True
         context.note("fellow.discovered", fellow=fellow.node, state=str(fellow.status and "known"))
+        context.note("fellow.capabilities-sent", fellow=fellow.name)
         fellow.forgotten = _was_forgotten(context, fellow, now)
     if isinstance(message, Status):
         _receive_status(context, fellow, message, now)
@@ -93,6 +120,7 @@ def _was_forgotten(context: Context, fellow: Fellow, now: float) -> bool:
 
 def _receive_status(context: Context, fellow: Fellow, status: Status, now: float) -> None:
     fellow.skew_ns = status.wall_ns - context.wall_ns(now)
+    reports.clock(context, fellow)
     if fellow.leaving:
         lose(context, fellow, now, "it is terminating")
         return
@@ -109,10 +137,11 @@ def _compare(context: Context, fellow: Fellow, message: NameSpaces) -> None:
     before, fellow.conflict = fellow.conflict, conflicts[0] if conflicts else None
     if fellow.conflict and not before:
         _refuse(context, fellow, fellow.conflict)
-    elif before and not fellow.conflict:
-        context.note("compatibility.resolved", fellow=fellow.name)
     if fellow.conflict:
         return
+    if fellow.node in context.refused:
+        context.refused.discard(fellow.node)
+        context.note("compatibility.resolved", fellow=fellow.name)
     for name_space in theirs:
         if name_space.name not in context.states and add_name_space(context, name_space):
             context.note(
@@ -125,6 +154,9 @@ def _compare(context: Context, fellow: Fellow, message: NameSpaces) -> None:
 
 def _refuse(context: Context, fellow: Fellow, conflict: Conflict) -> None:
     fellow.approved = False
+    context.refused.add(fellow.node)
+    if not _is_configured(context, conflict.ours):
+        context.emit(NameSpaceDoubted(conflict.ours.name))  # after a restart the fellows' word counts
     context.note(
         "compatibility.conflict",
         fellow=fellow.name,
@@ -178,6 +210,7 @@ def approve(context: Context, now: float) -> None:
         context.note(
             "fellow.name", fellow=fellow.node, name=fellow.name, role=fellow.role, host=fellow.status.host
         )
+        context.note("fellow.confirmed", fellow=fellow.name, state=fellow.status.state)
         context.note("compatibility.approved", fellow=fellow.name)
         _back_again(context, fellow, now)
         is_news = True
@@ -213,6 +246,7 @@ def _back_again(context: Context, fellow: Fellow, now: float) -> None:
     silence_s, fellow.silence_s = fellow.silence_s, None
     if fellow.deaf_since_s is not None:
         silence_s, fellow.deaf_since_s = now - fellow.deaf_since_s, None
+        context.note("fellow.reestablished", fellow=fellow.name)
     if fellow.gap_s is None and fellow.role != context.settings.role:
         fellow.gap_s = silence_s
     if fellow.gap_s is not None:

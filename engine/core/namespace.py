@@ -62,6 +62,8 @@ class NameSpaceState:
         differs: heartbeats of the aligner in a row whose settled set was not ours.
         last_moved: tells what the last repair moved from what another one did; 0 is nothing.
         repairs: repairs in a row that did not help.
+        noted_phase: the phase when it was looked at last.
+        mixed: the masterPriorities that were reported because 255 is among them.
     """
 
     name_space: NameSpace
@@ -81,6 +83,8 @@ class NameSpaceState:
     foreign_seen: tuple[Epoch, ...] = ()
     has_writers: bool = False
     is_wanted: bool = False
+    mixed: tuple[int, ...] = ()
+    noted_phase: Phase = Phase.DISCOVER
     why: str = ""
     lineage: Epoch = NO_EPOCH
     parents: tuple[Epoch, ...] = ()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from engine.core import alignment, mastership, membership, merging, purging, roles
+from engine.core import alignment, mastership, membership, merging, purging, reports, roles
 from engine.core.context import Context
 from engine.core.events import (
     DataDeleted,
@@ -84,8 +84,11 @@ class DurabilityNode:
         for name_space in settings.name_spaces:
             if not membership.add_name_space(context, name_space):
                 raise LocalFault(f"name-space '{name_space.name}' has no policy")
+        for name_space in settings.learned:
+            membership.add_remembered(context, name_space)
         context.note("lifecycle.address", node=settings.node)
         context.note("lifecycle.incarnation", node=settings.node, incarnation=settings.incarnation)
+        context.note("lifecycle.requesting-namespaces")
         context.note("lifecycle.waiting-for-fellows")
         self._evaluate(now)
 
@@ -223,6 +226,7 @@ class DurabilityNode:
             return False
         if isinstance(message, Status | NameSpaces | Deliveries):
             is_repetition = isinstance(message, Status) and self._is_repetition(message, sender)
+            self._context.behind_s = max(0.0, now - self._promised_s)
             membership.receive(self._context, message, sender, now)
             if is_repetition and not self._context.has_output:
                 return False
@@ -276,6 +280,8 @@ class DurabilityNode:
         """A fellow's endpoints went away."""
         fellow = self._context.fellows.get(node)
         if fellow and self._context.fellows.is_attached(fellow):
+            if not fellow.leaving:
+                self._context.note("fellow.non-responsive", fellow=fellow.name)
             reason = "it left" if fellow.leaving else "its endpoints are gone"
             membership.lose(self._context, fellow, now, reason)
         self._context.fellows.detach(node)
@@ -481,6 +487,7 @@ class DurabilityNode:
             merging.advance(self._context, state, now)
             roles.open_delayed_set(self._context, state, now)
             roles.meet(self._context, state, now)
+            reports.phase(self._context, state)
         for name, targets in self._context.requests.due(now, self._is_ready):
             self._context.emit(SendSet(name, self._context.states[name].lineage, targets))
         for reader in self._context.readers.take_over(self._server_for):

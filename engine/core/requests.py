@@ -44,6 +44,10 @@ class RequestQueue:
         batch.targets[target.node] = target
         return True
 
+    def waits(self, name_space: str) -> bool:
+        """Whether a request for a name-space waits, which another one would be combined with."""
+        return name_space in self._batches
+
     def drop(self, node: str) -> None:
         """Forget the requests of a fellow that is gone."""
         for name_space in sorted(self._batches):

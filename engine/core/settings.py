@@ -49,6 +49,7 @@ class CoreSettings:
             (nanoseconds). Clocks may be wrong, and a system that is off forgets nothing, so neither counts.
         stored: what the store holds, by name-space.
         filtered: what content filters of this node apply to (//OpenSplice/Domain/Filters).
+        learned: name-spaces that were learned from fellows in former runs (5.2.3.6).
     """
 
     node: str
@@ -72,6 +73,7 @@ class CoreSettings:
     stored: dict[str, StoredSet] = dataclasses.field(default_factory=dict)
     further_hosts: tuple[str, ...] = ()
     filtered: tuple[Element, ...] = ()
+    learned: tuple[NameSpace, ...] = ()
 
     @property
     def hosts(self) -> frozenset[str]:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from engine.dds.activity import Activities, Work
 from engine.dds.participant import NodeParticipant
 from engine.dds.waiting import Signal
 
@@ -27,12 +28,16 @@ class Pump:
     Args:
         participant: whose sources are waited for.
         sink: called with the source's name and a batch that is not empty.
+        activities: where the pump says what it is busy with.
     """
 
-    def __init__(self, participant: NodeParticipant, sink: Sink) -> None:
+    def __init__(
+        self, participant: NodeParticipant, sink: Sink, activities: Activities | None = None
+    ) -> None:
         self.signal = Signal(participant)
         self._sink = sink
-        self._sources: dict[str, Take] = {}
+        self._activities = activities or Activities()
+        self._sources: dict[str, tuple[Take, Work]] = {}
         self._lock = threading.Lock()
         self._stopping = False
         self._failure: BaseException | None = None
@@ -45,14 +50,17 @@ class Pump:
 
     def add(self, name: str, take: Take) -> None:
         """Add a source whose entities were made with `pump.signal`; taken from in the order of adding."""
+        work = self._activities.work(f"AdminEventDispatcher ({name})")
         with self._lock:
-            self._sources[name] = take
+            self._sources[name] = take, work
         self.signal.set()
 
     def remove(self, name: str) -> None:
         """Forget a source; when this returns, nothing is being taken from it."""
         with self._lock:
-            self._sources.pop(name, None)
+            source = self._sources.pop(name, None)
+        if source is not None:
+            self._activities.end(source[1])
 
     def start(self) -> None:
         """Start the thread."""
@@ -71,13 +79,14 @@ class Pump:
     def _round(self) -> None:
         with self._lock:
             sources = list(self._sources.items())
-        for name, take in sources:
-            with self._lock:
-                if name not in self._sources or self._stopping:
-                    continue
-                batch = take()
-            if batch:
-                self._sink(name, batch)
+        for name, (take, work) in sources:
+            with work:
+                with self._lock:
+                    if name not in self._sources or self._stopping:
+                        continue
+                    batch = take()
+                if batch:
+                    self._sink(name, batch)
 
     def stop(self, timeout_s: float = 5.0) -> None:
         """End the thread, then the signal. Close the sources afterwards.

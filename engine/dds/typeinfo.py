@@ -16,6 +16,11 @@ _MINIMAL: Final = 0
 _COMPLETE: Final = 1
 _HASH_BYTES: Final = 14
 MAX_DESCRIPTION_BYTES: Final = 4 << 20
+ATTEMPTS: Final = 3
+ATTEMPT_S: Final = 2.0
+PAUSE_S: Final = 0.2
+LOOK_UP_S: Final = ATTEMPTS * (ATTEMPT_S + PAUSE_S)
+"""How long a look-up may take, at most."""
 """A type description above this size is refused; the largest seen in practice are a few kilobytes."""
 
 
@@ -91,9 +96,9 @@ def resolve_type(
     participant: NodeParticipant,
     reference: TypeRef,
     *,
-    attempts: int = 3,
-    attempt_timeout_s: float = 2.0,
-    pause_s: float = 0.2,
+    attempts: int = ATTEMPTS,
+    attempt_timeout_s: float = ATTEMPT_S,
+    pause_s: float = PAUSE_S,
 ) -> Resolution:
     """Ask the network for a type. Blocks; call it in a worker thread.
 

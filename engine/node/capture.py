@@ -62,6 +62,7 @@ class Capture:
         self._clock = clock
         self._orphans: list[CapturedSample] = []
         self._due_s = 0.0
+        self._held_since_ns: int | None = None
 
     def patience_s(self, now: float) -> float:
         """Seconds from now until the taps must be looked at although they did not ask; may be infinite."""
@@ -79,12 +80,19 @@ class Capture:
 
     def drain(self) -> None:
         """Take from every tap what it has, up to a bound, unless too much waits for the disk."""
+        tracer = self._runtime.holdings.tracer
         room = self._max_waiting - self._persistence.queued_changes
         if self._persistence.problem:
             room = DRAIN  # what the disk does not take stays in memory and is written later
         if room <= 0:
             self._runtime.holdings.is_behind = True
+            if self._held_since_ns is None:
+                self._held_since_ns = self._clock.wall_ns()
+                tracer.event("capture.back-pressure", samples=self._persistence.queued_changes)
             return
+        if self._held_since_ns is not None:
+            elapsed_ns, self._held_since_ns = self._clock.wall_ns() - self._held_since_ns, None
+            tracer.event("capture.relieved", elapsed_ns=elapsed_ns)
         most = min(DRAIN, room)
         routes = self._neighbourhood.routes
         count, fill, is_behind = 0, ROOMY, False

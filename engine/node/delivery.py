@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from engine.dataset.living import whole
+from engine.dds.activity import moved
 from engine.dds.directed import DeliveryReport, DirectedSession, Mode
 from engine.dds.errors import DdsError
 from engine.dds.interfaces import address_towards, reachable
@@ -121,6 +122,7 @@ def give(
             on_rejected=functools.partial(on_rejected, group) if on_rejected else None,
         )
         reports.append(report)
+        moved()
     # Readers that refuse what is offered will refuse it again: reported, but not tried again.
     problems = [report.problem for report in reports if report.readers or not report.refused]
     return Delivered(

@@ -10,15 +10,15 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from engine.node.watch import Work
 from engine.runtime.persistence import Persistence
-from engine.runtime.startup import read_store
+from engine.runtime.startup import TOLD, read_store
 from engine.store.interface import StoreError, StoreFull
 from engine.store.opening import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from engine.dds.activity import Activities
     from engine.runtime.startup import Found
     from engine.store.interface import Store
     from engine.tracing.tracer import Tracer
@@ -56,6 +56,7 @@ class Disk:
         node: the node's name, for whoever finds the store in use.
         on_result: called on the store's thread when results can be taken back, or opening has news.
         pace: how it is written.
+        activities: where the thread says what it is busy with.
 
     Attributes:
         used_bytes: what all files of the store take up on the disk; 0 for memory, or while not known.
@@ -68,6 +69,7 @@ class Disk:
         directory: Path | None,
         node: str,
         on_result: Callable[[], None],
+        activities: Activities,
         pace: Pace = Pace(),  # a value that never changes
     ) -> None:
         self._pace = pace
@@ -78,7 +80,7 @@ class Disk:
         self._on_result = on_result
         self._wake = threading.Event()
         self._stopping = threading.Event()
-        self.work = Work()
+        self._work = activities.work("persistentDataListener")
         self.fault: Exception | None = None
         self.refusal = ""
         self.used_bytes = 0
@@ -127,7 +129,9 @@ class Disk:
             self._error = error
             self._on_result()
             return
-        self.persistence = Persistence(store)
+        self.persistence = Persistence(store, self._work.moved)
+        for name, note in found.replaced.items():
+            self.persistence.mark(name, TOLD, note)
         self._found = found
         self._on_result()
         try:
@@ -195,7 +199,7 @@ class Disk:
     def _one_job(self) -> bool:
         if self.persistence.is_idle:
             return False
-        with self.work:
+        with self._work:
             return self.persistence.work()
 
 
@@ -222,7 +226,12 @@ def trace_found(tracer: Tracer, directory: str, found: Found) -> None:
         tracer.event("store.disabled")
         return
     tracer.event("store.opened", directory=directory)
+    for name in found.parts:
+        tracer.event("store.incomplete", namespace=name)
+        if name not in found.sets:
+            tracer.event("store.no-backup", namespace=name)
     for name, (data, descriptions) in found.sets.items():
+        _trace_origin(tracer, found, name)
         tracer.event(
             "store.namespace",
             namespace=name,
@@ -235,3 +244,16 @@ def trace_found(tracer: Tracer, directory: str, found: Found) -> None:
         tracer.event("store.corrupt", namespace="*", cause="; ".join(found.report.findings))
     for name, cause in found.damage.items():
         tracer.event("store.corrupt", namespace=name, cause=cause)
+
+
+def _trace_origin(tracer: Tracer, found: Found, name: str) -> None:
+    """Whether a complete set is one that this node did not leave as its last."""
+    summary = found.sets[name][0].summary()
+    tracer.event(
+        "lifecycle.local-copy", namespace=name, completeness="DAMAGED" if name in found.damage else "COMPLETE"
+    )
+    if name in found.parts:
+        quality_ns = max(0, found.stored[name].quality_ns)
+        tracer.event("store.restored", namespace=name, samples=summary.count, quality_ns=quality_ns)
+    if name in found.replaced:
+        tracer.event("store.replaced", namespace=name, samples=summary.count, mark=found.replaced[name])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from engine.dds.interfaces import beyond_loopback
-from engine.dds.typeinfo import resolve_type
+from engine.dds.typeinfo import LOOK_UP_S, resolve_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -127,7 +127,7 @@ class Incoming:
                     "group.creation-failed", group=f"*.{endpoint.topic}", retries=3, cause=reason
                 )
 
-        self._wire.submit(look_up)
+        self._wire.submit(look_up, f"groupCreationThread (type of topic {endpoint.topic})", LOOK_UP_S)
 
     def messages(self, batch: Sequence[Any]) -> None:
         """Take in protocol messages, each from the node that it names only."""

@@ -17,13 +17,13 @@ from engine.dataset.groups import is_given
 from engine.dataset.living import End, ends, is_written, returning, unregistered, whole, written
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
 from engine.dds.directed import Mode
-from engine.node.delivery import Portion, give
+from engine.node.delivery import TIMEOUT_S, Portion, give
 from engine.node.processes import MAX_KEPT_SESSIONS, MAX_KEPT_WRITERS, Process
 from engine.runtime.ports import Again, Delivered, Instead
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from typing import Any
+    from typing import Any, TypeAlias
 
     from engine.core.messages import ReaderKey
     from engine.core.namespaces import Group
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from engine.node.delivery import Directed
     from engine.node.neighbourhood import Changes, Neighbourhood
     from engine.runtime.runtime import Runtime
+
+    Submit: TypeAlias = Callable[[Callable[[], None], str, float], None]
 
 MAX_LOST: Final = 10_000
 """Writers that were lost and are remembered, in case they come back."""
@@ -54,9 +56,7 @@ class Keeping:
         submit: runs something that blocks on a worker thread.
     """
 
-    def __init__(
-        self, directed: Directed, neighbourhood: Neighbourhood, submit: Callable[[Callable[[], None]], None]
-    ) -> None:
+    def __init__(self, directed: Directed, neighbourhood: Neighbourhood, submit: Submit) -> None:
         self._directed = directed
         self._neighbourhood = neighbourhood
         self._submit = submit
@@ -163,7 +163,7 @@ class Keeping:
         self, process: Process, job: Callable[[DirectedSession], None], failed: Callable[[DdsError], None]
     ) -> None:
         if process.put(job, failed):
-            self._submit(process.work)
+            self._submit(process.work, "resendQueue (delivery to a process of readers)", TIMEOUT_S)
 
     # What happens to writers and readers.
 
@@ -172,7 +172,7 @@ class Keeping:
         for participant in participants:
             process = self._processes.pop(participant, None)
             if process is not None and process.leave():
-                self._submit(process.work)
+                self._submit(process.work, "resendQueue (delivery to a process of readers)", TIMEOUT_S)
             for kept in self._kept.values():
                 kept.discard(participant)
 

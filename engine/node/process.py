@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from engine.clients.service import ClientService
 from engine.core.states import ServiceState
+from engine.dds.activity import Activities
 from engine.dds.bulk import TOPIC as BULK_TOPIC
 from engine.dds.bulk import BulkReceiver
 from engine.dds.channel import Announced, Channel, ChannelTopic
@@ -33,13 +34,13 @@ from engine.node.roaming import Carried, InterfaceWatch
 from engine.node.streams import Streams
 from engine.node.threads import Threads
 from engine.node.uri import is_automatic, uri_of
-from engine.node.watch import Watch, Work
+from engine.node.watch import Watch
 from engine.node.wire import DdsWire, receiver_partition
 from engine.runtime import codec
 from engine.runtime.ports import FilterRefused
 from engine.runtime.runtime import Runtime
 from engine.runtime.startup import core_settings
-from engine.runtime.view import unstored
+from engine.runtime.view import unstored, without_candidates
 from engine.store.interface import StoreError
 from engine.tracing.levels import Level
 
@@ -141,11 +142,16 @@ class Node:
         self._said: tuple[object, ...] = ()
         self._stack = contextlib.ExitStack()
         self._started_ns = self._clock.wall_ns()
-        self._work = Work()
+        self._activities = Activities()
+        self._work = self._activities.work("ospl_durability")
         self._shown_state = ""
         directory = configuration.persistent.store_directory if configuration.persistent else None
         self._disk = Disk(
-            Path(directory) if directory else None, name, self._mailbox.wake, _pace(configuration)
+            Path(directory) if directory else None,
+            name,
+            self._mailbox.wake,
+            self._activities,
+            _pace(configuration),
         )
         self._uri = uri_of(configuration, environ)
         self._name = name
@@ -181,7 +187,7 @@ class Node:
             NodeParticipant(configuration.domain.id, self._uri, name, bytes.fromhex(node))
         )
         self._neighbourhood = Neighbourhood()
-        self._pump = Pump(self._participant, self._from_pump)
+        self._pump = Pump(self._participant, self._from_pump, self._activities)
         self._stack.callback(self._pump.stop)
         signal, partition = self._pump.signal, configuration.entity_names.partition
         self._discovery = Discovery(self._participant, signal)
@@ -196,6 +202,7 @@ class Node:
         self._pulse = Pulse(
             functools.partial(self._channel.publish, codec.STATUS_TOPIC, node),
             self._work,
+            self._activities.work("dcpsHeartbeatListener"),
             configuration.network.heartbeat.period_s,
         )
         self._stack.callback(self._pulse.close, 1.0)
@@ -211,6 +218,7 @@ class Node:
             tag=domain_tag(self._uri),
             pulse=self._pulse,
             announced=announced,
+            activities=self._activities,
         )
         self._assemble(name)
         self._listen()
@@ -298,6 +306,7 @@ class Node:
             self._neighbourhood.living,
             self._wire.taps.is_sound,
             self._announced(names),
+            self._activities,
             has_disk=self._disk.kind != "memory",
         )
         self._stack.callback(clients.close)
@@ -317,12 +326,8 @@ class Node:
     def _watch(self) -> None:
         configuration = self._configuration
         watch = Watch(
-            {
-                "ospl_durability": self._work,
-                "persistentDataListener": self._disk.work,
-                "statusThread": self._wire.work,
-            },
-            self._tracer,
+            self._activities,
+            self._tracer.event,
             self._renew,
             self._lease_pause_s,
             detects=configuration.watchdog.deadlock_detection,
@@ -402,14 +407,24 @@ class Node:
             self._capture.drain()
             if self._is_moving:
                 self.carries = Carried.of(self._runtime)
+            unwritten, ending_ns = self._disk.persistence.queued_changes, self._clock.wall_ns()
             self._tracer.event("lifecycle.stopping")
             self._runtime.stop(finished=True)
             self._wire.close(timeout_s=1.0)
+            self._stack.close()
+            self._tell_flushed(unwritten, self._clock.wall_ns() - ending_ns)
         finally:
             self._stack.close()
             self._tracer.event("lifecycle.stopped")
             if self._lease and self.carries is None:
                 self._lease.report("TERMINATED", node=self._found.report.node_id)
+
+    def _tell_flushed(self, unwritten: int, elapsed_ns: int) -> None:
+        """Of the samples that were not on the disk when this node was told to end, which are now."""
+        left = self._disk.persistence.queued_changes
+        self._tracer.event("store.flushed", samples=unwritten - left, elapsed_ns=elapsed_ns)
+        if left:
+            self._tracer.event("store.not-flushed", samples=left)
 
     def _patience_s(self, due: float) -> float:
         """Seconds to wait for news until the next turn."""
@@ -440,7 +455,8 @@ class Node:
         if now >= self._showing.due_s:
             problem = self._runtime.persistence.problem
             waiting = unstored(self._runtime) if problem else 0
-            self._say(state, node=self._found.report.node_id, problem=problem, unstored=waiting)
+            said = {"problem": problem, "unstored": waiting, "waits": without_candidates(self._runtime)}
+            self._say(state, node=self._found.report.node_id, **said)
             self._incoming.count_undecodable(
                 {**self._channel.malformed, BULK_TOPIC: self._receiver.malformed}
             )
@@ -459,6 +475,8 @@ class Node:
         if self._lease is None:
             return
         self._lease.renew()
+        expiry_ns = int(self._configuration.domain.lease.expiry_s * 1e9)
+        self._tracer.event("watch.lease-renewed", expiry_ns=expiry_ns)
         if self._stop_reason is None and self._lease.is_lost():
             self._tracer.event("lifecycle.daemon-lost")
             self.request_stop("the supervisor is gone")

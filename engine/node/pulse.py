@@ -13,13 +13,13 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
+from engine.dds.activity import PATIENCE_S
 from engine.dds.errors import DdsError, DdsTimeout
-from engine.node.watch import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.node.watch import Work
+    from engine.dds.activity import Work
 
 LATE: Final = 1.25
 """Heartbeat periods after which the node's own heartbeat is late, and the last one is sent again."""
@@ -31,6 +31,7 @@ class Pulse:
     Args:
         send: sends one to all fellows; may block, and raise DdsError.
         work: what the node's thread is busy with.
+        sending: what the heartbeats' thread is busy with.
         period_s: the heartbeat period.
         patience_s: a thread that is busy for longer is hung.
 
@@ -43,11 +44,12 @@ class Pulse:
         self,
         send: Callable[[bytes], None],
         work: Work,
+        sending: Work,
         period_s: float,
         patience_s: float = PATIENCE_S,
     ) -> None:
         self._send = send
-        self._work = work
+        self._work, self._sending = work, sending
         self._pause_s = LATE * period_s
         self._patience_s = patience_s
         self._newest = self._sent = b""
@@ -68,7 +70,8 @@ class Pulse:
         try:
             while heartbeat := self._next():
                 try:
-                    self._send(heartbeat)
+                    with self._sending:
+                        self._send(heartbeat)
                 except DdsTimeout:
                     continue  # a fellow does not keep up; the next heartbeat is due soon enough
         except DdsError as error:

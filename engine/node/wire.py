@@ -10,13 +10,13 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, Protocol
 
+from engine.dds.activity import Activities, moved
 from engine.dds.bulk import TOPIC as BULK_TOPIC
 from engine.dds.bulk import BulkSender
 from engine.dds.errors import DdsError, DdsTimeout
 from engine.node.delivery import Directed
 from engine.node.keeping import Keeping
 from engine.node.taps import Taps
-from engine.node.watch import Work
 from engine.runtime.codec import STATUS_TOPIC
 from engine.runtime.monitor import DeliveryView
 from engine.runtime.ports import Delivered
@@ -43,6 +43,8 @@ BATCH_TIMEOUT_S: Final = 30.0
 SHARED_TIMEOUT_S: Final = 2.0
 """A stream to several fellows ends when one stays behind for so long; each then asks for the rest alone."""
 MATCH_TIMEOUT_S: Final = 5.0
+MARGIN_S: Final = 10.0
+"""What the deadlock watch grants a worker beyond the time-outs of what it does."""
 DELIVERIES_SHOWN: Final = 100
 """Deliveries that consoles see; older ones are in the trace."""
 
@@ -63,6 +65,7 @@ class DdsWire:
         tag: the domain tag of the applications.
         pulse: sends heartbeats, past everything else that waits.
         announced: name and TRANSPORT_PRIORITY of the writers of streams.
+        activities: where its threads say what they are busy with.
     """
 
     def __init__(
@@ -79,6 +82,7 @@ class DdsWire:
         tag: str,
         pulse: Pulse,
         announced: Announced,
+        activities: Activities,
     ) -> None:
         self._participant = participant
         self._channel = channel
@@ -95,7 +99,8 @@ class DdsWire:
         self._sender = threading.Thread(target=self._send_all, name="sender", daemon=True)
         self.taps = Taps(participant, signal)
         self.unsent_dropped = 0
-        self.work = Work()
+        self._activities = activities
+        self._sending = activities.work("statusThread")
         self.fault: Exception | None = None
         self.on_stream_sent: Callable[[str, tuple[str, ...], int, int], None]
         self.on_delivered: DeliveredCallback
@@ -125,13 +130,15 @@ class DdsWire:
         """Stream on a worker thread."""
         participants = [self._neighbourhood.participant_of(fellow) for fellow in fellows]
         targets = [participant for participant in participants if participant is not None]
-        self._submit(self._stream, name_space, fellows, targets, batches, samples)
+        what = f"sampleRequestHandler (set of {name_space} to {', '.join(fellows)})"
+        self._submit(what, BATCH_TIMEOUT_S, self._stream, name_space, fellows, targets, batches, samples)
 
     def send_note(self, fellow: str, note: bytes) -> None:
         """Send on a worker thread."""
         target = self._neighbourhood.participant_of(fellow)
         if target is not None:
-            self._submit(self._note, fellow, target, note)
+            what = f"sampleRequestHandler (what is held, to {fellow})"
+            self._submit(what, BATCH_TIMEOUT_S, self._note, fellow, target, note)
 
     def open_group(self, description: GroupDescription) -> None:
         """Capture the group."""
@@ -205,16 +212,23 @@ class DdsWire:
 
     # Threads.
 
-    def submit(self, work: Callable[[], None]) -> None:
-        """Run something that blocks on a worker thread."""
-        self._submit(work)
+    def submit(self, work: Callable[[], None], name: str, patience_s: float) -> None:
+        """Run something that blocks on a worker thread.
 
-    def _submit(self, work: Callable[..., None], *arguments: object) -> None:
+        Args:
+            work: what to run; it calls `engine.dds.activity.moved` if it takes longer than its patience.
+            name: of the activity, for the deadlock watch.
+            patience_s: for how long it may block, at most.
+        """
+        self._submit(name, patience_s, work)
+
+    def _submit(self, name: str, patience_s: float, work: Callable[..., None], *arguments: object) -> None:
         """What a worker does not expect must not end in silence: whoever waits for it would wait for ever."""
 
         def run() -> None:
             try:
-                work(*arguments)
+                with self._activities.job(name, patience_s + MARGIN_S):
+                    work(*arguments)
             except Exception as error:
                 if not self._participant.closed:
                     self.fault = error
@@ -226,7 +240,7 @@ class DdsWire:
         while (item := self._unsent.get()) is not None:
             topic, payload = item
             try:
-                with self.work:
+                with self._sending:
                     self._channel.publish(topic, self._node, payload)
             except DdsTimeout:
                 self._unsent.put(item)  # a fellow that does not keep up must not cost the others a message
@@ -252,6 +266,7 @@ class DdsWire:
                 sender.wait_targets(MATCH_TIMEOUT_S)  # who is missing asks again
                 for batch in batches:
                     sender.send(batch, patience_s)
+                    moved()
                     sent += len(batch)
                 sender.finish(BATCH_TIMEOUT_S)
             finally:

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from engine.dds.activity import Activities
 from engine.dds.bulk import BulkReceiver, BulkSender, Received
 from engine.dds.errors import DdsTimeout
 from engine.dds.participant import NodeParticipant
@@ -86,8 +87,11 @@ class _Peer:
         instance_id: str,
         link: Link,
         on_room: Callable[[], None],
+        activities: Activities,
     ) -> None:
         self.guid = guid
+        self._activities = activities
+        self._work = activities.work(f"exchange (with {instance_id[:8]})", MATCH_S)
         self.link = link
         self.hello_due_s = 0.0
         self.fault: Exception | None = None
@@ -140,6 +144,8 @@ class _Peer:
             if not self._participant.closed:
                 self.fault = error
                 self._on_room()
+        finally:
+            self._activities.end(self._work)
 
     def _send_all(self, sender: BulkSender) -> None:
         while True:
@@ -152,13 +158,18 @@ class _Peer:
                 before, self._bytes = self._bytes, self._bytes - len(frame)
             if before > LOW_BYTES >= before - len(frame):
                 self._on_room()
-            if sender.missing() and not self._is_closed:
-                sender.wait_targets(MATCH_S)  # a frame for nobody is missed by its number, or said again
-            deadline = time.monotonic() + SEND_S
-            while not self._is_closed or time.monotonic() < deadline:
-                with contextlib.suppress(DdsTimeout):
-                    sender.send(frame, 1.0)
-                    break
+            with self._work:
+                self._send_one(sender, frame)
+
+    def _send_one(self, sender: BulkSender, frame: bytes) -> None:
+        if sender.missing() and not self._is_closed:
+            sender.wait_targets(MATCH_S)  # a frame for nobody is missed by its number, or said again
+        deadline = time.monotonic() + SEND_S
+        while not self._is_closed or time.monotonic() < deadline:
+            self._work.moved()  # a process that is behind is waited for
+            with contextlib.suppress(DdsTimeout):
+                sender.send(frame, 1.0)
+                return
 
 
 class Peers:
@@ -169,6 +180,7 @@ class Peers:
         hello: what we say of ourselves.
         signal: set when there is something to take.
         on_room: called on another thread when a queue that was full has room again.
+        activities: where the threads of links say what they are busy with.
 
     Attributes:
         malformed: frames that were none.
@@ -177,13 +189,19 @@ class Peers:
     """
 
     def __init__(
-        self, participant: NodeParticipant, hello: Hello, signal: Signal, on_room: Callable[[], None]
+        self,
+        participant: NodeParticipant,
+        hello: Hello,
+        signal: Signal,
+        on_room: Callable[[], None],
+        activities: Activities | None = None,
     ) -> None:
         self._participant = participant
         self._hello = hello
         self._peers: dict[bytes, _Peer] = {}
         self.receiver = BulkReceiver(participant, receiver_partition(hello.id), signal=signal, topic=TOPIC)
         self._on_room = on_room
+        self._activities = activities or Activities()
         self.malformed = 0
         self.oversized = 0
         self.refused = 0
@@ -196,7 +214,7 @@ class Peers:
             self.refused += 1
             return
         link = Link(self._hello.encode(), lambda: secrets.randbelow((1 << 64) - 1) + 1)
-        self._peers[guid] = _Peer(self._participant, guid, instance_id, link, self._on_room)
+        self._peers[guid] = _Peer(self._participant, guid, instance_id, link, self._on_room, self._activities)
 
     def gone(self, guid: bytes) -> Sequence[Event]:
         """It is gone."""

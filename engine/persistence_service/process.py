@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
+from engine.dds.activity import Activities
 from engine.dds.channel import Channel
 from engine.dds.discovery import Discovery, EndpointSeen, ParticipantGone, ParticipantSeen, TopicDiscovery
 from engine.dds.interfaces import interface_of
@@ -21,9 +22,11 @@ from engine.dds.selfcheck import check_layouts
 from engine.dds.subscription_endpoints import PARTITION
 from engine.dds.typeinfo import resolve_type
 from engine.dds.uri import cyclone_uri, domain_tag
+from engine.node.delivery import TIMEOUT_S as DELIVERY_S
 from engine.node.delivery import Directed
 from engine.node.mailbox import Handler, Mailbox, ignore
 from engine.node.neighbourhood import DurableReader
+from engine.node.watch import Watch
 from engine.persistence_service.groups import Groups
 from engine.persistence_service.intake import Intake
 from engine.persistence_service.lifespans import Lifespans
@@ -39,10 +42,16 @@ from engine.persistence_service.subscribing import Subscribing
 from engine.persistence_service.synchronization import Synchronization
 from engine.persistence_service.view import InstanceView
 from engine.redundancy.configuration import PersistenceService
+from engine.tracing.catalogue import catalogue
+from engine.tracing.record import message
 
 LONGEST_TURN_S: Final = 1.0
 WORKERS: Final = 8
 CLOSE_S: Final = 10.0
+WATCH_S: Final = 1.0
+"""How often the deadlock watch looks at all threads."""
+WORK_S: Final = DELIVERY_S + 10.0
+"""How long a worker may take for one group of a delivery, or for anything else."""
 
 
 class ServiceFault(Exception):
@@ -84,6 +93,8 @@ class Service:
         self._settings = settings
         self._options = options
         self._mailbox = Mailbox()
+        self._activities = Activities()
+        self._work = self._activities.work("service")
         self._stop_reason: str | None = None
         self._started_ns = time.time_ns()
         self._counters: collections.Counter[str] = collections.Counter()
@@ -93,7 +104,11 @@ class Service:
         self._synchronization = Synchronization(options.name, settings.synchronization, self._groups)
         self._lifespans = Lifespans()
         self._store = Store(
-            options.directory, options.name, lambda: secrets.token_hex(16), self._mailbox.wake
+            options.directory,
+            options.name,
+            lambda: secrets.token_hex(16),
+            self._mailbox.wake,
+            self._activities,
         )
         try:
             self._begin()
@@ -134,22 +149,25 @@ class Service:
         self._directed = Directed(
             self._participant, bytes.fromhex(self._store.id), interface_of(uri), domain_tag(uri)
         )
-        self._pump = Pump(self._participant, self._from_pump)
+        self._pump = Pump(self._participant, self._from_pump, self._activities)
         self._stack.callback(self._pump.stop)
         signal = self._pump.signal
         self._discovery = Discovery(self._participant, signal)
         self._topics = TopicDiscovery(self._participant, signal)
         self._channel = Channel(self._participant, PARTITION, topics=STATUS_TOPICS, signal=signal)
         hello = Hello(self._settings.name, options.name, self._store.id)
-        self._peers = Peers(self._participant, hello, signal, self._mailbox.wake)
+        self._peers = Peers(self._participant, hello, signal, self._mailbox.wake, self._activities)
         self._links = Links(hello, self._peers, self._parts, self._received, options.say)
         for part in self._parts:
             part.has_room = self._links.has_room
         self._intake = Intake(self._participant, signal, self._groups, self._synchronization, self._lifespans)
         self._readers = Readers(self._participant, signal, self._submit)
         self._subscribing.begin(self._participant.guid.hex())
+        self._watch = Watch(self._activities, self._tell, _no_lease, WATCH_S, detects=False)
+        self._stack.callback(self._watch.close)
         self._prepare_status()
         self._listen()
+        self._watch.start()
 
     def _prepare_status(self) -> None:
         options = self._options
@@ -170,6 +188,7 @@ class Service:
             readers=self._readers,
             peers=self._peers,
             links=self._links,
+            watch=self._watch,
         )
         self._status = Status(options.name, self._channel, self._submit)
 
@@ -198,7 +217,8 @@ class Service:
 
         def run() -> None:
             try:
-                result = work()
+                with self._activities.job("worker (delivery, answer or type look-up)", WORK_S):
+                    result = work()
             except Exception as error:
                 failure = error
                 if not self._participant.closed:
@@ -207,6 +227,10 @@ class Service:
                 self._mailbox.post(lambda: done(result))
 
         self._workers.submit(run)
+
+    def _tell(self, event: str, **fields: object) -> None:
+        """The deadlock watch has noticed something."""
+        self._options.say(message(catalogue()[event], fields))
 
     def _fail(self, error: Exception) -> None:
         raise ServiceFault(f"a thread of the service ended: {error!r}") from error
@@ -240,15 +264,16 @@ class Service:
         try:
             due_s = 0.0
             while self._stop_reason is None:
-                self._carry_out(max(0.0, due_s - time.monotonic()))
-                due_s = self._turn()
+                self._mailbox.wait(max(0.0, due_s - time.monotonic()))
+                with self._work:
+                    self._carry_out()
+                    due_s = self._turn()
             return self._end()
         finally:
             self._stack.close()
 
-    def _carry_out(self, timeout_s: float) -> None:
+    def _carry_out(self) -> None:
         """Carry out what waits now."""
-        self._mailbox.wait(timeout_s)
         self._mailbox.carry_out()
         for fault in (self._store.fault, self._pump.fault):
             if fault is not None:
@@ -294,7 +319,8 @@ class Service:
         deadline = time.monotonic() + CLOSE_S
         self._save()
         while not self._store.is_idle and time.monotonic() < deadline and not self._store.fault:
-            self._carry_out(0.1)
+            self._mailbox.wait(0.1)
+            self._carry_out()
             self._save()
         self._status.show_last(self.shown())
         self._readers.close()
@@ -350,3 +376,7 @@ class Service:
     def shown(self) -> InstanceView:
         """What it shows now."""
         return self._shown.look(is_ending=self._stop_reason is not None)
+
+
+def _no_lease() -> None:
+    """Nobody supervises a persistence service: what is stuck is said and shown."""

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from engine.dds.channel import Channel
 from engine.dds.errors import DdsTimeout
+from engine.node.watch import Watch
 from engine.persistence_service import showing, view
 from engine.persistence_service.groups import Groups
 from engine.persistence_service.intake import Intake
@@ -59,6 +60,7 @@ class Shown:
     readers: Readers
     peers: Peers
     links: Links
+    watch: Watch
 
     def look(self, *, is_ending: bool) -> view.InstanceView:
         """What is to be seen now."""
@@ -119,6 +121,7 @@ class Shown:
         damaged = self.synchronization.damaged + self.subscribing.damaged
         if damaged:
             found.append(f"{damaged} rows of the store were damaged and left out")
+        found += [f"{name} does not proceed" for name in self.watch.stuck]
         found += self.subscribing.problems()
         return (*found, *(f"{one.name}: {one.problem}" for one in self.links.refused))
 

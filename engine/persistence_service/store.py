@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from engine.dds.activity import Activities
 from engine.persistence_service.parts import Part, Write
 from engine.store import schema
 from engine.store.files import LOCK, Lock
@@ -22,6 +23,8 @@ APPLICATION_ID: Final = 0x6F737070
 """Marks the file as ours ("ospp")."""
 FORMAT_VERSION: Final = 1
 RETRY_S: Final = 1.0
+WRITE_S: Final = 60.0
+"""How long one transaction may take before the store's thread counts as hung."""
 
 _TABLES: Final = "CREATE TABLE about (one INTEGER PRIMARY KEY CHECK (one = 1), id TEXT NOT NULL);"
 
@@ -34,6 +37,7 @@ class Store:
         name: of the instance, for whoever finds the store in use.
         new_id: gives 32 hexadecimal characters; asked at the first start only.
         on_written: called on the store's thread after a transaction, and when it failed.
+        activities: where the thread says what it is busy with.
 
     Attributes:
         id: of the instance; the same at every start with this store.
@@ -43,13 +47,19 @@ class Store:
     """
 
     def __init__(
-        self, directory: Path, name: str, new_id: Callable[[], str], on_written: Callable[[], None]
+        self,
+        directory: Path,
+        name: str,
+        new_id: Callable[[], str],
+        on_written: Callable[[], None],
+        activities: Activities,
     ) -> None:
         self._directory = directory
         self._path = directory / DATABASE
         self._name = name
         self._new_id = new_id
         self._on_written = on_written
+        self._work = activities.work("store", WRITE_S)
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._opened = threading.Event()
@@ -148,7 +158,8 @@ class Store:
     def _write_all(self, connection: sqlite3.Connection) -> None:
         while True:
             if self._batch:
-                self._write_batch(connection)
+                with self._work:
+                    self._write_batch(connection)
             elif self._stopping.is_set():
                 return
             if self.problem:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 MAX_SAMPLE_BYTES: Final = MAX_BATCH_BYTES - (1 << 20)
 """A larger sample is not kept, because fellows could not be given it."""
+FUTURE_NS: Final = 10_000_000_000
+"""Source times further in the future are reported."""
 _SAMPLE: Final = DATA | DISPOSE | UNREGISTER
 _PLACE_BITS: Final = 32
 _PLACE: Final = (1 << _PLACE_BITS) - 1
@@ -225,8 +227,11 @@ class _Batch:
         sinks = self._by_writer.get(writer)
         if sinks is None and (groups := self._routes.get(writer)) is not None:
             sinks = self._open(writer, groups)
+            now_ns = self._holdings.steady_ns()
             for sink in sinks:
-                sink.data.present.saw(writer, time_ns, self._holdings.steady_ns())
+                sink.data.present.saw(writer, time_ns, now_ns)
+            if time_ns - now_ns > FUTURE_NS and sinks:
+                self._holdings.tell_future(sinks[0].description.group, writer, time_ns - now_ns)
         return sinks
 
     def _open(self, writer: bytes, groups: tuple[Group, ...]) -> tuple[_Sink, ...]:

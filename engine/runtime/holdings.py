@@ -33,11 +33,14 @@ if TYPE_CHECKING:
 
 MAX_CAUSE: Final = 300
 """Characters of what a fault of somebody else's may write into the trace."""
+MAX_AHEAD: Final = 20
+"""Writers with samples in the future that are named in the trace."""
 LINEAGE: Final = "lineage"
 LINE: Final = "line"
 APART: Final = "apart"
 ROLE: Final = "role"
 ELEMENTS: Final = "elements"
+LEARNED: Final = "learned"
 COUNTERS: Final = (
     "captured",
     "stored",
@@ -98,6 +101,7 @@ class Holdings:
         self.counters: dict[str, int] = dict.fromkeys(COUNTERS, 0)
         self.is_behind = False
         self.set_handed_over_ns: dict[str, int] = {}
+        self._ahead: set[bytes] = set()
         self._loaded = loaded
         self._parts = dict(parts)
         self.core = DurabilityNode(settings, clock.monotonic(), clock.wall_ns())
@@ -105,6 +109,13 @@ class Holdings:
     def steady_ns(self) -> int:
         """The wall clock as it was at the start, and the time since then: it does not jump."""
         return self.core.wall_ns(self.clock.monotonic())
+
+    def tell_future(self, group: Group, writer: bytes, ahead_ns: int) -> None:
+        """A writer's samples are in the future; said of each writer once."""
+        if writer in self._ahead or len(self._ahead) >= MAX_AHEAD:
+            return
+        self._ahead.add(writer)
+        self.tracer.event("capture.future", group=group, writer=writer.hex(), ahead_ns=ahead_ns)
 
     def malformed(self, topic: str, sender: str, cause: str, count: int = 1) -> None:
         """Something arrived that is not one of ours; it is counted, said and ignored."""
@@ -118,6 +129,10 @@ class Holdings:
         loaded, part = self._loaded.pop(name, None), self._parts.pop(name, None)
         self.spaces[name] = NameSpaceData(state, loaded=loaded, part=part)
         self.persistence.mark(name, ELEMENTS, json.dumps(plain.to_plain(event.name_space.elements)))
+        if not event.is_configured:
+            self.persistence.mark(name, LEARNED, "yes")
+        elif name in {learned.name for learned in self.settings.learned}:
+            self.persistence.mark(name, LEARNED, "")
         self.tracer.event(
             "namespace.added",
             namespace=name,
@@ -145,6 +160,7 @@ class Holdings:
                 group_set.raise_floor(data.loaded.groups[group].floor_ns)
             self.wire.open_group(description)
             self.tracer.event("group.found", group=group, durability=description.qos.durability.name)
+            self.tracer.event("group.administrating", group=group)
             self.tracer.event("capture.started", group=group, depth=description.qos.history_depth)
             if announce:
                 self._announce(description)
@@ -201,6 +217,7 @@ class Holdings:
             without_rest(data.working.groups[group], self._undecided.pop(group))
 
     def _announce(self, description: GroupDescription) -> None:
+        self.tracer.event("group.announced", group=description.group)
         self.core.group_found(description.group, json.dumps(plain.to_plain(description)).encode())
 
     def raise_group(self, group: Group, qos: GroupQos, *, announce: bool) -> None:

@@ -2,22 +2,25 @@
 
 A disposed instance is purged when three conditions hold (DDS 1.4, 2.2.3.5 DURABILITY_SERVICE): it is
 disposed, none of its writers is alive, and service_cleanup_delay has passed since this node found out about
-both. Of writers that were gone before this node started it finds out at its start. Beyond the standard, its
-tombstone is kept until every fellow known has acknowledged it, so that nobody can bring it back to life.
-The master decides and tells the others, so that all sets stay equal.
+both; the clocks of writers play no part. A node finds out at its start about writers that went before it.
+Beyond the standard, the tombstone of an instance is kept until every fellow known has acknowledged it, so
+that nobody can bring it back to life. The master decides and tells the others, so that all sets stay equal.
 """
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Final
 
 from engine.core.expressions import matches
 from engine.core.messages import PurgedInstance
 from engine.core.purging import FOREVER_NS
 from engine.dataset.sample import UNREGISTER
+from engine.dataset.settling import STEP_NS
+from engine.runtime.disposed import DisposedInstances
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
     from engine.core.namespaces import Group
     from engine.dataset.dataset import GroupSet
@@ -34,6 +37,7 @@ SAY_REJECTED_S: Final = 60.0
 MAX_PURGED: Final = 5_000
 """Instances of a group that are purged in one period."""
 INFINITE: Final = -1
+FOREVER_S: Final = float("inf")
 
 
 def floor_mark(group: Group) -> str:
@@ -50,13 +54,15 @@ class Housekeeping:
         self._gone_s: dict[bytes, float] = {}
         self._others_gone_s = holdings.clock.monotonic()
         self._due_s = 0.0
-        self._has_disposed = False
+        self._disposed = DisposedInstances()
+        self._lost: dict[Group, int] = {}
+        self._tell_lost_s = 0.0
         self._rejected: dict[Group, tuple[GroupSet, int, int, float]] = {}
 
     @property
     def next_s(self) -> float | None:
         """When `work` has something to look at again; None when the next turn is early enough."""
-        return self._due_s if self._has_disposed else None
+        return self._due_s if self._disposed else None
 
     def writers(self, writer: bytes, groups: tuple[Group, ...]) -> None:
         """A durable writer of these groups is alive; none means that it is gone."""
@@ -83,11 +89,20 @@ class Housekeeping:
             return
         self._due_s = now + PERIOD_S
         self._tell_rejected(now)
-        spaces = self._holdings.spaces.values()
-        disposed = [data for data in spaces if any(group.disposed for group in data.working.groups.values())]
-        self._has_disposed = bool(disposed)
-        for data in disposed:
-            self._purge(data, now)
+        self._tell_lost(now)
+        self._disposed.look(self._purgeable_groups(), now)
+        if self._disposed:
+            for data in self._holdings.spaces.values():
+                self._purge(data, now)
+
+    def _purgeable_groups(self) -> dict[Group, GroupSet]:
+        return {
+            group: group_set
+            for data in self._holdings.spaces.values()
+            for group, group_set in data.working.groups.items()
+            if group in self._holdings.descriptions
+            and self._holdings.descriptions[group].qos.cleanup_delay_ns != INFINITE
+        }
 
     def _tell_rejected(self, now: float) -> None:
         """Count what resource limits rejected, and say so, of each group once in a while."""
@@ -114,40 +129,45 @@ class Housekeeping:
                     said, due_s = count, now + SAY_REJECTED_S
                 self._rejected[group] = group_set, count, said, due_s
 
+    def _tell_lost(self, now: float) -> None:
+        """Say what arrived too old to be kept, once in a while."""
+        if now < self._tell_lost_s:
+            return
+        for data in self._holdings.spaces.values():
+            for group, group_set in data.working.groups.items():
+                if not group_set.lost:
+                    continue
+                said = self._lost.get(group, 0)
+                said = said if said <= group_set.lost else 0  # another set took its place
+                if group_set.lost > said:
+                    self._tell_lost_s = now + SAY_REJECTED_S
+                    self._holdings.tracer.event(
+                        "capture.lost", group=group, count=group_set.lost - said, total=group_set.lost
+                    )
+                self._lost[group] = group_set.lost
+
     def _purge(self, data: NameSpaceData, now: float) -> None:
         until_ns = self._holdings.core.purgeable_until(data.state.name, now)
         if until_ns is None:
             return
-        wall_ns = self._holdings.clock.wall_ns()
-        # What writers with a wrong clock disposed lately is not among what has settled, whatever its time.
-        unsettled = data.present.skews.keys() if until_ns < FOREVER_NS else ()
+        settled_s = FOREVER_S
+        if until_ns < FOREVER_NS:
+            # A set dates a change at most `STEP_NS` later than it came (see engine.dataset.settling).
+            settled_s = now - (self._holdings.steady_ns() + STEP_NS - until_ns) / 1e9
         for group, group_set in data.working.groups.items():
             description = self._holdings.descriptions.get(group)
-            if description is None or description.qos.cleanup_delay_ns == INFINITE:
+            if description is None:
                 continue
-            delay_ns = description.qos.cleanup_delay_ns
-            disposed_ns = min(until_ns, wall_ns - delay_ns)
-            instances = self._forgettable(group_set, disposed_ns, now - delay_ns / 1e9, unsettled)
+            over_s = now - description.qos.cleanup_delay_ns / 1e9
+            found = self._disposed.until(group, min(settled_s, over_s))
+            forgettable = (key for key in found if not self._is_written(group_set.instance(key), over_s))
+            instances = tuple(
+                PurgedInstance(key, group_set.instance(key)[-1].digest)
+                for key in itertools.islice(forgettable, MAX_PURGED)
+            )
             if instances:
                 self.purged(group, instances)
                 self._holdings.core.purge(group, instances)
-
-    def _forgettable(
-        self, group_set: GroupSet, until_ns: int, until_s: float, unsettled: Collection[bytes]
-    ) -> tuple[PurgedInstance, ...]:
-        """Instances that were disposed, and without writers, before these moments."""
-        found: list[PurgedInstance] = []
-        for key in sorted(group_set.disposed):
-            history = group_set.instance(key)
-            last = history[-1]
-            if last.source_time_ns > until_ns or last.writer in unsettled:
-                continue
-            if self._is_written(history, until_s):
-                continue
-            found.append(PurgedInstance(key, last.digest))
-            if len(found) == MAX_PURGED:
-                break
-        return tuple(found)
 
     def _is_written(self, history: Sequence[Sample], until_s: float) -> bool:
         """Whether an instance has, or had at that moment, a writer that did not unregister it."""

@@ -29,7 +29,7 @@ from engine.store.interface import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from engine.core.namespaces import Group
     from engine.dataset.dataset import Summary
@@ -143,11 +143,21 @@ class Recovered:
 Result = Stored | SetStored | Degraded | Recovered
 
 
-class Persistence:
-    """The queue between a runtime and its store. `work` is called by the store's owner only."""
+def _nothing() -> None:
+    """What is called after each part of a job when nobody wants to know."""
 
-    def __init__(self, store: Store) -> None:
+
+class Persistence:
+    """The queue between a runtime and its store. `work` is called by the store's owner only.
+
+    Args:
+        store: the store.
+        moved: called after each part of a long job.
+    """
+
+    def __init__(self, store: Store, moved: Callable[[], None] = _nothing) -> None:
         self._store = store
+        self._moved = moved
         self._lock = threading.Lock()
         self._jobs: collections.deque[_Job] = collections.deque()
         self._results: collections.deque[Result] = collections.deque()
@@ -386,6 +396,7 @@ class Persistence:
         for description, samples in turn.rest:
             for some in samples.split(WRITE_SAMPLES):
                 writer.add(description, some)
+                self._moved()
         by_group: dict[Group, tuple[GroupDescription, list[Sample], list[Sample]]] = {}
         for description, added, evicted in turn.changes:
             _, comes, goes = by_group.setdefault(description.group, (description, [], []))
@@ -407,6 +418,7 @@ class Persistence:
                 writer.add(description, ())
                 for some in samples.split(WRITE_SAMPLES):
                     writer.add(description, some)
+                    self._moved()
             return self._backups.commit(writer, job.mark, note)
         except StoreError:
             with contextlib.suppress(StoreError):

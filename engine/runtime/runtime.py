@@ -7,7 +7,7 @@ outside enters by a method of this class; everything that goes out leaves by the
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from engine.core import events, plain
 from engine.core.namespaces import Group
@@ -16,12 +16,13 @@ from engine.dataset.groups import GroupDescription
 from engine.runtime import codec
 from engine.runtime.agreement import Agreement
 from engine.runtime.capture import Capture, CapturedRun, CapturedSample
-from engine.runtime.holdings import Holdings
+from engine.runtime.holdings import LEARNED, Holdings
 from engine.runtime.housekeeping import Housekeeping
 from engine.runtime.persistence import Degraded, Recovered, SetStored, Stored
 from engine.runtime.ports import NoFilters
 from engine.runtime.serving import Serving
 from engine.runtime.startup import away_mark
+from engine.runtime.telling import Telling
 from engine.runtime.transfers import Transfers
 from engine.store.interface import Fellow
 
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 
 __all__ = ["CapturedRun", "CapturedSample", "Runtime"]
+
+SERVES: Final = "complete, and the first in the order of those on its host, or of all if there is none"
 
 
 class Runtime:
@@ -75,12 +78,16 @@ class Runtime:
         self._core_due_s = float("-inf")
         self._unsupported: set[tuple[str, str]] = set()
         self._attached: dict[str, set[str]] = {}
+        self._injecting: dict[str, int] = {}
         self._away = set(settings.away)
         self.serving = Serving(holdings)
         self._capture = Capture(holdings, self.serving)
         self.housekeeping = Housekeeping(holdings)
         self.agreement = Agreement(holdings)
-        self.transfers = Transfers(holdings, self.serving, self.housekeeping, secret or os.urandom(16))
+        self._telling = Telling(holdings)
+        self.transfers = Transfers(
+            holdings, self.serving, self.housekeeping, self._telling, secret or os.urandom(16)
+        )
         self.turn()  # the name-spaces come with the first events of the core
         for _, descriptions in loaded.values():
             for description in descriptions:
@@ -108,6 +115,7 @@ class Runtime:
             self.holdings.malformed(topic, sender, str(error))
         else:
             if not envelope.to or self.settings.node in envelope.to:
+                self._telling.receives(envelope.message, sender)
                 follows = self.core.receive(envelope.message, sender, self._clock.monotonic())
                 return self.agreement.heard(envelope.message, sender) or follows
         return False
@@ -173,6 +181,7 @@ class Runtime:
         self.holdings.tell_changes()
         self.transfers.work(now)
         for message in self.core.messages_to_send(now):
+            self._telling.sends(message.message)
             outgoing = self.transfers.announced(self.agreement.announced(message))
             self._wire.send(codec.topic_of(outgoing), self._codec.encode(outgoing))
         self.transfers.keep_wanted()
@@ -191,6 +200,8 @@ class Runtime:
             needs_turn = needs_turn or not isinstance(result, Stored)
             data = self.spaces.get(result.name_space)
             if isinstance(result, Stored) and data:
+                for group in result.watermarks.keys() - data.stored.keys():
+                    self._tracer.event("store.group", group=group)
                 data.stored.update(result.watermarks)
                 self.counters["stored"] = sum(
                     mark.count for space in self.spaces.values() for mark in space.stored.values()
@@ -216,14 +227,23 @@ class Runtime:
             self._tracer.event(event.event, **event.fields)
         elif isinstance(event, events.NameSpaceLearned):
             self.holdings.add_name_space(event)
+        elif isinstance(event, events.NameSpaceDoubted):
+            self.persistence.mark(event.name_space, LEARNED, "")
         elif isinstance(event, events.LoadStored):
             self._inject(event.name_space)
         elif isinstance(event, events.AbandonSet):
+            self._injecting.pop(event.name_space, None)
             self.spaces[event.name_space].stage_nothing()
         elif isinstance(event, events.Completed):
             self._complete(event)
         elif isinstance(event, events.LineageAdopted):
             self.holdings.remember_lineage(self.spaces[event.name_space])
+            self._tracer.event(
+                "namespace.merge-state",
+                namespace=event.name_space,
+                merge_state=event.lineage,
+                role=self.settings.role,
+            )
         elif isinstance(event, events.SendSet):
             self.transfers.send(event)
         elif isinstance(event, events.ExpectSet):
@@ -237,8 +257,20 @@ class Runtime:
         elif isinstance(event, events.GroupAnnounced):
             self._group_announced(event)
         elif isinstance(event, events.Deliver):
+            self._tracer.event(
+                "deliver.chosen",
+                reader=event.reader.participant,
+                group=f"{','.join(event.reader.partitions)}.{event.reader.topic}",
+                node=self.settings.name,
+                reason=SERVES,
+            )
             self.serving.deliver(event.reader)
         elif isinstance(event, events.TakenOver):
+            self._tracer.event(
+                "deliver.taken-over",
+                reader=event.reader.participant,
+                group=f"{','.join(event.reader.partitions)}.{event.reader.topic}",
+            )
             self.serving.taken_over(event.reader)
         elif isinstance(event, events.NoAligner):
             self.refusal = f"nobody may be master of name-space '{event.name_space}', and waiting is off"
@@ -261,6 +293,8 @@ class Runtime:
                 self.persistence.mark(name, away_mark(node), "" if away_ns is None else str(away_ns))
 
     def _group_announced(self, event: events.GroupAnnounced) -> None:
+        fellow = self.core.name_of(event.fellow)
+        self._tracer.event("group.remote", group=event.group, fellow=fellow)
         try:
             description: GroupDescription = plain.from_json(GroupDescription, event.description)
         except ValueError as error:
@@ -273,6 +307,7 @@ class Runtime:
 
     def _inject(self, name: str) -> None:
         data = self.spaces[name]
+        self._injecting[name] = self._clock.wall_ns()
         samples = data.stage_loaded().summary().count
         self._tracer.event("injection.started", namespace=name, samples=samples)
         self.core.injected(name, self._clock.monotonic())
@@ -282,8 +317,18 @@ class Runtime:
         turn, keeps, data.keeps = data.complete(self.descriptions), data.keeps, ""
         self.holdings.withhold_rest(data)
         self.holdings.write_set(data, turn, keeps=keeps)
-        for group in data.working.groups:
+        began_ns = self._injecting.pop(event.name_space, None)
+        for group, group_set in data.working.groups.items():
+            if began_ns is not None:
+                self._tracer.event("injection.group", group=group, samples=group_set.count)
             self._tracer.event("group.complete", group=group)
+        if began_ns is not None:
+            self._tracer.event(
+                "injection.finished",
+                namespace=event.name_space,
+                merge_state=event.lineage,
+                elapsed_ns=self._clock.wall_ns() - began_ns,
+            )
 
     @property
     def state(self) -> ServiceState:

@@ -109,7 +109,8 @@ class Serving:
     def gone(self, reader: ReaderKey) -> None:
         """The last durable reader of its kind in a process went away."""
         self.tails.forget(reader)
-        self._waiting.pop(reader, None)
+        if self._waiting.pop(reader, None) is not None:
+            self._holdings.tracer.event("deliver.reader-gone", reader=reader.participant, group=_text(reader))
         self._got.pop(reader, None)
         self._joined.pop(reader, None)
         self._since_ns.pop(reader, None)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Final
 
+from engine.core import plain
 from engine.core.messages import DAMAGED, NO_EPOCH, Epoch
-from engine.core.namespaces import NameSpace
+from engine.core.namespaces import Element, NameSpace
 from engine.core.settings import CoreSettings, StoredSet
 from engine.dataset.dataset import NO_FLOOR, DataSet
-from engine.runtime.holdings import APART, LINE, LINEAGE, ROLE
+from engine.runtime.holdings import APART, ELEMENTS, LEARNED, LINE, LINEAGE, ROLE
 from engine.runtime.housekeeping import floor_mark
+from engine.store.backups import REPLACED_MARK
 from engine.store.interface import DamageLog
 
 if TYPE_CHECKING:
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from engine.store.interface import OpenReport, Store
 
 _AWAY: Final = "away "
+TOLD: Final = "replaced, told"
+"""Which note of a replaced set a node has traced already."""
 _A_TIME_NS: Final = 1 << 60
 """2006: no duration is as long, and no time of a store as early."""
 
@@ -36,6 +40,9 @@ class Found:
         stored: the same for the core: quality and lineage.
         damage: what is not as it was written, by name-space, in words.
         away: fellows that were away at the end, and for how long nodes ran without them (nanoseconds).
+        learned: name-spaces that were learned from fellows, with their elements.
+        replaced: what a command noted when it put another set in the place of a node's, where that has not
+            been told yet, by name-space.
     """
 
     report: OpenReport
@@ -44,6 +51,8 @@ class Found:
     stored: dict[str, StoredSet]
     damage: dict[str, str]
     away: dict[str, int]
+    learned: tuple[NameSpace, ...] = ()
+    replaced: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 def read_store(store: Store) -> Found:
@@ -53,8 +62,11 @@ def read_store(store: Store) -> Found:
     stored: dict[str, StoredSet] = {}
     damage: dict[str, str] = {}
     away: dict[str, int] = {}
+    learned: list[NameSpace] = []
+    replaced: dict[str, str] = {}
     for name in store.name_spaces():
         away.update(_away(store.marks(name)))
+        learned += _learned(name, store.marks(name))
         writer = store.filling(name)
         if writer is not None:
             parts[name], _ = _load(store, name, DamageLog(), writer.version)  # what is damaged is asked for
@@ -63,6 +75,8 @@ def read_store(store: Store) -> Found:
         log = DamageLog()
         data, descriptions = _load(store, name, log)
         marks = store.marks(name)
+        if marks.get(REPLACED_MARK, "") != marks.get(TOLD, ""):
+            replaced[name] = marks.get(REPLACED_MARK, "")
         for group, group_set in data.groups.items():
             group_set.raise_floor(int(marks.get(floor_mark(group), NO_FLOOR)))
         info = store.complete_set(name)
@@ -79,7 +93,16 @@ def read_store(store: Store) -> Found:
             damage[name] = f"{log.count} damaged, first: {log.first[0]}"
         elif store.report.is_damaged:
             stored[name] = dataclasses.replace(stored[name], quality_ns=DAMAGED)
-    return Found(store.report, sets, parts, stored, damage, away)
+    return Found(store.report, sets, parts, stored, damage, away, tuple(learned), replaced)
+
+
+def _learned(name: str, marks: Mapping[str, str]) -> list[NameSpace]:
+    if not marks.get(LEARNED):
+        return []
+    try:
+        return [NameSpace(name, plain.from_json(tuple[Element, ...], marks.get(ELEMENTS, "")))]
+    except ValueError:
+        return []  # fellows will tell it again
 
 
 def _load(
@@ -120,7 +143,7 @@ def core_settings(
     # A store that lost something may have lost a whole set: an empty one must not win then.
     lost = {
         space.name: StoredSet(DAMAGED, NO_EPOCH)
-        for space in configured.name_spaces
+        for space in (*configured.name_spaces, *found.learned)
         if found.report.is_damaged
     }
     return dataclasses.replace(
@@ -131,6 +154,7 @@ def core_settings(
         remembered=frozenset(fellows),
         away=found.away,
         stored={**lost, **found.stored},
+        learned=found.learned,
     )
 
 

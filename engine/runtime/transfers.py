@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from engine.runtime.housekeeping import Housekeeping
     from engine.runtime.serving import Serving
     from engine.runtime.sets import Difference, NameSpaceData
+    from engine.runtime.telling import Telling
 
 
 class Transfers:
@@ -34,9 +35,15 @@ class Transfers:
     """
 
     def __init__(
-        self, holdings: Holdings, serving: Serving, housekeeping: Housekeeping, secret: bytes
+        self,
+        holdings: Holdings,
+        serving: Serving,
+        housekeeping: Housekeeping,
+        telling: Telling,
+        secret: bytes,
     ) -> None:
         self._holdings = holdings
+        self._telling = telling
         self._incoming = IncomingStreams(holdings.settings.node)
         self.steps = Steps(holdings.clock, self._malformed)
         self._comparing = Comparing(holdings, self.steps, secret)
@@ -116,6 +123,8 @@ class Transfers:
         if len(fellows) > 1:
             self._shared[name_space, fellows] = targets
         self._note_sending(name_space, fellows)
+        what = "the whole set" if answer is None else "what it lacks"
+        self._telling.answering(name_space, targets, held, what, count)
         batches = stream.batches(self._next_number(), begin, groups, holdings.clock.monotonic, removed)
         holdings.wire.send_stream(name_space, fellows, batches, count)
 
@@ -134,6 +143,10 @@ class Transfers:
         """The answer to `Wire.send_stream`; nothing was sent when it broke off."""
         for target in self._shared.pop((name_space, fellows), ()):
             if not bytes_sent:
+                fellow = self._holdings.core.name_of(target.node)
+                self._holdings.tracer.event(
+                    "align.slow", fellow=fellow, group=name_space, outstanding=samples
+                )
                 self._holdings.core.refuse(name_space, target, "one of those who asked does not keep up")
         self._holdings.counters["streams_sent"] += 1
         self._holdings.counters["stream_bytes_sent"] += bytes_sent
@@ -170,7 +183,9 @@ class Transfers:
         if incoming is None:
             return
         if not self._is_wanted(incoming):
+            self._telling.is_stray(incoming)
             return
+        self._telling.arrives(incoming)
         self._store_early(incoming)
         name, request = incoming.begin.name_space, incoming.target.request
         holdings.core.set_progress(name, request, holdings.clock.monotonic())
@@ -226,6 +241,7 @@ class Transfers:
         if finished is None:
             holdings.core.set_failed(name, request, holdings.clock.monotonic())
             return
+        self._telling.injects(incoming)
         new, surplus = self._placing.put(data, incoming, finished)
         holdings.tracer.event(
             "align.completed",

@@ -126,6 +126,7 @@ class SimulatedNode:
             remembered=fellows,
             stored=found.stored,
             away=found.away,
+            learned=found.learned,
         )
         self.tracer = Tracer(self.clock.wall_ns, self.cluster.outputs_for(self), recent_level=Level.NONE)
         self.cluster.opened(self, found)

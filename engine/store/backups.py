@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from engine.core import plain
 from engine.store.interface import MAX_BACKUPS
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 T = TypeVar("T")
+
+REPLACED_MARK: Final = "replaced"
+"""Under what name a store remembers that a command put another set in the place of a node's."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

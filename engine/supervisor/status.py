@@ -60,6 +60,7 @@ class NodeStatus:
         is_orphan: its supervisor is gone but the node still runs; it is about to end.
         store_problem: why its store refuses data, or cannot be opened for want of room; empty when it works.
         unstored: how many samples are in memory only while the store refuses.
+        waits_for: what keeps it from being operational and does not end by itself; empty for nothing.
     """
 
     directory: NodeDirectory
@@ -71,12 +72,13 @@ class NodeStatus:
     is_orphan: bool = False
     store_problem: str = ""
     unstored: int = 0
+    waits_for: str = ""
 
     @property
     def sentence(self) -> str:
         """The status in the words of `ospl status`."""
         state = f" ({self.state})" if self.condition is Condition.STARTING and self.state else ""
-        store = self._store_words()
+        store = self._store_words() or (f", but waits: {self.waits_for}" if self.waits_for else "")
         reason = f"{'; ' if store else ': '}{self.reason}" if self.reason else ""
         name = self.record.domain_name
         past = self._past_words()
@@ -111,7 +113,7 @@ def status_of(directory: NodeDirectory) -> NodeStatus | None:
     reason = record.reason
     if not is_supervised and record.phase not in FINAL:
         reason = "its supervisor was killed" + (", the node is ending" if is_orphan else "")
-    problem, unstored = said.get("problem"), said.get("unstored")
+    problem, unstored, waits = said.get("problem"), said.get("unstored"), said.get("waits")
     is_said_by_it = record.node is not None and said.get("pid") == record.node.pid and record.node.is_alive()
     state, since_ns = said.get("state"), said.get("time_ns")
     if not isinstance(state, str) or not (is_said_by_it or state in _LAST_STATES):
@@ -130,6 +132,7 @@ def status_of(directory: NodeDirectory) -> NodeStatus | None:
         is_orphan=is_orphan,
         store_problem=problem if is_said_by_it and isinstance(problem, str) else "",
         unstored=unstored if is_said_by_it and isinstance(unstored, int) else 0,
+        waits_for=waits if is_said_by_it and isinstance(waits, str) else "",
     )
 
 

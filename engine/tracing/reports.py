@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING, Final
 from engine.tracing.escaping import escape
 from engine.tracing.levels import Level, ReportType
 from engine.tracing.record import fill_in, seconds_text
-from engine.tracing.sinks import DescriptorSink, open_sink
+from engine.tracing.sinks import open_sink
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from engine.tracing.catalogue import EventType
     from engine.tracing.record import Record
+    from engine.tracing.sinks import Sink
     from engine.tracing.tracer import Tracer
 
 RULE: Final = "=" * 88
@@ -167,7 +168,7 @@ class _LogFile:
     def __init__(self, target: str, directory: pathlib.Path) -> None:
         self._target = target
         self._directory = directory
-        self._sink: DescriptorSink | None = None
+        self._sink: Sink | None = None
 
     def write(self, text: str, *, append: bool) -> None:
         if self._sink is None:

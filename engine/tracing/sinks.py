@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import errno
 import os
+import re
+import stat
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     import pathlib
 
+MAX_FILES: Final = 1_000
+"""Former files that a rotation keeps at most."""
+_UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_ROTATION: Final = re.compile(r"([1-9][0-9]{0,11})([KMG]?)(?::([0-9]{1,4}))?", re.ASCII | re.IGNORECASE)
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _STANDARD_STREAMS: Final = {"stdout": 1, "stderr": 2}
 
 
@@ -62,7 +72,112 @@ class DescriptorSink:
             os.close(self._descriptor)
 
 
-def open_sink(output_file: str, directory: pathlib.Path, *, synchronous: bool = False) -> DescriptorSink:
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rotation:
+    """When a trace file gives way to a new one.
+
+    Attributes:
+        max_bytes: a line that would make the file larger than this begins a new file; at least 1.
+        files: former files that are kept, `FILE.1` being the newest; 0 keeps none.
+    """
+
+    max_bytes: int
+    files: int = 1
+
+    @classmethod
+    def parse(cls, text: str) -> Rotation:
+        """A rotation from `SIZE` or `SIZE:FILES`, such as `64M:5`; K, M and G are binary.
+
+        Raises:
+            ValueError: the text has another form, or keeps more than `MAX_FILES` files.
+        """
+        found = _ROTATION.fullmatch(text.strip())
+        files = int(found[3] or 1) if found else 0
+        if found is None or files > MAX_FILES:
+            raise ValueError(f"{text!r} is not SIZE:FILES, such as 64M:5 (at most {MAX_FILES} files)")
+        return cls(int(found[1]) * _UNITS[found[2].upper()], files)
+
+
+class FileSink:
+    """A trace file. It is opened with the first line that its disk has room for, and may rotate.
+
+    What cannot be rotated goes on in the present file: no line is lost by it.
+
+    Args:
+        path: of the file.
+        synchronous: see `DescriptorSink`.
+        rotation: None for a file that grows.
+
+    Raises:
+        OSError: the file cannot be opened, and not because its disk is full.
+    """
+
+    def __init__(
+        self, path: pathlib.Path, *, synchronous: bool = False, rotation: Rotation | None = None
+    ) -> None:
+        self._path = path
+        self._synchronous = synchronous
+        self._rotation = rotation
+        self._sink: DescriptorSink | None = None
+        self._bytes = 0
+        try:
+            self._open()
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+
+    def _open(self) -> DescriptorSink:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        descriptor = os.open(self._path, flags, 0o600)
+        status = os.fstat(descriptor)
+        self._bytes = status.st_size
+        if not stat.S_ISREG(status.st_mode):
+            self._rotation = None  # a device or a pipe stays where it is
+        self._sink = DescriptorSink(descriptor, synchronous=self._synchronous, owned=True)
+        return self._sink
+
+    def write(self, line: str) -> None:
+        """Write the line and its end, in a new file if this one is large enough."""
+        sink = self._sink or self._open()
+        if self._rotation is not None:
+            size = len(line.encode()) + 1
+            if self._bytes and self._bytes + size > self._rotation.max_bytes:
+                sink = self._rotate(sink, self._rotation.files)
+            self._bytes += size
+        sink.write(line)
+
+    def _rotate(self, sink: DescriptorSink, files: int) -> DescriptorSink:
+        try:
+            for number in range(files, 0, -1):
+                before = self._former(number - 1) if number > 1 else self._path
+                with contextlib.suppress(FileNotFoundError):
+                    before.replace(self._former(number))
+            if not files:
+                self._path.unlink()
+            self._open()
+        except OSError:
+            self._bytes = 0  # it is tried again when as much again has been written
+            return sink
+        sink.close()
+        assert self._sink is not None
+        return self._sink
+
+    def _former(self, number: int) -> pathlib.Path:
+        return self._path.with_name(f"{self._path.name}.{number}")
+
+    def close(self) -> None:
+        """Close the file; a second call does nothing."""
+        if self._sink is not None:
+            self._sink.close()
+
+
+def open_sink(
+    output_file: str,
+    directory: pathlib.Path,
+    *,
+    synchronous: bool = False,
+    rotation: Rotation | None = None,
+) -> DescriptorSink | FileSink:
     """The sink of a configured OutputFile: `stdout` or `stderr` in any case, or a file to append to.
 
     A new file can be read by its owner only: payloads and addresses are nobody else's business.
@@ -71,13 +186,12 @@ def open_sink(output_file: str, directory: pathlib.Path, *, synchronous: bool = 
         output_file: the configured value.
         directory: what a relative path starts from.
         synchronous: see `DescriptorSink`; only for files, a stream has no disk.
+        rotation: only for files.
 
     Raises:
-        OSError: the file can not be opened.
+        OSError: the file cannot be opened.
     """
     stream = _STANDARD_STREAMS.get(output_file.strip().lower())
     if stream is not None:
         return DescriptorSink(stream)
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-    descriptor = os.open(directory / output_file, flags, 0o600)
-    return DescriptorSink(descriptor, synchronous=synchronous, owned=True)
+    return FileSink(directory / output_file, synchronous=synchronous, rotation=rotation)

@@ -26,6 +26,7 @@ def as_data(status: NodeStatus) -> dict[str, object]:
         "reason": status.reason,
         "store_problem": status.store_problem,
         "in_memory_only": status.unstored,
+        "waits_for": status.waits_for,
         "uri": record.uri,
         "configuration": record.configuration,
         "store": record.store,

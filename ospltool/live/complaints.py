@@ -7,6 +7,7 @@ import enum
 from collections.abc import Iterator
 from typing import Final
 
+from engine.core.election import NOBODY
 from engine.runtime.monitor import DeliveryView, FellowView, NodeSnapshot
 
 MAX_SKEW_NS: Final = 1_000_000_000
@@ -40,11 +41,11 @@ def complaints(snapshot: NodeSnapshot) -> Iterator[Concern]:
         yield Concern(Severity.FAULT, f"{name} store: {snapshot.store.problem}", 0, snapshot.id)
     for fellow in snapshot.fellows:
         yield from _of_fellow(snapshot, fellow)
-    if snapshot.state == "COMPLETE":
-        for view in snapshot.name_spaces:
-            if not view.master:
-                text = f"{view.name} has no master on {name}: {view.why}"
-                yield Concern(Severity.FAULT, text, 0, snapshot.id, view.name)
+    for view in snapshot.name_spaces:
+        if not view.master and (snapshot.state == "COMPLETE" or view.why == NOBODY):
+            advice = "; give an aligner a masterPriority above 0" if view.why == NOBODY else ""
+            text = f"{view.name} has no master on {name}: {view.why}{advice}"
+            yield Concern(Severity.FAULT, text, 0, snapshot.id, view.name)
     for group in snapshot.groups:
         if group.rejected:
             causes = ", ".join(f"{count:,} by {cause}" for cause, count in group.rejected)

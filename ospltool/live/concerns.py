@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from engine.core.namespaces import MAX_PRIORITY
 from ospltool.live.complaints import Concern, Severity
 from ospltool.live.conflicts import Conflict, told_conflicts
 from ospltool.live.model import Node, Presence, SystemModel
@@ -29,6 +30,7 @@ def concerns(model: SystemModel, now_ns: int) -> list[Concern]:
         found.extend(instance.concerns(now_ns))
     found.extend(_disagreements(model))
     found.extend(_of_conflicts(model))
+    found.extend(_mixed_priorities(model))
     found.sort(key=lambda c: (c.severity, c.since_ns or now_ns, c.node, c.name_space, c.text))
     found[:0] = _of_domain(model)
     if model.messages_left_out:
@@ -119,3 +121,18 @@ def _disagreements(model: SystemModel) -> Iterator[Concern]:
         said = ", ".join(f"{model.name_of(m)} (says {by})" for m, by in sorted(tellers.items()))
         text = f"{name_space}, role {role}: {len(tellers)} masters: {said}"
         yield Concern(Severity.CONTRADICTION, text, 0, "", name_space)
+
+
+def _mixed_priorities(model: SystemModel) -> Iterator[Concern]:
+    """MasterPriority 255, the legacy rule, beside other values among the aligners of a role."""
+    used: dict[tuple[str, str], dict[int, str]] = {}
+    for node in model.ordered_nodes():
+        for view in node.name_spaces.values():
+            if view.aligner and view.master_priority and not node.gone_ns:
+                place = used.setdefault((view.name, node.snapshot.role), {})
+                place.setdefault(view.master_priority, node.snapshot.name)
+    for (name_space, role), names in sorted(used.items()):
+        if MAX_PRIORITY in names and len(names) > 1:
+            said = ", ".join(f"{priority} ({name})" for priority, name in sorted(names.items()))
+            text = f"{name_space}, role {role}: masterPriority 255 beside other values: {said}"
+            yield Concern(Severity.WARNING, text, 0, "", name_space)

@@ -9,11 +9,11 @@ import time
 from typing import TYPE_CHECKING
 
 from engine.runtime.holdings import LINEAGE
-from engine.store.backups import Replaced, replaced
+from engine.store.backups import REPLACED_MARK, Replaced, replaced
 from engine.store.interface import DamageLog, SetState, Soundness, StoreError
 from engine.store.sqlite import SqliteStore
 from ospltool.output.text import table, visible
-from ospltool.stores.copying import REPLACED_MARK, CopyRefused
+from ospltool.stores.copying import CopyRefused
 from ospltool.stores.model import SetKind
 from ospltool.stores.wording import shown
 

@@ -12,7 +12,7 @@ from engine.core.namespaces import Group
 from engine.dataset.dataset import GroupSet, Outcome, make_set
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos
 from engine.runtime.holdings import LINEAGE
-from engine.store.backups import Replaced
+from engine.store.backups import REPLACED_MARK, Replaced
 from engine.store.files import DATABASE
 from engine.store.interface import DamageLog, StoreError
 from engine.store.sqlite import SqliteStore
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from engine.store.interface import SetInfo
     from ospltool.stores.model import GroupFacts, SetFacts, StoreReader
 
-REPLACED_MARK: Final = "replaced"
 """Remembered for a name-space whose set an operator put in place."""
 _ROWS_AT_ONCE: Final = 20_000
 

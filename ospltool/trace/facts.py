@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import re
+from decimal import Decimal
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from ospltool.trace.exchanges import ExchangeBook, Place, place
@@ -309,6 +310,9 @@ class Facts:
             self._keep("merge states", self.merge_states, said)
         elif event == "fellow.heartbeat":
             self._heartbeat(record, run, time)
+        elif event == "fellow.late":
+            late = (run, fields["fellow"], int(Decimal(fields["elapsed_ns"]) * SECOND_NS), place(record))
+            self._keep("late heartbeats", self.late_heartbeats, late)
         elif event in _LOSSES:
             self._keep("losses", self.losses, (run, event, fields.get("fellow", ""), place(record)))
             self.heartbeats.pop((run, fields.get("fellow", "")), None)

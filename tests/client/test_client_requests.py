@@ -140,6 +140,9 @@ def test_states_tell_of_every_node_and_deleted_data_is_gone_from_all_of_them(
     with DurableReader(client, "Other", Reading, STOCK) as reader:
         reader.wait_for_historical_data(30)
         assert len(reader.take()) == 1
+    wanted = ("client.request", "client.fulfilled", "client.state-request", "delete.received", "delete.done")
+    told = {fields["event"] for name in names for fields in lab.trace(name, *wanted)}
+    assert told == {*wanted}
 
 
 class Stranger:

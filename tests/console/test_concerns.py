@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from engine.core.election import NOBODY
 from engine.runtime.monitor import (
     AlignmentView,
     DeliveryView,
@@ -77,6 +78,16 @@ CASES: dict[str, tuple[NodeSnapshot, Severity, str]] = {
         Severity.FAULT,
         "Orders has no master on n1: every masterPriority is 0",
     ),
+    "nobody may be master": (
+        fake.snapshot(
+            1,
+            fake.name_space("Orders", 1, master="", confirmed=False, phase="elect", why=NOBODY),
+            state="DISCOVER_PERSISTENT_SOURCE",
+            started_ns=START_NS,
+        ),
+        Severity.FAULT,
+        f"Orders has no master on n1: {NOBODY}; give an aligner a masterPriority above 0",
+    ),
     "lost samples": (
         node(groups=(dataclasses.replace(GROUP, lost=3),)),
         Severity.WARNING,
@@ -93,6 +104,15 @@ CASES: dict[str, tuple[NodeSnapshot, Severity, str]] = {
         "a reader of Trade deviates from the set of n1: 1,200 other",
     ),
 }
+
+
+def test_255_beside_other_values_is_named_with_who_has_them() -> None:
+    text = "Orders, role DefaultRole: masterPriority 255 beside other values: 100 (n1), 255 (n2)"
+    snapshots = [space(1, master_priority=100), space(2, master_priority=255)]
+    role = snapshots[0].role
+    expected = [(Severity.WARNING, text.replace("DefaultRole", role))]
+    check_concerns(snapshots, expected)
+    check_concerns([space(1, master_priority=255), space(2, master_priority=255)], [])
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,18 @@ def traced(module: pathlib.Path) -> Iterator[tuple[int, str, set[str] | None]]:
             yield node.lineno, first.value, {*map(str, keys)}
 
 
+def test_every_event_of_the_catalogue_has_an_emitter(modules: list[pathlib.Path], root: pathlib.Path) -> None:
+    """Somewhere in the engine its id is written down, and not only in the catalogue."""
+    named = {
+        node.value
+        for module in modules
+        if module.relative_to(root).parts[0] == "engine"
+        for node in ast.walk(ast.parse(module.read_bytes()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    assert sorted(kind.id for kind in catalogue() if kind.id not in named) == []
+
+
 def test_traced_events_are_those_of_the_catalogue(modules: list[pathlib.Path], root: pathlib.Path) -> None:
     wrong, count = [], 0
     for module in modules:

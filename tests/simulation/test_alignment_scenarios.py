@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
-from engine.core.namespaces import Durability
+from engine.core.namespaces import Durability, NameSpace
 from engine.core.states import Phase
 from engine.dataset import reconciliation
 from engine.dataset.groups import DurabilityKind
 from engine.dataset.sample import DISPOSE, UNREGISTER
 from engine.runtime.stream import BATCH_BYTES, SLOW_BYTES_PER_S
 from engine.simulator.options import NetworkPlan, NodePlan, TopicPlan
-from tests.simulation.scenarios import LOST_S, NS, SLOW, TOPIC, Scenario, node
+from tests.simulation.scenarios import LOST_S, NS, SLOW, TOPIC, Scenario, node, policy
 
 LARGE = 1500
 
@@ -239,6 +241,58 @@ def test_a_learned_name_space_outlives_the_fellow_that_it_was_learned_from() -> 
     scenario.start("a")
     scenario.settle()
     assert scenario.alive("a", "ns2") == {5}
+
+
+def with_a_learner() -> Scenario:
+    """b has learned ns2 from a, and what was written there; both have ended."""
+    topics = (TOPIC, TopicPlan("ns2", "Reading"))
+    scenario = Scenario(node("a", spaces=("ns1", "ns2")), node("b"), topics=topics)
+    scenario.start()
+    scenario.write("a", *range(20), topic=1)
+    scenario.settle()
+    scenario.stop("a", "b")
+    return scenario
+
+
+def test_a_learned_name_space_outlives_the_restart_of_the_learner() -> None:
+    scenario = with_a_learner()
+    for _ in range(2):  # what was learned is remembered once more
+        scenario.start("b")
+        scenario.until(lambda: scenario.complete("b", name_space="ns2"))
+        assert scenario.alive("b", "ns2") == set(range(20))
+        reader = scenario.reader("b", topic=1)
+        scenario.run(5.0)
+        assert scenario.given(reader) == set(range(20))
+        scenario.stop("b")
+    assert len(scenario.traced("namespace.remembered", "b")) == 2
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [node("b", policies=[policy("ns1")]), node("b", spaces=("ns1", "*"))],
+    ids=["no policy", "another name-space contains it"],
+)
+def test_a_learned_name_space_gives_way_to_the_configuration(changed: NodePlan) -> None:
+    scenario = with_a_learner()
+    scenario.configure(changed)
+    scenario.start("b")
+    scenario.until(lambda: scenario.complete("b"))
+    assert [fields["namespace"] for fields in scenario.traced("namespace.left-out", "b")] == ["ns2"]
+    assert scenario.stored("b") == 20
+
+
+def test_a_learned_name_space_that_is_defined_anew_is_learned_anew_after_one_restart() -> None:
+    scenario = with_a_learner()
+    settings = node("a", spaces=("ns1", "ns2")).settings
+    spaces = (NameSpace.of("ns1", "ns1.*"), NameSpace.of("ns2", "ns2.*", "more.*"))
+    scenario.configure(NodePlan(dataclasses.replace(settings, name_spaces=spaces)))
+    scenario.start()
+    scenario.until(lambda: bool(scenario.traced("compatibility.conflict", "b")))
+    scenario.stop("b")
+    scenario.start("b")
+    scenario.until(lambda: "a" in scenario.fellows("b"))
+    scenario.until(lambda: scenario.complete("b", name_space="ns2"))
+    assert scenario.alive("b", "ns2") == scenario.alive("a", "ns2") == set(range(20))
 
 
 def test_groups_outside_of_all_name_spaces_do_not_keep_a_node_from_complete() -> None:

@@ -6,20 +6,23 @@ import dataclasses
 
 import pytest
 
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
 from engine.simulator.options import TopicPlan
-from tests.simulation.scenarios import TOPIC, Scenario, node
+from tests.simulation.scenarios import BUSY_KEYS, TOPIC, Scenario, node
 
 DELAY_S = 20
 
 
-def started(delay_s: int = DELAY_S) -> Scenario:
-    """Two nodes; the application on a has written 1 and 2, and disposed 1."""
+def started(delay_s: int = DELAY_S, writer: str = "a", skew_s: float = 0.0) -> Scenario:
+    """Two nodes; an application, whose clock is wrong by `skew_s`, has written 1 and 2, and disposed 1."""
     plan: TopicPlan = dataclasses.replace(TOPIC, cleanup_delay_s=delay_s)
     scenario = Scenario(node("a", priority=200), node("b"), topics=(plan,))
     scenario.start()
     scenario.until(scenario.complete)
-    scenario.write("a", 1, 2)
-    scenario.dispose("a", 1)
+    scenario.writer(writer)
+    scenario.cluster.clocks[writer].offset_ns += int(skew_s * 1e9)
+    scenario.write(writer, 1, 2)
+    scenario.dispose(writer, 1)
     return scenario
 
 
@@ -50,6 +53,47 @@ def test_the_writer_of_another_instance_holds_nothing_up_once_it_unregisters() -
     scenario.run(DELAY_S - 3)
     check_kept(scenario, 1, 2)
     scenario.run(6)
+    check_kept(scenario, 2)
+
+
+@pytest.mark.parametrize("skew_s", [-3600.0, 30.0], ids=["slow by 1 h", "fast by 30 s"])
+@pytest.mark.parametrize("unregisters", [True, False], ids=["unregistered", "writer ended"])
+def test_the_delay_is_that_of_the_service_whatever_the_clock_of_the_writer(
+    skew_s: float, unregisters: bool
+) -> None:
+    scenario = started(writer="elsewhere", skew_s=skew_s)
+    if unregisters:
+        scenario.run(DELAY_S)
+        scenario.unregister("elsewhere", 1)
+    else:
+        scenario.end_writer("elsewhere")
+    scenario.run(DELAY_S - 4)
+    check_kept(scenario, 1, 2)
+    scenario.run(8)
+    check_kept(scenario, 2)
+
+
+@pytest.mark.parametrize("skew_s", [-3600.0, 30.0], ids=["slow by 1 h", "fast by 30 s"])
+def test_traffic_does_not_keep_what_a_writer_with_a_wrong_clock_disposed(skew_s: float) -> None:
+    scenario = started(delay_s=2, writer="elsewhere", skew_s=skew_s)
+    scenario.keep_writing(scenario.writer("b"), 0, pause_s=0.02)
+    other = BUSY_KEYS + 1
+    for status in (DATA, DISPOSE, UNREGISTER):
+        scenario.write("elsewhere", other, status=status)
+    assert other in scenario.instances("a")
+    scenario.until(lambda: other not in scenario.instances("a"), within_s=20.0)
+
+
+def test_a_new_master_does_not_begin_to_count_anew() -> None:
+    scenario = started()
+    scenario.end_writer("a")
+    scenario.run(DELAY_S - 8)
+    scenario.stop("a")
+    scenario.until(lambda: scenario.master("b") == "b")
+    scenario.configure(node("a", priority=50))
+    scenario.start("a")
+    scenario.until(scenario.complete)
+    scenario.run(12)
     check_kept(scenario, 2)
 
 

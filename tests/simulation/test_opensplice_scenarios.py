@@ -146,3 +146,4 @@ def test_a_late_persistent_set_is_injected_or_joins_what_was_written(
     scenario.settle()
     assert scenario.alive("a") == scenario.alive("b") == expected
     assert scenario.phase("b", NS) is Phase.COMPLETE
+    assert bool(scenario.traced("namespace.delayed-set", "a")) is not is_written

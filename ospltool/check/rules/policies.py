@@ -171,7 +171,8 @@ def lazy_over_ddsi(node: NodeView) -> Iterator[Finding]:
     Use instead:
         <Policy alignee="Initial" .../>, or no name-space for the data on this node
     OpenSplice: DDSI makes a local reader for every writer of durable data, so there is always an
-        interest. Nodes of ours do what Lazy says.
+        interest. Nodes of ours are Lazy, but by name-space: with the first durable reader of a name-space on
+        their host they begin to keep all of it.
     Reference: deployment guide 5.2.3.1
     """
     if node.configuration.ddsi.is_configured:

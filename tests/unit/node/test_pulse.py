@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from engine.dds.activity import Work
 from engine.dds.errors import DdsError, DdsTimeout
 from engine.node.pulse import Pulse
-from engine.node.watch import Work
 
 PERIOD_S = 0.02
 SOON_S = 20.0
@@ -61,7 +61,7 @@ def work() -> Work:
 
 @pytest.fixture
 def pulse(sent: Sent, work: Work) -> Iterator[Pulse]:
-    made = Pulse(sent, work, PERIOD_S)
+    made = Pulse(sent, work, Work(), PERIOD_S)
     yield made
     made.close(SOON_S)
 
@@ -86,7 +86,7 @@ def test_last_heartbeat_goes_out_again_while_the_thread_is_busy(pulse: Pulse, se
 
 
 def test_thread_that_is_busy_for_too_long_is_taken_for_hung(sent: Sent, work: Work) -> None:
-    pulse = Pulse(sent, work, PERIOD_S, patience_s=-1.0)
+    pulse = Pulse(sent, work, Work(), PERIOD_S, patience_s=-1.0)
     with work:
         pulse.beat(b"one")
         assert sent.next() == b"one"
@@ -110,7 +110,7 @@ def test_what_ends_the_thread_is_told(pulse: Pulse, sent: Sent) -> None:
 
 
 def test_last_heartbeat_is_sent_before_the_end(sent: Sent, work: Work) -> None:
-    pulse = Pulse(sent, work, PERIOD_S)
+    pulse = Pulse(sent, work, Work(), PERIOD_S)
     pulse.beat(b"good-bye")
     pulse.close(SOON_S)
     assert sent.queue.get_nowait() == b"good-bye"

@@ -12,6 +12,7 @@ import pytest
 
 from engine.dataset.dataset import DataSet
 from engine.dataset.rows import Rows
+from engine.dds.activity import Activities
 from engine.node.capture import Capture
 from engine.node.disk import Disk, Pace
 from engine.store.files import DATABASE
@@ -34,7 +35,7 @@ class Written:
     def __init__(self, directory: Path, pace: Pace) -> None:
         self._news = threading.Event()
         self.file = directory / DATABASE
-        self.disk = Disk(directory, "n1", self._news.set, pace)
+        self.disk = Disk(directory, "n1", self._news.set, Activities(), pace)
         self.disk.start()
         self.wait_for(lambda: self.disk.found() is not None)
 

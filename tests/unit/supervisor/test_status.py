@@ -51,6 +51,12 @@ def known(directory: Path, phase: Phase) -> tuple[NodeDirectory, SupervisorLink]
             f"is starting (INIT), but waits for room to open its store: {SPACE}",
         ),
         (Phase.RUNNING, "COMPLETE", {"problem": 3, "unstored": "x"}, "is operational"),
+        (
+            Phase.RUNNING,
+            "DISCOVER_PERSISTENT_SOURCE",
+            {"waits": "name-space 'x' has no master"},
+            "is starting (DISCOVER_PERSISTENT_SOURCE), but waits: name-space 'x' has no master",
+        ),
     ],
 )
 def test_the_sentence_names_what_the_store_refuses(

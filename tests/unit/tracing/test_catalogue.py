@@ -59,9 +59,9 @@ def test_a_text_that_no_event_has_matches_nothing() -> None:
             "Add namespace 'n' to administration with policy {aligner=TRUE, alignee=Lazy, durability=D}",
         ),
         (
-            "fellow.quarantined",
-            {"fellow": "7", "period_ns": 5_000_000_000},
-            "Removing confirmed fellow 7, ignoring messages from this fellow for 5.000000000 seconds",
+            "watch.lease-renewed",
+            {"expiry_ns": 5_000_000_000},
+            "Lease renewed for 5.000000000 seconds.",
         ),
         (
             "watch.progress-lost",

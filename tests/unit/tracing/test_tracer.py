@@ -149,7 +149,7 @@ def test_a_subscriber_that_fails_is_removed_and_that_is_traced() -> None:
 def test_a_subscriber_may_trace_itself() -> None:
     tracer = ticking()
     tracer.subscribe(
-        lambda _: tracer.event("align.still-waiting", count=1), lambda kind: kind.id == "group.complete"
+        lambda _: tracer.event("merge.equal", group="P.T"), lambda kind: kind.id == "group.complete"
     )
     tracer.subscribe(lambda _: None, Level.FINEST)
     tracer.event("group.complete", group="P.T")

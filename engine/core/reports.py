@@ -1,0 +1,99 @@
+"""What an operator should know although it changes no decision: each is said when it begins, once.
+
+Clocks that differ, heartbeats that come late, legacy and other masterPriorities beside each other (deployment
+guide 5.4.3), a planned hand-over.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from engine.core.namespaces import MAX_PRIORITY
+from engine.core.states import Phase
+
+if TYPE_CHECKING:
+    from engine.core.context import Context
+    from engine.core.fellows import Fellow
+    from engine.core.messages import Epoch, NameSpaceReport
+    from engine.core.namespace import NameSpaceState
+
+MAX_SKEW_NS: Final = 1_000_000_000
+"""Clocks that differ by more are reported."""
+ESTIMATES: Final = 5
+"""A message that waited makes a clock seem slow; of so many heartbeats, the one that waited least counts."""
+LATE: Final = 0.5
+"""A heartbeat is late after this part of its expiry time, and after more than two of its periods."""
+
+
+def clock(context: Context, fellow: Fellow) -> None:
+    """A fellow's heartbeat has told its wall clock."""
+    fellow.skews_ns = (*fellow.skews_ns, fellow.skew_ns)[-ESTIMATES:]
+    skew_ns = max(fellow.skews_ns)
+    if skew_ns < 0 and len(fellow.skews_ns) < ESTIMATES:
+        return
+    is_off = abs(skew_ns) > MAX_SKEW_NS
+    if is_off and not fellow.is_clock_off:
+        context.note("fellow.clock-skew", fellow=fellow.name, skew_ns=skew_ns)
+    fellow.is_clock_off = is_off
+
+
+def heartbeat(context: Context, fellow: Fellow, silence_s: float) -> None:
+    """A heartbeat of a fellow came after so many seconds of silence that this node did not cause itself."""
+    status = fellow.status
+    if status is None:
+        return
+    is_late = silence_s > max(LATE * status.expiry_s, 2 * status.period_s)
+    if is_late and not fellow.is_late:
+        context.note(
+            "fellow.late",
+            fellow=fellow.name,
+            elapsed_ns=int(silence_s * 1e9),
+            period_ns=int(status.period_s * 1e9),
+            expiry_ns=int(status.expiry_s * 1e9),
+        )
+    fellow.is_late = is_late
+
+
+def priorities(
+    context: Context, state: NameSpaceState, fellows: list[tuple[Fellow, NameSpaceReport]]
+) -> None:
+    """Whether masterPriority 255, which stands for the legacy rule, is used beside other values."""
+    used = {report.master_priority for _, report in fellows if report.aligner}
+    if state.policy.aligner:
+        used.add(state.policy.master_priority)
+    used.discard(0)
+    mixed = tuple(sorted(used)) if MAX_PRIORITY in used and len(used) > 1 else ()
+    if mixed and mixed != state.mixed:
+        text = ", ".join(map(str, mixed))
+        context.note("election.mixed-priorities", namespace=state.name, priorities=text)
+    state.mixed = mixed
+
+
+def handed_over(context: Context, state: NameSpaceState, before: Epoch | None) -> None:
+    """This node was master, and follows a better one now without having lost anything."""
+    following = state.following
+    if before is None or following is None or before.node != context.node or following.node == context.node:
+        return
+    fellow = context.fellows.get(following.node)
+    report = fellow.report(state.name) if fellow else None
+    if fellow and report and report.master_priority > state.policy.master_priority:
+        context.note(
+            "election.hand-over",
+            namespace=state.name,
+            fellow=fellow.name,
+            priority=report.master_priority,
+            own_priority=state.policy.master_priority,
+        )
+
+
+def phase(context: Context, state: NameSpaceState) -> None:
+    """A name-space may be in another phase of its life cycle than when it was looked at last."""
+    before, state.noted_phase = state.noted_phase, state.phase
+    if before is state.phase:
+        return
+    if state.phase is Phase.MERGE:
+        context.note("conflict.resolving", conflict=state.lineage, run=state.run)
+    elif before is Phase.MERGE:
+        context.note("conflict.resolved", conflict=state.lineage)
+    elif state.phase is Phase.WAIT:
+        context.note("align.waiting-for-master", group=state.name)

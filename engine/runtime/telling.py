@@ -1,0 +1,166 @@
+"""What the trace says of messages and sets on their way (deployment guide 5.5): at FINER and FINEST.
+
+Whoever reads the traces of two nodes side by side can follow a request by its number (`source`), from
+`align.request` on the alignee over `align.answering` and `align.group-sent` on the aligner to
+`align.group-received`, `merge.injected` and `align.completed` on the alignee. Nothing is computed here that
+nobody wants to read.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.core.messages import DeleteData, NameSpaces, Status
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
+
+if TYPE_CHECKING:
+    from engine.core.events import Target
+    from engine.core.fellows import Fellow
+    from engine.core.messages import Message, NameSpaceReport
+    from engine.dataset.dataset import DataSet
+    from engine.runtime.holdings import Holdings
+    from engine.runtime.incoming import Incoming
+
+
+class Telling:
+    """The part of a runtime that traces what passes by."""
+
+    def __init__(self, holdings: Holdings) -> None:
+        self._core = holdings.core
+        self._tracer = holdings.tracer
+        self._event = holdings.tracer.event
+
+    # Messages.
+
+    def receives(self, message: Message, sender: str) -> None:
+        """A message of a fellow is about to be taken in."""
+        if isinstance(message, Status):
+            if self._tracer.wants("fellow.heartbeat"):
+                self._heartbeat(message, sender, self._core.fellow(sender))
+        elif isinstance(message, DeleteData):
+            expression = f"{message.partition}.{message.topic}"
+            self._event("delete.received", expression=expression, origin=self._core.name_of(sender))
+        elif isinstance(message, NameSpaces) and self._tracer.wants("namespace.received"):
+            self._name_spaces(message, sender, self._core.fellow(sender))
+
+    def _heartbeat(self, status: Status, sender: str, known: Fellow | None) -> None:
+        self._event("fellow.heartbeat", fellow=status.name, state=status.state, sequence=status.serial)
+        before = known.status if known is not None and known.incarnation == status.incarnation else None
+        if before is None or before.capabilities != status.capabilities:
+            text = ", ".join(status.capabilities)
+            self._event("fellow.capabilities", fellow=status.name, capabilities=text)
+        if before is None or before.state != status.state:
+            self._event("fellow.state", fellow=status.name, state=status.state)
+
+    def _name_spaces(self, message: NameSpaces, sender: str, known: Fellow | None) -> None:
+        fellow = self._core.name_of(sender)
+        role = known.role if known is not None else ""
+        for report in message.reports:
+            before = known.report(report.name) if known is not None else None
+            if report != before:
+                self._report(report, before, fellow, role)
+        count = len(message.reports)
+        self._event("namespace.received-all", count=count, total=count, fellow=fellow)
+
+    def _report(
+        self, report: NameSpaceReport, before: NameSpaceReport | None, fellow: str, role: str
+    ) -> None:
+        following, name = report.following, report.name
+        self._event(
+            "namespace.received",
+            namespace=name,
+            fellow=fellow,
+            master=self._core.name_of(following.node) if following else None,
+            confirmed=following is not None,
+            role=role,
+            merge_state=report.lineage,
+            quality_ns=max(0, report.quality_ns),
+            priority=report.master_priority,
+        )
+        if before is None and not (report.aligner and report.master_priority):
+            reason = "its masterPriority is 0" if report.aligner else "it is no aligner"
+            self._event("election.rejected", fellow=fellow, namespace=name, reason=reason)
+        vote = report.vote
+        if vote is not None and vote.choice and vote != (before.vote if before is not None else None):
+            choice = self._core.name_of(vote.choice)
+            self._event(
+                "election.fellow-proposes", fellow=fellow, master=choice, namespace=name, epoch=vote.counter
+            )
+        ours = next((state for state in self._core.name_spaces if state.name == name), None)
+        if ours is None or ours.following is None or following is None or following == ours.following:
+            return
+        if before is None or before.following != following:
+            self._event("conflict.master", namespace=name, fellow=fellow, conflict=following)
+
+    def sends(self, message: Message) -> None:
+        """A message is about to go out."""
+        if isinstance(message, NameSpaces):
+            self._event("namespace.sent", count=len(message.reports), fellow="*")
+
+    # Sets.
+
+    def answering(
+        self, name_space: str, targets: tuple[Target, ...], held: DataSet, answer: str, count: int
+    ) -> None:
+        """A stream answers requests: `answer` says with what, `count` with how many samples."""
+        for target in targets:
+            fellow = self._core.name_of(target.node)
+            self._event(
+                "align.answering",
+                source=target.request,
+                purpose=target.purpose,
+                fellow=fellow,
+                group=name_space,
+                answer=answer,
+                samples=count,
+            )
+            if self._tracer.wants("align.group-sent"):
+                for group, group_set in sorted(held.groups.items()):
+                    self._event(
+                        "align.group-sent",
+                        group=group,
+                        samples=group_set.count,
+                        fellow=fellow,
+                        source=target.request,
+                    )
+
+    def arrives(self, incoming: Incoming) -> None:
+        """A batch of a wanted stream has arrived."""
+        if not self._tracer.wants("align.progress"):
+            return
+        name, fellow = incoming.begin.name_space, self._core.name_of(incoming.begin.aligner)
+        self._event("align.progress", expected=incoming.begin.count, received=incoming.samples, group=name)
+        if incoming.is_whole:
+            self._event(
+                "align.link", fellow=fellow, group=name, samples=incoming.samples, bytes=incoming.bytes
+            )
+
+    def is_stray(self, incoming: Incoming) -> None:
+        """A batch of a stream has arrived that nobody waits for."""
+        self._event(
+            "align.stray-link",
+            group=incoming.begin.name_space,
+            fellow=self._core.name_of(incoming.begin.aligner),
+            source=incoming.target.request,
+        )
+
+    def injects(self, incoming: Incoming) -> None:
+        """A whole set, or a whole difference, is being put in place."""
+        if not self._tracer.wants("merge.injected"):
+            return
+        fellow, source = self._core.name_of(incoming.begin.aligner), incoming.target.request
+        for group, group_set in sorted(incoming.data.groups.items()):
+            statuses = [sample.status for sample in group_set.samples()]
+            self._event(
+                "align.group-received", group=group, samples=len(statuses), fellow=fellow, source=source
+            )
+            self._event("merge.applying", policy=incoming.target.purpose, group=group)
+            self._event(
+                "merge.injected",
+                group=group,
+                total=len(statuses),
+                writes=statuses.count(DATA),
+                disposes=statuses.count(DISPOSE),
+                write_disposes=statuses.count(DATA | DISPOSE),
+                unregisters=sum(bool(status & UNREGISTER) for status in statuses),
+            )

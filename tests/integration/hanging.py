@@ -1,0 +1,59 @@
+"""A node, or a persistence service, whose threads can be made to hang: `activity -> one function it calls`.
+
+`environ` gives the environment in which a process hangs at a place once there is a file of that name.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+from tests.integration.programs import ROOT
+
+PATIENCE_S: Final = 0.3
+
+_HOOK: Final = f"""
+import importlib, os, pathlib, threading
+from engine.dds import activity, typeinfo
+activity.Activities.__init__.__defaults__ = ({PATIENCE_S},)
+typeinfo.LOOK_UP_S = 0.0
+for name, constant in (("engine.node.wire", "MARGIN_S"), ("engine.node.wire", "BATCH_TIMEOUT_S"),
+        ("engine.node.keeping", "TIMEOUT_S"), ("engine.persistence_service.store", "WRITE_S"),
+        ("engine.persistence_service.process", "WORK_S")):
+    setattr(importlib.import_module(name), constant, 0.0)
+PLACES = {{
+    "look-up": ("engine.node.incoming", "resolve_type"),
+    "delivery": ("engine.dds.directed", "DirectedSession.__init__"),
+    "stream": ("engine.dds.bulk", "BulkSender.__init__"),
+    "store": ("engine.runtime.persistence", "Persistence.work"),
+    "service-store": ("engine.persistence_service.store", "Store._write_batch"),
+    "sender": ("engine.dds.channel", "Channel.publish"),
+    "pump": ("engine.dds.discovery", "Discovery.take"),
+    "client": ("engine.clients.lines", "Lines._carry_out"),
+    "turn": ("engine.runtime.runtime", "Runtime.turn"),
+}}
+def hang_at(place, module, path):
+    *owners, name = path.split(".")
+    owner = importlib.import_module(module)
+    for each in owners:
+        owner = getattr(owner, each)
+    before, file = getattr(owner, name), pathlib.Path(os.environ["HANG_DIRECTORY"], place)
+    def hang(*arguments, **options):
+        while file.exists():
+            threading.Event().wait(0.05)
+        return before(*arguments, **options)
+    setattr(owner, name, hang)
+for place, (module, path) in PLACES.items():
+    hang_at(place, module, path)
+"""
+
+
+def environ(directory: Path) -> dict[str, str]:
+    """Where files in `directory` make threads hang: `look-up`, `delivery`, `stream`, `store` and so on."""
+    (directory / "hook").mkdir()
+    (directory / "hook" / "sitecustomize.py").write_text(_HOOK)
+    return {
+        "PYTHONPATH": os.pathsep.join((str(directory / "hook"), str(ROOT))),
+        "HANG_DIRECTORY": str(directory),
+    }

@@ -1,0 +1,77 @@
+"""What an operator must know is said, once, and when it is so again."""
+
+from __future__ import annotations
+
+from engine.core.election import NOBODY
+from engine.core.states import ServiceState
+from tests.simulation.scenarios import EXPIRY_S, Scenario, node
+
+
+def two(**settings: int) -> Scenario:
+    """Nodes a and b, complete; `a=200` is a masterPriority."""
+    scenario = Scenario(*(node(name, priority=settings.get(name, 100)) for name in "ab"))
+    scenario.start()
+    scenario.until(scenario.complete)
+    scenario.run(5.0)
+    return scenario
+
+
+def test_clocks_that_differ_are_reported_once_by_both() -> None:
+    scenario = Scenario(node("a"), node("b"))
+    scenario.cluster.clocks["b"].offset_ns += 90_000_000_000
+    scenario.start()
+    scenario.run(15.0)
+    told = {name: scenario.traced("fellow.clock-skew", name) for name in "ab"}
+    assert [len(records) for records in told.values()] == [1, 1]
+    assert [round(int(str(told[name][0]["skew_ns"])) / 1e9) for name in "ab"] == [90, -90]
+
+
+def test_equal_clocks_and_heartbeats_in_time_are_no_news() -> None:
+    scenario = two()
+    scenario.run(30.0)
+    assert not scenario.traced("fellow.clock-skew") + scenario.traced("fellow.late")
+    assert not scenario.traced("election.mixed-priorities")
+
+
+def test_a_heartbeat_that_was_nearly_missed_is_reported() -> None:
+    scenario = two()
+    scenario.cut("a", "b", both=False)
+    scenario.run(0.8 * EXPIRY_S)
+    scenario.heal()
+    scenario.run(5.0)
+    assert [record["fellow"] for record in scenario.traced("fellow.late", "b")] == ["a"]
+    assert not scenario.traced("fellow.disconnected")
+
+
+def test_255_beside_other_values_is_reported_once_on_each_node() -> None:
+    scenario = two(a=255)
+    for name in "ab":
+        assert [each["priorities"] for each in scenario.traced("election.mixed-priorities", name)] == [
+            "100, 255"
+        ]
+    scenario = two(a=255, b=255)
+    assert not scenario.traced("election.mixed-priorities")
+
+
+def test_a_planned_hand_over_is_told_by_the_one_who_hands_over() -> None:
+    scenario = Scenario(node("a", priority=100), node("b", priority=200))
+    scenario.start("a")
+    scenario.until(lambda: scenario.complete("a"))
+    scenario.start("b")
+    scenario.until(lambda: scenario.master("a") == "b")
+    scenario.settle()
+    (told,) = scenario.traced("election.hand-over")
+    assert (told["fellow"], told["priority"], told["own_priority"]) == ("b", 200, 100)
+    assert scenario.traced("election.hand-over", "a")
+
+
+def test_nobody_who_may_be_master_is_said_and_stays_to_be_seen() -> None:
+    scenario = Scenario(node("a", priority=0), node("b", aligner=False))
+    scenario.start()
+    scenario.run(20.0)
+    for name in "ab":
+        assert [each["reason"] for each in scenario.traced("election.no-master", name)] == [NOBODY]
+        assert scenario.state(name).why == NOBODY
+        runtime = scenario.node(name).runtime
+        assert runtime is not None
+        assert runtime.state is ServiceState.DISCOVER_PERSISTENT_SOURCE

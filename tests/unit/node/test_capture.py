@@ -1,0 +1,39 @@
+"""Capture waits for the disk, and says so."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+from engine.node.capture import MAX_BACKLOG, Capture
+from engine.tracing.tracer import Tracer
+
+
+class Clock:
+    """Time that passes when it is told to."""
+
+    now_s = 0.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def wall_ns(self) -> int:
+        return int(self.now_s * 1e9)
+
+
+def test_writers_that_are_held_back_are_said_once_with_how_long_it_took() -> None:
+    tracer, clock = Tracer(lambda: 0), Clock()
+    holdings = types.SimpleNamespace(tracer=tracer, is_behind=False)
+    runtime: Any = types.SimpleNamespace(holdings=holdings, serving=types.SimpleNamespace(tails={}))
+    persistence: Any = types.SimpleNamespace(queued_changes=MAX_BACKLOG + 1, problem="")
+    nobody: Any = types.SimpleNamespace(routes={})
+    taps: Any = []
+    capture = Capture(taps, nobody, runtime, persistence, None, nobody, clock)
+    for _ in range(3):
+        capture.drain()
+        clock.now_s += 1.0
+    persistence.queued_changes = 0
+    capture.drain()
+    capture.drain()
+    told = [(record.event.id, *record.fields.values()) for record in tracer.recent()]
+    assert told == [("capture.back-pressure", MAX_BACKLOG + 1), ("capture.relieved", 3_000_000_000)]
