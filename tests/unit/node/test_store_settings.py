@@ -125,12 +125,13 @@ def test_no_more_is_captured_than_the_queue_of_the_store_has_room_for(
         asked.append(limit)
         return 0, []
 
-    holdings = SimpleNamespace(is_behind=False)
+    tracer = SimpleNamespace(event=lambda *_, **__: None)
+    holdings = SimpleNamespace(is_behind=False, tracer=tracer)
     runtime: Any = SimpleNamespace(holdings=holdings, serving=SimpleNamespace(tails=()))
     keeping: Any = SimpleNamespace(unregistered=lambda taken: None)
     taps: Any = [SimpleNamespace(fill=0.0, drain_runs=drain_runs)]
     persistence: Any = SimpleNamespace(queued_changes=waiting, problem="")
-    clock: Any = SimpleNamespace(monotonic=lambda: 0.0)
+    clock: Any = SimpleNamespace(monotonic=lambda: 0.0, wall_ns=lambda: 0)
     neighbourhood: Any = SimpleNamespace(routes={})
     Capture(taps, neighbourhood, runtime, persistence, None, keeping, clock, max_waiting=size).drain()
     assert asked == ([] if room is None else [room])
