@@ -99,6 +99,7 @@ class GroupSet:
         limits: resource limits; a group that has some is an `engine.dataset.limited.LimitedSet`.
         floor_ns: samples up to this source time have been deleted and are not taken in again.
         disposed: the instances that end with a dispose.
+        touched: those of them that have changed since whoever is interested looked last, and cleared it.
         lost: samples that arrived too old to be kept. Samples that newer ones pushed out are not counted:
             that is what a history depth is for.
         rejected: samples that a resource limit kept out or pushed out, by the name of the limit.
@@ -119,6 +120,7 @@ class GroupSet:
         "lost",
         "payload_bytes",
         "rejected",
+        "touched",
     )
 
     def __init__(self, depth: int, present: Present | None = None) -> None:
@@ -128,6 +130,7 @@ class GroupSet:
         self._recent = Recent(present or _TIMELESS)
         self.floor_ns = NO_FLOOR
         self.disposed: set[bytes] = set()
+        self.touched: set[bytes] = set()
         self.count = 0
         self.payload_bytes = 0
         self.lost = 0
@@ -152,7 +155,7 @@ class GroupSet:
                 self._instances[sample.key] = [sample]
                 self._count_in(sample)
                 if sample.status & DISPOSE:
-                    self.disposed.add(sample.key)
+                    self._end(sample.key)
                 return Outcome.STORED, []
             if packed.digest(slot) == sample.digest:
                 return Outcome.DUPLICATE, []
@@ -171,7 +174,7 @@ class GroupSet:
             if not self.depth:
                 history.append(sample)
                 self._count_in(sample)
-                self.disposed.discard(sample.key)
+                self._revive(sample.key)
                 return Outcome.STORED, []
         return self._insert(history, sample)
 
@@ -223,7 +226,9 @@ class GroupSet:
                 self.apply(sample)
             return
         self._instances.update([(sample.key, [sample]) for sample in samples])
-        self.disposed.update([sample.key for sample in samples if sample.status & DISPOSE])
+        for sample in samples:
+            if sample.status & DISPOSE:
+                self._end(sample.key)
         self._count_in_rows(Rows((Loose(samples),)))
         while len(self._instances) >= self._pack_at:
             self._pack_oldest()
@@ -326,9 +331,19 @@ class GroupSet:
         """Keep `disposed` right: unregisters at the end do not make an instance alive again."""
         last = next((item for item in reversed(history) if item.status != UNREGISTER), None)
         if last is not None and last.status & DISPOSE:
-            self.disposed.add(key)
+            self._end(key)
         else:
-            self.disposed.discard(key)
+            self._revive(key)
+
+    def _end(self, key: bytes) -> None:
+        """An instance ends with a dispose, and is not as it was."""
+        self.disposed.add(key)
+        self.touched.add(key)
+
+    def _revive(self, key: bytes) -> None:
+        """An instance does not end with a dispose, or is no more."""
+        self.disposed.discard(key)
+        self.touched.discard(key)
 
     def raise_floor(self, until_ns: int) -> list[Sample]:
         """Delete the samples up to a source time, for good; returns them (deployment guide 5.5.18)."""
@@ -354,7 +369,7 @@ class GroupSet:
         """Forget an instance; returns what was kept of it."""
         self._unpack_key(key)
         removed = self._instances.pop(key, [])
-        self.disposed.discard(key)
+        self._revive(key)
         self._count_out_rows(Rows((Loose(removed),)))
         return removed
 

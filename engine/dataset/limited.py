@@ -111,7 +111,7 @@ class LimitedSet(GroupSet):
             bisect.insort(self._keys, sample.key)
             if len(self._keys) > room.instances:
                 gone = self._instances.pop(self._keys.pop())
-                self.disposed.discard(gone[0].key)
+                self._revive(gone[0].key)
                 self._push_out(sample, gone, room.instances_cause)
                 evicted = [*evicted, *gone]
         if room.writes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -10,15 +11,21 @@ if TYPE_CHECKING:
     from engine.core.namespaces import Group
     from engine.dataset.dataset import GroupSet
 
-    _Found = dict[bytes, tuple[int, float]]
-    """By instance: the sum of its samples' digests, and since when it has been as it is."""
+
+@dataclasses.dataclass(slots=True)
+class _Found:
+    """The disposed instances of one set, each with the monotonic time since which it has been as it is."""
+
+    group_set: GroupSet
+    since_s: dict[bytes, float] = dataclasses.field(default_factory=dict)
 
 
 class DisposedInstances:
     """The disposed instances of some groups, each with the moment at which this node found it as it is.
 
     One entry for each disposed instance of those groups. The clocks of writers play no part. Every change of
-    an instance, such as an unregister, counts anew. Nothing of it outlives the process.
+    an instance, such as an unregister, counts anew; what is found again in a set that took the place of
+    another one does not. Nothing of it outlives the process.
     """
 
     def __init__(self) -> None:
@@ -29,18 +36,27 @@ class DisposedInstances:
 
     def look(self, groups: Mapping[Group, GroupSet], now: float) -> None:
         """Find out what has changed in these groups, and forget all others; `now` is monotonic, seconds."""
-        found: dict[Group, _Found] = {}
-        for group, group_set in groups.items():
-            if not group_set.disposed:
-                continue
-            before, after = self._found.get(group, {}), found.setdefault(group, {})
-            for key in group_set.disposed:
-                content = sum(int.from_bytes(sample.digest) for sample in group_set.instance(key))
-                known = before.get(key)
-                after[key] = known if known is not None and known[0] == content else (content, now)
-        self._found = found
+        self._found = {
+            group: self._of(self._found.get(group), group_set, now)
+            for group, group_set in groups.items()
+            if group_set.disposed
+        }
+
+    @staticmethod
+    def _of(found: _Found | None, group_set: GroupSet, now: float) -> _Found:
+        if found is None or found.group_set is not group_set:
+            known = found.since_s if found is not None else {}
+            found = _Found(group_set, {key: known.get(key, now) for key in group_set.disposed})
+        else:
+            found.since_s.update(dict.fromkeys(group_set.touched, now))
+            if len(found.since_s) > len(group_set.disposed):
+                for key in found.since_s.keys() - group_set.disposed:
+                    del found.since_s[key]
+        group_set.touched.clear()
+        return found
 
     def until(self, group: Group, until_s: float) -> Iterator[bytes]:
         """The instances of a group that were found by then, in the order of their keys."""
-        found = self._found.get(group, {})
-        return iter(sorted(key for key, (_, since_s) in found.items() if since_s <= until_s))
+        found = self._found.get(group)
+        since_s = found.since_s if found is not None else {}
+        return iter(sorted(key for key, since in since_s.items() if since <= until_s))
