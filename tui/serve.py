@@ -6,6 +6,7 @@ import ipaddress
 import shlex
 import socket
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 from aiohttp import web
@@ -36,7 +37,13 @@ class ConsoleServer(Server):
         max_clients: int = MAX_CLIENTS,
     ) -> None:
         require_loopback(host)
-        super().__init__(shlex.join(command), host=host, port=port, title=title)
+        super().__init__(
+            shlex.join(command),
+            host=host,
+            port=port,
+            title=title,
+            templates_path=Path(__file__).parent / "page",
+        )
         self._allowed = {f"{name}:{port}" for name in (host, "localhost", "127.0.0.1", "[::1]")}
         self._clients = 0
         self._max_clients = max_clients
@@ -45,7 +52,14 @@ class ConsoleServer(Server):
         """The page, for requests that name this host."""
         self._require_ours(request)
         page: web.StreamResponse = await super().handle_index(request)
+        page.headers["Content-Security-Policy"] = self._policy()
         return page
+
+    def _policy(self) -> str:
+        """Nothing is loaded from another host, whatever the page or its scripts say."""
+        hosts = sorted(name for name in self._allowed if not name.startswith("["))
+        ours = " ".join(f"http://{name} ws://{name}" for name in hosts)
+        return f"default-src {ours} 'unsafe-inline' 'unsafe-eval' data: blob:"
 
     async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
         """One browser; refused when there are too many, or when another site asks."""

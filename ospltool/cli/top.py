@@ -173,6 +173,6 @@ def _serve(port: int, *, operate: bool) -> None:
         place = kept.index("--port")
         del kept[place : place + 2]
     try:
-        serve((*_program(), *kept), port=port, title="ospltool")
+        serve((*_program(), *kept), port=port, title=" ".join(("ospltool", *kept)))
     except ServeFault as fault:
         raise CommandError(str(fault), Exit.USAGE) from fault

@@ -151,6 +151,7 @@ class SystemModel:
         self.nodes_left_out = 0
         self.events_seen = 0
         self.losses = Losses()
+        self._largest: dict[str, int] = {}
         self._heartbeats: dict[str, dict[str, int]] = {}
         self._claims: dict[tuple[str, str], dict[str, Claim]] = {}
         self._ordered_names: dict[str, str] = {}
@@ -191,6 +192,7 @@ class SystemModel:
         self.dropped = max(self.dropped, update.dropped)
         if update:
             self.revision += 1
+            self._largest.clear()
 
     def name_of(self, node_id: str) -> str:
         """The name people know the node by; the beginning of the id when it was never heard."""
@@ -263,8 +265,11 @@ class SystemModel:
         mine = node.name_spaces[name_space].count
         if not mine:
             return 0.0
-        counts = (other.name_spaces[name_space].count for other in self.holders(name_space))
-        return mine / max(counts)
+        if not self._largest:
+            for other in self.nodes.values():
+                for view in other.snapshot.name_spaces:
+                    self._largest[view.name] = max(view.count, self._largest.get(view.name, 0))
+        return mine / self._largest[name_space]
 
     def history(self, node_id: str, name_space: str, fellow: str, direction: str) -> list[tuple[int, int]]:
         """(time in ns, samples) points of a running alignment; empty when there is none."""

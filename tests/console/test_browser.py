@@ -4,6 +4,7 @@ import asyncio
 import base64
 import contextlib
 import os
+import re
 import shutil
 import socket
 import struct
@@ -98,10 +99,7 @@ class Browser:
         return base64.b64decode(found["data"]) if found else None
 
     async def press(self, text: str) -> None:
-        """Click into the page, as a person does first, and press a key."""
-        place = {"x": 300, "y": 300, "button": "left", "clickCount": 1}
-        await self.do("Input.dispatchMouseEvent", type="mousePressed", **place)
-        await self.do("Input.dispatchMouseEvent", type="mouseReleased", **place)
+        """Press a key; nobody has clicked into the page before."""
         await self.do("Input.dispatchKeyEvent", type="keyDown", text=text, key=text)
         await self.do("Input.dispatchKeyEvent", type="keyUp", key=text)
 
@@ -205,6 +203,26 @@ def status_of(url: str, **headers: str) -> int:
     except urllib.error.HTTPError as error:
         error.close()
         return error.code
+
+
+def test_the_page_has_a_title_takes_keys_and_loads_nothing_from_elsewhere(server: str) -> None:
+    with urllib.request.urlopen(server, timeout=10) as answer:
+        policy = answer.headers["Content-Security-Policy"]
+        page = answer.read().decode()
+    (title,) = re.findall("<title>(.*?)</title>", page)
+    assert "night.jsonl" in title
+    assert "keys.focus()" in page
+    host = server.removeprefix("http://")
+    loaded = re.findall(r"""\b(?:src|href|url)(?<!websocket-url)\s*[=(]\s*["']?([^"')\s>]+)""", page)
+    assert len(loaded) >= 4
+    assert [one for one in loaded if not one.startswith((f"{server}/", "data:"))] == []
+    assert {one.partition("://")[2] for one in policy.split() if "://" in one} == {
+        host,
+        host.replace("127.0.0.1", "localhost"),
+    }
+    for one in loaded:
+        if one.startswith("http"):
+            assert status_of(one) == 200
 
 
 def test_pages_of_other_sites_get_nothing(server: str) -> None:

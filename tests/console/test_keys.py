@@ -299,3 +299,19 @@ def test_a_feed_that_moves_is_shown_at_each_tick(play: Play, read_screen: Read) 
         assert read_screen(app) != first
 
     play(FakeFeed(3, 2), scenario)
+
+
+@pytest.mark.parametrize("width", [80, 150])
+def test_a_click_on_a_tab_shows_its_screen(play: Play, read_screen: Read, width: int) -> None:
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        for number, name in ((3, "name-space"), (8, "store"), (1, "overview")):
+            header = read_screen(app)[0]
+            place = header.index(f" {number}", len(" domain 7 "))
+            await pilot.click("#header", offset=(place + 1, 0))
+            await pilot.pause()
+            assert getattr(app.screen, "NAME", "") == name
+        await pilot.click("#header", offset=(2, 0))
+        await pilot.pause()
+        assert getattr(app.screen, "NAME", "") == "overview"
+
+    play(system(), scenario, size=(width, 24))

@@ -213,7 +213,6 @@ def test_absent_instances_are_concerns_whatever_they_said_before() -> None:
     expected = [
         (Severity.FAULT, "persistence service a is gone"),
         (Severity.WARNING, "persistence service c is silent"),
-        (Severity.WARNING, "persistence service b has ended in order"),
     ]
     check_concerns(model, expected, now_s=9)
 

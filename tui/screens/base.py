@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, ClassVar, cast
 
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
@@ -131,6 +131,16 @@ class OpsScreen(Screen[None]):
     def on_screen_resume(self) -> None:
         """What came while another screen was shown."""
         self.console.show()
+
+    def on_click(self, event: events.Click) -> None:
+        """A click on a tab shows its screen."""
+        header = self.query_one("#header", Lines)
+        if event.widget is not header or self.last is None or not header.lines:
+            return
+        screen = panels.tab_at(header.lines[0], event.x, self.last[1].screens)
+        if screen:
+            event.stop()
+            self.console.action_screen(screen)
 
     def focus_body(self) -> None:
         """Put the focus where the keys of the screen work: where it was, else on the first table."""

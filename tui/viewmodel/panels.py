@@ -59,6 +59,21 @@ def header(view: View, status: Status, screen: str, heading: str, width: int) ->
     return (*fit_line(next(fitting, choices[-1]), room, glyphs=view.glyphs), *right)
 
 
+def tab_at(line: Line, x: int, screens: tuple[str, ...]) -> str:
+    """The screen whose tab stands at cell `x` of a header; empty where there is none."""
+    at, number = 0, 0
+    for span in line:
+        at += cell_len(span.text)
+        key = f" {(number + 1) % 10}"
+        if number < len(screens) and (span.text == key or span.text.startswith(f"{key} ")):
+            number += 1
+            if x < at:
+                return screens[number - 1]
+        elif x < at:
+            break
+    return ""
+
+
 def _tabs(status: Status, screen: str, heading: str, names: Mapping[str, str]) -> Line:
     """The screens with their keys; names where there are some, the present one always."""
     return tuple(
