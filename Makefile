@@ -7,6 +7,7 @@ AREA ?= all
 RUNS ?= 2000
 SEED ?= 1
 MINUTES ?= 30
+SECONDS ?= 60
 
 ifneq ($(shell command -v uv 2>/dev/null),)
 INSTALL := uv pip install --python $(BIN)/python --quiet
@@ -14,7 +15,7 @@ else
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 endif
 
-.PHONY: demo test check versions sim chaos bench screenshots clean
+.PHONY: fuzz demo test check versions sim chaos bench screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -54,6 +55,9 @@ sim: $(VENV)/.dev ## Thousands of simulated systems with faults (RUNS=2000 SEED=
 
 chaos: $(VENV)/.dev ## Real nodes under seeded faults, in network namespaces (MINUTES=30 SEED=1)
 	$(BIN)/python -m chaos --minutes $(MINUTES) --seed $(SEED)
+
+fuzz: $(VENV)/.dev ## Damaged files for every reader of foreign bytes (SECONDS=60 SEED=1)
+	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) --seed $(SEED)
 
 bench: $(VENV)/.dev ## Figures, side by side in one run (AREA=start|capture|deliver|alive|align|reconcile|store|simulator|trace|console|redundancy)
 	$(BIN)/python -m benchmarks --area $(AREA)
