@@ -12,7 +12,10 @@ from ospltool.stores.ours import OurStore, is_ours
 if TYPE_CHECKING:
     from ospltool.stores.model import StoreReader
 
-_KNOWN: Final = "a store of a node or persistence service, OpenSplice's kv.sqlite, kvmt.sqlite or XML store, or a snapshot"
+_KNOWN: Final = (
+    "a store of a node or persistence service, "
+    "OpenSplice's kv.sqlite, kvmt.sqlite or XML store, or a snapshot"
+)
 
 
 def open_reader(path: Path) -> StoreReader:

@@ -438,3 +438,16 @@ def test_an_orderly_stop_is_no_evidence_of_a_loss(traces: Traces) -> None:
     assert loss.count == 1
     trace.line(91, "x", state="TERMINATING").line(92, "Removing confirmed fellow 1003.", state="TERMINATING")
     assert len(found(traces, "fellow-lost")) == 1
+
+
+def test_an_empty_set_in_place_of_another_is_a_loss_too(traces: Traces) -> None:
+    traces.node("b", "1002").begin(0).line(40, "x")
+    whole = "Group p.T is now complete."
+    trace = traces.node("a", "1001").begin(0).line(1, REQUEST).line(1.1, LINK).line(1.2, whole)
+    trace.line(2, REQUEST).line(2.1, LINK.replace("50", "0")).line(2.2, POLICY.format("REPLACE"))
+    trace.line(2.3, whole)
+    (loss,) = found(traces, "set-emptied")
+    assert loss.facts["nodes"] == ["a"]
+    assert loss.facts["is_total"] is False
+    trace.line(3, REQUEST).line(3.1, LINK).line(3.2, POLICY.format("REPLACE"))
+    assert found(traces, "set-emptied") == []

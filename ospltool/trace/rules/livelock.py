@@ -19,7 +19,7 @@ from ospltool.trace.times import SECOND_NS, clock
 from ospltool.trace.whole import number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ospltool.trace.facts import Choice, Conflict, Facts, Run
     from ospltool.trace.rules import Finding
@@ -102,10 +102,10 @@ def _if_long(row: _Row) -> Iterator[_Row]:
         yield row
 
 
-def _any_between(times: Iterable[int], after: int, until: int) -> bool:
-    ordered = list(times) if not isinstance(times, list) else times
-    at = bisect.bisect_right(ordered, after)
-    return at < len(ordered) and ordered[at] <= until
+def _any_between(times: Sequence[int], after: int, until: int) -> bool:
+    """Whether one of the times, which are in order, lies within a span."""
+    at = bisect.bisect_right(times, after)
+    return at < len(times) and times[at] <= until
 
 
 def _disputing(facts: Facts, choice: Choice, of_run: dict[Run, list[Choice]], until: int) -> set[Run]:
