@@ -396,6 +396,19 @@ def test_restarts_and_stops_within_a_minute_are_no_live_lock(traces: Traces) -> 
     assert found(traces, "master-livelock", "fellow-lost") == []
 
 
+def test_a_node_that_restarts_again_and_again_is_no_live_lock(traces: Traces) -> None:
+    """Each of its incarnations takes itself for the master for some seconds, and is another party."""
+    traces.node("a", "1001").begin(0)
+    trace = traces.node("b", "1002")
+    for number in range(6):
+        trace.address = str(2000 + number)
+        trace.begin(2 + number * 8).line(3 + number * 8, SELF)
+        election(traces, "a", 4 + number * 8, number, "1001")
+        trace.line(8 + number * 8, "x")
+    traces.node("a").line(60, "end")
+    assert found(traces, "master-livelock") == []
+
+
 def test_a_live_lock_ends_with_what_was_settled(traces: Traces) -> None:
     follows(traces.node("a", "1001").begin(0), "1001", 8)
     follows(traces.node("b", "1002").begin(0), "1002", 8)
