@@ -2,8 +2,8 @@
 
 A *round* is a master conflict of a run and the choice that follows it. It is *disputed* when another run of
 the same role follows another master, still so a second later or when the run chooses again. A live-lock is a
-row of rounds within a minute that the same two runs dispute, and in which nothing else happened: no round
-that they agreed on, no fellow lost, no start and no stop of the two. Elections after restarts and stops, which
+row of rounds within a minute that the same two runs dispute, and in which nothing else happened: no
+round that they agreed on, no fellow lost, no start and no stop of the two. Elections after restarts, which
 settle, are none.
 """
 
