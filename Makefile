@@ -7,6 +7,7 @@ AREA ?= all
 RUNS ?= 2000
 SEED ?= 1
 MINUTES ?= 30
+SECONDS ?= 60
 
 ifneq ($(shell command -v uv 2>/dev/null),)
 INSTALL := uv pip install --python $(BIN)/python --quiet
@@ -14,7 +15,7 @@ else
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 endif
 
-.PHONY: demo test check versions sim chaos soak bench screenshots clean
+.PHONY: demo test check versions sim chaos soak fuzz bench screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -57,6 +58,9 @@ chaos: $(VENV)/.dev ## Real nodes under seeded faults, in network namespaces (MI
 
 soak: $(VENV)/.dev ## Readers on four hosts under random cuts: all agree in the end (MINUTES=30 SEED=1)
 	$(BIN)/python -m chaos --soak $(MINUTES) --seed $(SEED)
+
+fuzz: $(VENV)/.dev ## Damaged files for every reader of foreign bytes (SECONDS=60 SEED=1)
+	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) --seed $(SEED)
 
 bench: $(VENV)/.dev ## Figures, side by side in one run (AREA=start|capture|deliver|alive|align|reconcile|store|simulator|trace|console|redundancy)
 	$(BIN)/python -m benchmarks --area $(AREA)

@@ -31,6 +31,7 @@ class Format(enum.StrEnum):
     XML = "opensplice-xml"
     SNAPSHOT = "snapshot"
     RECORDING = "recording"
+    PERSISTENCE = "persistence-service"
 
 
 class SetKind(enum.StrEnum):

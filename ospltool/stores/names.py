@@ -10,5 +10,6 @@ SAMPLES_FILE: Final = "samples.parquet"
 KV_FILE: Final = "kv.sqlite"
 KVMT_FILE: Final = "kvmt.sqlite"
 STORE_FILES: Final = (KV_FILE, KVMT_FILE, "store.sqlite")
+PERSISTENCE_FILE: Final = "persistence.sqlite"
 COMPLETE_SUFFIX: Final = "_complete"
 """Ends the name of the file by which an XML store says that a name-space is complete."""

@@ -6,13 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ospltool.stores.model import StoreUnreadable
-from ospltool.stores.names import COMPLETE_SUFFIX, KV_FILE, KVMT_FILE, META_FILE
+from ospltool.stores.names import COMPLETE_SUFFIX, KV_FILE, KVMT_FILE, META_FILE, PERSISTENCE_FILE
 from ospltool.stores.ours import OurStore, is_ours
 
 if TYPE_CHECKING:
     from ospltool.stores.model import StoreReader
 
-_KNOWN: Final = "a store of a node, OpenSplice's kv.sqlite, kvmt.sqlite or XML store, or a snapshot"
+_KNOWN: Final = (
+    "a store of a node or persistence service, "
+    "OpenSplice's kv.sqlite, kvmt.sqlite or XML store, or a snapshot"
+)
 
 
 def open_reader(path: Path) -> StoreReader:
@@ -39,12 +42,16 @@ def _open(path: Path) -> StoreReader:
     if path.is_file():
         if path.name in (KV_FILE, KVMT_FILE):
             return _open_kv(path)
+        if path.name == PERSISTENCE_FILE:
+            return _open_persistence(path)
         raise StoreUnreadable(
             f"{path}: not a store; {_KNOWN} is expected (of a recording, `store info` shows what it tells)"
         )
     for name in (KV_FILE, KVMT_FILE):
         if (path / name).is_file():
             return _open_kv(path / name)
+    if (path / PERSISTENCE_FILE).is_file():
+        return _open_persistence(path / PERSISTENCE_FILE)
     if (path / META_FILE).is_file():
         from ospltool.stores.snapshot import SnapshotStore
 
@@ -58,6 +65,12 @@ def _open(path: Path) -> StoreReader:
             f"{path}: a LevelDB store of OpenSplice; only its SQLite and XML stores are read"
         )
     raise StoreUnreadable(f"{path}: no store; {_KNOWN} is expected")
+
+
+def _open_persistence(path: Path) -> StoreReader:
+    from ospltool.stores.persistence import PersistenceStore
+
+    return PersistenceStore(path)
 
 
 def _open_kv(path: Path) -> StoreReader:

@@ -164,6 +164,9 @@ class Facts:
         self.names = Names()
         self.book = ExchangeBook(self.names)
         self.states: list[StateSpan] = []
+        self.stopping: dict[Run, int] = {}
+        """When runs began to stop in order."""
+
         self.choices: list[Choice] = []
         self.conflicts: list[Conflict] = []
         self.merges: list[Merge] = []
@@ -230,6 +233,9 @@ class Facts:
             self.states.append(StateSpan(run, state, start, self.last_ns[run], where))
         self._open_state.clear()
         self.states.sort(key=lambda span: (span.run, span.start_ns))
+        for span in self.states:
+            if span.state.startswith("TERMINAT"):
+                self.stopping.setdefault(span.run, span.start_ns)
 
     def _keep(self, kind: str, facts: list[Fact], fact: Fact) -> None:
         if len(facts) < MOST_FACTS:

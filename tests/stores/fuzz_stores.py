@@ -17,6 +17,7 @@ from ospltool.stores.types import Undecodable
 from tests.fuzzing import Target
 from tests.stores.making import BASE_NS, Compression, Held, Message, Version, write_kv, write_kvmt, write_xml
 from tests.stores.own_stores import described, write_ours
+from tests.stores.persistence_stores import write_persistence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -77,6 +78,7 @@ def targets(directory: pathlib.Path) -> Sequence[Target]:
         "kv-lzf": (write_kv(directory / "kv-lzf", version, compression=Compression.LZF), ["kv.sqlite"]),
         "kvmt": (write_kvmt(directory / "kvmt", version), ["kvmt.sqlite"]),
         "xml": (write_xml(directory / "xml", version), ["depot/Items.xml", "depot/Items_meta.xml"]),
+        "persistence": (write_persistence(directory / "persistence", range(40)), ["persistence.sqlite"]),
         "ours": (write_ours(directory / "ours", {group: samples}), ["store.sqlite"]),
     }
     for name in ("kv", "ours"):

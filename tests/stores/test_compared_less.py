@@ -33,6 +33,14 @@ def test_unregistrations_can_be_left_out(tmp_path: pathlib.Path, engine: str) ->
     assert diff(kv, xml, "--ignore", "everything") == 2
 
 
+def test_empty_stores_are_the_same_and_said_to_be_empty(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stores = [write_kv(tmp_path / name, Version((Held(()),))) for name in "ab"]
+    assert diff(*stores) == 0
+    assert "all of them are empty" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("engine", ["duckdb", "merge"])
 def test_data_alone_can_be_compared(tmp_path: pathlib.Path, engine: str) -> None:
     """Who wrote it, and as which sample, does not count then; time, content and disposals do."""

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from engine.dataset.sample import Sample
 
-SEEDS = range(1, 26)
+SEEDS = range(1, 16)
 SECOND_NS = 1_000_000_000
 YEAR_2038 = 0x100000
 MESSAGES = tuple(Message(number, time_ns=BASE_NS + number) for number in range(4))

@@ -396,6 +396,19 @@ def test_restarts_and_stops_within_a_minute_are_no_live_lock(traces: Traces) -> 
     assert found(traces, "master-livelock", "fellow-lost") == []
 
 
+def test_a_node_that_restarts_again_and_again_is_no_live_lock(traces: Traces) -> None:
+    """Each of its incarnations takes itself for the master for some seconds, and is another party."""
+    traces.node("a", "1001").begin(0)
+    trace = traces.node("b", "1002")
+    for number in range(6):
+        trace.address = str(2000 + number)
+        trace.begin(2 + number * 8).line(3 + number * 8, SELF)
+        election(traces, "a", 4 + number * 8, number, "1001")
+        trace.line(8 + number * 8, "x")
+    traces.node("a").line(60, "end")
+    assert found(traces, "master-livelock") == []
+
+
 def test_a_live_lock_ends_with_what_was_settled(traces: Traces) -> None:
     follows(traces.node("a", "1001").begin(0), "1001", 8)
     follows(traces.node("b", "1002").begin(0), "1002", 8)
@@ -438,3 +451,16 @@ def test_an_orderly_stop_is_no_evidence_of_a_loss(traces: Traces) -> None:
     assert loss.count == 1
     trace.line(91, "x", state="TERMINATING").line(92, "Removing confirmed fellow 1003.", state="TERMINATING")
     assert len(found(traces, "fellow-lost")) == 1
+
+
+def test_an_empty_set_in_place_of_another_is_a_loss_too(traces: Traces) -> None:
+    traces.node("b", "1002").begin(0).line(40, "x")
+    whole = "Group p.T is now complete."
+    trace = traces.node("a", "1001").begin(0).line(1, REQUEST).line(1.1, LINK).line(1.2, whole)
+    trace.line(2, REQUEST).line(2.1, LINK.replace("50", "0")).line(2.2, POLICY.format("REPLACE"))
+    trace.line(2.3, whole)
+    (loss,) = found(traces, "set-emptied")
+    assert loss.facts["nodes"] == ["a"]
+    assert loss.facts["is_total"] is False
+    trace.line(3, REQUEST).line(3.1, LINK).line(3.2, POLICY.format("REPLACE"))
+    assert found(traces, "set-emptied") == []

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 VALUES = {"addr": "1002", "int": "7", "num": "1.5", "time": "10.000000000", "hex": "ff", "ptr": "0x1f"}
 VALUES |= {"triple": "0,0,0", "pair": "12, 34", "group": "p.T"}
-SEEDS = range(1, 41)
+SEEDS = range(1, 26)
 
 
 def facts_of(path: str) -> Facts:
@@ -47,7 +47,7 @@ def messages() -> list[str]:
 
 def test_a_log_that_ends_anywhere_in_a_message_can_be_analysed(traces: Traces) -> None:
     for number, text in enumerate(messages()):
-        for cut in range(1, len(text) + 1, 3):  # every node's log ends there, as if its disk was full
+        for cut in range(1, len(text) + 1, 5):  # every node's log ends there, as if its disk was full
             trace = traces.node("n1").begin() if not traces.traces else traces.traces["n1"]
             trace.line(number + cut / 1000, text[:cut])
     trace = traces.traces["n1"].line(1e6, "Confirming master: I am the master for nameSpace 'ns'.")

@@ -48,6 +48,8 @@ def _summary(report: ReportData) -> str:
         if names:
             return f"{len(names)} groups are not in every store"
         damaged = sum(side.damaged for side in report.sides)
+        if not damaged and not any(side.samples for side in report.sides):
+            return "the same: all of them are empty, so nothing was compared"
         return "the same" + (f", as far as can be read: {damaged} records can not" if damaged else "")
     causes = ", ".join(f"{count} {cause}" for cause, count in report.causes.items())
     odd = f"; the odd one out is {report.odd}" if report.odd else ""

@@ -134,8 +134,7 @@ def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> Iterator[tuple
 
 def stopping_ns(facts: Facts, run: Run) -> int | None:
     """When a run began to stop in order; None when it did not."""
-    starts = (one.start_ns for one in facts.states if one.run == run and one.state.startswith("TERMINAT"))
-    return min(starts, default=None)
+    return facts.stopping.get(run)
 
 
 def burst(times: list[int], count: int, within_ns: int) -> bool:

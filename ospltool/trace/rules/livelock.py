@@ -2,8 +2,9 @@
 
 A *round* is a master conflict of a run and the choice that follows it. It is *disputed* when another run of
 the same role follows another master, still so a second later or when the run chooses again. A live-lock is a
-row of disputed rounds of one run within a minute in which nothing else happened: no round that all agreed on,
-no fellow lost, no start and no stop of the two. Elections after restarts and stops, which settle, are none.
+row of rounds within a minute that the same two runs dispute, and in which nothing else happened: no
+round that they agreed on, no fellow lost, no start and no stop of the two. Elections after restarts, which
+settle, are none.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from ospltool.trace.times import SECOND_NS, clock
 from ospltool.trace.whole import number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ospltool.trace.facts import Choice, Conflict, Facts, Run
     from ospltool.trace.rules import Finding
@@ -34,11 +35,11 @@ LEGACY: Final = 255
 
 @dataclasses.dataclass(slots=True)
 class _Row:
-    """Disputed rounds of a run in a row, and with whom."""
+    """Rounds of a run in a row that one other run disputed."""
 
     run: Run
+    other: Run
     times: list[int] = dataclasses.field(default_factory=list)
-    others: set[Run] = dataclasses.field(default_factory=set)
 
 
 @rule(
@@ -50,7 +51,7 @@ def livelock(facts: Facts) -> Iterator[Finding]:
     for namespace, some in grouped(conflicts, lambda one: one.namespace):
         choices = [one for one in facts.choices if one.namespace == namespace]
         rows = list(_rows(facts, some, choices))
-        for runs in _joined({row.run, *row.others} for row in rows):
+        for runs in _joined({row.run, row.other} for row in rows):
             since = min(row.times[0] for row in rows if row.run in runs)
             until = max(row.times[-1] for row in rows if row.run in runs)
             yield _finding(facts, namespace, _Lock(runs, since, until), some, choices)
@@ -77,24 +78,25 @@ def _rows(facts: Facts, conflicts: list[Conflict], choices: list[Choice]) -> Ite
         for run, some in grouped(facts.losses, lambda one: one[0])
     }
     for run, own in of_run.items():
-        row, before = _Row(run), 0
+        rows: dict[Run, _Row] = {}
+        before = 0
         for position, choice in enumerate(own):
             now = choice.place.time_ns or 0
             is_round = _any_between(created.get(run, ()), before, now)
-            following = own[position + 1].place.time_ns or 0 if position + 1 < len(own) else now + WITHIN_NS
-            until = min(now + SETTLES_WITHIN_NS, following)
-            others = _disputing(facts, choice, of_run, until) if is_round else set()
-            if row.times and (
-                (is_round and not others)
-                or any(_any_between(lost.get(one, ()), row.times[-1], now) for one in {run, *others})
-            ):
-                yield from _if_long(row)
-                row = _Row(run)
-            if others:
-                row.times.append(now)
-                row.others |= others
             before = now
-        yield from _if_long(row)
+            if not is_round:
+                continue
+            following = own[position + 1].place.time_ns or 0 if position + 1 < len(own) else now + WITHIN_NS
+            others = _disputing(facts, choice, of_run, min(now + SETTLES_WITHIN_NS, following))
+            for other, row in list(rows.items()):
+                if other not in others or any(
+                    _any_between(lost.get(one, ()), row.times[-1], now) for one in (run, other)
+                ):
+                    yield from _if_long(rows.pop(other))
+            for other in others:
+                rows.setdefault(other, _Row(run, other)).times.append(now)
+        for row in rows.values():
+            yield from _if_long(row)
 
 
 def _if_long(row: _Row) -> Iterator[_Row]:
@@ -102,10 +104,10 @@ def _if_long(row: _Row) -> Iterator[_Row]:
         yield row
 
 
-def _any_between(times: Iterable[int], after: int, until: int) -> bool:
-    ordered = list(times) if not isinstance(times, list) else times
-    at = bisect.bisect_right(ordered, after)
-    return at < len(ordered) and ordered[at] <= until
+def _any_between(times: Sequence[int], after: int, until: int) -> bool:
+    """Whether one of the times, which are in order, lies within a span."""
+    at = bisect.bisect_right(times, after)
+    return at < len(times) and times[at] <= until
 
 
 def _disputing(facts: Facts, choice: Choice, of_run: dict[Run, list[Choice]], until: int) -> set[Run]:

@@ -6,13 +6,14 @@ import dataclasses
 import itertools
 from typing import TYPE_CHECKING, Final
 
+from ospltool.trace.exchanges import Step
 from ospltool.trace.names import NOBODY
 from ospltool.trace.rules import finding, grouped, plural, rule, stopping_ns
 from ospltool.trace.times import SECOND_NS, duration
 from ospltool.trace.whole import number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from ospltool.trace.exchanges import Exchange, Place
     from ospltool.trace.facts import Choice, Facts, Run
@@ -32,8 +33,14 @@ def emptied(facts: Facts) -> Iterator[Finding]:
     for group, some in grouped(facts.applied, lambda one: one[2]):
         moved = of_group.get(group, [])
         gone: dict[str, Place] = {}
+        taken: dict[tuple[str, int], list[Exchange]] = {}
+        for one in moved:
+            for step, at in one.steps:
+                if step is Step.APPLIED:
+                    taken.setdefault((at.file, at.offset), []).append(one)
         for run, policy, _, place in some:
-            if policy == "DELETE" or _is_replaced_by_nothing(facts, moved, run, policy, place):
+            sets = taken.get((place.file, place.offset), ())
+            if policy == "DELETE" or _is_nothing(policy, sets):
                 gone[run[0]] = place
             else:
                 gone.pop(run[0], None)
@@ -80,16 +87,11 @@ def _size(one: Exchange) -> int:
     return max(one.samples or 0, one.samples_sent or 0)
 
 
-def _is_replaced_by_nothing(facts: Facts, moved: list[Exchange], run: Run, policy: str, place: Place) -> bool:
-    """Whether the set that took the place of another at this line had no samples."""
-    if policy not in {"REPLACE", "CATCHUP"}:
-        return False
-    taken = [
-        one for one in moved
-        if one.policy == policy and facts.names.node(one.alignee) == run[0]
-        and place in (at for _, at in one.steps)
-    ]  # fmt: skip
-    return bool(taken) and all(one.samples == 0 and not one.is_equal for one in taken)
+def _is_nothing(policy: str, taken: Sequence[Exchange]) -> bool:
+    """Whether the sets that took the place of another had no samples."""
+    return policy in {"REPLACE", "CATCHUP"} and bool(taken) and all(
+        one.samples == 0 and not one.is_equal for one in taken
+    )  # fmt: skip
 
 
 def _is_refilled(facts: Facts, moved: list[Exchange], node: str, place: Place) -> bool:

@@ -1,0 +1,46 @@
+"""The stores of persistence services are read as the others are."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING
+
+from engine.persistence_service.store import DATABASE
+from ospltool.cli.app import main
+from tests.stores.persistence_stores import ID, write_persistence
+from tests.stores.test_damage import read
+
+if TYPE_CHECKING:
+    import pathlib
+
+
+def test_values_are_samples_of_their_groups(tmp_path: pathlib.Path) -> None:
+    store = write_persistence(tmp_path / "a", range(5))
+    for path in (store, store / DATABASE):
+        samples, damage = read(path)
+        assert damage == []
+        assert [(one.source_time_ns, one.writer, one.sequence, one.key) for one in samples] == [
+            (10**18 + key, bytes(range(16)), key + 1, key.to_bytes(4)) for key in range(5)
+        ]
+
+
+def test_stores_of_two_replicas_are_compared(tmp_path: pathlib.Path) -> None:
+    one, same, other = (
+        write_persistence(tmp_path / name, range(size)) for name, size in (("a", 5), ("b", 5), ("c", 4))
+    )
+    assert main(["store", "diff", str(one), str(same)]) == 0
+    assert main(["store", "diff", str(one), str(other)]) == 1
+    assert main(["store", "info", str(one)]) == 0
+
+
+def test_a_damaged_value_costs_itself(tmp_path: pathlib.Path) -> None:
+    store = write_persistence(tmp_path / "a", range(5))
+    connection = sqlite3.connect(store / DATABASE)
+    connection.execute("UPDATE kept SET payload = x'00' WHERE key = ?", (ID + (2).to_bytes(4),))
+    connection.execute("INSERT INTO sample_group VALUES (x'01', 'no description')")
+    connection.commit()
+    connection.close()
+    samples, damage = read(store)
+    assert len(samples) == 4
+    assert len(damage) == 2
+    assert main(["store", "verify", str(store)]) == 1
