@@ -15,7 +15,6 @@ import warnings
 import zipfile
 from typing import TYPE_CHECKING, Any, Final
 
-from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -103,7 +102,7 @@ def session(master: str, settings: dict[str, str] | None = None) -> SparkSession
         raise AnalyticsMissingError(
             f"Spark Connect needs more: pip install 'pyspark[connect]' ({cause})"
         ) from None
-    except (PySparkException, Py4JError, OSError, RuntimeError) as cause:
+    except (PySparkException, OSError, RuntimeError) as cause:
         raise CaseError(f"{master}: {_first_line(cause)}") from None
     return opened  # type: ignore[no-any-return]  # the builder has no complete types
 
