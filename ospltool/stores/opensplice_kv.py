@@ -35,6 +35,9 @@ _ENCODINGS: Final = ("XML_XML", "BIGE_XML", "BIGECDR_XML", "BIGECDR_V1")
 _NOWHERE: Final = (-1, -1)
 """Instance and message of an entry whose key is damaged."""
 
+_BROKEN: Final = (sqlite3.DatabaseError, UnicodeDecodeError)
+"""What reading a damaged file raises; its messages may themselves be no text."""
+
 Row = tuple[Any, ...]
 
 
@@ -77,7 +80,7 @@ class KvStore:
             self._tables = self._source.tables()
             self._groups: dict[int, list[tuple[_Group, GroupFacts]]] = {}
             self.facts = self._describe(path, Format.KV if is_kv else Format.KVMT)
-        except (sqlite3.Error, Undecodable) as error:
+        except (sqlite3.Error, ValueError) as error:
             self._file.close()
             raise StoreUnreadable(f"{path}: {error}") from error
 
@@ -148,9 +151,9 @@ class KvStore:
                 yield row
                 last = max(last, row[:2])
             return
-        except sqlite3.DatabaseError as error:
+        except _BROKEN as error:
             damage.add(f"group {facts.name}", f"a part of it can not be read: {error}")
-        with contextlib.suppress(sqlite3.DatabaseError):  # it is noted
+        with contextlib.suppress(*_BROKEN):  # it is noted
             for row in self._source.messages(group.number, "DESC"):
                 if row[:2] != _NOWHERE and row[:2] <= last:
                     return
@@ -263,7 +266,7 @@ def _tolerant(rows: Iterator[Row], unread: list[str]) -> Iterator[Row]:
     """The rows of a small table as far as they can be read; what is wrong then goes to `unread`."""
     try:
         yield from rows
-    except sqlite3.DatabaseError as error:
+    except _BROKEN as error:
         unread.append(f"a part of the tables cannot be read: {error}")
 
 

@@ -84,7 +84,7 @@ class PersistenceStore:
                     damage.add(f"group {group.name}", "a value is damaged")
                 else:
                     yield sample
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             damage.add(f"group {group.name}", f"a part of it cannot be read: {error}")
 
     def _look_for_others(self, damage: DamageLog) -> None:

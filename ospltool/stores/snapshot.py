@@ -346,7 +346,10 @@ _KINDS: Final = (int, int, bytes, int, bytes, int, int, int, int, bytes)
 
 def _sample_of(row: tuple[Any, ...]) -> tuple[int, Sample] | None:
     """The number of the group and the sample of a row; None of a damaged one."""
-    if not all(isinstance(cell, kind) for cell, kind in zip(row, _KINDS, strict=True)) or row[6] < 0:
+    if (
+        not all(isinstance(cell, kind) for cell, kind in zip(row, _KINDS, strict=True))
+        or not 0 <= row[6] < 256
+    ):
         return None
     _, code, key, time_ns, writer, sequence, status, high, low, payload = row
     digest = (high % _UNSIGNED << 64 | low % _UNSIGNED).to_bytes(16)

@@ -36,7 +36,7 @@ class SqliteFile:
                 source = f"file:{quote(str(path.absolute()))}?mode=ro&immutable=1"
             self.connection = sqlite3.connect(source, uri=True, isolation_level=None)
             self.connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, ValueError) as error:  # ValueError: a name in it is no text
             self._scratch.close()
             raise StoreUnreadable(f"{path}: {error}") from error
         self._scratch.callback(self.connection.close)
