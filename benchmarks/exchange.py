@@ -43,7 +43,10 @@ class Side:
         self.result: DataSet | None = None
         self.failed = False
         self.now = 0.0
-        state = types.SimpleNamespace(name=NAME_SPACE, holder=True, complete=True, lineage=NO_EPOCH)
+        policy = types.SimpleNamespace(filtered=False)
+        state = types.SimpleNamespace(
+            name=NAME_SPACE, holder=True, complete=True, lineage=NO_EPOCH, policy=policy
+        )
         self.space: Any = types.SimpleNamespace(
             state=state,
             working=held,
@@ -60,7 +63,7 @@ class Side:
             name_of=str,
             expects=lambda *_: True,
             set_progress=lambda *_: None,
-            set_received=lambda *_: None,
+            set_received=lambda *_, **__: None,
             set_failed=self._fail,
             surplus_found=lambda _: (),
             name_space_of=lambda _: state,

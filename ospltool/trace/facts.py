@@ -5,14 +5,13 @@ from __future__ import annotations
 import collections
 import dataclasses
 import re
-from decimal import Decimal
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from ospltool.trace.exchanges import ExchangeBook, Place, place
 from ospltool.trace.names import Names
 from ospltool.trace.record import Clock, Kind
 from ospltool.trace.times import SECOND_NS
-from ospltool.trace.whole import is_whole, number
+from ospltool.trace.whole import is_whole, nanoseconds, number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -317,8 +316,10 @@ class Facts:
         elif event == "fellow.heartbeat":
             self._heartbeat(record, run, time)
         elif event == "fellow.late":
-            late = (run, fields["fellow"], int(Decimal(fields["elapsed_ns"]) * SECOND_NS), place(record))
-            self._keep("late heartbeats", self.late_heartbeats, late)
+            elapsed_ns = nanoseconds(fields["elapsed_ns"])
+            if elapsed_ns is not None:
+                late = (run, fields["fellow"], elapsed_ns, place(record))
+                self._keep("late heartbeats", self.late_heartbeats, late)
         elif event in _LOSSES:
             self._keep("losses", self.losses, (run, event, fields.get("fellow", ""), place(record)))
             self.heartbeats.pop((run, fields.get("fellow", "")), None)

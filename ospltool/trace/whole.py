@@ -6,11 +6,15 @@ say anything. Such a record is shown, but it is evidence only if it has all fiel
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
+
+from ospltool.trace.times import SECOND_NS
 
 if TYPE_CHECKING:
     from ospltool.trace.record import Record
 
+_SECONDS: Final = re.compile(r"([0-9]{1,9})(?:\.([0-9]{1,9}))?")
 _LONGEST_NUMBER: Final = 18
 """Digits that surely fit into 64 bits."""
 
@@ -22,6 +26,7 @@ _NEEDED: Final[dict[str, tuple[str, ...]]] = {
     "merge.finished": ("namespace",),
     "merge.applying": ("policy", "group"),
     "fellow.heartbeat": ("fellow",),
+    "fellow.late": ("fellow", "elapsed_ns"),
     "namespace.received": ("namespace", "fellow"),
     "namespace.merge-state": ("namespace", "merge_state"),
     "namespace.slaved": ("namespace", "merge_state"),
@@ -65,3 +70,9 @@ def number(text: str | None) -> int | None:
     if text and len(text) <= _LONGEST_NUMBER and text.isascii() and text.isdecimal():
         return int(text)
     return None
+
+
+def nanoseconds(text: str) -> int | None:
+    """A span of time from seconds without a sign, with up to nine digits before and after the point."""
+    found = _SECONDS.fullmatch(text)
+    return int(found[1]) * SECOND_NS + int((found[2] or "").ljust(9, "0")) if found else None
