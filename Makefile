@@ -15,7 +15,7 @@ else
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 endif
 
-.PHONY: demo test check versions sim chaos soak fuzz bench screenshots clean
+.PHONY: demo test check versions sim chaos soak fuzz bench docs screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -64,6 +64,9 @@ fuzz: $(VENV)/.dev ## Damaged files for every reader of foreign bytes (SECONDS=6
 
 bench: $(VENV)/.dev ## Figures, side by side in one run (AREA=start|capture|deliver|alive|align|reconcile|store|simulator|trace|console|redundancy)
 	$(BIN)/python -m benchmarks --area $(AREA)
+
+docs: $(VENV)/.dev ## The documents as a site with checked links, in build/site
+	$(BIN)/mkdocs build --quiet
 
 screenshots: $(VENV)/.dev ## The pictures of the README, from the running demo
 	$(BIN)/python samples/screenshots.py

@@ -111,10 +111,10 @@ def publish(options: dict[str, Any]) -> None:
 def drain(options: dict[str, Any]) -> None:
     """Capture and forget."""
     from benchmarks.load_type import Load
+    from engine.capture.taps import TAP_BYTES
     from engine.dds.participant import NodeParticipant, TagRole
     from engine.dds.tap import WRITER_GONE, CaptureReader
     from engine.dds.topics import Topic
-    from engine.node.taps import TAP_BYTES
 
     uri = os.environ["CYCLONEDDS_URI"]
     participant = NodeParticipant(options["domain"], uri, "drain", os.urandom(16), TagRole.CLIENT)

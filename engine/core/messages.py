@@ -21,7 +21,7 @@ from engine.core.namespaces import Durability, Element, Group, MergeRule
 from engine.core.states import Phase, ServiceState
 
 RANGES = "range-fingerprints"
-"""The sender answers `engine.runtime.notes.Narrow`."""
+"""The sender answers `engine.runtime.reconciling.messages.Narrow`."""
 JOINS = "lineage-join"
 """The sender joins sets of one lineage, says what has settled, and takes gifts (docs/protocol.md)."""
 CAPABILITIES = ("batched-alignment", "digest-roll-up", "delivery-announcement", RANGES, JOINS)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from engine.clients.service import ClientService
+    from engine.capture.neighbourhood import Neighbourhood
+    from engine.capture.taps import Taps
+    from engine.client_service.service import ClientService
     from engine.node.keeping import Keeping
-    from engine.node.neighbourhood import Neighbourhood
-    from engine.node.taps import Taps
     from engine.runtime.persistence import Persistence
     from engine.runtime.ports import Clock
     from engine.runtime.runtime import CapturedSample, Runtime

@@ -10,10 +10,10 @@ from engine.dds.typeinfo import LOOK_UP_S, resolve_type
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from engine.capture.neighbourhood import Changes, DurableReader, Neighbourhood, Offer
     from engine.core.messages import ReaderKey
     from engine.dds.discovery import EndpointSeen
     from engine.dds.participant import NodeParticipant
-    from engine.node.neighbourhood import Changes, DurableReader, Neighbourhood, Offer
     from engine.node.wire import DdsWire
     from engine.runtime.runtime import Runtime
     from engine.tracing.tracer import Tracer

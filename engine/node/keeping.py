@@ -13,11 +13,11 @@ import functools
 import time
 from typing import TYPE_CHECKING, Final
 
+from engine.capture.delivery import TIMEOUT_S, Portion, give
 from engine.dataset.groups import is_given
 from engine.dataset.living import End, ends, is_written, returning, unregistered, whole, written
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
 from engine.dds.directed import Mode
-from engine.node.delivery import TIMEOUT_S, Portion, give
 from engine.node.processes import MAX_KEPT_SESSIONS, MAX_KEPT_WRITERS, Process
 from engine.runtime.ports import Again, Delivered, Instead
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import Any, TypeAlias
 
+    from engine.capture.delivery import Directed
+    from engine.capture.neighbourhood import Changes, Neighbourhood
     from engine.core.messages import ReaderKey
     from engine.core.namespaces import Group
     from engine.dataset.groups import GroupDescription
@@ -33,8 +35,6 @@ if TYPE_CHECKING:
     from engine.dataset.sample import Sample
     from engine.dds.directed import DirectedSession
     from engine.dds.errors import DdsError
-    from engine.node.delivery import Directed
-    from engine.node.neighbourhood import Changes, Neighbourhood
     from engine.runtime.runtime import Runtime
 
     Submit: TypeAlias = Callable[[Callable[[], None], str, float], None]

@@ -8,7 +8,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from engine.clients.service import ClientService
+from engine.capture.mailbox import Handler, Mailbox, ignore
+from engine.capture.neighbourhood import Neighbourhood
+from engine.capture.uri import is_automatic, uri_of
+from engine.capture.watch import Watch
+from engine.client_service.service import ClientService
 from engine.core.states import ServiceState
 from engine.dds.activity import Activities
 from engine.dds.bulk import TOPIC as BULK_TOPIC
@@ -27,14 +31,10 @@ from engine.node.capture import Capture
 from engine.node.disk import Disk, Pace, trace_found
 from engine.node.filters import ContentFilters
 from engine.node.incoming import Incoming
-from engine.node.mailbox import Handler, Mailbox, ignore
-from engine.node.neighbourhood import Neighbourhood
 from engine.node.pulse import Pulse
 from engine.node.roaming import Carried, InterfaceWatch
 from engine.node.streams import Streams
 from engine.node.threads import Threads
-from engine.node.uri import is_automatic, uri_of
-from engine.node.watch import Watch
 from engine.node.wire import DdsWire, receiver_partition
 from engine.runtime import codec
 from engine.runtime.ports import FilterRefused

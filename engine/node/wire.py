@@ -10,13 +10,13 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, Protocol
 
+from engine.capture.delivery import Directed
+from engine.capture.taps import Taps
 from engine.dds.activity import Activities, moved
 from engine.dds.bulk import TOPIC as BULK_TOPIC
 from engine.dds.bulk import BulkSender
 from engine.dds.errors import DdsError, DdsTimeout
-from engine.node.delivery import Directed
 from engine.node.keeping import Keeping
-from engine.node.taps import Taps
 from engine.runtime.codec import STATUS_TOPIC
 from engine.runtime.monitor import DeliveryView
 from engine.runtime.ports import Delivered
@@ -24,6 +24,7 @@ from engine.runtime.ports import Delivered
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from engine.capture.neighbourhood import Neighbourhood
     from engine.core.messages import ReaderKey
     from engine.core.namespaces import Group
     from engine.dataset.groups import GroupDescription
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from engine.dds.channel import Announced, Channel
     from engine.dds.participant import NodeParticipant
     from engine.dds.waiting import Signal
-    from engine.node.neighbourhood import Neighbourhood
     from engine.node.pulse import Pulse
     from engine.runtime.ports import Again, Instead
 

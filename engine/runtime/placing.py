@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from engine.core.namespaces import MergeType
 from engine.dataset.dataset import NO_FLOOR, DataSet
-from engine.runtime.comparing import Finished, joined
 from engine.runtime.persistence import Turn
+from engine.runtime.reconciling.alignee import Finished, joined
 from engine.runtime.replacing import replaced
 from engine.runtime.withholding import at_once, filtered
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from engine.core.events import ExpectSet
     from engine.core.namespaces import Group
     from engine.dataset.reconciliation import Stepwise
-    from engine.runtime.comparing import Comparing
     from engine.runtime.holdings import Holdings
     from engine.runtime.housekeeping import Housekeeping
     from engine.runtime.incoming import Incoming
+    from engine.runtime.reconciling.alignee import Comparing
     from engine.runtime.serving import Serving
     from engine.runtime.sets import Began, Difference, NameSpaceData
 

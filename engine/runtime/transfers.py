@@ -8,11 +8,13 @@ from engine.core.events import Target
 from engine.dataset.dataset import NO_FLOOR, DataSet
 from engine.dataset.rows import Rows
 from engine.dataset.sample import digest_sum
-from engine.runtime import notes, resuming, stream
-from engine.runtime.answering import Answer, Answering, sent_part
-from engine.runtime.comparing import Comparing
+from engine.runtime import stream
 from engine.runtime.incoming import Incoming, IncomingStreams
 from engine.runtime.placing import GIVE, Placing
+from engine.runtime.reconciling import messages as notes
+from engine.runtime.reconciling import resume as resuming
+from engine.runtime.reconciling.alignee import Comparing
+from engine.runtime.reconciling.aligner import Answer, Answering, sent_part
 from engine.runtime.steps import Steps
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from ospltool.check.inputs import DeploymentInput, UsageFault, gather, named_nod
 from ospltool.check.registry import Scope, all_rules, find_rules
 from ospltool.check.runner import Choice, Examined, examine, run
 from ospltool.check.views import FleetView
+from ospltool.diagnostics.model import Report, Severity, Target
 from ospltool.output import envelope
-from ospltool.output.diagnostics_model import Report, Severity, Target
 from ospltool.output.text import table
 
 MAX_LISTED = 5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine.config import Attribute, Node, Span, Value
 from ospltool.check.views import NodeView
-from ospltool.output.diagnostics_model import Edit, Fix
+from ospltool.diagnostics.model import Edit, Fix
 
 _ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&apos;"}
 

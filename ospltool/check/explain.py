@@ -13,8 +13,8 @@ from engine.config.problems import quoted
 from engine.config.schema import Item, Type, documented, engine_schema, schema
 from engine.config.values import did_you_mean
 from ospltool.check.registry import SECTIONS, Rule, all_rules
+from ospltool.diagnostics.model import Target
 from ospltool.output import envelope
-from ospltool.output.diagnostics_model import Target
 
 WIDTH = 100
 """Widest line of an answer."""

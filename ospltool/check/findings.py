@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from ospltool.output.diagnostics_model import Fix, Place, Severity, Target
+from ospltool.diagnostics.model import Fix, Place, Severity, Target
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

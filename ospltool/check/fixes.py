@@ -12,7 +12,7 @@ from pathlib import Path
 from engine.config import ConfigError, parse
 from ospltool.check.inputs import DeploymentInput
 from ospltool.check.runner import Choice, Examined, examine, run
-from ospltool.output.diagnostics_model import Diagnostic, Edit, Report
+from ospltool.diagnostics.model import Diagnostic, Edit, Report
 from ospltool.output.text import visible
 
 MAX_PASSES = 10

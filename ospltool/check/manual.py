@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from ospltool.check.registry import SECTIONS, Rule, all_rules
-from ospltool.output.diagnostics_model import Target
+from ospltool.diagnostics.model import Target
 
 FAMILIES = {
     "DUR0": ("files.md", "Files and structure"),

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from ospltool.check.findings import Finding
-from ospltool.output.diagnostics_model import RuleText, Severity, Target
+from ospltool.diagnostics.model import RuleText, Severity, Target
 
 FAMILIES = (
     "files",

@@ -5,15 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 
-from engine.config import ConfigError, Kind, Source, interpret, parse
+from engine.config import ConfigError, Kind, Source, interpret, parse, persistence
 from engine.config.reader import MAX_BYTES, MAX_LINES, path_of_uri, read_bytes
-from engine.redundancy import configuration as persistence
 from ospltool.check.findings import Finding
 from ospltool.check.inputs import DeploymentInput, NodeInput
 from ospltool.check.registry import Rule, Scope, all_rules
 from ospltool.check.suppressions import Suppressor
 from ospltool.check.views import FileView, FleetView, NodeView
-from ospltool.output.diagnostics_model import Diagnostic, Report, Severity, Target
+from ospltool.diagnostics.model import Diagnostic, Report, Severity, Target
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from ospltool.check import edits
 from ospltool.check.findings import Finding
 from ospltool.check.registry import Rule, Scope, all_rules, rule
 from ospltool.check.views import NodeView
-from ospltool.output.diagnostics_model import Place, Severity
+from ospltool.diagnostics.model import Place, Severity
 
 _SYNTAX = re.compile(
     r"""\s*ospl:\s*(?P<kind>ignore|file-ignore)\s*\[(?P<codes>[^\]]*)\]"""

@@ -9,12 +9,12 @@ from typing import TypeAlias
 
 from engine.config import Attribute, Configuration, Document, Kind, Node, Problem, Source, Span, Value
 from engine.config.loader import Interpreted
+from engine.config.persistence import Interpreted as Persistence
 from engine.config.schema import documented
 from engine.core import expressions
 from engine.core.namespaces import NameSpace, Policy
-from engine.redundancy.configuration import Interpreted as Persistence
 from ospltool.check.findings import Finding
-from ospltool.output.diagnostics_model import Fix, Place, Severity, Target
+from ospltool.diagnostics.model import Fix, Place, Severity, Target
 
 Thing: TypeAlias = Node | Attribute | Value | Span
 

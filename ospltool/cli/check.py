@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
     from ospltool.check.inputs import DeploymentInput
     from ospltool.check.runner import Choice
-    from ospltool.output.diagnostics_model import Report
+    from ospltool.diagnostics.model import Report
 
 
 class Format(enum.StrEnum):
-    """How findings are written; the same names as `ospltool.output.diagnostics_formats.FORMATS`."""
+    """How findings are written; the same names as `ospltool.diagnostics.formats.FORMATS`."""
 
     FULL = "full"
     CONCISE = "concise"
@@ -198,7 +198,7 @@ def _finish(
 ) -> None:
     """Write the findings, narrate the summary, and leave with the exit code."""
     from ospltool.check import commands
-    from ospltool.output.diagnostics_formats import render
+    from ospltool.diagnostics.formats import render
 
     if statistics:
         text = commands.statistics(report, as_json=kind == "json")

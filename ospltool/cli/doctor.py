@@ -76,9 +76,9 @@ def _listen(
         from ospltool.doctor.listening import listen
     except ImportError as error:
         raise feeds.not_installed("dds", error) from error
+    from engine.capture.uri import uri_of
     from engine.dds.channel import PARTITION
     from engine.dds.uri import cyclone_uri
-    from engine.node.uri import uri_of
 
     domain_id, usual, settings = domain or 0, PARTITION, cyclone_uri()
     if domain is None and uri:

@@ -39,8 +39,8 @@ def place_of(uri: str | None, domain: int | None) -> Place:
         CommandError: the configuration cannot be read, or cyclonedds is not installed.
     """
     try:
+        from engine.capture.uri import uri_of
         from engine.dds.uri import cyclone_uri
-        from engine.node.uri import uri_of
     except ImportError as error:
         raise _not_installed(error) from error
     if domain is not None or not uri:

@@ -75,9 +75,9 @@ def live(uri: str | None, domain: int | None, partition: str | None) -> Feed:
         from ospltool.live.dds import LiveFeed
     except ImportError as error:
         raise not_installed("dds", error) from error
+    from engine.capture.uri import uri_of
     from engine.dds.channel import PARTITION
     from engine.dds.uri import cyclone_uri
-    from engine.node.uri import uri_of
 
     domain_id, wanted_partition, settings = 0, PARTITION, cyclone_uri()
     if domain is not None:

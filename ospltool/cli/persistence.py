@@ -16,9 +16,9 @@ from ospltool.cli.exits import CommandError, Exit
 from ospltool.output import streams
 
 if TYPE_CHECKING:
-    from engine.persistence_service.process import Service
-    from engine.persistence_service.view import InstanceView
-    from engine.redundancy.configuration import PersistenceService
+    from engine.config.persistence import PersistenceService
+    from engine.persistence.service.process import Service
+    from engine.persistence.service.view import InstanceView
 
 _FILE: Final = "The configuration of the persistence service."
 _DISCOVERY_S: Final = 1.5
@@ -88,7 +88,7 @@ def run(
 
 
 def _serve(running: Service) -> bool:
-    from engine.persistence_service.process import ServiceFault
+    from engine.persistence.service.process import ServiceFault
 
     try:
         return running.run()
@@ -97,8 +97,8 @@ def _serve(running: Service) -> bool:
 
 
 def _settings(file: str, service: str) -> PersistenceService:
+    from engine.config.persistence import load
     from engine.config.problems import ConfigError
-    from engine.redundancy.configuration import load
 
     try:
         return load(file, os.environ, service)
@@ -109,7 +109,7 @@ def _settings(file: str, service: str) -> PersistenceService:
 def _start(settings: PersistenceService, name: str, directory: pathlib.Path, domain: int) -> Service:
     try:
         from engine.dds.errors import DdsError, UnsupportedCyclone
-        from engine.persistence_service.process import Options, Service
+        from engine.persistence.service.process import Options, Service
         from engine.store.interface import StoreError
     except ImportError as error:
         from ospltool.cli.feeds import not_installed
@@ -139,7 +139,7 @@ def status(
     try:
         from engine.dds.errors import DdsError
         from engine.dds.uri import cyclone_uri
-        from engine.persistence_service.watching import Watching
+        from engine.persistence.service.watching import Watching
     except ImportError as error:
         from ospltool.cli.feeds import not_installed
 
@@ -193,7 +193,7 @@ def rehearse(
     Exit codes: 0 all instances ended with the same values and every reader got everything once, 1 not so,
     2 wrong usage or configuration.
     """
-    from engine.redundancy import scenario
+    from engine.simulator.rehearsal import scenario
 
     if fault not in scenario.FAULTS:
         raise CommandError(f"no fault {fault!r}; there are {', '.join(scenario.FAULTS)}", Exit.USAGE)

@@ -9,7 +9,7 @@ from ospltool.live import providers
 from ospltool.output.text import table, visible
 
 if TYPE_CHECKING:
-    from engine.persistence_service.view import InstanceView, SubscriptionView, WriterView
+    from engine.persistence.service.view import InstanceView, SubscriptionView, WriterView
 
 _SHOWN_COUNTERS = ("captured", "received", "repeated", "sent", "changes")
 

@@ -116,7 +116,7 @@ def top(
         from tui.app import run_console
     except ImportError as error:
         raise feeds.not_installed("console", error) from error
-    from ospltool.trace.sources import SourceError
+    from ospltool.trace.reading.sources import SourceError
 
     feed = open_feed()
     operator = _operator() if operate else None

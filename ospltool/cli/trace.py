@@ -18,9 +18,9 @@ from ospltool.cli.exits import CommandError, Exit
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 
-    from ospltool.trace.damage import Damage
-    from ospltool.trace.record import Record
-    from ospltool.trace.sources import Found, Source
+    from ospltool.trace.reading.damage import Damage
+    from ospltool.trace.reading.record import Record
+    from ospltool.trace.reading.sources import Found, Source
 
     Command = Any  # Typer does not show its class
 
@@ -171,9 +171,9 @@ def view(
     Exit codes: 0 good, 1 a damaged file was read as far as possible, 2 wrong usage or input not readable,
     130 interrupted.
     """
-    from ospltool.trace.filters import Filter
-    from ospltool.trace.record import LEVELS
-    from ospltool.trace.view import Mode, Wishes, show
+    from ospltool.trace.reading.record import LEVELS
+    from ospltool.trace.views.filters import Filter
+    from ospltool.trace.views.view import Mode, Wishes, show
 
     if level is not None and level.upper() not in LEVELS:
         raise CommandError(f"{level!r} is no level; they are {', '.join(LEVELS)}", Exit.USAGE)
@@ -241,8 +241,8 @@ def conversation(
     Exit codes: 0 good, 1 there is no alignment of this group, 2 wrong usage or input not readable.
     """
     from ospltool.output import envelope, streams
-    from ospltool.trace import conversation as talks
-    from ospltool.trace.view import skews_of
+    from ospltool.trace.views import conversation as talks
+    from ospltool.trace.views.view import skews_of
 
     if output not in {"text", "mermaid"}:
         raise CommandError(f"--output {output!r}: choose text or mermaid", Exit.USAGE)
@@ -265,10 +265,10 @@ def timeline(names: Names = None, skew: Skew = None, as_json: AsJson = False) ->
     Exit codes: 0 good, 1 a damaged file was read as far as possible, 2 wrong usage or input not readable.
     """
     from ospltool.output import envelope, streams
-    from ospltool.trace import timeline as times
-    from ospltool.trace.facts import Facts
-    from ospltool.trace.merge import merged
-    from ospltool.trace.view import skews_of
+    from ospltool.trace.meaning.facts import Facts
+    from ospltool.trace.reading.merge import merged
+    from ospltool.trace.views import timeline as times
+    from ospltool.trace.views.view import skews_of
 
     with _errors():
         sources = _sources(names).sources
@@ -295,11 +295,11 @@ def anomalies(
     """
     from ospltool.output import envelope, streams
     from ospltool.output.text import table
-    from ospltool.trace import report
     from ospltool.trace import rules as rule_book
-    from ospltool.trace.facts import Facts
-    from ospltool.trace.merge import merged
-    from ospltool.trace.view import skews_of
+    from ospltool.trace.meaning.facts import Facts
+    from ospltool.trace.reading.merge import merged
+    from ospltool.trace.views import report
+    from ospltool.trace.views.view import skews_of
 
     known = {one.name: one.looks_for for one in rule_book.all_rules()}
     if list_rules:
@@ -334,7 +334,7 @@ def explain(
     """
     from ospltool.output import envelope, streams
     from ospltool.output.text import visible
-    from ospltool.trace import explain as explaining
+    from ospltool.trace.meaning import explain as explaining
 
     found = explaining.explain(text)
     if as_json:
@@ -367,13 +367,13 @@ def load(
     """
     from ospltool.cli.sql import needs_analytics
     from ospltool.output import envelope, streams
-    from ospltool.trace.times import duration
+    from ospltool.trace.views.times import duration
 
     if engine not in {"local", "spark"}:
         raise CommandError(f"--engine {engine!r}: choose local or spark", Exit.USAGE)
     with _errors(), needs_analytics():
         from ospltool.analytics.contract import Detail
-        from ospltool.trace import loading
+        from ospltool.trace.case import loading
 
         detail = Detail.RECORDS if records_only else Detail.FULL
         progress = loading.Progress(sys.stderr)
@@ -406,8 +406,8 @@ def _pattern(text: str, ignore_case: bool) -> re.Pattern[str]:
 
 
 def _sources(names: list[str] | None) -> Found:
-    from ospltool.trace import damage
-    from ospltool.trace.sources import find_sources
+    from ospltool.trace.reading import damage
+    from ospltool.trace.reading.sources import find_sources
 
     damage.take()  # what another command of this process has noted
     if not names:
@@ -418,7 +418,7 @@ def _sources(names: list[str] | None) -> Found:
 def _say_damages(known: Iterable[Damage] = ()) -> bool:
     """Names the files that could not be read to their ends; whether there are any."""
     from ospltool.output import streams
-    from ospltool.trace import damage
+    from ospltool.trace.reading import damage
 
     damages = {one.file: one for one in (*damage.take(), *known)}
     for one in damages.values():
@@ -435,10 +435,10 @@ def _end(*, has_findings: bool = False, damages: Iterable[Damage] = ()) -> None:
 @contextlib.contextmanager
 def _errors() -> Iterator[None]:
     """What is wrong with the input, as a message and exit code 2."""
-    from ospltool.trace.overview import TooManySpansError
-    from ospltool.trace.render import RenderError
-    from ospltool.trace.sources import SourceError
-    from ospltool.trace.times import TimeError
+    from ospltool.trace.reading.sources import SourceError
+    from ospltool.trace.views.overview import TooManySpansError
+    from ospltool.trace.views.render import RenderError
+    from ospltool.trace.views.times import TimeError
 
     try:
         yield
@@ -449,6 +449,6 @@ def _errors() -> Iterator[None]:
 
 def _watched(records: Iterable[Record], sources: Sequence[Source]) -> Iterator[Record]:
     """The records, with a line about how far the reading is on a terminal."""
-    from ospltool.trace.watched import watched
+    from ospltool.trace.reading.watched import watched
 
     return watched(records, sources, sys.stderr)

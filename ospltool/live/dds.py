@@ -15,8 +15,8 @@ from engine.dds.participant import NODE_ID_BYTES, NodeParticipant, TagRole
 from engine.dds.subscription_endpoints import PARTITION as PERSISTENCE_PARTITION
 from engine.dds.uri import cyclone_uri
 from engine.dds.waiting import Signal
-from engine.persistence_service import view
-from engine.persistence_service.watching import WATCH_TOPICS
+from engine.persistence.service import view
+from engine.persistence.service.watching import WATCH_TOPICS
 from engine.runtime import monitor
 from engine.runtime.monitor import NodeEvent, NodeSnapshot
 from ospltool.live.feed import Heard, HeardInstance, Inbox, Notice, NoticeKind, Update

@@ -10,8 +10,8 @@ import random
 from collections.abc import Callable
 from typing import Any, Final
 
-from engine.persistence_service.view import GroupView as PersistedGroup
-from engine.persistence_service.view import InstanceView, SubscriptionView, WriterView
+from engine.persistence.service.view import GroupView as PersistedGroup
+from engine.persistence.service.view import InstanceView, SubscriptionView, WriterView
 from engine.runtime.monitor import (
     AlignmentView,
     FellowView,

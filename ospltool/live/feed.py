@@ -12,7 +12,7 @@ import enum
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol, TypeVar, runtime_checkable
 
-from engine.persistence_service.view import InstanceView
+from engine.persistence.service.view import InstanceView
 from engine.runtime.monitor import NodeEvent, NodeSnapshot
 
 MAX_PENDING_EVENTS: Final = 5_000

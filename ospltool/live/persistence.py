@@ -7,7 +7,7 @@ import enum
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from engine.persistence_service.view import InstanceView, SubscriptionView, WriterView
+from engine.persistence.service.view import InstanceView, SubscriptionView, WriterView
 from ospltool.live import providers
 from ospltool.live.complaints import Concern, Severity
 from ospltool.live.feed import HeardInstance

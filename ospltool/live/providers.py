@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from engine.persistence_service.view import InstanceView, WriterView
+from engine.persistence.service.view import InstanceView, WriterView
 
 MAX_LAG_PERIODS: Final = 2
 """A provider that is further behind than so many periods of source time is avoided by the choice."""

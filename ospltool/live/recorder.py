@@ -10,7 +10,7 @@ import dataclasses
 from pathlib import Path
 from typing import Final
 
-from engine.persistence_service.view import InstanceView
+from engine.persistence.service.view import InstanceView
 from engine.runtime.monitor import NodeSnapshot
 from ospltool.live.feed import ENDING, Notice, NoticeKind, Update
 from ospltool.live.recording import (

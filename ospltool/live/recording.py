@@ -23,7 +23,7 @@ import json
 from typing import Any, Final
 
 from engine.core import plain
-from engine.persistence_service.view import InstanceView
+from engine.persistence.service.view import InstanceView
 from engine.runtime import monitor
 from engine.runtime.monitor import NodeEvent, NodeSnapshot
 from ospltool.live.feed import Heard, HeardInstance, Notice

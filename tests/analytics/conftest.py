@@ -21,8 +21,8 @@ def samples() -> pathlib.Path:
 def case(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """A case of both sample traces of OpenSplice, loaded on this machine."""
     pytest.importorskip("pyarrow", reason="cases need the extra `sql`")
-    from ospltool.trace.load import load
-    from ospltool.trace.sources import find_sources
+    from ospltool.trace.case.load import load
+    from ospltool.trace.reading.sources import find_sources
 
     target = tmp_path_factory.mktemp("case") / "both"
     load(find_sources([str(SAMPLES / "late-joiner"), str(SAMPLES / "master-livelock")]).sources, target)

@@ -24,9 +24,9 @@ from ospltool.analytics.duck import DuckEngine
 from ospltool.analytics.engines import AnalyticsMissingError, Engine, QueryError
 from ospltool.analytics.named import named_queries
 from ospltool.analytics.spark import SparkEngine, package_archive, session
-from ospltool.trace.load import load
-from ospltool.trace.sources import find_sources
-from ospltool.trace.spark_load import load_with_spark
+from ospltool.trace.case.load import load
+from ospltool.trace.case.spark_load import load_with_spark
+from ospltool.trace.reading.sources import find_sources
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -214,7 +214,8 @@ def test_spark_runs_on_a_machine_that_has_only_the_package(
 
 def test_what_is_shipped_to_workers_imports_without_the_checkout(tmp_path: pathlib.Path) -> None:
     archive = package_archive(tmp_path)
-    imports = "import ospltool.trace.spark_load as loading, ospltool.trace.catalogue as templates"
+    imports = "import ospltool.trace.case.spark_load as loading"
+    imports += "; import ospltool.trace.meaning.catalogue as templates"
     code = f"{imports}; templates.catalogue(); print(loading.__file__)"
     done = subprocess.run(
         [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(archive)!r}); {code}"],

@@ -11,7 +11,7 @@ from engine.config import ConfigError, interpret, parse
 from ospltool.check.registry import Scope, all_rules
 from ospltool.check.runner import Choice, Examined, run
 from ospltool.check.views import FileView, FleetView, NodeView
-from ospltool.output.diagnostics_model import Diagnostic, Report
+from ospltool.diagnostics.model import Diagnostic, Report
 
 CLEAN = """<?xml version="1.0" encoding="UTF-8"?>
 <OpenSplice>

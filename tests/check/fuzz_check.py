@@ -20,8 +20,8 @@ from engine.config.schema import schema
 from ospltool.check import effective, matrix
 from ospltool.check.runner import Choice, Examined, run
 from ospltool.check.views import FileView, FleetView, NodeView
-from ospltool.output.diagnostics_formats import FORMATS, render
-from ospltool.output.diagnostics_model import Report
+from ospltool.diagnostics.formats import FORMATS, render
+from ospltool.diagnostics.model import Report
 
 HERE = Path(__file__).parent
 SAMPLES = HERE.parents[1] / "samples" / "three-nodes"

@@ -13,7 +13,7 @@ from ospltool.check import fixes
 from ospltool.check.fixes import Change, FixFault
 from ospltool.check.inputs import DeploymentInput, NodeInput, gather
 from ospltool.check.runner import Choice
-from ospltool.output.diagnostics_model import Report
+from ospltool.diagnostics.model import Report
 
 TABLE = tomllib.loads(Path(__file__).with_name("rules_node.toml").read_text("utf-8"))
 CASES = [

@@ -11,8 +11,8 @@ import pytest
 
 from engine.config import Source, Span
 from ospltool.cli.check import Format
-from ospltool.output.diagnostics_formats import FORMATS, render
-from ospltool.output.diagnostics_model import (
+from ospltool.diagnostics.formats import FORMATS, render
+from ospltool.diagnostics.model import (
     Diagnostic,
     Edit,
     Fix,

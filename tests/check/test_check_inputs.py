@@ -10,7 +10,7 @@ import pytest
 from ospltool.check.inputs import UsageFault, gather, named_nodes
 from ospltool.check.registry import Scope
 from ospltool.check.runner import Choice, examine, run
-from ospltool.output.diagnostics_model import Report, Target
+from ospltool.diagnostics.model import Report, Target
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ospltool.output.diagnostics_model import Report
+from ospltool.diagnostics.model import Report
 
 STORE = "<StoreDirectory>/var/lib/durability/n1</StoreDirectory>"
 BAD = "<StoreDirectory>/tmp/n1</StoreDirectory>"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ospltool.check.registry import Scope
-from ospltool.output.diagnostics_model import Report, Severity
+from ospltool.diagnostics.model import Report, Severity
 
 TABLE = tomllib.loads(Path(__file__).with_name("rules_fleet.toml").read_text("utf-8"))
 CASES = [(code, case["bad"], case["good"]) for code, cases in TABLE.items() for case in cases]

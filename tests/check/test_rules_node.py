@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ospltool.check.registry import Scope
-from ospltool.output.diagnostics_model import Report
+from ospltool.diagnostics.model import Report
 
 CASES: list[tuple[str, list[tuple[str, str]], list[tuple[str, str]]]] = []
 for code, cases in tomllib.loads(Path(__file__).with_name("rules_node.toml").read_text("utf-8")).items():

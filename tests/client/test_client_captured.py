@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from engine.capture.foreign import ForeignServices
 from engine.dataset.sample import Sample
 from engine.dds.client_protocol import decoding, extensions
 from engine.dds.client_protocol.messages import Bead, HistoryRequest
-from engine.node.foreign import ForeignServices
 from ospltool.client import HistorySelection, InstanceState
 from ospltool.client.cache import SampleCache
 from ospltool.client.fetching import Fetch

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.clients.held import Held, Interest
+from engine.client_service.held import Held, Interest
 from engine.core.namespaces import MergeType
 from engine.core.states import Phase
 from engine.dds.client_protocol.messages import Completeness

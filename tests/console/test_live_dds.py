@@ -15,8 +15,8 @@ from engine.dds.participant import NodeParticipant, TagRole
 from engine.dds.subscription_endpoints import PARTITION as PERSISTENCE_PARTITION
 from engine.dds.uri import cyclone_uri
 from engine.dds.waiting import Signal
-from engine.persistence_service import view
-from engine.persistence_service.showing import STATUS_TOPICS
+from engine.persistence.service import view
+from engine.persistence.service.showing import STATUS_TOPICS
 from engine.runtime import monitor
 from ospltool.live import fake
 from ospltool.live.dds import LiveFeed

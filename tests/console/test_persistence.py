@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from engine.persistence_service.view import InstanceView, PeerView, WriterView
+from engine.persistence.service.view import InstanceView, PeerView, WriterView
 from ospltool.cli.app import main
 from ospltool.cli.persistence_show import text
 from ospltool.live import fake, providers

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from engine.persistence_service.view import InstanceView, PeerView, WriterView
+from engine.persistence.service.view import InstanceView, PeerView, WriterView
 from ospltool.live import fake
 from ospltool.live.fake import SECOND_NS, START_NS
 from ospltool.live.feed import HeardInstance, Notice, NoticeKind, ScriptedFeed, Update

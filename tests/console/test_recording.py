@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.core import plain
-from engine.persistence_service.view import InstanceView
+from engine.persistence.service.view import InstanceView
 from engine.runtime.monitor import NodeSnapshot
 from ospltool.live import fake
 from ospltool.live.fake import START_NS

@@ -7,10 +7,10 @@ import pytest
 
 from engine.runtime.monitor import NodeEvent
 from engine.tracing.catalogue import catalogue
+from ospltool.diagnostics.model import Severity
 from ospltool.live import fake
 from ospltool.live.fake import START_NS
-from ospltool.output.diagnostics_model import Severity
-from ospltool.trace.sources import SourceError
+from ospltool.trace.reading.sources import SourceError
 from tui.filters import Filter
 from tui.sources import lines as sources
 from tui.sources.advertised import advertised, document, findings

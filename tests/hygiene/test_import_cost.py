@@ -52,7 +52,9 @@ def test_the_supervisor_knows_no_dds_and_no_configuration(root: pathlib.Path) ->
     modules = imported_by("import engine.supervisor.__main__, engine.supervisor.control", root)
     assert {"cyclonedds", "lxml"} & roots(modules) == set()
     assert {
-        name for name in modules if name.startswith(("engine.dds", "engine.node", "engine.config"))
+        name
+        for name in modules
+        if name.startswith(("engine.dds", "engine.capture", "engine.node", "engine.config"))
     } == set()
 
 

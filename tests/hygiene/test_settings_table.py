@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 PATHS = [path for path in engine_schema().paths() if path.partition("/")[0].partition("@")[0] in SECTIONS]
 VALUED = [path for path in PATHS if engine_schema()[path].type is not Type.ELEMENT]
-NOT_A_NODE = ("engine/config", "engine/redundancy", "engine/persistence_service", "engine/simulator")
+NOT_A_NODE = ("engine/config", "engine/persistence/core", "engine/persistence/service", "engine/simulator")
 """Packages that read no setting for a node; what `ospltool check` reads is for OpenSplice, too."""
 USED_UP = {"Domain/Service@name", "DurabilityService@name"}
 """What decides which element counts: the interpretation itself uses it up."""

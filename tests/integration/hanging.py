@@ -19,18 +19,18 @@ from engine.dds import activity, typeinfo
 activity.Activities.__init__.__defaults__ = ({PATIENCE_S},)
 typeinfo.LOOK_UP_S = 0.0
 for name, constant in (("engine.node.wire", "MARGIN_S"), ("engine.node.wire", "BATCH_TIMEOUT_S"),
-        ("engine.node.keeping", "TIMEOUT_S"), ("engine.persistence_service.store", "WRITE_S"),
-        ("engine.persistence_service.process", "WORK_S")):
+        ("engine.node.keeping", "TIMEOUT_S"), ("engine.persistence.service.store", "WRITE_S"),
+        ("engine.persistence.service.process", "WORK_S")):
     setattr(importlib.import_module(name), constant, 0.0)
 PLACES = {{
     "look-up": ("engine.node.incoming", "resolve_type"),
     "delivery": ("engine.dds.directed", "DirectedSession.__init__"),
     "stream": ("engine.dds.bulk", "BulkSender.__init__"),
     "store": ("engine.runtime.persistence", "Persistence.work"),
-    "service-store": ("engine.persistence_service.store", "Store._write_batch"),
+    "service-store": ("engine.persistence.service.store", "Store._write_batch"),
     "sender": ("engine.dds.channel", "Channel.publish"),
     "pump": ("engine.dds.discovery", "Discovery.take"),
-    "client": ("engine.clients.lines", "Lines._carry_out"),
+    "client": ("engine.client_service.lines", "Lines._carry_out"),
     "turn": ("engine.runtime.runtime", "Runtime.turn"),
 }}
 def hang_at(place, module, path):

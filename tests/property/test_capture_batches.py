@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.clients.storage import Storage
+from engine.client_service.storage import Storage
 from engine.core.namespaces import Element, Group, MergeRule, MergeType, NameSpace, Policy
 from engine.core.settings import CoreSettings
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription

@@ -21,9 +21,9 @@ from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, Ty
 from engine.dataset.reconciliation import Symbols, finished
 from engine.dataset.rows import Rows
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
-from engine.runtime import notes
-from engine.runtime.answering import MAX_SKETCHES
-from engine.runtime.comparing import Comparing
+from engine.runtime.reconciling import messages as notes
+from engine.runtime.reconciling.alignee import Comparing
+from engine.runtime.reconciling.aligner import MAX_SKETCHES
 from tests.property.samples import GROUPS, contents
 
 if TYPE_CHECKING:

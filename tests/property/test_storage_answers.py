@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.clients.storage import Storage, StorageQuestion
+from engine.client_service.storage import Storage, StorageQuestion
 from engine.dataset.history import retained
 from engine.dataset.sample import Sample, make_sample
 from engine.dds.client_protocol.naming import SampleName, Verdict

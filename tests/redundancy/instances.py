@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from engine.dds.uri import directed_uri, domain_tag
-from engine.persistence_service import rows
-from engine.persistence_service.store import DATABASE
-from engine.persistence_service.view import InstanceView, WriterView
-from engine.persistence_service.watching import Watching
-from engine.redundancy.messages import Saved
+from engine.persistence.core.messages import Saved
+from engine.persistence.service import rows
+from engine.persistence.service.store import DATABASE
+from engine.persistence.service.view import InstanceView, WriterView
+from engine.persistence.service.watching import Watching
 from tests.integration.lab import Lab
 from tests.integration.programs import ROOT, Program, end_all
 

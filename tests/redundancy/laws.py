@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.redundancy.rehearsal import Cluster
+from engine.simulator.rehearsal.cluster import Cluster
 
 
 def check_converged(cluster: Cluster) -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from engine.dataset.sample import DATA
-from engine.redundancy import audit
-from engine.redundancy.instance import Instance
-from engine.redundancy.messages import (
+from engine.persistence.core import audit
+from engine.persistence.core.messages import (
     Announcement,
     Delivery,
     Inventory,
@@ -14,9 +13,10 @@ from engine.redundancy.messages import (
     Want,
     WriterState,
 )
-from engine.redundancy.positions import Positions
-from engine.redundancy.sequences import MAX_INTERVALS, Sequences
-from engine.redundancy.settings import SynchronizationSettings
+from engine.persistence.core.positions import Positions
+from engine.persistence.core.replica import Replica
+from engine.persistence.core.sequences import MAX_INTERVALS, Sequences
+from engine.persistence.core.settings import SynchronizationSettings
 
 KEY = b"k"
 OLD = Sample("w1", 1, KEY, 1_000)
@@ -25,14 +25,14 @@ ONE = Sequences.of([1])
 NONE = Sequences()
 
 
-def instance(name: str, *samples: Sample) -> Instance:
-    made = Instance(name, SynchronizationSettings(enable=True))
+def instance(name: str, *samples: Sample) -> Replica:
+    made = Replica(name, SynchronizationSettings(enable=True))
     for sample in samples:
         made.samples_arrived([sample])
     return made
 
 
-def ask(source: Instance, sink: Instance, *wants: Want, has: tuple[str, ...] = ()) -> list[Delivery]:
+def ask(source: Replica, sink: Replica, *wants: Want, has: tuple[str, ...] = ()) -> list[Delivery]:
     """What `source` sends to `sink`, which asks for this; `sink` takes it."""
     source.connected(sink.name)
     sink.connected(source.name)
@@ -107,7 +107,7 @@ def test_messages_of_one_that_is_not_connected_are_not_listened_to() -> None:
 
 
 def test_without_enable_nothing_is_chosen_and_nothing_asked_for() -> None:
-    one = Instance("a", SynchronizationSettings())
+    one = Replica("a", SynchronizationSettings())
     one.writer_matched("w")
     one.period()
     assert one.messages() == []

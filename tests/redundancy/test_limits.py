@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.dataset.sample import DATA
-from engine.redundancy.instance import Instance
-from engine.redundancy.last_values import LastValues
-from engine.redundancy.messages import Delivery, Kept, Sample, Saved
-from engine.redundancy.settings import SynchronizationSettings
+from engine.persistence.core.last_values import LastValues
+from engine.persistence.core.messages import Delivery, Kept, Sample, Saved
+from engine.persistence.core.replica import Replica
+from engine.persistence.core.settings import SynchronizationSettings
 from tests.integration.lab import Lab
 from tests.redundancy.instances import Instances
 
@@ -53,11 +53,11 @@ def test_the_instances_that_come_first_are_kept_whatever_the_order(
     arrived: list[Sample], order: object, cut: int
 ) -> None:
     settings = SynchronizationSettings(enable=True)
-    first, second = Instance("a", settings, None, room), Instance("b", settings, None, room)
+    first, second = Replica("a", settings, None, room), Replica("b", settings, None, room)
     first.samples_arrived(arrived)
     order.shuffle(arrived)  # type: ignore[attr-defined]  # hypothesis gives a random.Random
     second.samples_arrived(arrived[:cut])
-    again = Instance("b", settings, second.saved(), room)
+    again = Replica("b", settings, second.saved(), room)
     again.connected("a")
     again.receive("a", Delivery(tuple(Kept(each, frozenset((each.writer,))) for each in arrived[cut:])))
     again.samples_arrived(arrived)
@@ -68,7 +68,7 @@ def test_the_instances_that_come_first_are_kept_whatever_the_order(
 
 @given(writes)
 def test_what_is_written_to_the_store_step_by_step_is_what_is_kept(arrived: list[Sample]) -> None:
-    subject = Instance("a", SynchronizationSettings(enable=True), None, room)
+    subject = Replica("a", SynchronizationSettings(enable=True), None, room)
     stored: dict[bytes, Sample] = {}
     for sample in arrived:
         subject.samples_arrived([sample])
@@ -85,7 +85,7 @@ def test_a_store_from_before_the_limit_is_cut_at_the_start() -> None:
     for number in range(6):
         kept.keep(Sample("w", number + 1, b"l" + bytes([number]), number + 1, b"", DATA))
     saved = Saved(tuple(Kept(each.sample, frozenset("w")) for each in kept.entries.values()))
-    subject = Instance("a", SynchronizationSettings(enable=True), saved, room)
+    subject = Replica("a", SynchronizationSettings(enable=True), saved, room)
     assert len(subject.values()) == MOST
     assert subject.counters["limited"] == MOST
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.redundancy import codec
-from engine.redundancy.audit import PARTS
-from engine.redundancy.codec import MessageFault, decode, encode
-from engine.redundancy.link import Arrived, Down, Event, Link, Up
-from engine.redundancy.messages import (
+from engine.persistence.core import codec
+from engine.persistence.core.audit import PARTS
+from engine.persistence.core.codec import MessageFault, decode, encode
+from engine.persistence.core.link import Arrived, Down, Event, Link, Up
+from engine.persistence.core.messages import (
     Announcement,
     Delivery,
     Inventory,
@@ -24,7 +24,7 @@ from engine.redundancy.messages import (
     Want,
     WriterState,
 )
-from engine.redundancy.sequences import Sequences
+from engine.persistence.core.sequences import Sequences
 
 
 class Pair:

@@ -8,13 +8,13 @@ import sqlite3
 import pytest
 
 from engine.dataset.sample import DATA, DISPOSE
-from engine.persistence_service import lifespans as lifespans_module
-from engine.persistence_service import ownership
-from engine.persistence_service.groups import writer_name
-from engine.persistence_service.lifespans import LIFESPANS, Lifespans
-from engine.persistence_service.ownership import Owners
-from engine.redundancy.codec import MessageFault
-from engine.redundancy.messages import Sample
+from engine.persistence.core.codec import MessageFault
+from engine.persistence.core.messages import Sample
+from engine.persistence.service import lifespans as lifespans_module
+from engine.persistence.service import ownership
+from engine.persistence.service.groups import writer_name
+from engine.persistence.service.lifespans import LIFESPANS, Lifespans
+from engine.persistence.service.ownership import Owners
 
 LOW, HIGH = bytes(16), b"\xff" * 16
 WRITER = writer_name(LOW, bytes(8))

@@ -9,10 +9,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
-from engine.redundancy import audit
-from engine.redundancy.positions import Positions, position_of, span, time_of
-from engine.redundancy.rehearsal import Cluster
-from engine.redundancy.settings import SynchronizationSettings
+from engine.persistence.core import audit
+from engine.persistence.core.positions import Positions, position_of, span, time_of
+from engine.persistence.core.settings import SynchronizationSettings
+from engine.simulator.rehearsal.cluster import Cluster
 from tests.redundancy.laws import check_converged
 
 ON = SynchronizationSettings(enable=True)

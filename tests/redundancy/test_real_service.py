@@ -17,9 +17,9 @@ from engine.dds.discovery import Discovery, ParticipantSeen
 from engine.dds.participant import NodeParticipant, TagRole
 from engine.dds.subscription_endpoints import PARTITION
 from engine.dds.waiting import Signal
-from engine.persistence_service import showing, view
-from engine.persistence_service.peers import Hello, Peers
-from engine.redundancy.messages import Saved
+from engine.persistence.core.messages import Saved
+from engine.persistence.service import showing, view
+from engine.persistence.service.peers import Hello, Peers
 from tests.integration.lab import Lab
 from tests.integration.programs import ROOT
 from tests.redundancy.instances import Instances, as_json, write

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.redundancy import sequences as sequences_module
-from engine.redundancy.instance import Instance
-from engine.redundancy.messages import Announcement, Saved, WriterState
-from engine.redundancy.rehearsal import Cluster
-from engine.redundancy.selection import ORIGINAL, Candidate, Providers, Stability, choose
-from engine.redundancy.sequences import Sequences
-from engine.redundancy.settings import SynchronizationSettings
+from engine.persistence.core import sequences as sequences_module
+from engine.persistence.core.messages import Announcement, Saved, WriterState
+from engine.persistence.core.replica import Replica
+from engine.persistence.core.selection import ORIGINAL, Candidate, Providers, Stability, choose
+from engine.persistence.core.sequences import Sequences
+from engine.persistence.core.settings import SynchronizationSettings
+from engine.simulator.rehearsal.cluster import Cluster
 from tests.redundancy.laws import check_applied_once, check_converged
 
 NUMBERS = st.sets(st.integers(1, 40))
@@ -113,7 +113,7 @@ def test_what_may_be_on_its_way_is_not_asked_for_from_another() -> None:
 
 
 def test_a_reader_that_has_just_met_its_writer_has_patience() -> None:
-    one = Instance("a", ON)
+    one = Replica("a", ON)
     one.connected("b")
     one.writer_matched("w")
     one.receive("b", Announcement((WriterState("w", Sequences(((1, 9),)), ("b",)),)))

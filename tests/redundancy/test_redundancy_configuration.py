@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from engine.config.persistence import load
 from engine.config.problems import ConfigError
-from engine.redundancy.configuration import load
-from engine.redundancy.settings import SynchronizationSettings
+from engine.persistence.core.settings import SynchronizationSettings
 from ospltool.check.inputs import gather
 from ospltool.check.registry import Scope, all_rules
 from ospltool.check.runner import Choice, examine, run

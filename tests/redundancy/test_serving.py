@@ -9,15 +9,18 @@ from collections.abc import Callable
 
 import pytest
 
+from engine.capture.neighbourhood import Changes, DurableReader
+from engine.config.persistence import load
 from engine.core.namespaces import Group
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos
 from engine.dataset.sample import DATA
 from engine.dds.topics import description_of
 from engine.dds.wiretypes import State
-from engine.node.neighbourhood import Changes, DurableReader
-from engine.persistence_service import serving as serving_module
-from engine.persistence_service.groups import Groups, group_id, writer_name
-from engine.persistence_service.serving import (
+from engine.persistence.core.codec import MessageFault
+from engine.persistence.core.messages import Sample
+from engine.persistence.service import serving as serving_module
+from engine.persistence.service.groups import Groups, group_id, writer_name
+from engine.persistence.service.serving import (
     FURTHER_S,
     MARGIN_NS,
     RETRY_S,
@@ -27,9 +30,6 @@ from engine.persistence_service.serving import (
     Groupwise,
     Serving,
 )
-from engine.redundancy.codec import MessageFault
-from engine.redundancy.configuration import load
-from engine.redundancy.messages import Sample
 
 CONFIGURATION = str(pathlib.Path(__file__).parents[2] / "samples" / "redundant-persistence" / "service.xml")
 TYPE = description_of(State)

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.redundancy.codec import MessageFault
-from engine.redundancy.ledger import LedgerState, Terms
-from engine.redundancy.messages import Sample
-from engine.redundancy.subscription_codec import (
+from engine.persistence.core.codec import MessageFault
+from engine.persistence.core.ledger import LedgerState, Terms
+from engine.persistence.core.messages import Sample
+from engine.persistence.core.subscription_codec import (
     decode,
     decode_answer,
     decode_state,
@@ -20,7 +20,7 @@ from engine.redundancy.subscription_codec import (
     encode_answer,
     encode_state,
 )
-from engine.redundancy.subscription_messages import (
+from engine.persistence.core.subscription_messages import (
     Answer,
     Books,
     Fetch,

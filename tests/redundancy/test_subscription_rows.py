@@ -10,12 +10,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from engine.persistence_service import subscription_rows
-from engine.redundancy import ledger
-from engine.redundancy.messages import Sample
-from engine.redundancy.settings import SynchronizationSettings
-from engine.redundancy.subscription_messages import SavedSubscriptions
-from engine.redundancy.subscriptions import Subscriptions
+from engine.persistence.core import ledger
+from engine.persistence.core.messages import Sample
+from engine.persistence.core.settings import SynchronizationSettings
+from engine.persistence.core.subscription_messages import SavedSubscriptions
+from engine.persistence.core.subscriptions import Subscriptions
+from engine.persistence.service import subscription_rows
 
 GROUP, OTHER = b"12345678", b"87654321"
 ON = SynchronizationSettings(enable=True, synchronize_durable_subscriptions=True)

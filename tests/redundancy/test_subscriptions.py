@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.redundancy import held as held_module
-from engine.redundancy import subscriptions as subscriptions_module
-from engine.redundancy.desk import Desk
-from engine.redundancy.messages import Sample
-from engine.redundancy.settings import SynchronizationSettings
-from engine.redundancy.subscribed import Application, SubscribedCluster
-from engine.redundancy.subscriber import Subscriber
-from engine.redundancy.subscription_messages import SubscriberState
-from engine.redundancy.subscriptions import Subscriptions
+from engine.persistence.core import held as held_module
+from engine.persistence.core import subscriptions as subscriptions_module
+from engine.persistence.core.desk import Desk
+from engine.persistence.core.messages import Sample
+from engine.persistence.core.settings import SynchronizationSettings
+from engine.persistence.core.subscriber import Subscriber
+from engine.persistence.core.subscription_messages import SubscriberState
+from engine.persistence.core.subscriptions import Subscriptions
+from engine.simulator.rehearsal.subscribed import Application, SubscribedCluster
 
 BOTH = SynchronizationSettings(enable=True, synchronize_durable_subscriptions=True)
 PERIOD_MS = BOTH.subscription_period_ms

@@ -14,14 +14,14 @@ from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, Ty
 from engine.dataset.sample import DATA
 from engine.dds.topics import description_of
 from engine.dds.wiretypes import State
-from engine.persistence_service import rows, synchronization
-from engine.persistence_service.groups import Groups, group_id, writer_name
-from engine.persistence_service.synchronization import GROUPS, Synchronization
-from engine.redundancy.codec import MessageFault, encode
-from engine.redundancy.messages import Delivery, Inventory, Kept, Sample, Subscription, Want
-from engine.redundancy.positions import Positions
-from engine.redundancy.sequences import Sequences
-from engine.redundancy.settings import SynchronizationSettings
+from engine.persistence.core.codec import MessageFault, encode
+from engine.persistence.core.messages import Delivery, Inventory, Kept, Sample, Subscription, Want
+from engine.persistence.core.positions import Positions
+from engine.persistence.core.sequences import Sequences
+from engine.persistence.core.settings import SynchronizationSettings
+from engine.persistence.service import rows, synchronization
+from engine.persistence.service.groups import Groups, group_id, writer_name
+from engine.persistence.service.synchronization import GROUPS, Synchronization
 
 ON = SynchronizationSettings(enable=True)
 TYPE = description_of(State)

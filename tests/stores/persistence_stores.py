@@ -8,9 +8,9 @@ import sqlite3
 
 from engine.core import plain
 from engine.dataset.sample import DATA
-from engine.persistence_service import groups, rows
-from engine.persistence_service.store import DATABASE
-from engine.redundancy.messages import Kept, Sample, Saved
+from engine.persistence.core.messages import Kept, Sample, Saved
+from engine.persistence.service import groups, rows
+from engine.persistence.service.store import DATABASE
 from tests.stores.own_stores import described
 
 TABLES = rows.TABLES + groups.TABLES

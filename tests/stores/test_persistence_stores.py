@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from typing import TYPE_CHECKING
 
-from engine.persistence_service.store import DATABASE
+from engine.persistence.service.store import DATABASE
 from ospltool.cli.app import main
 from tests.stores.persistence_stores import ID, write_persistence
 from tests.stores.test_damage import read

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Final
 import engine
 from engine.tracing.catalogue import catalogue
 from ospltool.analytics.contract import Detail
-from ospltool.trace import conversation, damage, render, timeline
-from ospltool.trace.facts import Facts
-from ospltool.trace.load import read_pieces
-from ospltool.trace.merge import merged
-from ospltool.trace.ranges import ranges
+from ospltool.trace.case.load import read_pieces
+from ospltool.trace.meaning.facts import Facts
+from ospltool.trace.reading import damage
+from ospltool.trace.reading.merge import merged
+from ospltool.trace.reading.ranges import ranges
+from ospltool.trace.reading.sources import find_sources
 from ospltool.trace.rules import anomalies
-from ospltool.trace.sources import find_sources
+from ospltool.trace.views import conversation, render, timeline
 from tests.fuzzing import Target
 
 if TYPE_CHECKING:

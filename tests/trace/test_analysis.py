@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ospltool.cli.app import main
-from ospltool.trace.conversation import as_mermaid, as_text, conversation
-from ospltool.trace.exchanges import End, Step
-from ospltool.trace.explain import explain
-from ospltool.trace.facts import Facts
-from ospltool.trace.merge import merged
-from ospltool.trace.sources import find_sources
-from ospltool.trace.timeline import timeline
+from ospltool.trace.meaning.exchanges import End, Step
+from ospltool.trace.meaning.explain import explain
+from ospltool.trace.meaning.facts import Facts
+from ospltool.trace.reading.merge import merged
+from ospltool.trace.reading.sources import find_sources
+from ospltool.trace.views.conversation import as_mermaid, as_text, conversation
+from ospltool.trace.views.timeline import timeline
 
 if TYPE_CHECKING:
     import pathlib

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ospltool.cli.app import main
-from ospltool.trace.facts import Facts
-from ospltool.trace.merge import merged
+from ospltool.trace.meaning.facts import Facts
+from ospltool.trace.reading.merge import merged
+from ospltool.trace.reading.sources import find_sources
 from ospltool.trace.rules import all_rules, anomalies
-from ospltool.trace.sources import find_sources
 from tests.trace.making import START_S
 
 if TYPE_CHECKING:

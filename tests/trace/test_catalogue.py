@@ -12,8 +12,8 @@ from engine.tracing.catalogue import catalogue as engine_catalogue
 from engine.tracing.formats import TextFormat
 from engine.tracing.record import Record as EngineRecord
 from engine.tracing.record import message
-from ospltool.trace import conversation, exchanges, facts, skew
-from ospltool.trace.catalogue import (
+from ospltool.trace.meaning import exchanges, facts, skew
+from ospltool.trace.meaning.catalogue import (
     Origin,
     Printer,
     Template,
@@ -22,10 +22,11 @@ from ospltool.trace.catalogue import (
     opensplice_templates,
     pieces,
 )
-from ospltool.trace.matcher import CUT_AT_BYTES, matcher
-from ospltool.trace.reader import TraceParser
-from ospltool.trace.record import LEVELS
-from ospltool.trace.sources import Source
+from ospltool.trace.meaning.matcher import CUT_AT_BYTES, matcher
+from ospltool.trace.reading.reader import TraceParser
+from ospltool.trace.reading.record import LEVELS
+from ospltool.trace.reading.sources import Source
+from ospltool.trace.views import conversation
 
 EXAMPLES = {
     "addr": "1250527713",

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ospltool.cli.app import main
-from ospltool.trace import timeline
-from ospltool.trace.catalogue import catalogue, pieces
-from ospltool.trace.facts import Facts
-from ospltool.trace.merge import merged
+from ospltool.trace.meaning.catalogue import catalogue, pieces
+from ospltool.trace.meaning.facts import Facts
+from ospltool.trace.reading.merge import merged
+from ospltool.trace.reading.sources import find_sources
 from ospltool.trace.rules import anomalies
-from ospltool.trace.sources import find_sources
+from ospltool.trace.views import timeline
 from tests.fuzzing import Target, faults
 from tests.trace.fuzz_trace import targets
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ospltool.trace.follow import IDLE_S, POLL_S, Follower, Notice
-from ospltool.trace.sources import Source, SourceError, sniff
+from ospltool.trace.reading.follow import IDLE_S, POLL_S, Follower, Notice
+from ospltool.trace.reading.sources import Source, SourceError, sniff
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ospltool.trace.record import Record
+    from ospltool.trace.reading.record import Record
 
 PATIENCE_S = 20.0
 

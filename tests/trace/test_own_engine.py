@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from engine.core.namespaces import MergeType
 from engine.tracing.formats import TextFormat
 from ospltool.cli.app import main
-from ospltool.trace.facts import Facts
-from ospltool.trace.merge import merged
-from ospltool.trace.record import Kind
-from ospltool.trace.sources import find_sources
+from ospltool.trace.meaning.facts import Facts
+from ospltool.trace.reading.merge import merged
+from ospltool.trace.reading.record import Kind
+from ospltool.trace.reading.sources import find_sources
 from tests.simulation.scenarios import Scenario, node
 
 if TYPE_CHECKING:

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ospltool.trace import damage
-from ospltool.trace.headers import headers
-from ospltool.trace.ranges import Range, pieces, ranges
-from ospltool.trace.reader import TraceParser, read_records
-from ospltool.trace.record import Clock, Kind
-from ospltool.trace.scan import _count, count_in_range, record_spans
-from ospltool.trace.sources import Format, Source, sniff
-from ospltool.trace.splitter import NO_TIME, split
+from ospltool.trace.reading import damage
+from ospltool.trace.reading.headers import headers
+from ospltool.trace.reading.ranges import Range, pieces, ranges
+from ospltool.trace.reading.reader import TraceParser, read_records
+from ospltool.trace.reading.record import Clock, Kind
+from ospltool.trace.reading.scan import _count, count_in_range, record_spans
+from ospltool.trace.reading.sources import Format, Source, sniff
+from ospltool.trace.reading.splitter import NO_TIME, split
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -153,7 +153,7 @@ def check_count_in_blocks(path: pathlib.Path, data: bytes, needle: bytes, block_
     part = Range(Source(path, "n1"), 0, None, len(data))
     expected = sum(needle in raw for _, _, raw in parse(data))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ospltool.trace.scan.BLOCK_BYTES", block_bytes)
+        patch.setattr("ospltool.trace.reading.scan.BLOCK_BYTES", block_bytes)
         assert count_in_range(part, needle) == expected
 
 
@@ -250,7 +250,7 @@ def test_bytes_before_the_first_record_are_shown_not_dropped() -> None:
 
 
 def test_an_endless_record_is_cut_and_nothing_of_it_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ospltool.trace.reader.LONGEST_RECORD", 1000)
+    monkeypatch.setattr("ospltool.trace.reading.reader.LONGEST_RECORD", 1000)
     data = ISO + b"COMPLETE (t) -> " + b"x\n" * 3000 + ISO + b"COMPLETE (t) -> next\n"
     for size in (100, 700, 5000, len(data)):
         parser = TraceParser(SOURCE)
@@ -264,7 +264,7 @@ def test_an_endless_record_is_cut_and_nothing_of_it_is_lost(monkeypatch: pytest.
 
 
 def test_a_file_of_anything_is_read_in_bounded_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ospltool.trace.reader.LONGEST_RECORD", 1000)
+    monkeypatch.setattr("ospltool.trace.reading.reader.LONGEST_RECORD", 1000)
     parser = TraceParser(SOURCE)
     found = [record for _ in range(50) for record in parser.feed(b"no trace at all " * 20)]
     assert parser.pending <= 2000

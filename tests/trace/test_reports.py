@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ospltool.trace import reports
-from ospltool.trace.reader import read_records
-from ospltool.trace.record import Kind
-from ospltool.trace.sources import Format, Source, sniff
+from ospltool.trace.reading import reports
+from ospltool.trace.reading.reader import read_records
+from ospltool.trace.reading.record import Kind
+from ospltool.trace.reading.sources import Format, Source, sniff
 
 if TYPE_CHECKING:
-    from ospltool.trace.record import Record
+    from ospltool.trace.reading.record import Record
 
 RULE = "=" * 88 + "\n"
 LINE = "-" * 88 + "\n"

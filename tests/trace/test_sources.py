@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ospltool.trace.catalogue import Origin
-from ospltool.trace.scan import count_records
-from ospltool.trace.sources import Format, SourceError, find_sources, sniff
+from ospltool.trace.meaning.catalogue import Origin
+from ospltool.trace.reading.scan import count_records
+from ospltool.trace.reading.sources import Format, SourceError, find_sources, sniff
 
 if TYPE_CHECKING:
     from tests.trace.making import Traces
@@ -119,7 +119,7 @@ def test_counting_in_processes_counts_what_one_counts(before: str, samples: path
         pytest.importorskip("pyarrow", reason="Parquet needs the extra `sql`")
     sources = find_sources([str(samples / "late-joiner")]).sources
     code = (
-        f"import sys, pathlib; from ospltool.trace import scan, sources; {before}\n"
+        f"import sys, pathlib; from ospltool.trace.reading import scan, sources; {before}\n"
         "found = sources.find_sources(sys.argv[1:]).sources\n"
         "if __name__ == '__main__':\n"
         "    scan.SMALL_BYTES = 0\n"

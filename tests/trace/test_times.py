@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ospltool.trace.times import TimeError, clock, duration, iso, parse_around, parse_duration, parse_time
+from ospltool.trace.views.times import (
+    TimeError,
+    clock,
+    duration,
+    iso,
+    parse_around,
+    parse_duration,
+    parse_time,
+)
 
 REFERENCE = 1795223310_294122015
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ospltool.cli.app import main
-from ospltool.trace.merge import merged
-from ospltool.trace.render import RenderError, by_template
-from ospltool.trace.selection import estimate_skews
-from ospltool.trace.sources import find_sources
-from ospltool.trace.times import iso
+from ospltool.trace.reading.merge import merged
+from ospltool.trace.reading.sources import find_sources
+from ospltool.trace.views.render import RenderError, by_template
+from ospltool.trace.views.selection import estimate_skews
+from ospltool.trace.views.times import iso
 
 if TYPE_CHECKING:
     import pathlib
@@ -325,7 +325,7 @@ def test_a_missing_file_is_code_2(tmp_path: pathlib.Path, capfd: pytest.CaptureF
 def test_the_last_lines_of_a_large_file_are_found_from_its_end(
     traces: Traces, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ospltool.trace.selection._TAIL_BYTES", 200)
+    monkeypatch.setattr("ospltool.trace.views.selection._TAIL_BYTES", 200)
     trace = traces.node("n1")
     for number in range(300):
         trace.line(number, f"line {number}{' odd' if number % 2 else ''}")

@@ -8,7 +8,7 @@ from typing import Final
 from textual import on, work
 
 from engine.runtime.monitor import NodeSnapshot
-from ospltool.output.diagnostics_model import Diagnostic
+from ospltool.diagnostics.model import Diagnostic
 from tui.cells import Line
 from tui.screens.table import TableScreen
 from tui.sources import advertised

@@ -10,7 +10,7 @@ from engine.core.namespaces import Element
 from engine.runtime.monitor import NameSpaceView, NodeSnapshot
 from ospltool.check.inputs import DeploymentInput, NodeInput
 from ospltool.check.runner import Choice, examine, run
-from ospltool.output.diagnostics_model import Diagnostic, Target
+from ospltool.diagnostics.model import Diagnostic, Target
 from tui import text
 
 RULES: Final = frozenset(

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from engine.runtime.monitor import NodeEvent
-from ospltool.trace.catalogue import Origin
-from ospltool.trace.filters import Filter as TraceFilter
-from ospltool.trace.follow import Follower, Notice
-from ospltool.trace.matcher import matcher
-from ospltool.trace.record import LEVELS, Clock, Kind, Record
-from ospltool.trace.sources import SourceError, find_sources
+from ospltool.trace.meaning.catalogue import Origin
+from ospltool.trace.meaning.matcher import matcher
+from ospltool.trace.reading.follow import Follower, Notice
+from ospltool.trace.reading.record import LEVELS, Clock, Kind, Record
+from ospltool.trace.reading.sources import SourceError, find_sources
+from ospltool.trace.views.filters import Filter as TraceFilter
 from tui.filters import Filter
 
 FIELDS: Final = ("node", "level", "thread", "state", "fellow", "ns", "group", "conflict", "event")

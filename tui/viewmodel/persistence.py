@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Final
 
-from engine.persistence_service.view import SubscriptionView
+from engine.persistence.service.view import SubscriptionView
 from ospltool.live import providers
 from ospltool.live.persistence import Instance, State, Stream
 from tui import text

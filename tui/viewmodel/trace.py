@@ -8,7 +8,7 @@ from rich.cells import cell_len
 
 from engine.runtime.monitor import NodeEvent
 from engine.tracing.catalogue import catalogue
-from ospltool.trace.record import Record
+from ospltool.trace.reading.record import Record
 from tui import text
 from tui.cells import Cell, Column, Line, Span, Tone, single
 from tui.viewmodel.base import View, state_name

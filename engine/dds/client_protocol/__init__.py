@@ -1,4 +1,4 @@
 """OpenSplice's client-durability protocol: topics, types, QoS, messages, and what we add to them.
 
-Nodes serve it (`engine.clients`), applications use it (`ospltool.client`).
+Nodes serve it (`engine.client_service`), applications use it (`ospltool.client`).
 """

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from engine.dataset.dataset import DataSet
 from engine.dataset.groups import GroupDescription
-from engine.runtime.comparing import Base
 from engine.runtime.disposed import DisposedInstances
 from engine.runtime.persistence import Persistence
+from engine.runtime.reconciling.alignee import Base
 from engine.runtime.sets import Began
 from engine.simulator.checkers.base import Checker
 from engine.tracing.tracer import Tracer

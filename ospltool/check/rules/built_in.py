@@ -21,7 +21,7 @@ from ospltool.check import edits
 from ospltool.check.findings import Finding
 from ospltool.check.registry import EVERYWHERE, OPENSPLICE, rule
 from ospltool.check.views import NodeView
-from ospltool.output.diagnostics_model import Severity
+from ospltool.diagnostics.model import Severity
 
 BUILT_IN_TOPICS = (
     "DCPSTopic",

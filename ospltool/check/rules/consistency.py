@@ -10,7 +10,7 @@ from ospltool.check.deployment import listed
 from ospltool.check.findings import Finding
 from ospltool.check.registry import OPENSPLICE, Scope, rule
 from ospltool.check.views import FleetView, NodeView
-from ospltool.output.diagnostics_model import Severity
+from ospltool.diagnostics.model import Severity
 
 _NETWORK = ("NetworkService", "SNetworkService")
 _NOT_KEEPING = (Durability.VOLATILE, Durability.TRANSIENT_LOCAL)

@@ -11,7 +11,7 @@ from ospltool.check import edits
 from ospltool.check.findings import Finding
 from ospltool.check.registry import EVERYWHERE, Scope, rule
 from ospltool.check.views import FileView, NodeView
-from ospltool.output.diagnostics_model import Severity
+from ospltool.diagnostics.model import Severity
 
 _OF_ANY_FILE = frozenset({Kind.UNREADABLE, Kind.TOO_LARGE, Kind.ENCODING})
 

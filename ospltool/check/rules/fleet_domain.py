@@ -9,7 +9,7 @@ from ospltool.check.deployment import host_of, listed
 from ospltool.check.findings import Finding
 from ospltool.check.registry import OPENSPLICE, Scope, rule
 from ospltool.check.views import FleetView, NodeView, Thing
-from ospltool.output.diagnostics_model import Severity
+from ospltool.diagnostics.model import Severity
 
 
 def _groups(nodes: list[NodeView], key: Callable[[NodeView], object]) -> list[list[NodeView]]:

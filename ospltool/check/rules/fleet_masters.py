@@ -9,7 +9,7 @@ from ospltool.check.deployment import by_role, expected_masters, listed, names_o
 from ospltool.check.findings import Finding
 from ospltool.check.registry import OPENSPLICE, Scope, rule
 from ospltool.check.views import Definition, FleetView
-from ospltool.output.diagnostics_model import Severity
+from ospltool.diagnostics.model import Severity
 
 
 def _found(

@@ -11,7 +11,7 @@ from ospltool.check.deployment import TAKES, by_role, is_senseless, listed, merg
 from ospltool.check.findings import Finding
 from ospltool.check.registry import Scope, rule
 from ospltool.check.views import Definition, FleetView
-from ospltool.output.diagnostics_model import Place, Severity
+from ospltool.diagnostics.model import Place, Severity
 
 
 def _merge_place(definition: Definition, role: str, label: str = "") -> Place:

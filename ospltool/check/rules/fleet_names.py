@@ -15,7 +15,7 @@ from ospltool.check.deployment import listed, names_of
 from ospltool.check.findings import Finding
 from ospltool.check.registry import OPENSPLICE, Scope, rule
 from ospltool.check.views import Definition, FleetView
-from ospltool.output.diagnostics_model import Severity
+from ospltool.diagnostics.model import Severity
 
 
 def _distinct(fleet: FleetView) -> dict[NameSpace, list[Definition]]:

@@ -14,7 +14,7 @@ from ospltool.check.containment import covers
 from ospltool.check.findings import Finding
 from ospltool.check.registry import EVERYWHERE, NOWHERE, OPENSPLICE, OSPLTOOL, rule
 from ospltool.check.views import NodeView
-from ospltool.output.diagnostics_model import Severity
+from ospltool.diagnostics.model import Severity
 
 MAX_OPENSPLICE_EXPRESSION = 99
 """Longest `partition.topic` that OpenSplice has room for."""

@@ -8,7 +8,7 @@ from engine.config import Node
 from ospltool.check.findings import Finding
 from ospltool.check.registry import OPENSPLICE, rule
 from ospltool.check.views import NodeView
-from ospltool.output.diagnostics_model import Severity
+from ospltool.diagnostics.model import Severity
 
 
 def _label(node: Node) -> str:

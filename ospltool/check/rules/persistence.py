@@ -12,7 +12,7 @@ from ospltool.check import edits
 from ospltool.check.findings import Finding
 from ospltool.check.registry import NOWHERE, OPENSPLICE, rule
 from ospltool.check.views import NodeView
-from ospltool.output.diagnostics_model import Severity
+from ospltool.diagnostics.model import Severity
 
 _TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm", "/run")  # noqa: S108 - we look for them, we do not use them
 

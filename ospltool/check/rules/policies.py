@@ -12,7 +12,7 @@ from ospltool.check.containment import covers
 from ospltool.check.findings import Finding
 from ospltool.check.registry import OPENSPLICE, rule
 from ospltool.check.views import NodeView
-from ospltool.output.diagnostics_model import Severity
+from ospltool.diagnostics.model import Severity
 
 
 @rule("DUR301", "shadowed-policy", Severity.WARNING)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from engine.config import Kind, Problem, Span
+from engine.config.persistence import GroupSettings, PersistenceService
 from engine.core import expressions
-from engine.redundancy.configuration import GroupSettings, PersistenceService
 from ospltool.check.findings import Finding
 from ospltool.check.registry import OSPLTOOL, Scope, rule
 from ospltool.check.views import FileView
-from ospltool.output.diagnostics_model import Place, Severity
+from ospltool.diagnostics.model import Place, Severity
 
 _BOUND = "max_remote_provider_change_period_count"
 _COUNT = "stable_provider_period_count"

@@ -11,7 +11,7 @@ from engine.config.settings import FailureAction
 from ospltool.check.findings import Finding
 from ospltool.check.registry import OPENSPLICE, OSPLTOOL, rule
 from ospltool.check.views import NodeView
-from ospltool.output.diagnostics_model import Severity
+from ospltool.diagnostics.model import Severity
 
 _ELEMENTS = frozenset(SERVICE_COMMANDS.values())
 _DDSI = ("DDSI2Service", "DDSI2EService")

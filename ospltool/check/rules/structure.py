@@ -11,7 +11,7 @@ from ospltool.check import edits
 from ospltool.check.findings import Finding
 from ospltool.check.registry import EVERYWHERE, NOWHERE, OPENSPLICE, OSPLTOOL, rule
 from ospltool.check.views import NodeView
-from ospltool.output.diagnostics_model import Severity
+from ospltool.diagnostics.model import Severity
 
 _MEANT = re.compile(r"did you mean (\w+)\?")
 

@@ -8,7 +8,7 @@ from engine.core.namespaces import MAX_PRIORITY
 from ospltool.check.findings import Finding
 from ospltool.check.registry import OPENSPLICE, rule
 from ospltool.check.views import NodeView
-from ospltool.output.diagnostics_model import Severity
+from ospltool.diagnostics.model import Severity
 
 _EXPIRIES = (
     ("DurabilityService", "Network/Heartbeat/ExpiryTime"),

@@ -8,7 +8,7 @@ from engine.config.settings import Verbosity
 from ospltool.check.findings import Finding
 from ospltool.check.registry import rule
 from ospltool.check.views import NodeView
-from ospltool.output.diagnostics_model import Severity
+from ospltool.diagnostics.model import Severity
 
 _STREAMS = ("stdout", "stderr")
 

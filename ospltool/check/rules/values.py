@@ -11,7 +11,7 @@ from ospltool.check import edits
 from ospltool.check.findings import Finding
 from ospltool.check.registry import NOWHERE, OPENSPLICE, rule
 from ospltool.check.views import NodeView
-from ospltool.output.diagnostics_model import Fix, Severity, Target
+from ospltool.diagnostics.model import Fix, Severity, Target
 
 _STORE_MODE = "//OpenSplice/DurabilityService/Persistent/StoreMode"
 _MEANT = re.compile(r"did you mean (\w+)\?")

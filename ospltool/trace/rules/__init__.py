@@ -7,13 +7,13 @@ import importlib
 import itertools
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from ospltool.trace.times import duration
+from ospltool.trace.views.times import duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from ospltool.trace.exchanges import Place
-    from ospltool.trace.facts import Facts, Run
+    from ospltool.trace.meaning.exchanges import Place
+    from ospltool.trace.meaning.facts import Facts, Run
 
 EVIDENCE: Final = 5
 """Lines of evidence that a finding shows; it says how many more there are."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ospltool.trace.exchanges import End, Exchange, Step, unanswered
-from ospltool.trace.names import NOBODY
+from ospltool.trace.meaning.exchanges import End, Exchange, Step, unanswered
+from ospltool.trace.meaning.names import NOBODY
 from ospltool.trace.rules import finding, grouped, plural, rule
-from ospltool.trace.times import SECOND_NS, duration
+from ospltool.trace.views.times import SECOND_NS, duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ospltool.trace.facts import Facts
+    from ospltool.trace.meaning.facts import Facts
     from ospltool.trace.rules import Finding
 
 ANSWERED_WITHIN_NS: Final = 5 * SECOND_NS

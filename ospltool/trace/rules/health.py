@@ -5,17 +5,17 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Final
 
-from ospltool.trace.catalogue import catalogue
-from ospltool.trace.exchanges import Place, Step
-from ospltool.trace.overview import normalised
-from ospltool.trace.record import Kind
+from ospltool.trace.meaning.catalogue import catalogue
+from ospltool.trace.meaning.exchanges import Place, Step
+from ospltool.trace.reading.record import Kind
 from ospltool.trace.rules import finding, grouped, plural, rule, stopping_ns
-from ospltool.trace.times import SECOND_NS, duration
+from ospltool.trace.views.overview import normalised
+from ospltool.trace.views.times import SECOND_NS, duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ospltool.trace.facts import Facts, Run, StateSpan
+    from ospltool.trace.meaning.facts import Facts, Run, StateSpan
     from ospltool.trace.rules import Finding
 
 SILENT_NS: Final = 10 * SECOND_NS

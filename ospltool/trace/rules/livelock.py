@@ -14,15 +14,15 @@ import collections
 import dataclasses
 from typing import TYPE_CHECKING, Final
 
-from ospltool.trace.names import NOBODY
+from ospltool.trace.meaning.names import NOBODY
+from ospltool.trace.reading.whole import number
 from ospltool.trace.rules import burst, finding, grouped, plural, rule, span, stopping_ns
-from ospltool.trace.times import SECOND_NS, clock
-from ospltool.trace.whole import number
+from ospltool.trace.views.times import SECOND_NS, clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from ospltool.trace.facts import Choice, Conflict, Facts, Run
+    from ospltool.trace.meaning.facts import Choice, Conflict, Facts, Run
     from ospltool.trace.rules import Finding
 
 ROUNDS: Final = 4

@@ -6,12 +6,12 @@ import itertools
 from typing import TYPE_CHECKING, Final
 
 from ospltool.trace.rules import burst, finding, grouped, rule, span, stopping_ns
-from ospltool.trace.times import SECOND_NS
+from ospltool.trace.views.times import SECOND_NS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ospltool.trace.facts import Choice, Facts
+    from ospltool.trace.meaning.facts import Choice, Facts
     from ospltool.trace.rules import Finding
 
 CHANGES_PER_MINUTE: Final = 3

@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Final
 
-from ospltool.trace.exchanges import Exchange, Step
+from ospltool.trace.meaning.exchanges import Exchange, Step
 from ospltool.trace.rules import burst, finding, grouped, plural, rule, span
-from ospltool.trace.times import SECOND_NS, duration
+from ospltool.trace.views.times import SECOND_NS, duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ospltool.trace.facts import Facts
+    from ospltool.trace.meaning.facts import Facts
     from ospltool.trace.rules import Finding
 
 STORM_MERGES: Final = 10

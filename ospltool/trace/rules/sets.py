@@ -6,17 +6,17 @@ import dataclasses
 import itertools
 from typing import TYPE_CHECKING, Final
 
-from ospltool.trace.exchanges import Step
-from ospltool.trace.names import NOBODY
+from ospltool.trace.meaning.exchanges import Step
+from ospltool.trace.meaning.names import NOBODY
+from ospltool.trace.reading.whole import number
 from ospltool.trace.rules import finding, grouped, plural, rule, stopping_ns
-from ospltool.trace.times import SECOND_NS, duration
-from ospltool.trace.whole import number
+from ospltool.trace.views.times import SECOND_NS, duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ospltool.trace.exchanges import Exchange, Place
-    from ospltool.trace.facts import Choice, Facts, Run
+    from ospltool.trace.meaning.exchanges import Exchange, Place
+    from ospltool.trace.meaning.facts import Choice, Facts, Run
     from ospltool.trace.rules import Finding
 
 FOLLOWS_WITHIN_NS: Final = 10 * SECOND_NS

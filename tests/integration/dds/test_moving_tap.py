@@ -11,6 +11,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from engine.capture import tap as moving
+from engine.capture.tap import Tap
 from engine.dataset.groups import DurabilityKind
 from engine.dataset.sample import DATA
 from engine.dds.captured import CapturedRun
@@ -18,8 +20,6 @@ from engine.dds.participant import NodeParticipant
 from engine.dds.tap import CaptureReader
 from engine.dds.topics import Topic
 from engine.dds.waiting import Signal
-from engine.node import tap as moving
-from engine.node.tap import Tap
 from tests.integration.dds import sample_types
 from tests.integration.dds.processes import Arena, wait_until
 

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from engine.node import mailbox
-from engine.node.mailbox import Mailbox, ignore
+from engine.capture import mailbox
+from engine.capture.mailbox import Mailbox, ignore
 
 
 def test_what_waits_is_carried_out_in_order_and_what_comes_meanwhile_waits() -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.capture.neighbourhood import Neighbourhood
 from engine.core.namespaces import Group
 from engine.dataset.groups import DurabilityKind, GroupQos, TypeDescription
 from engine.dds.channel import PeerAttached, PeerDetached
@@ -23,7 +24,6 @@ from engine.dds.discovery import (
 from engine.dds.participant import Tag, TagRole
 from engine.dds.qos import EndpointQos, incompatibilities
 from engine.dds.typeinfo import TypeRef
-from engine.node.neighbourhood import Neighbourhood
 
 NODE, PROCESS = b"n" * 16, b"p" * 16
 

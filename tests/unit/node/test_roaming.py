@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from engine.capture import uri
 from engine.config.loader import interpret
 from engine.config.reader import parse
 from engine.dds import interfaces
 from engine.dds.uri import cyclone_uri
-from engine.node import roaming, uri
+from engine.node import roaming
 from engine.node.roaming import PERIOD_S, InterfaceWatch
 
 FILE = """<OpenSplice><Domain><Name>n</Name></Domain>{network}

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.capture.seam import Seam
 from engine.dataset.sample import DATA
 from engine.dds.captured import Captured
-from engine.node.seam import Seam
 
 WRITERS = (b"1" * 16, b"2" * 16)
 

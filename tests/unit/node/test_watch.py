@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from engine.capture.watch import Watch
 from engine.dds.activity import Activities, moved
-from engine.node.watch import Watch
 from engine.tracing.tracer import Tracer
 
 

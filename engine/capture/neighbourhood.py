@@ -1,0 +1,310 @@
+"""Who is in the domain: fellows by participant, writers by group, readers by process."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, Final
+
+from engine.capture.foreign import ForeignServices
+from engine.core.namespaces import Group
+from engine.dataset.groups import BUILTIN_PARTITION, DurabilityKind, GroupDescription
+from engine.dds.channel import PeerAttached, PeerDetached
+from engine.dds.discovery import EndpointGone, EndpointSeen, ParticipantGone, ParticipantSeen, host_of
+from engine.dds.participant import TagRole
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from engine.dataset.groups import GroupQos, TypeDescription
+    from engine.dds.discovery import Change, TopicSeen
+    from engine.dds.qos import EndpointQos
+    from engine.dds.typeinfo import TypeRef
+
+
+MAX_TOPICS: Final = 100_000
+"""Topics whose QoS is remembered; groups of others take that of their first writer."""
+
+MAX_FORMER: Final = 10_000
+"""Readers that went away and are remembered, in case they were only out of reach."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DurableReader:
+    """A reader that wants history: its process, where that is, and what it reads."""
+
+    participant: bytes
+    addresses: tuple[str, ...]
+    topic: str
+    partitions: tuple[str, ...]
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """The addresses of its host."""
+        return frozenset(host_of(address) for address in self.addresses)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Offer:
+    """A durable writer with its type and its groups, one for each partition; all of them have one tap."""
+
+    endpoint: EndpointSeen
+    type: TypeDescription
+    groups: tuple[Group, ...]
+
+
+@dataclasses.dataclass(slots=True)
+class Changes:
+    """What a batch of discovery changed for the node.
+
+    Attributes:
+        unresolved: types that have to be looked up before their writers can be captured.
+        groups: durable groups that now have a writer, or of whose topic more is known now.
+        writers: durable writers with their groups; without groups they are gone.
+        offers: what durable writers that came offer.
+        readers_seen, readers_gone: durable readers, one for each process, topic and partitions.
+        ends_seen: the durable reader endpoints behind them, with their GUIDs. True stands for one that is
+            new although its process had such readers before: those got theirs without it.
+        processes_gone: participants that left or were lost.
+        fellows: processes of fellows that attached or detached, in order: (node id, participant, attached).
+    """
+
+    unresolved: list[EndpointSeen] = dataclasses.field(default_factory=list)
+    groups: list[GroupDescription] = dataclasses.field(default_factory=list)
+    writers: list[tuple[bytes, tuple[Group, ...]]] = dataclasses.field(default_factory=list)
+    offers: list[Offer] = dataclasses.field(default_factory=list)
+    readers_seen: list[DurableReader] = dataclasses.field(default_factory=list)
+    readers_gone: list[DurableReader] = dataclasses.field(default_factory=list)
+    ends_seen: list[tuple[DurableReader, bytes, bool]] = dataclasses.field(default_factory=list)
+    processes_gone: list[bytes] = dataclasses.field(default_factory=list)
+    fellows: list[tuple[str, bytes, bool]] = dataclasses.field(default_factory=list)
+
+
+class Neighbourhood:
+    """The domain as this node sees it, without its own and its fellows' endpoints."""
+
+    def __init__(self) -> None:
+        self.participants: dict[bytes, ParticipantSeen] = {}
+        self.routes: dict[bytes, tuple[Group, ...]] = {}
+        self._topics: dict[tuple[str, str], EndpointQos] = {}
+        self._types: dict[TypeRef, TypeDescription] = {}
+        self._waiting: dict[TypeRef, list[EndpointSeen]] = {}
+        self._endpoints: dict[bytes, EndpointSeen] = {}
+        self._writers: dict[bytes, str] = {}
+        self._offers: dict[str, dict[bytes, Offer]] = {}
+        self._gone: set[bytes] = set()
+        self._readers: dict[DurableReader, set[bytes]] = {}
+        self._former: dict[bytes, None] = {}
+        self._former_readers: dict[DurableReader, None] = {}
+        self._attached: set[bytes] = set()
+        self._foreign = ForeignServices()
+        self._fellows: dict[bytes, str] = {}
+
+    def node_of(self, participant: bytes) -> str | None:
+        """The id of the node whose participant this is; None for anybody else's."""
+        seen = self.participants.get(participant)
+        if seen is None or seen.tag is None or seen.tag.role is not TagRole.NODE:
+            return None
+        return seen.tag.node_id.hex()
+
+    def may_speak_for(self, participant: bytes, node: str) -> bool:
+        """Whether a message of `node` may come from this participant; one not seen yet is trusted."""
+        return participant not in self.participants or self.node_of(participant) == node
+
+    def participant_of(self, node: str) -> bytes | None:
+        """The participant of a fellow."""
+        return next((guid for guid in self.participants if self.node_of(guid) == node), None)
+
+    def topics_seen(self, topics: Sequence[TopicSeen]) -> Changes:
+        """Topics with their QoS; of one name and type the first one of the highest durability counts.
+
+        Groups of writers that are there already are in what is returned.
+        """
+        found = Changes()
+        for each in topics:
+            topic = each.topic, each.type_name
+            known = self._topics.get(topic)
+            least = DurabilityKind.TRANSIENT if known is None else known.durability + 1
+            if each.topic_qos.durability >= least and (known or len(self._topics) < MAX_TOPICS):
+                self._topics[topic] = each.topic_qos
+                for offer in self._offers.get(each.topic, {}).values():
+                    if offer.endpoint.type_name == each.type_name:
+                        found.groups += self._descriptions(offer)
+        return found
+
+    def offers(self, topic: str, type_id: str) -> list[Offer]:
+        """The durable writers that there are of a topic and type."""
+        return [each for each in self._offers.get(topic, {}).values() if each.type.type_id == type_id]
+
+    def living(self, group: Group) -> frozenset[bytes]:
+        """The durable writers of a group that there are."""
+        offers = self._offers.get(group.topic, {}).items()
+        return frozenset(writer for writer, offer in offers if group in offer.groups)
+
+    def refuse(self, writer: bytes) -> bool:
+        """Ignore from now on what a writer writes, because the tap refuses it; whether that is news."""
+        is_news = bool(self.routes.get(writer))
+        self.routes[writer] = ()
+        return is_news
+
+    def _qos_of(self, endpoint: EndpointSeen) -> GroupQos:
+        """The QoS of a writer's group: a durable topic's, where topic discovery tells it, else the writer's.
+
+        So built-in reader and writer get theirs (DDS 1.4, 2.2.3.4). Representations are the writer's.
+        """
+        topic = self._topics.get((endpoint.topic, endpoint.type_name))
+        if topic is None:
+            return endpoint.qos
+        return dataclasses.replace(
+            topic.of_group(), representations=endpoint.qos.representations, requested=topic.durability
+        )
+
+    def take(self, changes: Sequence[Change | PeerAttached | PeerDetached]) -> Changes:
+        """Bring the picture up to date.
+
+        What the channel and what discovery tell of one participant may come in either order, and the channel
+        may overlook that a participant was lost and found again.
+        """
+        found = Changes()
+        for change in changes:
+            if isinstance(change, ParticipantSeen):
+                self.participants[change.guid] = change
+                self._fellow_attached(change.guid, found)
+            elif isinstance(change, ParticipantGone):
+                self._fellow_detached(change.guid, found)
+                self.participants.pop(change.guid, None)
+                self._foreign.gone(change.guid)
+                found.processes_gone.append(change.guid)
+            elif isinstance(change, PeerAttached):
+                self._attached.add(change.participant)
+                self._fellow_attached(change.participant, found)
+            elif isinstance(change, PeerDetached):
+                self._attached.discard(change.participant)
+                self._fellow_detached(change.participant, found)
+            elif isinstance(change, EndpointSeen):
+                self._endpoint_seen(change, found)
+            else:
+                self._endpoint_gone(change, found)
+        return found
+
+    def resolved(self, reference: TypeRef, description: TypeDescription | None) -> Changes:
+        """A type was looked up; what was waiting for it. None gives up on its writers."""
+        found = Changes()
+        for endpoint in self._waiting.pop(reference, []):
+            if description is None:
+                self.routes[endpoint.guid] = ()
+                continue
+            self._writer_seen(endpoint, description, found)
+            if endpoint.guid in self._gone:  # what it wrote before may have been captured
+                self._endpoint_gone(EndpointGone(endpoint.guid), found)
+        if description is not None:
+            self._types[reference] = description
+        if not self._waiting:
+            self._gone.clear()
+        return found
+
+    def _fellow_attached(self, participant: bytes, found: Changes) -> None:
+        node = self.node_of(participant)
+        if node is not None and participant in self._attached and participant not in self._fellows:
+            self._fellows[participant] = node
+            found.fellows.append((node, participant, True))
+
+    def _fellow_detached(self, participant: bytes, found: Changes) -> None:
+        node = self._fellows.pop(participant, None)
+        if node is not None:
+            found.fellows.append((node, participant, False))
+
+    def _endpoint_seen(self, endpoint: EndpointSeen, found: Changes) -> None:
+        participant = self.participants.get(endpoint.participant)
+        if participant is None or participant.is_own or participant.is_ours:
+            self.routes[endpoint.guid] = ()
+            return
+        if self._foreign.endpoint_seen(endpoint.participant, endpoint.topic):
+            self._forget_foreign_readers(found)
+        if endpoint.durability < DurabilityKind.TRANSIENT:
+            if endpoint.is_writer:
+                self.routes[endpoint.guid] = ()
+            return
+        if not endpoint.is_writer:
+            self._reader_seen(endpoint, participant, found)
+        elif endpoint.type is None:
+            self.routes[endpoint.guid] = ()
+        elif endpoint.type in self._types:
+            self._writer_seen(endpoint, self._types[endpoint.type], found)
+        else:
+            waiting = self._waiting.setdefault(endpoint.type, [])
+            waiting.append(endpoint)
+            if len(waiting) == 1:
+                found.unresolved.append(endpoint)
+
+    def _writer_seen(self, endpoint: EndpointSeen, description: TypeDescription, found: Changes) -> None:
+        """The groups of a writer; a sample of a writer in several partitions is one in each."""
+        type_id = description.type_id
+        groups = tuple(Group(name, endpoint.topic, type_id) for name in endpoint.partitions or ("",))
+        self.routes[endpoint.guid] = groups
+        self._writers[endpoint.guid] = endpoint.topic
+        found.writers.append((endpoint.guid, groups))
+        offer = Offer(endpoint, description, groups)
+        self._offers.setdefault(endpoint.topic, {})[endpoint.guid] = offer
+        found.offers.append(offer)
+        found.groups += self._descriptions(offer)
+
+    def _descriptions(self, offer: Offer) -> list[GroupDescription]:
+        qos = self._qos_of(offer.endpoint)
+        return [GroupDescription(group, offer.type, qos) for group in offer.groups]
+
+    def _reader_seen(self, endpoint: EndpointSeen, participant: ParticipantSeen, found: Changes) -> None:
+        if not participant.addresses or (participant.tag and participant.tag.role is TagRole.CLIENT):
+            return  # the client library asks for what it needs
+        partitions = tuple(each for each in endpoint.partitions or ("",) if each != BUILTIN_PARTITION)
+        if not partitions or self._foreign.is_one(endpoint.participant):
+            return
+        reader = DurableReader(participant.guid, participant.addresses, endpoint.topic, partitions)
+        self._endpoints[endpoint.guid] = endpoint
+        guids = self._readers.setdefault(reader, set())
+        if not guids:
+            found.readers_seen.append(reader)
+        is_known = endpoint.guid in guids or endpoint.guid in self._former
+        is_further = not is_known and (bool(guids) or reader in self._former_readers)
+        found.ends_seen.append((reader, endpoint.guid, is_further))
+        guids.add(endpoint.guid)
+
+    def _endpoint_gone(self, change: EndpointGone, found: Changes) -> None:
+        # The route of a writer stays: samples of it may still be queued in the tap.
+        topic = self._writers.pop(change.guid, None)
+        if topic is not None:
+            offers = self._offers[topic]
+            del offers[change.guid]
+            if not offers:
+                del self._offers[topic]
+            found.writers.append((change.guid, ()))
+        elif self._waiting:
+            self._gone.add(change.guid)
+        if self._endpoints.pop(change.guid, None) is None:
+            return
+        for reader, guids in list(self._readers.items()):
+            if change.guid in guids:
+                guids.discard(change.guid)
+                _remember(self._former, change.guid)
+                _remember(self._former_readers, reader)
+                if not guids:
+                    del self._readers[reader]
+                    self._reader_gone(reader, found)
+
+    def _forget_foreign_readers(self, found: Changes) -> None:
+        for guid, endpoint in list(self._endpoints.items()):
+            if self._foreign.is_one(endpoint.participant):
+                self._endpoint_gone(EndpointGone(guid), found)
+
+    @staticmethod
+    def _reader_gone(reader: DurableReader, found: Changes) -> None:
+        if reader in found.readers_seen:  # it came and went between two looks
+            found.readers_seen.remove(reader)
+            found.ends_seen = [each for each in found.ends_seen if each[0] != reader]
+        else:
+            found.readers_gone.append(reader)
+
+
+def _remember(former: dict[Any, None], key: object) -> None:
+    former[key] = None
+    if len(former) > MAX_FORMER:
+        del former[next(iter(former))]

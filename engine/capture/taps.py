@@ -1,0 +1,112 @@
+"""The taps of a process: what is captured, one for each topic and type."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from engine.capture.tap import Tap
+from engine.dataset.sample import DATA
+from engine.dds import abi
+from engine.dds.qos import incompatibilities
+from engine.dds.tap import CaptureReader
+from engine.dds.topics import open_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.capture.tap import Moved
+    from engine.core.namespaces import Group
+    from engine.dataset.groups import DurabilityKind, GroupDescription
+    from engine.dataset.sample import Sample
+    from engine.dds.participant import NodeParticipant
+    from engine.dds.qos import EndpointQos
+    from engine.dds.waiting import Signal
+
+TAP_BYTES: Final = 16 << 20
+"""What may wait in a tap; then its writers are held back."""
+MOVING_S: Final = 0.1
+"""How often `turn` should be called while a tap moves."""
+
+
+class Taps:
+    """Opened by one thread, and looked at by others.
+
+    Args:
+        participant: where they live.
+        signal: set when one of them has something.
+    """
+
+    def __init__(self, participant: NodeParticipant, signal: Signal) -> None:
+        self._participant = participant
+        self._signal = signal
+        self._taps: dict[tuple[str, str], Tap] = {}
+        self._raised: list[tuple[str, str]] = []
+
+    def __iter__(self) -> Iterator[Tap]:
+        return iter(list(self._taps.values()))
+
+    def open(self, description: GroupDescription) -> None:
+        """Make the tap of a group's topic and type; one that is there requests what the group does.
+
+        Of groups that request different durability the highest counts, in whatever order they come.
+        """
+        key = (description.group.topic, description.type.type_id)
+        if key in self._taps:
+            self.request(description)
+            return
+        topic = open_topic(self._participant, description.group.topic, description.type)
+
+        def make(durability: DurabilityKind, *, hears: bool) -> CaptureReader:
+            return CaptureReader(
+                self._participant,
+                topic,
+                capacity_bytes=TAP_BYTES,
+                exclusive=description.qos.exclusive,
+                durability=durability,
+                signal=self._signal,
+                hears=hears,
+            )
+
+        self._taps[key] = Tap(make, description.qos.requested)
+
+    def request(self, description: GroupDescription) -> None:
+        """More may be known of a group; its tap, if there is one, requests no less than that."""
+        key = (description.group.topic, description.type.type_id)
+        if key in self._taps and self._taps[key].request(description.qos.requested):
+            self._raised.append(key)
+
+    def take_raised(self) -> list[tuple[str, str]]:
+        """The topics and types whose taps request more since the last call: other writers may match now."""
+        raised, self._raised = self._raised, []
+        return raised
+
+    def refusals(self, group: Group, offer: EndpointQos) -> tuple[str, ...] | None:
+        """The policies because of which a writer does not match the tap of a group; None without a tap."""
+        tap = self._taps.get((group.topic, group.type_id))
+        return None if tap is None else incompatibilities(offer, tap.qos)
+
+    def is_sound(self, group: Group, sample: Sample) -> bool | None:
+        """Whether a sample is what a tap of the group would have captured; None without a tap."""
+        tap = self._taps.get((group.topic, group.type_id))
+        if tap is None:
+            return None
+        is_key = not sample.status & DATA
+        return abi.as_written(tap.topic.entity, sample.payload, is_key=is_key) == (sample.key, sample.payload)
+
+    def turn(self) -> list[Moved]:
+        """Let taps move that request more than they did; those that have. The draining thread calls it."""
+        return [moved for tap in self if (moved := tap.turn()) is not None]
+
+    @property
+    def patience_s(self) -> float:
+        """Seconds until `turn` should be called again."""
+        return MOVING_S if any(tap.is_moving for tap in self) else float("inf")
+
+    def has_news(self) -> bool:
+        """Whether one of them has something."""
+        return any(len(tap) for tap in self)
+
+    def close(self) -> None:
+        """Capture nothing any more."""
+        for tap in self:
+            tap.close()

@@ -1,0 +1,168 @@
+"""The parts of an answer to a request for historical data, checked and encoded."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from engine.client_service.held import Interest
+from engine.dataset.sample import DATA
+from engine.dds.client_protocol import extensions
+from engine.dds.client_protocol.encoding import encode_link
+from engine.dds.client_protocol.limits import Limits
+from engine.dds.client_protocol.messages import (
+    MAJOR_VERSION,
+    UNLIMITED,
+    Completeness,
+    ErrorCode,
+    Format,
+    Link,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from engine.client_service.held import Held
+    from engine.core.namespace import NameSpaceState
+    from engine.dataset.groups import GroupDescription
+    from engine.dataset.rows import Samples
+    from engine.dds.client_protocol.messages import HistoryRequest
+
+Groups = Sequence[tuple["GroupDescription", "Samples"]]
+
+MAX_LIVING: Final = 10_000
+"""Living writers that an answer names."""
+_ENCAPSULATIONS: Final = {
+    Format.ANY: (b"\x00\x00", b"\x00\x01"),
+    Format.BIG_ENDIAN: (b"\x00\x00",),
+    Format.LITTLE_ENDIAN: (b"\x00\x01",),
+}
+"""The encapsulations that the protocol has a name for: plain CDR of XCDR1."""
+
+
+class Answers:
+    """Makes the messages that answer requests.
+
+    Args:
+        server: our node id.
+        held: what is here.
+        living: the writers of groups that there are.
+    """
+
+    def __init__(self, server: bytes, held: Held, living: Callable[[Interest], Iterable[bytes]]) -> None:
+        self._server = server
+        self._living = living
+        self._held = held
+
+    def interest(self, request: HistoryRequest) -> Interest:
+        """What a request is about."""
+        return Interest(request.topic, request.partitions)
+
+    def refusal(self, request: HistoryRequest) -> ErrorCode:
+        """What is wrong with a request, in the order in which the real service looks."""
+        start, end = request.start, request.end
+        bounded = not (start.is_open or end.is_open)
+        checks = (
+            (request.version == MAJOR_VERSION, ErrorCode.INCOMPATIBLE_VERSION),
+            (bool(request.topic), ErrorCode.NO_TOPIC),
+            (start.is_sound, ErrorCode.INVALID_START_TIME),
+            (end.is_sound, ErrorCode.INVALID_END_TIME),
+            (not bounded or start.ns <= end.ns, ErrorCode.INVALID_TIME_RANGE),
+            (request.format in set(Format), ErrorCode.INVALID_SERIALIZATION),
+            (bool(request.partitions), ErrorCode.NO_PARTITIONS),
+            (request.max_samples >= UNLIMITED, ErrorCode.INVALID_MAX_SAMPLES),
+            (request.max_instances >= UNLIMITED, ErrorCode.INVALID_MAX_INSTANCES),
+            (
+                request.max_samples_per_instance >= UNLIMITED,
+                ErrorCode.INVALID_MAX_SAMPLES_PER_INSTANCE,
+            ),
+            # A node does not know the fields of a type; data that was asked for less is not given for more.
+            (not request.sql_filter, ErrorCode.INVALID),
+        )
+        return next((code for holds, code in checks if not holds), ErrorCode.OK)
+
+    def why_not(self, states: list[NameSpaceState]) -> ErrorCode:
+        """Why this node is not the one that answers."""
+        if not states:
+            return ErrorCode.GROUP_NOT_FOUND
+        if any(state.following is None for state in states):
+            return ErrorCode.NO_MASTER_SELECTED
+        if not any(state.policy.aligner for state in states):
+            return ErrorCode.SERVER_IS_NOT_ALIGNER
+        return ErrorCode.NOT_RESPONSIBLE
+
+    def error(self, request: HistoryRequest, error: ErrorCode) -> list[bytes]:
+        """An answer without data."""
+        link = Link(0, Completeness.UNKNOWN, error)
+        states = self._held.name_spaces(self.interest(request))
+        return [encode_link(self._server, request.request, link, self._addition(request, states, []))]
+
+    def messages(
+        self, request: HistoryRequest, groups: Groups, states: list[NameSpaceState] | None = None
+    ) -> Iterator[bytes]:
+        """Samples and link. `states` are the name-spaces that the answer is about, None for an update."""
+        touched = self._held.name_spaces(self.interest(request)) if states is not None else []
+        complete = all(state.complete for state in states or ())
+        addition = self._addition(request, touched, states)
+        return self._make(request, groups, addition, complete=complete)
+
+    def _make(
+        self, request: HistoryRequest, groups: Groups, addition: dict[str, bytes], *, complete: bool
+    ) -> Iterator[bytes]:
+        """Generated on the thread that writes: the node's thread has handed over what it needs."""
+        ours = extensions.NAME in request.extensions
+        count = left_out = 0
+        for description, samples in _select(request, groups):
+            encoder = extensions.SampleEncoder(
+                self._server, request.request, description.group, description.qos, ours=ours
+            )
+            earlier: dict[bytes, bytes] = {}
+            for sample in samples:
+                if sample.status & DATA:
+                    if not ours and sample.payload[:2] not in _ENCAPSULATIONS[Format(request.format)]:
+                        left_out += 1
+                        continue
+                    earlier[sample.key] = sample.payload[4:]
+                yield encoder.encode(sample, earlier.get(sample.key, b""))
+                count += 1
+        whole = complete and not left_out
+        error = ErrorCode.INVALID_SERIALIZATION if left_out else ErrorCode.OK
+        link = Link(count, Completeness.COMPLETE if whole else Completeness.INCOMPLETE, error)
+        yield encode_link(self._server, request.request, link, addition)
+
+    def _addition(
+        self,
+        request: HistoryRequest,
+        touched: Iterable[NameSpaceState],
+        covered: list[NameSpaceState] | None,
+    ) -> dict[str, bytes]:
+        if extensions.NAME not in request.extensions:
+            return {}
+        return extensions.pack(
+            living=[
+                writer.hex() for writer in itertools.islice(self._living(self.interest(request)), MAX_LIVING)
+            ],
+            update=covered is None,
+            name_spaces={state.name: state.complete for state in touched},
+            covers=[state.name for state in covered or () if state.complete],
+        )
+
+
+def _select(request: HistoryRequest, groups: Groups) -> Groups:
+    """What of the groups is within the limits; `max_samples` and `max_instances` are of all together."""
+    each = (extensions.unpack(request.extensions) or {}).get("each")
+    limits = Limits(
+        start_ns=Limits().start_ns if request.start.is_open else request.start.ns,
+        end_ns=Limits().end_ns if request.end.is_open else request.end.ns,
+        max_samples=request.max_samples,
+        max_instances=request.max_instances,
+        max_samples_per_instance=each
+        if isinstance(each, int) and each >= 0
+        else request.max_samples_per_instance,
+    )
+    if limits == Limits(start_ns=0):
+        return groups
+    objects = [(group, list(samples)) for group, samples in groups]
+    selected = {id(one) for one in limits.select([one for _, samples in objects for one in samples])}
+    return [(group, [one for one in samples if id(one) in selected]) for group, samples in objects]

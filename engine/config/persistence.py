@@ -1,0 +1,403 @@
+"""The configuration of a persistence service: XML with its tags, every value with its place.
+
+Only what concerns synchronization, the QoS that it needs to converge, and durable subscriptions is
+interpreted; other tags of a persistence service are left to their reader.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from engine.config.problems import ConfigError, Kind, Problem, Span, printable, quoted
+from engine.config.reader import read_document
+from engine.config.tree import Document, Node
+from engine.core import expressions
+from engine.persistence.core.settings import SynchronizationSettings
+
+ROOT: Final = "dds"
+SERVICE: Final = "persistence_service"
+MAX_PERIOD_MS: Final = 2**31 - 1
+MAX_COUNT: Final = 2**31 - 1
+MAX_NAME_CHARS: Final = 255
+
+_DATA: Final = "data_synchronization"
+_DEPRECATED: Final = "synchronize_data"
+_SYNCHRONIZATION_TAGS: Final = (
+    _DATA,
+    _DEPRECATED,
+    "synchronize_durable_subscription",
+    "durable_subscription_synchronization_period",
+)
+_DATA_TAGS: Final = (
+    "enable",
+    "remote_provider_selection_period",
+    "stable_provider_period_count",
+    "max_remote_provider_change_period_count",
+)
+_SUBSCRIPTION_TAGS: Final = ("role_name", "topic_name", "quorum")
+_ORDER: Final = "destination_order"
+_READ: Final = {
+    SERVICE: (("name",), ("synchronization", "persistence_group", "durable_subscriptions", "participant")),
+    "participant": (("name",), ("persistence_group", "durable_subscriptions")),
+    "persistence_group": (("name", "filter"), ("datawriter_qos", "datareader_qos")),
+    "datawriter_qos": ((), ("history", _ORDER)),
+    "datareader_qos": ((), (_ORDER,)),
+    "history": ((), ("kind", "depth")),
+    _ORDER: ((), ("kind",)),
+}
+"""Attributes and elements that are interpreted, by the element that has them; others have no effect."""
+_KEEP_LAST: Final = "KEEP_LAST_HISTORY_QOS"
+_BY_SOURCE: Final = "BY_SOURCE_TIMESTAMP_DESTINATIONORDER_QOS"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """One persistence_group: which topics it stores, and with what QoS.
+
+    Attributes:
+        name: its name.
+        filter: expressions for topics, separated by commas.
+        history_depth: of the writer; None for KEEP_ALL.
+        writer_by_source, reader_by_source: DESTINATION_ORDER is BY_SOURCE_TIMESTAMP.
+        node: the element.
+    """
+
+    name: str
+    filter: str
+    history_depth: int | None
+    writer_by_source: bool
+    reader_by_source: bool
+    node: Node
+
+    @property
+    def converges(self) -> bool:
+        """Whether instances that keep this group end with the same last values."""
+        return self.history_depth == 1 and self.writer_by_source and self.reader_by_source
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DurableSubscriptionSettings:
+    """One durable subscription that is there from the start, in every partition of its topic.
+
+    Attributes:
+        name: role_name, which its readers give.
+        topic: topic_name.
+        quorum: readers that must acknowledge a sample, from 1.
+        node: the element.
+    """
+
+    name: str
+    topic: str
+    quorum: int
+    node: Node
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PersistenceService:
+    """One persistence_service element."""
+
+    name: str
+    synchronization: SynchronizationSettings
+    groups: tuple[GroupSettings, ...]
+    subscriptions: tuple[DurableSubscriptionSettings, ...]
+    node: Node
+
+    def refusals(self) -> list[Problem]:
+        """Why a process can not do what is configured; such a process must not start."""
+        found = []
+        for group in self.groups:
+            if group.history_depth != 1:
+                how_many = f"{group.history_depth} samples" if group.history_depth else "all samples"
+                message = (
+                    f"persistence_group {quoted(group.name)} keeps {how_many} of each DDS instance; "
+                    "a persistence service keeps the last one"
+                )
+                where = group.node.find("datawriter_qos/history") or group.node
+                found.append(_at(where, message, "KEEP_LAST_HISTORY_QOS with depth 1"))
+        if not self.groups:
+            message = (
+                f"persistence_service {quoted(self.name)} has no persistence_group: it would keep nothing"
+            )
+            found.append(_at(self.node, message, '<persistence_group name="all" filter="*"/>'))
+        if not self.name or not expressions.is_literal(self.name):
+            found.append(_at(self.node, f"{quoted(self.name)} is no name of a persistence_service", ""))
+        return found
+
+    def without_effect(self) -> list[Problem]:
+        """What of the file nothing is done with, each with its place."""
+        return list(_without_effect(self.node))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Interpreted:
+    """What a document means, with defaults where it is wrong, and everything that is wrong with it."""
+
+    services: tuple[PersistenceService, ...]
+    problems: tuple[Problem, ...]
+
+
+def is_persistence_service(document: Document) -> bool:
+    """Whether a document configures persistence services."""
+    root = document.root
+    return root.name == SERVICE or (root.name == ROOT and bool(root.named(SERVICE)))
+
+
+def load(uri: str, environ: Mapping[str, str], name: str = "") -> PersistenceService:
+    """Read the configuration of one persistence service.
+
+    Args:
+        uri: a `file://` URI or a path.
+        environ: the variables that `${VAR}` sees.
+        name: which of several; empty for the only one.
+
+    Raises:
+        ConfigError: with every problem that was found, each with its line and column.
+    """
+    document = read_document(uri, environ)
+    interpreted = interpret(document)
+    if interpreted.problems:
+        raise ConfigError(interpreted.problems)
+    services = [each for each in interpreted.services if not name or each.name == name]
+    if len(services) != 1:
+        names = ", ".join(quoted(each.name) for each in interpreted.services)
+        what = f"no persistence_service {quoted(name)}" if name else "several persistence_service elements"
+        raise ConfigError(
+            [_problem(document, Kind.SERVICE, document.root.name_span, f"{what}; there are {names}")]
+        )
+    return services[0]
+
+
+def interpret(document: Document) -> Interpreted:
+    """What a document means, whatever is wrong with it."""
+    reader = _Reader(document)
+    services = reader.services()
+    problems = sorted((*document.problems, *reader.problems), key=lambda each: (each.line, each.column))
+    return Interpreted(services, tuple(problems))
+
+
+def _without_effect(node: Node) -> Iterator[Problem]:
+    attributes, children = _READ[node.name]
+    for attribute in node.attributes:
+        if attribute.name not in attributes:
+            yield _ignored(node, f"{node.path}@{attribute.name}", attribute.name, attribute.name_span)
+    for child in node.children:
+        if child.name not in children:
+            yield _ignored(child, child.path, f"<{child.name}>", child.name_span)
+        elif child.name in _READ:
+            yield from _without_effect(child)
+
+
+def _ignored(node: Node, subject: str, called: str, span: Span) -> Problem:
+    line, column = node.source.position(span.start)
+    message = f"{printable(called)} has no effect on a persistence service of ospltool"
+    return Problem(Kind.UNKNOWN_ELEMENT, message, node.source.path, line, column, span, subject)
+
+
+def _at(node: Node, message: str, hint: str) -> Problem:
+    line, column = node.source.position(node.name_span.start)
+    return Problem(Kind.BAD_VALUE, message, node.source.path, line, column, node.name_span, node.path, hint)
+
+
+def _problem(
+    document: Document, kind: Kind, span: Span, message: str, hint: str = "", subject: str = ""
+) -> Problem:
+    line, column = document.source.position(span.start)
+    return Problem(kind, message, document.path, line, column, span, subject, hint)
+
+
+def _in_participants(service: Node, name: str) -> list[Node]:
+    """Children of that name, of the service itself and of its participant elements."""
+    return [node for parent in (service, *service.named("participant")) for node in parent.named(name)]
+
+
+class _Reader:
+    """Reads a document and collects what is wrong."""
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self.problems: list[Problem] = []
+
+    def _found(self, kind: Kind, where: Node, message: str, hint: str = "") -> None:
+        span = where.value.span if where.value is not None and not where.children else where.name_span
+        self.problems.append(_problem(self._document, kind, span, message, hint, where.path))
+
+    def services(self) -> tuple[PersistenceService, ...]:
+        root = self._document.root
+        nodes = [root] if root.name == SERVICE else root.named(SERVICE) if root.name == ROOT else []
+        if not nodes:
+            message = f"there is no {SERVICE} element"
+            self.problems.append(_problem(self._document, Kind.ROOT, root.name_span, message))
+        return tuple(self._service(node) for node in nodes)
+
+    def _service(self, node: Node) -> PersistenceService:
+        name = node.attribute("name")
+        if name is None:
+            self._found(Kind.MISSING_ATTRIBUTE, node, f"this {SERVICE} has no name", 'name="…"')
+        section = self._only(node, "synchronization")
+        return PersistenceService(
+            name.text if name else "",
+            self._synchronization(section),
+            tuple(self._groups(node)),
+            tuple(self._subscriptions(node)),
+            node,
+        )
+
+    def _only(self, parent: Node, name: str) -> Node | None:
+        """The child of that name, of which there may be one."""
+        nodes = parent.named(name)
+        for again in nodes[1:]:
+            self._found(
+                Kind.REPEATED_ELEMENT,
+                again,
+                f"<{name}> may occur once",
+                f"the first is in line {nodes[0].line}",
+            )
+        return nodes[0] if nodes else None
+
+    def _synchronization(self, section: Node | None) -> SynchronizationSettings:
+        if section is None:
+            return SynchronizationSettings()
+        self._known(section, _SYNCHRONIZATION_TAGS)
+        self._refuse_deprecated(section)
+        data = self._only(section, _DATA)
+        if data is not None:
+            self._known(data, _DATA_TAGS)
+        before = len(self.problems)
+        stable = self._count(data, "stable_provider_period_count")
+        bound = self._count(data, "max_remote_provider_change_period_count")
+        if bound < stable and len(self.problems) == before:
+            node = self._child(data, "max_remote_provider_change_period_count")
+            node = node or self._child(data, "stable_provider_period_count")
+            assert node is not None, "both defaults are 1"
+            message = (
+                f"max_remote_provider_change_period_count ({bound}) is less than "
+                f"stable_provider_period_count ({stable})"
+            )
+            hint = f"a selection could never become stable; write {stable} or more"
+            self._found(Kind.OUT_OF_RANGE, node, message, hint)
+        return SynchronizationSettings(
+            enable=self._flag(data, "enable"),
+            period_ms=self._number(data, "remote_provider_selection_period", 5_000, MAX_PERIOD_MS),
+            stable_periods=stable,
+            max_change_periods=max(bound, stable),
+            synchronize_durable_subscriptions=self._flag(section, "synchronize_durable_subscription"),
+            subscription_period_ms=self._number(
+                section, "durable_subscription_synchronization_period", 5_000, MAX_PERIOD_MS
+            ),
+        )
+
+    def _refuse_deprecated(self, section: Node) -> None:
+        node = self._child(section, _DEPRECATED)
+        if node is not None and self._flag(section, _DEPRECATED):
+            message = "synchronize_data is deprecated and refused: all would send everything to all"
+            hint = "use <data_synchronization><enable>true</enable></data_synchronization>"
+            self._found(Kind.BAD_VALUE, node, message, hint)
+
+    def _known(self, section: Node, names: tuple[str, ...]) -> None:
+        for child in section.children:
+            if child.name not in names:
+                message = f"<{child.name}> is not known in <{section.name}>"
+                self._found(Kind.UNKNOWN_ELEMENT, child, message, f"there are {', '.join(names)}")
+
+    def _child(self, section: Node | None, name: str) -> Node | None:
+        nodes = section.named(name) if section is not None else []
+        return nodes[0] if nodes else None
+
+    def _value(self, section: Node | None, name: str) -> tuple[Node, str] | None:
+        """An element that is there, and its text."""
+        node = self._only(section, name) if section is not None else None
+        if node is None:
+            return None
+        if node.value is not None and node.value.is_broken:
+            return None  # the document says so
+        if not node.text.strip():
+            self._found(Kind.EMPTY_VALUE, node, f"<{name}> has no value")
+            return None
+        return node, node.text.strip()
+
+    def _flag(self, section: Node | None, name: str) -> bool:
+        given = self._value(section, name)
+        if given is None:
+            return False
+        node, text = given
+        if text.lower() not in ("true", "false", "1", "0"):
+            self._found(Kind.BAD_VALUE, node, f"{quoted(text)} is neither true nor false")
+        return text.lower() in ("true", "1")
+
+    def _count(self, section: Node | None, name: str) -> int:
+        return self._number(section, name, 1, MAX_COUNT)
+
+    def _number(self, section: Node | None, name: str, default: int, highest: int) -> int:
+        given = self._value(section, name)
+        if given is None:
+            return default
+        node, text = given
+        if not (text.isascii() and text.removeprefix("-").isdecimal()) or len(text) > 20:
+            self._found(Kind.BAD_VALUE, node, f"{quoted(text)} is no whole number")
+            return default
+        number = int(text)
+        if not 1 <= number <= highest:
+            self._found(Kind.OUT_OF_RANGE, node, f"{number} is not between 1 and {highest}")
+            return default
+        return number
+
+    def _groups(self, service: Node) -> Iterator[GroupSettings]:
+        for node in _in_participants(service, "persistence_group"):
+            name, filter_ = node.attribute("name"), node.attribute("filter")
+            yield GroupSettings(
+                name=name.text if name else "",
+                filter=filter_.text if filter_ else "*",
+                history_depth=self._history(node),
+                writer_by_source=self._is_by_source(node, "datawriter_qos"),
+                reader_by_source=self._is_by_source(node, "datareader_qos"),
+                node=node,
+            )
+
+    def _subscriptions(self, service: Node) -> Iterator[DurableSubscriptionSettings]:
+        first: dict[tuple[str, str], Node] = {}
+        for section in _in_participants(service, "durable_subscriptions"):
+            self._known(section, ("element",))
+            for node in section.named("element"):
+                self._known(node, _SUBSCRIPTION_TAGS)
+                name, topic = (self._name(node, tag) for tag in _SUBSCRIPTION_TAGS[:2])
+                quorum = self._count(node, "quorum")
+                if not name or not topic:
+                    continue
+                again = first.setdefault((name, topic), node)
+                if again is not node:
+                    message = f"durable subscription {quoted(name)} of topic {quoted(topic)} is there twice"
+                    self._found(Kind.DUPLICATE_NAME, node, message, f"the first is in line {again.line}")
+                    continue
+                yield DurableSubscriptionSettings(name, topic, quorum, node)
+
+    def _name(self, element: Node, tag: str) -> str:
+        """A name that must be there; empty when it is not, which is said."""
+        if not element.named(tag):
+            message = f"a durable subscription needs <{tag}>"
+            self._found(Kind.MISSING_ELEMENT, element, message, f"<{tag}>…</{tag}>")
+            return ""
+        given = self._value(element, tag)
+        if given is None:
+            return ""
+        node, text = given
+        if len(text) > MAX_NAME_CHARS or not text.isprintable():
+            message = f"<{tag}> is no name of 1 to {MAX_NAME_CHARS} printable characters"
+            self._found(Kind.TOO_LONG if text.isprintable() else Kind.BAD_VALUE, node, message)
+            return ""
+        return text
+
+    def _history(self, group: Node) -> int | None:
+        """The depth of what is kept; DDS has KEEP_LAST 1 where nothing is said, None is KEEP_ALL."""
+        history = group.find("datawriter_qos/history")
+        if history is None:
+            return 1
+        kind = self._value(history, "kind")
+        if kind is not None and kind[1] != _KEEP_LAST:
+            return None
+        return self._number(history, "depth", 1, MAX_COUNT)
+
+    def _is_by_source(self, group: Node, which: str) -> bool:
+        node = group.find(f"{which}/destination_order/kind")
+        return node is not None and node.text.strip() == _BY_SOURCE

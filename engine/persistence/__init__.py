@@ -1,0 +1,1 @@
+"""Redundant persistence services: `core`, which decides, and `service`, the process."""

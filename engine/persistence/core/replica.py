@@ -1,0 +1,491 @@
+"""One persistence service among several: what it keeps, from whom it takes, to whom it gives.
+
+For each number in `had`, what is kept of its DDS instance is that sample or a later one, and its writer is in
+`writers` of that DDS instance. From that follows that instances which have accounted for the same samples
+keep the same, and that all end with the same last value once writers stop. Where the numbers of a writer do
+not tell that (`engine.persistence.core.positions`), the audit finds it out.
+
+"Writer" is a stream of samples here: a writer has one, and another one for its late samples.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from engine.persistence.core import audit
+from engine.persistence.core.known import NOTHING, Peer, Writer, numbers_of
+from engine.persistence.core.last_values import LastValues, Room, no_limits
+from engine.persistence.core.messages import (
+    Announcement,
+    Delivery,
+    Inventory,
+    Kept,
+    Message,
+    Sample,
+    Saved,
+    Subscription,
+    Want,
+    WriterState,
+)
+from engine.persistence.core.positions import span, time_of
+from engine.persistence.core.selection import (
+    MAX_LAG_PERIODS,
+    ORIGINAL,
+    Candidate,
+    Providers,
+    Stability,
+    choose,
+    due,
+)
+from engine.persistence.core.sequences import Sequences
+from engine.persistence.core.settings import SynchronizationSettings
+
+MAX_WRITERS: Final = 100_000
+"""Original writers that are known. Samples of more are refused, and counted."""
+
+BATCH_SAMPLES: Final = 256
+"""Samples in one delivery at most."""
+BATCH_BYTES: Final = 1 << 20
+"""Payload from which on a delivery gets no more samples."""
+
+
+class Replica:
+    """The decisions of one instance. Links to others keep the order and lose nothing while they are up.
+
+    Args:
+        name: its name, different from those of the others.
+        settings: how it synchronizes.
+        saved: what it had when it last saved; it may be long ago, but all of it is from one moment.
+        room: how many DDS instances are kept.
+
+    Attributes:
+        counters: `applied` (became the last value), `superseded` (older than the last value), `repeated`
+            (came again and was not applied), `changes` (provider sets put into use), `forced` (those at the
+            bound), `subscriptions` (readers made), `sent` (samples), `audited` (parts compared one by one),
+            `refused` (beyond a bound), `limited` (values that limits left no room for).
+    """
+
+    def __init__(
+        self,
+        name: str,
+        settings: SynchronizationSettings,
+        saved: Saved | None = None,
+        room: Room = no_limits,
+    ) -> None:
+        self.name = name
+        self.settings = settings
+        self.counters: collections.Counter[str] = collections.Counter()
+        self._kept = LastValues(room)
+        self._writers: dict[str, Writer] = {}
+        self._peers: dict[str, Peer] = {}
+        self._outbox: list[tuple[str, Message]] = []
+        self._changed_writers: set[str] = set()
+        self._restore(saved or Saved())
+
+    def _restore(self, saved: Saved) -> None:
+        for kept in saved.kept:
+            self._keep(kept.sample)
+            self._wrote(kept.sample.key, kept.writers)
+        for writer, had in saved.had:
+            known = self._writer(writer)
+            if known is not None:
+                known.had = had
+                known.highest_before = had.highest
+        self._kept.changed.intersection_update(self._kept.changed - self._kept.entries.keys())
+        self._changed_writers.clear()
+
+    def saved(self) -> Saved:
+        """What it has now, to start again with."""
+        return self._saved(self._kept.entries, self._writers)
+
+    def changes(self) -> Saved:
+        """The part of `saved` that is different from the last call, or from what it started with."""
+        changed = self._saved(self._kept.changed, self._changed_writers)
+        self._kept.changed.clear()
+        self._changed_writers.clear()
+        return changed
+
+    def _saved(self, keys: Iterable[bytes], writers: Iterable[str]) -> Saved:
+        entries = [self._kept.entries[key] for key in sorted(keys) if key in self._kept.entries]
+        return Saved(
+            tuple(Kept(entry.sample.alone, entry.writers) for entry in entries),
+            tuple((name, self._writers[name].had) for name in sorted(writers)),
+            tuple(sorted(set(keys) - self._kept.entries.keys())),
+        )
+
+    # What it shows.
+
+    def values(self) -> dict[bytes, Sample]:
+        """The last value of every DDS instance."""
+        return {key: entry.sample for key, entry in sorted(self._kept.entries.items())}
+
+    def value(self, key: bytes) -> Sample | None:
+        """The last value of one DDS instance."""
+        entry = self._kept.entries.get(key)
+        return entry.sample if entry else None
+
+    def of_group(self, prefix: bytes) -> list[Sample]:
+        """The last values of the DDS instances whose keys begin like this, in order of source time."""
+        found = [entry.sample for key, entry in self._kept.entries.items() if key.startswith(prefix)]
+        return sorted(found, key=lambda sample: sample.order)
+
+    def dds_instances(self) -> Iterable[bytes]:
+        """All DDS instances."""
+        return self._kept.entries.keys()
+
+    def writers(self) -> list[str]:
+        """All writers and streams of late samples that are known."""
+        return sorted(self._writers)
+
+    def providers(self, writer: str) -> Providers:
+        """The providers in use for a writer."""
+        known = self._writers.get(writer)
+        return known.stability.applied if known else Providers()
+
+    def selected(self, writer: str) -> Providers:
+        """The providers that the last period chose for a writer that is known."""
+        return self._writers[writer].stability.selected
+
+    def stability(self, writer: str) -> tuple[int, int]:
+        """Periods for which the choice was the same, and periods for which it has not been stable."""
+        known = self._writers[writer].stability
+        return known.unchanged, known.unsettled
+
+    def is_direct(self, writer: str) -> bool:
+        """Whether the original writer is connected with us."""
+        return self._writers[writer].is_direct
+
+    def path(self, writer: str) -> tuple[str, ...] | None:
+        """The instances through which its samples come now, this one last; None when nothing comes."""
+        return self._path(writer)
+
+    def lag_ns(self, writer: str) -> int:
+        """How much source time we are behind the instance that is furthest."""
+        theirs = [p.states[writer].had for p in self._peers.values() if writer in p.states]
+        highest = max((had.highest for had in theirs), default=0)
+        own = self._had(writer).highest or min((had.lowest for had in theirs if had), default=0)
+        return time_of(highest) - time_of(own) if highest > own else 0
+
+    def messages(self) -> list[tuple[str, Message]]:
+        """What is to be sent now, in order: (receiver, message)."""
+        outbox, self._outbox = self._outbox, []
+        return outbox
+
+    # What happens to it.
+
+    def connected(self, peer: str) -> None:
+        """A link to another instance is up, with nothing left over from before."""
+        self._peers[peer] = Peer()
+        self._send(peer, self._announcement())
+
+    def disconnected(self, peer: str) -> None:
+        """The link is down."""
+        self._peers.pop(peer, None)
+
+    def writer_matched(self, writer: str) -> None:
+        """An original writer is connected with us."""
+        known = self._writer(writer)
+        if known is not None:
+            known.is_direct = True
+            known.highest_before = -1  # what it has written may be on its way: one period of patience
+
+    def writer_lost(self, writer: str) -> None:
+        """It no longer is."""
+        if writer in self._writers:
+            self._writers[writer].is_direct = False
+
+    def samples_arrived(self, samples: Iterable[Sample]) -> None:
+        """Samples came from their original writers, in this order."""
+        self._apply([(sample, frozenset((sample.stream,))) for sample in samples])
+
+    def receive(self, peer: str, message: Message) -> None:
+        """A message came from another instance."""
+        state = self._peers.get(peer)
+        if state is None:
+            return
+        if isinstance(message, Announcement):
+            state.states = {each.writer: each for each in message.states}
+            state.digests = message.digests
+            for each in message.states:
+                state.learn(each.writer, each.had)
+                self._writer(each.writer)
+        elif isinstance(message, Subscription):
+            state.wants = {want.writer: want.only for want in message.wants}
+            for want in message.wants:
+                state.learn(want.writer, want.had)
+            for want in message.wants:
+                self._catch_up(peer, want.writer)
+        elif isinstance(message, Inventory):
+            self._give_newer(peer, state, message)
+        else:
+            self._take(state, message)
+
+    def period(self) -> None:
+        """A remote_provider_selection_period is over: evaluate, change what is stable, tell the others."""
+        if not self.settings.enable:
+            return
+        for writer in sorted(self._writers):
+            self._evaluate(writer)
+        self._subscribe()
+        for peer in sorted(self._peers):
+            self._audit(peer)
+            self._send(peer, self._announcement())
+
+    # Providers.
+
+    def _candidates(self, writer: str) -> dict[str, Candidate]:
+        return {
+            name: Candidate(
+                peer.states[writer].had,
+                peer.states[writer].path,
+                peer.states[writer].had.highest > peer.highest_before.get(writer, 0),
+            )
+            for name, peer in sorted(self._peers.items())
+            if writer in peer.states
+        }
+
+    def _evaluate(self, writer: str) -> None:
+        known = self._writers[writer]
+        chosen = choose(
+            self.name,
+            known.had,
+            self._candidates(writer),
+            is_direct=known.is_direct,
+            advanced=known.had.highest > known.highest_before,
+            current=known.stability.applied,
+            max_lag=span(MAX_LAG_PERIODS * self.settings.period_ms * 1_000_000),
+        )
+        forced = known.stability.forced
+        if known.stability.period(chosen):
+            self.counters["changes"] += 1
+            self.counters["forced"] += known.stability.forced - forced
+
+    def _subscribe(self) -> None:
+        """Make the readers anew whose filter must be another one."""
+        wanted: dict[str, dict[str, Sequences | None]] = {peer: {} for peer in self._peers}
+        for writer, known in sorted(self._writers.items()):
+            applied = known.stability.applied
+            candidates = self._candidates(writer)
+            is_advancing = known.had.highest > known.highest_before
+            missing = due(known.had, candidates, advanced=is_advancing)
+            for source in applied.filling & self._peers.keys():
+                part = (missing & candidates[source].had).bounded if source in candidates else NOTHING
+                asked = self._peers[source].asked.get(writer, NOTHING) or NOTHING
+                wanted[source][writer] = asked if not part - asked else part
+            if applied.live in wanted:
+                wanted[applied.live][writer] = None
+            known.highest_before = known.had.highest
+        for name, wants in wanted.items():
+            peer = self._peers[name]
+            peer.highest_before = {each.writer: each.had.highest for each in peer.states.values()}
+            if wants != peer.asked:
+                peer.asked = wants
+                peer.number += 1
+                self.counters["subscriptions"] += 1
+                filter_ = tuple(
+                    Want(writer, self._had(writer), only) for writer, only in sorted(wants.items())
+                )
+                self._send(name, Subscription(peer.number, filter_))
+
+    def _path(self, writer: str) -> tuple[str, ...] | None:
+        known = self._writers[writer]
+        live = known.stability.applied.live
+        if live == ORIGINAL:
+            return (self.name,) if known.is_direct else None
+        peer = self._peers.get(live) if live is not None else None
+        state = peer.states.get(writer) if peer else None
+        return (*state.path, self.name) if state and state.path and self.name not in state.path else None
+
+    def _announcement(self) -> Announcement:
+        return Announcement(
+            tuple(
+                WriterState(writer, known.had, self._path(writer))
+                for writer, known in sorted(self._writers.items())
+            ),
+            self._kept.digests() if self.settings.enable else (),
+        )
+
+    # Samples.
+
+    def _apply(self, arrived: Sequence[tuple[Sample, frozenset[str]]]) -> None:
+        """Take samples, each with writers of its DDS instance, and then account for them."""
+        streams: dict[str, list[Sample]] = {}
+        for sample, writers in arrived:
+            self._offer(sample, writers)
+            streams.setdefault(sample.stream, []).append(sample)
+        for stream, samples in streams.items():
+            self._account(stream, numbers_of(samples), samples)
+
+    def _offer(self, sample: Sample, writers: frozenset[str]) -> None:
+        """Keep what is newer, whatever is accounted for: that costs nothing and can not lose anything."""
+        entry = self._kept.entries.get(sample.key)
+        if entry is None or sample.order > entry.sample.order:
+            self._keep(sample)
+            self.counters["applied"] += sample.key in self._kept.entries
+        elif sample.order == entry.sample.order or sample.sequence in self._had(sample.stream):
+            self.counters["repeated"] += 1
+        else:
+            self.counters["superseded"] += 1
+        self._wrote(sample.key, writers | {sample.stream})
+
+    def _keep(self, sample: Sample) -> None:
+        """Keep a last value, unless the limits of its group leave no room for it."""
+        pushed = self._kept.keep(sample)
+        if pushed is not None:
+            self.counters["limited"] += 1
+            for writer in pushed.writers & self._writers.keys():
+                self._writers[writer].keys.discard(pushed.sample.key)
+
+    def _account(self, stream: str, numbers: Sequences, newest: Sequence[Sample] = ()) -> None:
+        """These numbers are accounted for now; tell who wants them. `newest` are samples that bring them."""
+        known = self._writer(stream)
+        new = numbers - known.had if known is not None else NOTHING
+        if known is not None and new:
+            known.had |= new
+            self._changed_writers.add(stream)
+            for peer in sorted(self._peers):
+                self._catch_up(peer, stream, newest)
+
+    def _wrote(self, key: bytes, writers: Iterable[str]) -> None:
+        entry = self._kept.entries.get(key)
+        if entry is None or entry.writers.issuperset(writers):
+            return
+        for writer in writers:
+            known = self._writer(writer)
+            if known is not None:
+                known.keys.add(key)
+        entry.writers |= frozenset(writers)
+        self._kept.changed.add(key)
+
+    def _take(self, state: Peer, delivery: Delivery) -> None:
+        state.learn_samples([kept.sample for kept in delivery.samples])
+        self._apply([(kept.sample, kept.writers) for kept in delivery.samples])
+        for key, writers in delivery.written:
+            self._wrote(key, writers)
+        for writer, numbers in delivery.superseded:
+            state.learn(writer, numbers)
+            self._account(writer, numbers)
+
+    def _catch_up(self, peer: str, writer: str, newest: Sequence[Sample] = ()) -> None:
+        """Send a subscriber what it wants and lacks of a writer; `newest` is what has just arrived."""
+        state = self._peers[peer]
+        if writer not in state.wants:
+            return
+        only = state.wants[writer]
+        missing = self._had(writer) - state.known.get(writer, NOTHING)
+        if only is not None:
+            missing &= only
+        missing = missing.bounded
+        if not missing:
+            return
+        if newest and not missing - numbers_of(newest):
+            self._pass_on(peer, state, newest, missing)
+            return
+        entries = [self._kept.entries[key] for key in sorted(self._writers[writer].keys)]
+        there = [each for each in entries if each.sample.stream == writer and each.sample.sequence in missing]
+        written: list[tuple[bytes, frozenset[str]]] = []
+        are_all = missing.count == len({each.sample.sequence for each in there})
+        if not are_all:  # what supersedes them goes with them: anything that is kept of the same instances
+            there = [each for each in entries if not state.knows(each.sample)]
+            written = [
+                (each.sample.key, each.writers)
+                for each in entries
+                if state.knows(each.sample) and each.sample.stream != writer
+            ]
+        state.learn(writer, missing)
+        superseded = () if are_all else ((writer, missing),)
+        self._give(
+            peer, state, [Kept(each.sample.alone, each.writers) for each in there], written, superseded
+        )
+
+    def _pass_on(self, peer: str, state: Peer, newest: Sequence[Sample], missing: Sequences) -> None:
+        """Send samples that have just arrived, or what is newer of their DDS instances."""
+        given: list[Kept] = []
+        written: list[tuple[bytes, frozenset[str]]] = []
+        arrived = set(map(id, newest))
+        are_all = len(newest) == 1
+        for key in dict.fromkeys(sample.key for sample in newest):
+            entry = self._kept.entries.get(key)
+            if entry is None:  # limits leave no room for it, here or there
+                are_all = False
+                continue
+            if id(entry.sample) in arrived:
+                given.append(Kept(entry.sample, entry.writers))
+                continue
+            are_all = False
+            if state.knows(entry.sample):
+                written.append((key, entry.writers))
+            else:
+                given.append(Kept(entry.sample.alone, entry.writers))
+        stream = newest[0].stream
+        state.learn(stream, missing)
+        self._give(peer, state, given, written, () if are_all else ((stream, missing),))
+
+    def _give(
+        self,
+        peer: str,
+        state: Peer,
+        samples: list[Kept],
+        written: Iterable[tuple[bytes, frozenset[str]]] = (),
+        superseded: tuple[tuple[str, Sequences], ...] = (),
+    ) -> None:
+        """Send samples in batches; what they supersede goes with the last of them."""
+        state.learn_samples([kept.sample for kept in samples])
+        batch: list[Kept] = []
+        size = 0
+        for kept in samples:
+            if batch and (len(batch) >= BATCH_SAMPLES or size >= BATCH_BYTES):
+                self._send(peer, Delivery(tuple(batch)))
+                batch, size = [], 0
+            batch.append(kept)
+            size += len(kept.sample.payload)
+        self.counters["sent"] += len(samples)
+        self._send(peer, Delivery(tuple(batch), tuple(written), superseded))
+
+    # The audit.
+
+    def _audit(self, peer: str) -> None:
+        """Tell a peer what we keep of the parts that do not become equal by themselves.
+
+        While we know of samples that we lack, they may be on their way.
+        """
+        state = self._peers[peer]
+        if any(each.had - self._had(each.writer) for each in state.states.values()):
+            return
+        patience = self.settings.max_change_periods + audit.MARGIN_PERIODS
+        for part in state.comparison.period(self._kept.digests(), state.digests, patience):
+            self.counters["audited"] += 1
+            entries = tuple((each.sample.key, each.sample.order) for each in self._kept.of_part(part))
+            self._send(peer, Inventory(part, entries))
+
+    def _give_newer(self, peer: str, state: Peer, inventory: Inventory) -> None:
+        theirs = dict(inventory.entries)
+        entries = self._kept.of_part(inventory.part)
+        newer = [
+            each
+            for each in entries
+            if each.sample.key not in theirs or each.sample.order > theirs[each.sample.key]
+        ]
+        if newer:
+            self._give(peer, state, [Kept(each.sample.alone, each.writers) for each in newer])
+
+    # Odds and ends.
+
+    def _had(self, writer: str) -> Sequences:
+        known = self._writers.get(writer)
+        return known.had if known else NOTHING
+
+    def _writer(self, writer: str) -> Writer | None:
+        known = self._writers.get(writer)
+        if known is None:
+            if len(self._writers) >= MAX_WRITERS:
+                self.counters["refused"] += 1
+                return None
+            stability = Stability(self.settings.stable_periods, self.settings.max_change_periods)
+            known = self._writers[writer] = Writer(stability)
+        return known
+
+    def _send(self, peer: str, message: Message) -> None:
+        self._outbox.append((peer, message))

@@ -1,0 +1,391 @@
+"""Durable subscriptions at one instance: what is kept for whom, and who gets it.
+
+A sample is kept until the quorum of every durable subscription has acknowledged it, beside the last value of
+its DDS instance. Instances exchange what is acknowledged, and what one keeps and another lacks.
+
+What must hold at any time: a sample that is held is let go only when every subscription has acknowledged it
+or is deleted.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from engine.persistence.core.held import Held, Id, Room, ids_of
+from engine.persistence.core.ledger import Ledger, LedgerState, Numbers, Terms
+from engine.persistence.core.messages import Sample
+from engine.persistence.core.settings import SynchronizationSettings
+from engine.persistence.core.subscription_exchange import Exchange
+from engine.persistence.core.subscription_messages import (
+    Books,
+    Change,
+    Fetch,
+    Forgotten,
+    PeerMessage,
+    Released,
+    SavedSubscriptions,
+)
+
+MAX_SUBSCRIPTIONS: Final = 1_000
+"""Durable subscriptions of one group. More are refused, counted and reported."""
+
+MAX_WRITERS: Final = 100_000
+"""Writers of one group that are remembered; then all are forgotten, which does no harm."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SubscriptionStatus:
+    """One durable subscription as this instance sees it.
+
+    Attributes:
+        name, quorum: what it is.
+        members: readers that are connected here.
+        pending: samples that the quorum has not acknowledged.
+        in_doubt: by member, what it has acknowledged and the quorum has not.
+    """
+
+    name: str
+    quorum: int
+    members: tuple[str, ...]
+    pending: int
+    in_doubt: tuple[tuple[str, int], ...]
+
+
+class Subscriptions:
+    """The durable subscriptions of one group at one instance. Links keep the order and lose nothing.
+
+    Args:
+        name: of the instance.
+        settings: how it synchronizes.
+        values: the last value of every DDS instance; a new subscription begins with them.
+        saved: what was on its disk.
+        room: shared with other groups.
+
+    Attributes:
+        counters: `held`, `released`, `refused` (no room), `acknowledged` (by a quorum), `fetched` (from
+            other instances), `handed` (to them), `quorum_conflicts`, `subscriptions_refused`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        settings: SynchronizationSettings,
+        values: Callable[[], Iterable[Sample]],
+        saved: SavedSubscriptions | None = None,
+        room: Room | None = None,
+    ) -> None:
+        self.name = name
+        self.settings = settings
+        self.counters: collections.Counter[str] = collections.Counter()
+        self._values = values
+        self._ledgers: dict[str, Ledger] = {}
+        self._held: dict[Id, Held] = {}
+        self._pending: collections.Counter[str] = collections.Counter()
+        self._room = room or Room()
+        self._writers: set[str] = set()
+        self._missed = 0
+        self._missed_now = 0
+        self._readers: dict[str, tuple[str, str]] = {}
+        self._period = 0
+        self._changes: list[Change] = []
+        self._reports: list[str] = []
+        self._exchange = Exchange(settings, self._held, self._room, lambda id_: bool(self._wanted_by(id_)))
+        self._restore(saved or SavedSubscriptions())
+
+    def _restore(self, saved: SavedSubscriptions) -> None:
+        self._ledgers = {state.name: Ledger.of(state) for state in saved.ledgers}
+        for sample in saved.held:
+            self._hold(sample)
+        self._changes.clear()
+
+    # What it shows.
+
+    def saved(self) -> SavedSubscriptions:
+        """What it has now, to start again with."""
+        ledgers = tuple(ledger.state() for _, ledger in sorted(self._ledgers.items()))
+        return SavedSubscriptions(ledgers, tuple(each.sample for _, each in sorted(self._held.items())))
+
+    def held(self) -> frozenset[Id]:
+        """The samples that are kept: (writer, number)."""
+        return frozenset(self._held)
+
+    def status(self) -> tuple[SubscriptionStatus, ...]:
+        """Every subscription that there is."""
+        return tuple(
+            SubscriptionStatus(
+                name,
+                ledger.quorum,
+                tuple(sorted({member for of, member in self._readers.values() if of == name})),
+                self._pending[name],
+                tuple(sorted(ledger.members().items())),
+            )
+            for name, ledger in sorted(self._ledgers.items())
+            if not ledger.terms.is_deleted
+        )
+
+    @property
+    def missed(self) -> int:
+        """Samples that were not kept because there was no room."""
+        return self._missed
+
+    @property
+    def missed_now(self) -> int:
+        """Likewise, since there was room for the last time."""
+        return self._missed_now
+
+    @property
+    def forgotten(self) -> int:
+        """Acknowledgements that were forgotten or refused at a bound."""
+        return sum(each.forgotten + each.refused for each in self._ledgers.values())
+
+    def changes(self) -> list[Change]:
+        """What must be on disk before messages are sent; all of it in one transaction."""
+        changes, self._changes = self._changes, []
+        for name, ledger in self._ledgers.items():
+            changes += (Forgotten(name, *each) for each in ledger.just_forgotten())
+        return changes
+
+    def messages(self) -> list[tuple[str, PeerMessage]]:
+        """What is to be sent to other instances, in order: (receiver, message)."""
+        return self._exchange.messages()
+
+    def reports(self) -> list[str]:
+        """What somebody should be told."""
+        reports, self._reports = self._reports, []
+        return reports
+
+    # Subscriptions.
+
+    def register(self, name: str, quorum: int) -> None:
+        """Create a durable subscription, or find it; it begins with the last values that are kept.
+
+        Of two quorums the smaller counts; that is counted and reported. To raise it, delete it first.
+
+        Raises:
+            ValueError: a quorum below 1.
+        """
+        known = self._ledgers.get(name)
+        if known is None and len(self._ledgers) >= MAX_SUBSCRIPTIONS:
+            if not self.counters["subscriptions_refused"]:
+                self._reports.append(
+                    f"durable subscription '{name}' is refused: there are {MAX_SUBSCRIPTIONS} already"
+                )
+            self.counters["subscriptions_refused"] += 1
+            return
+        terms = Terms(known.terms.generation + known.terms.is_deleted) if known else Terms()
+        if known and quorum != known.quorum and terms == known.terms:
+            self.counters["quorum_conflicts"] += 1
+            self._reports.append(
+                f"durable subscription '{name}' is asked for with quorum {quorum} and has {known.quorum}: "
+                f"the smaller counts"
+            )
+        self._learn(LedgerState(name, terms, quorum))
+
+    def delete(self, name: str) -> bool:
+        """End a subscription: nothing is kept for it any more. False if there is none."""
+        ledger = self._ledgers.get(name)
+        if ledger is None or ledger.terms.is_deleted:
+            return False
+        self._learn(LedgerState(name, Terms(ledger.terms.generation, True), ledger.quorum))
+        return True
+
+    def _learn(self, state: LedgerState, source: str = "") -> None:
+        """Take in what somebody says of a subscription, and keep it for whoever has not heard it."""
+        ledger = self._ledgers.get(state.name)
+        before = ledger.terms if ledger else None
+        if ledger is None:
+            if len(self._ledgers) >= MAX_SUBSCRIPTIONS:
+                self.counters["subscriptions_refused"] += 1
+                return
+            ledger = self._ledgers[state.name] = Ledger(state.name, state.quorum, state.terms)
+            ledger.join(state)
+            new: LedgerState | None = state
+        else:
+            new = ledger.join(state)
+        if new is not None:
+            self._spread(new, source)
+            if ledger.terms != before:
+                self._begin(ledger)
+            self._settle(new)
+
+    def _spread(self, new: LedgerState, source: str) -> None:
+        self._changes.append(new)
+        self._exchange.learned(new, source)
+
+    def _begin(self, ledger: Ledger) -> None:
+        """A subscription is new, or is deleted."""
+        for id_ in list(self._held):
+            if ledger.terms.is_deleted:
+                self._let_go(ledger.name, id_)
+            elif ledger.name not in self._held[id_].wanted_by and not ledger.is_done(*id_):
+                self._held[id_].wanted_by.add(ledger.name)
+                self._pending[ledger.name] += 1
+        if not ledger.terms.is_deleted:
+            self._hold_values()
+
+    def _settle(self, new: LedgerState) -> None:
+        for writer, numbers in new.done:
+            self.counters["acknowledged"] += len(numbers)
+            for number in numbers:
+                self._let_go(new.name, (writer, number))
+
+    def has(self, name: str, member: str, writer: str, number: int) -> bool:
+        """Whether it is known here that a member, or the quorum, has acknowledged a sample."""
+        ledger = self._ledgers.get(name)
+        return ledger is not None and ledger.has(member, writer, number)
+
+    # Samples.
+
+    def sample_arrived(self, sample: Sample) -> None:
+        """A sample came, from its writer or from another instance, be it the last value or not."""
+        self._writers.add(sample.writer)
+        if len(self._writers) > MAX_WRITERS:
+            self._writers.clear()
+        self._hold(sample)
+
+    def knows(self, writer: str) -> bool:
+        """Whether a sample of this writer came, or is kept; none of it may be known for a while."""
+        return writer in self._writers
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether there is a durable subscription at all."""
+        return any(not ledger.terms.is_deleted for ledger in self._ledgers.values())
+
+    def _wanted_by(self, id_: Id) -> set[str]:
+        return {
+            name
+            for name, ledger in self._ledgers.items()
+            if not ledger.terms.is_deleted and not ledger.is_done(*id_)
+        }
+
+    def _hold(self, sample: Sample) -> bool:
+        id_ = (sample.writer, sample.sequence)
+        if id_ in self._held:
+            return False
+        wanted_by = self._wanted_by(id_)
+        if not wanted_by:
+            return False
+        if not self._room.has(len(sample.payload)):
+            self._miss()
+            return False
+        self._held[id_] = Held(sample, wanted_by, self._period)
+        self._room.take(len(sample.payload))
+        self._writers.add(sample.writer)
+        self._pending.update(wanted_by)
+        self.counters["held"] += 1
+        self._changes.append(sample)
+        self._exchange.held(id_)
+        return True
+
+    def _miss(self) -> None:
+        if not self._missed_now:
+            self._reports.append(
+                f"{self._room.samples} samples ({self._room.size} bytes) wait for durable subscriptions: no "
+                f"more are kept until some are acknowledged; pending: "
+                + ", ".join(f"'{each.name}' {each.pending}" for each in self.status() if each.pending)
+            )
+        self._missed += 1
+        self._missed_now += 1
+        self.counters["refused"] += 1
+
+    def _hold_values(self) -> None:
+        for sample in self._values():
+            self._hold(sample)
+
+    def _let_go(self, name: str, id_: Id) -> None:
+        held = self._held.get(id_)
+        if held is None or name not in held.wanted_by:
+            return
+        held.wanted_by.discard(name)
+        self._pending[name] -= 1
+        if not held.wanted_by:
+            del self._held[id_]
+            self._room.give_back(len(held.sample.payload))
+            self.counters["released"] += 1
+            self._changes.append(Released(*id_))
+
+    # Readers.
+
+    def reader_came(self, reader: str, name: str, quorum: int, member: str) -> None:
+        """A reader is there, and with it its durable subscription. Again and again does no harm."""
+        if reader not in self._readers:
+            self.register(name, quorum)
+            self._readers[reader] = (name, member)
+
+    def reader_left(self, reader: str) -> None:
+        """It is gone."""
+        self._readers.pop(reader, None)
+
+    def acknowledge(self, name: str, member: str, numbers: Numbers) -> None:
+        """A member has acknowledged samples; of an unknown or deleted subscription nothing is kept."""
+        ledger = self._ledgers.get(name)
+        if ledger is None or ledger.terms.is_deleted:
+            return
+        for writer, each in numbers:
+            new = ledger.acknowledge(member, writer, each)
+            if new is not None:
+                self._spread(new, "")
+                self._settle(new)
+
+    def pending(
+        self, name: str, member: str, had: Numbers = (), *, only_settled: bool = False
+    ) -> list[Sample]:
+        """What a member lacks, in the order of source timestamps, then writers and numbers."""
+        ledger = self._ledgers.get(name)
+        if ledger is None:
+            return []
+        left_out = {writer: frozenset(numbers) for writer, numbers in had}
+        return sorted(
+            (
+                each.sample
+                for (writer, number), each in self._held.items()
+                if name in each.wanted_by
+                and not (only_settled and each.period >= self._period)
+                and number not in left_out.get(writer, ())
+                and not ledger.has(member, writer, number)
+            ),
+            key=lambda sample: sample.order,
+        )
+
+    # Other instances.
+
+    def connected(self, peer: str) -> None:
+        """A link to another instance is up, with nothing left over from before."""
+        self._exchange.connected(peer, [ledger.state() for _, ledger in sorted(self._ledgers.items())])
+
+    def disconnected(self, peer: str) -> None:
+        """The link is down."""
+        self._exchange.disconnected(peer)
+
+    def receive(self, peer: str, message: PeerMessage) -> None:
+        """A message came from another instance."""
+        if not self._exchange.hears(peer):
+            return
+        if isinstance(message, Books):
+            for ledger in message.ledgers:
+                self._learn(ledger, peer)
+            self._exchange.offered(peer, ids_of(message.held))
+        elif isinstance(message, Fetch):
+            samples = [self._held[id_].sample for id_ in ids_of(message.numbers) if id_ in self._held]
+            self.counters["handed"] += len(samples)
+            self._exchange.hand(peer, samples)
+        else:
+            for sample in message.samples:
+                id_ = (sample.writer, sample.sequence)
+                if self._hold(sample):
+                    self.counters["fetched"] += 1
+                elif self._wanted_by(id_):
+                    self._exchange.offered(peer, [id_])  # when there is room
+
+    def period(self) -> None:
+        """A durable_subscription_synchronization_period is over: tell others what is new, and ask them."""
+        if self._missed_now and self._room.has(0):
+            self._reports.append(f"{self._missed_now} samples were not kept for durable subscriptions")
+            self._missed_now = 0
+            self._hold_values()
+        self._exchange.period()
+        self._period += 1

@@ -1,0 +1,199 @@
+"""What applications write, as samples with positions: the groups that there are, taps and writers."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Sequence
+from typing import Any, Final
+
+from engine.capture.neighbourhood import Changes, Neighbourhood, Offer
+from engine.capture.taps import Taps
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
+from engine.dds import abi
+from engine.dds.captured import WRITER_GONE, Captured
+from engine.dds.participant import NodeParticipant
+from engine.dds.waiting import Signal
+from engine.persistence.core.messages import Sample
+from engine.persistence.core.positions import Positions
+from engine.persistence.service.groups import Groups, group_id, writer_name
+from engine.persistence.service.lifespans import Lifespans
+from engine.persistence.service.ownership import Owners
+from engine.persistence.service.synchronization import Synchronization
+
+DRAIN: Final = 20_000
+MAX_NEWS: Final = 100
+MAX_ORPHANS: Final = 200_000
+"""Samples that may wait for discovery to tell of their writer; beyond that they are dropped and counted."""
+
+
+class Intake:
+    """Captures the writers of the groups that the service is for.
+
+    Args:
+        participant, signal: where taps live, and what they set.
+        groups: which topics are covered.
+        synchronization: is told which writers are there.
+        lifespans: is told how long samples of writers are good.
+
+    Attributes:
+        neighbourhood: who is in the domain.
+        taps: what is captured.
+        counters: `captured`, `unregistered` (not kept), `unrouted` (dropped), `refused_writers` (their QoS
+            does not satisfy the tap's), `not_owner` (written by another writer than the exclusive owner).
+    """
+
+    def __init__(
+        self,
+        participant: NodeParticipant,
+        signal: Signal,
+        groups: Groups,
+        synchronization: Synchronization,
+        lifespans: Lifespans,
+    ) -> None:
+        self._groups = groups
+        self._synchronization = synchronization
+        self._lifespans = lifespans
+        self._owners = Owners()
+        self._strengths: dict[bytes, int] = {}
+        self._lost: list[bytes] = []
+        self.taps = Taps(participant, signal)
+        self._positions = Positions()
+        self._names: dict[bytes, tuple[tuple[bytes, str], ...]] = {}
+        self._orphans: list[Captured] = []
+        self._news: collections.deque[str] = collections.deque(maxlen=MAX_NEWS)
+        self.neighbourhood = Neighbourhood()
+        self.counters: collections.Counter[str] = collections.Counter()
+
+    def discovered(self, batch: Sequence[Any]) -> Changes:
+        """Take in what discovery tells; the types that must be looked up are in what is returned."""
+        changes = self.neighbourhood.take(batch)
+        self.changed(changes)
+        return changes
+
+    def topics_seen(self, batch: Sequence[Any]) -> None:
+        """Take in what topic discovery tells."""
+        self.changed(self.neighbourhood.topics_seen(batch))
+
+    def changed(self, changes: Changes) -> None:
+        """Open taps for groups that are new, and tell which writers came and went."""
+        for description in changes.groups:
+            if self._groups.covers(description.group.topic):
+                self._synchronization.group_seen(description)
+                self.taps.open(self._groups.get(group_id(description.group)) or description)
+        offers = {offer.endpoint.guid: offer for offer in changes.offers}
+        for writer, groups in changes.writers:
+            if groups:
+                self._writer_seen(offers[writer])
+            else:
+                self._writer_gone(writer)
+
+    def _writer_seen(self, offer: Offer) -> None:
+        if not self._groups.covers(offer.endpoint.topic):
+            self._names[offer.endpoint.guid] = ()
+            return
+        writer, qos = offer.endpoint.guid, offer.endpoint.endpoint_qos
+        ids = [group_id(group) for group in offer.groups]
+        self._names[writer] = tuple((id_, writer_name(writer, id_)) for id_ in ids)
+        if qos.lifespan_ns != abi.INFINITE_NS:
+            self._lifespans.learn(writer, qos.lifespan_ns)
+        if qos.exclusive:
+            self._strengths[writer] = qos.strength
+        if not self._is_refused(offer):
+            for _, name in self._names[writer]:
+                self._synchronization.instance.writer_matched(name)
+
+    def _is_refused(self, offer: Offer) -> bool:
+        """Whether a writer does not match its tap; then what it writes is ignored, and it is said once."""
+        writer = offer.endpoint.guid
+        policies = self.taps.refusals(offer.groups[0], offer.endpoint.endpoint_qos)
+        if policies and self.neighbourhood.refuse(writer):
+            self._writer_gone(writer)
+            self._names[writer] = ()
+            self.counters["refused_writers"] += len(offer.groups)
+            self._news += (
+                f"writer {writer.hex()} of topic {group.topic!r} in partition {group.partition!r} is not "
+                f"captured: it and the built-in reader do not match, {', '.join(policies)}"
+                for group in offer.groups
+            )
+        return bool(policies)
+
+    def turn(self) -> list[str]:
+        """Let taps follow what is known of topics; what is to be said, of much the last."""
+        for description in self._groups.take_raised():
+            self.taps.request(description)
+        for topic, type_id in self.taps.take_raised():
+            for offer in self.neighbourhood.offers(topic, type_id):
+                self._is_refused(offer)
+        for moved in self.taps.turn():
+            self._news.append(
+                f"topic {moved.topic!r} is {moved.requested.name}, which was not known before: another "
+                f"built-in reader has taken the place of the one that requested {moved.before.name}"
+            )
+        found = list(self._news)
+        self._news.clear()
+        return found
+
+    def _writer_gone(self, writer: bytes) -> None:
+        if writer in self._strengths:
+            self._lost.append(writer)  # it owns what it wrote until that has been taken
+        for _, name in self._names.get(writer, ()):
+            self._synchronization.instance.writer_lost(name)
+            self._positions.unmatched(name)
+
+    def drain(self) -> list[Sample]:
+        """What the taps have, in order for each writer; nothing from other services."""
+        found: list[Sample] = []
+        for tap in self.taps:
+            taken: list[Any] = tap.drain(DRAIN)
+            if self._orphans:
+                # Samples whose writer discovery has not told of yet wait; it comes within moments.
+                taken = [*self._orphans, *taken]
+                self._orphans = []
+            for captured in taken:
+                self._take(captured, found)
+        if len(self._orphans) > MAX_ORPHANS:
+            self.counters["unrouted"] += len(self._orphans)
+            self._orphans = []
+        if self._lost and not self.taps.has_news():
+            for writer in self._lost:
+                self._owners.gone(writer)
+            self._lost = []
+        self.counters["captured"] += len(found)
+        return found
+
+    def _take(self, captured: Captured, found: list[Sample]) -> None:
+        names = self._names.get(captured.writer)
+        if names is None:
+            if captured.writer not in self.neighbourhood.routes:
+                self._orphans.append(captured)
+            return
+        if captured.status & WRITER_GONE:
+            self._owners.gone(captured.writer)
+            for _, name in names:
+                self._positions.unmatched(name)
+            return
+        is_kept = captured.status & (DATA | DISPOSE)
+        self.counters["unregistered"] += not is_kept
+        for id_, name in names:
+            instance = id_ + captured.key
+            if is_kept and self._counts(instance, captured.writer):
+                found.append(
+                    self._positions.sample(
+                        name, instance, captured.source_time_ns, captured.status, captured.payload
+                    )
+                )
+            if captured.status & UNREGISTER:
+                self._owners.unregistered(instance, captured.writer)
+
+    def _counts(self, instance: bytes, writer: bytes) -> bool:
+        """Whether what this writer writes counts: always, unless another one owns the instance."""
+        strength = self._strengths.get(writer)
+        if strength is None or self._owners.admits(instance, writer, strength):
+            return True
+        self.counters["not_owner"] += 1
+        return False
+
+    @property
+    def rejected(self) -> int:
+        """How often a full queue refused a sample, which came again."""
+        return sum(tap.rejected for tap in self.taps)

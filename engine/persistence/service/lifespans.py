@@ -1,0 +1,121 @@
+"""LIFESPAN (DDS 1.4, 2.2.3.16): after that time from its source timestamp a sample is given to nobody.
+
+It is a policy of writers. An instance may have a sample from another instance and never have seen its
+writer, so instances tell each other, and their stores remember. Of two values for one writer the smaller
+counts.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from engine.dataset.sample import DATA
+from engine.persistence.core.codec import MessageFault
+from engine.persistence.core.messages import Sample
+from engine.persistence.service.groups import WriterName
+from engine.persistence.service.parts import Part, Write
+
+LIFESPANS: Final = "lifespans"
+MAX_WRITERS: Final = 100_000
+"""Writers with a lifespan that are remembered; samples of more do not expire, which is counted."""
+_GUID_DIGITS: Final = 32
+_LARGEST_NS: Final = (1 << 63) - 1
+
+
+class Lifespans(Part):
+    """The writers whose samples expire. Its messages go before the samples of these writers.
+
+    Attributes:
+        refused: writers beyond the bound.
+    """
+
+    tables = (
+        "CREATE TABLE IF NOT EXISTS lifespan (writer TEXT PRIMARY KEY, ns INTEGER NOT NULL) WITHOUT ROWID;"
+    )
+    kinds = frozenset((LIFESPANS,))
+
+    def __init__(self) -> None:
+        self._known: dict[str, int] = {}
+        self._unsaved: dict[str, int] = {}
+        self._peers: set[str] = set()
+        self._outbox: list[tuple[str, str, bytes]] = []
+        self.refused = 0
+
+    def learn(self, writer: bytes, lifespan_ns: int) -> None:
+        """A writer announces how long its samples are good."""
+        self._take({writer.hex(): lifespan_ns}, "")
+
+    def is_expired(self, sample: Sample, now_ns: int) -> bool:
+        """Whether nobody should get a sample any more at this wall clock time; a dispose does not expire."""
+        name = WriterName.of(sample.writer)
+        lifespan_ns = self._known.get(name.guid.hex()) if name else None
+        return (
+            lifespan_ns is not None
+            and bool(sample.status & DATA)
+            and sample.source_time_ns + lifespan_ns <= now_ns
+        )
+
+    def _take(self, lifespans: Mapping[str, int], source: str) -> None:
+        news: dict[str, int] = {}
+        for writer, lifespan_ns in lifespans.items():
+            known = self._known.get(writer)
+            if known is None and len(self._known) >= MAX_WRITERS:
+                self.refused += 1
+            elif known is None or lifespan_ns < known:
+                self._known[writer] = news[writer] = lifespan_ns
+        self._unsaved |= news
+        self._tell(sorted(self._peers - {source}), news)
+
+    def _tell(self, peers: Iterable[str], lifespans: Mapping[str, int]) -> None:
+        if lifespans:
+            body = json.dumps(lifespans).encode()
+            self._outbox += [(peer, LIFESPANS, body) for peer in peers]
+
+    # Others, and the store.
+
+    def connected(self, peer: str) -> None:
+        """Tell it all."""
+        self._peers.add(peer)
+        self._tell([peer], self._known)
+
+    def disconnected(self, peer: str) -> None:
+        """It hears all when it comes back."""
+        self._peers.discard(peer)
+
+    def receive(self, peer: str, kind: str, body: bytes) -> None:
+        """What another instance knows."""
+        try:
+            found = json.loads(body)
+        except (ValueError, RecursionError) as error:
+            raise MessageFault("no lifespans") from error
+        if not isinstance(found, dict) or not all(map(_is_lifespan, found.items())):
+            raise MessageFault("no lifespans")
+        self._take(found, peer)
+
+    def messages(self) -> Sequence[tuple[str, str, bytes]]:
+        """What is new, to all others."""
+        outbox, self._outbox = self._outbox, []
+        return outbox
+
+    def restore(self, store: sqlite3.Connection) -> None:
+        """Take what the store has."""
+        self._known = dict(store.execute("SELECT writer, ns FROM lifespan"))
+
+    def changes(self) -> Write | None:
+        """What is new, for the store."""
+        if not self._unsaved:
+            return None
+        rows, self._unsaved = list(self._unsaved.items()), {}
+        return lambda store: _write(store, rows)
+
+
+def _write(store: sqlite3.Connection, rows: list[tuple[str, int]]) -> None:
+    store.executemany("INSERT OR REPLACE INTO lifespan VALUES (?, ?)", rows)
+
+
+def _is_lifespan(item: tuple[str, object]) -> bool:
+    writer, lifespan_ns = item
+    return len(writer) == _GUID_DIGITS and type(lifespan_ns) is int and 0 <= lifespan_ns <= _LARGEST_NS

@@ -1,0 +1,382 @@
+"""One running instance: everything put together, and the one thread on which all is decided."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final
+
+from engine.capture.delivery import TIMEOUT_S as DELIVERY_S
+from engine.capture.delivery import Directed
+from engine.capture.mailbox import Handler, Mailbox, ignore
+from engine.capture.neighbourhood import DurableReader
+from engine.capture.watch import Watch
+from engine.config.persistence import PersistenceService
+from engine.dds.activity import Activities
+from engine.dds.channel import Channel
+from engine.dds.discovery import Discovery, EndpointSeen, ParticipantGone, ParticipantSeen, TopicDiscovery
+from engine.dds.interfaces import interface_of
+from engine.dds.participant import NodeParticipant, TagRole
+from engine.dds.pump import Pump
+from engine.dds.selfcheck import check_layouts
+from engine.dds.subscription_endpoints import PARTITION
+from engine.dds.typeinfo import resolve_type
+from engine.dds.uri import cyclone_uri, domain_tag
+from engine.persistence.service.groups import Groups
+from engine.persistence.service.intake import Intake
+from engine.persistence.service.lifespans import Lifespans
+from engine.persistence.service.links import Links
+from engine.persistence.service.parts import Part
+from engine.persistence.service.peers import Hello, Peers
+from engine.persistence.service.readers import Readers
+from engine.persistence.service.serving import Delivery, Groupwise, Serving
+from engine.persistence.service.showing import STATUS_TOPICS
+from engine.persistence.service.status import Shown, Status
+from engine.persistence.service.store import Store
+from engine.persistence.service.subscribing import Subscribing
+from engine.persistence.service.synchronization import Synchronization
+from engine.persistence.service.view import InstanceView
+from engine.tracing.catalogue import catalogue
+from engine.tracing.record import message
+
+LONGEST_TURN_S: Final = 1.0
+WORKERS: Final = 8
+CLOSE_S: Final = 10.0
+WATCH_S: Final = 1.0
+"""How often the deadlock watch looks at all threads."""
+WORK_S: Final = DELIVERY_S + 10.0
+"""How long a worker may take for one group of a delivery, or for anything else."""
+
+
+class ServiceFault(Exception):
+    """A part of the service ended by itself; it can not go on without it."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Options:
+    """How an instance runs.
+
+    Attributes:
+        name: its name, another one than those of other instances.
+        directory: of its store.
+        domain_id: DDS domain.
+        environ: where CYCLONEDDS_URI is looked up.
+        say: takes sentences for the person who started it.
+    """
+
+    name: str
+    directory: Path
+    domain_id: int
+    environ: Mapping[str, str]
+    say: Callable[[str], None]
+
+
+class Service:
+    """One instance of a persistence service.
+
+    Args:
+        settings: what the file says.
+        options: how it runs.
+
+    Raises:
+        StoreError: the store can not be used.
+        DdsError, UnsupportedCyclone: Cyclone DDS can not be used.
+    """
+
+    def __init__(self, settings: PersistenceService, options: Options) -> None:
+        self._settings = settings
+        self._options = options
+        self._mailbox = Mailbox()
+        self._activities = Activities()
+        self._work = self._activities.work("service")
+        self._stop_reason: str | None = None
+        self._started_ns = time.time_ns()
+        self._counters: collections.Counter[str] = collections.Counter()
+        self._stack = contextlib.ExitStack()
+        check_layouts()
+        self._groups = Groups(settings.groups)
+        self._synchronization = Synchronization(options.name, settings.synchronization, self._groups)
+        self._lifespans = Lifespans()
+        self._store = Store(
+            options.directory,
+            options.name,
+            lambda: secrets.token_hex(16),
+            self._mailbox.wake,
+            self._activities,
+        )
+        try:
+            self._begin()
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def _begin(self) -> None:
+        options = self._options
+        uri = cyclone_uri(environment=options.environ)
+        self._workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="worker")
+        self._stack.callback(self._workers.shutdown, wait=False, cancel_futures=True)
+        self._serving = Serving(
+            options.name,
+            synchronizes=self._settings.synchronization.enable,
+            groups=self._groups,
+            kept=lambda prefix: self._synchronization.instance.of_group(prefix),
+            is_expired=self._lifespans.is_expired,
+            deliver=self._deliver,
+            submit=self._submit,
+        )
+        self._subscribing = Subscribing(
+            options.name,
+            self._settings.synchronization,
+            self._settings.subscriptions,
+            self._groups,
+            values=lambda group: self._synchronization.instance.of_group(group),
+            say=options.say,
+        )
+        self._parts: list[Part] = [self._lifespans, self._synchronization, self._serving, self._subscribing]
+        self._store.open(self._parts)
+        self._stack.callback(self._store.close, CLOSE_S)
+        self._participant = self._stack.enter_context(
+            NodeParticipant(
+                options.domain_id, uri, options.name, bytes.fromhex(self._store.id), TagRole.PERSISTENCE
+            )
+        )
+        self._directed = Directed(
+            self._participant, bytes.fromhex(self._store.id), interface_of(uri), domain_tag(uri)
+        )
+        self._pump = Pump(self._participant, self._from_pump, self._activities)
+        self._stack.callback(self._pump.stop)
+        signal = self._pump.signal
+        self._discovery = Discovery(self._participant, signal)
+        self._topics = TopicDiscovery(self._participant, signal)
+        self._channel = Channel(self._participant, PARTITION, topics=STATUS_TOPICS, signal=signal)
+        hello = Hello(self._settings.name, options.name, self._store.id)
+        self._peers = Peers(self._participant, hello, signal, self._mailbox.wake, self._activities)
+        self._links = Links(hello, self._peers, self._parts, self._received, options.say)
+        for part in self._parts:
+            part.has_room = self._links.has_room
+        self._intake = Intake(self._participant, signal, self._groups, self._synchronization, self._lifespans)
+        self._readers = Readers(self._participant, signal, self._submit)
+        self._subscribing.begin(self._participant.guid.hex())
+        self._watch = Watch(self._activities, self._tell, _no_lease, WATCH_S, detects=False)
+        self._stack.callback(self._watch.close)
+        self._prepare_status()
+        self._listen()
+        self._watch.start()
+
+    def _prepare_status(self) -> None:
+        options = self._options
+        self._shown = Shown(
+            settings=self._settings,
+            name=options.name,
+            domain_id=options.domain_id,
+            directory=options.directory,
+            started_ns=self._started_ns,
+            counters=self._counters,
+            groups=self._groups,
+            synchronization=self._synchronization,
+            lifespans=self._lifespans,
+            serving=self._serving,
+            subscribing=self._subscribing,
+            store=self._store,
+            intake=self._intake,
+            readers=self._readers,
+            peers=self._peers,
+            links=self._links,
+            watch=self._watch,
+        )
+        self._status = Status(options.name, self._channel, self._submit)
+
+    def _listen(self) -> None:
+        self._pump.add("topics", self._topics.take)  # before the writers of these topics
+        self._pump.add("discovery", self._discovery.take)
+        self._pump.add("exchange", self._peers.receiver.take)
+        self._pump.add("readers", self._readers.take)
+        self._pump.add("taps", lambda: [True] if self._intake.taps.has_news() else [])
+        self._pump.start()
+
+    # Other threads.
+
+    def _from_pump(self, source: str, batch: Sequence[Any]) -> None:
+        handlers: dict[str, Handler] = {
+            "topics": self._intake.topics_seen,
+            "discovery": self._discovered,
+            "exchange": self._links.exchanged,
+            "readers": self._readers_said,
+            "taps": ignore,  # the turn itself looks at the taps
+        }
+        self._mailbox.post_batch(handlers[source], batch)
+
+    def _submit(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        """Run something that blocks on a worker thread; what it does not expect ends the service."""
+
+        def run() -> None:
+            try:
+                with self._activities.job("worker (delivery, answer or type look-up)", WORK_S):
+                    result = work()
+            except Exception as error:
+                failure = error
+                if not self._participant.closed:
+                    self._mailbox.post(lambda: self._fail(failure))
+            else:
+                self._mailbox.post(lambda: done(result))
+
+        self._workers.submit(run)
+
+    def _tell(self, event: str, **fields: object) -> None:
+        """The deadlock watch has noticed something."""
+        self._options.say(message(catalogue()[event], fields))
+
+    def _fail(self, error: Exception) -> None:
+        raise ServiceFault(f"a thread of the service ended: {error!r}") from error
+
+    def _deliver(self, reader: DurableReader, groups: Groupwise) -> Delivery:
+        result = self._directed.deliver(reader.participant, reader.addresses, groups)
+        return Delivery(
+            reader.topic,
+            ",".join(reader.partitions),
+            reader.participant.hex(),
+            result.samples,
+            result.elapsed_ns / 1e9,
+            result.problem,
+            result.readers,
+        )
+
+    def request_stop(self, reason: str) -> None:
+        """End in order. May be called from a signal handler and from any thread."""
+        if self._stop_reason is None:
+            self._stop_reason = reason
+            self._mailbox.wake()
+
+    # The service's thread.
+
+    def run(self) -> bool:
+        """Serve until `request_stop`; whether everything is on disk at the end.
+
+        Raises:
+            ServiceFault: a part of it ended by itself.
+        """
+        try:
+            due_s = 0.0
+            while self._stop_reason is None:
+                self._mailbox.wait(max(0.0, due_s - time.monotonic()))
+                with self._work:
+                    self._carry_out()
+                    due_s = self._turn()
+            return self._end()
+        finally:
+            self._stack.close()
+
+    def _carry_out(self) -> None:
+        """Carry out what waits now."""
+        self._mailbox.carry_out()
+        for fault in (self._store.fault, self._pump.fault):
+            if fault is not None:
+                raise ServiceFault(f"a thread of the service ended: {fault}") from fault
+
+    def _turn(self) -> float:
+        """Decide, send, store and show; returns when to come again at the latest."""
+        for text in self._intake.turn():
+            self._options.say(text)
+        captured = self._intake.drain()
+        if captured:
+            for part in self._parts:
+                part.captured(captured)
+        now_s = time.monotonic()
+        due_s = now_s + min(LONGEST_TURN_S, self._intake.taps.patience_s)
+        for part in self._parts:
+            due_s = min(due_s, part.turn(now_s))
+        try:
+            due_s = min(due_s, self._peers.turn(now_s))
+        except Exception as error:
+            raise ServiceFault(f"a link of the service ended: {error!r}") from error
+        self._send()
+        self._save()
+        self._readers.send(self._subscribing.answers())
+        return min(due_s, self._status.turn(now_s, self.shown))
+
+    def _send(self) -> None:
+        self._links.send()
+        self._links.begin_anew(self._synchronization.overrun())
+
+    def _save(self) -> None:
+        if self._store.is_idle:
+            writes = [write for part in self._parts if (write := part.changes()) is not None]
+            if writes:
+                self._store.submit(writes)
+
+    def _end(self) -> bool:
+        """Keep what has arrived, write it, and go."""
+        captured = self._intake.drain()
+        for part in self._parts:
+            part.captured(captured)
+        self._send()
+        deadline = time.monotonic() + CLOSE_S
+        self._save()
+        while not self._store.is_idle and time.monotonic() < deadline and not self._store.fault:
+            self._mailbox.wait(0.1)
+            self._carry_out()
+            self._save()
+        self._status.show_last(self.shown())
+        self._readers.close()
+        self._peers.close(1.0)
+        self._intake.taps.close()
+        return self._store.close(max(0.1, deadline - time.monotonic()))
+
+    # Who is there.
+
+    def _discovered(self, batch: Sequence[Any]) -> None:
+        for change in batch:
+            if isinstance(change, ParticipantSeen) and not change.is_own:
+                if change.tag is not None and change.tag.role is TagRole.PERSISTENCE:
+                    self._peers.seen(change.guid, change.tag.node_id.hex())
+            elif isinstance(change, ParticipantGone):
+                self._links.gone(change.guid)
+        changes = self._intake.discovered(batch)
+        self._serving.discovered(changes)
+        for endpoint in changes.unresolved:
+            self._look_up(endpoint)
+
+    def _look_up(self, endpoint: EndpointSeen) -> None:
+        reference = endpoint.type
+        if reference is None:
+            return
+
+        def resolved(resolution: Any) -> None:
+            found = self._intake.neighbourhood.resolved(reference, resolution.type)
+            self._intake.changed(found)
+            if resolution.type is None:
+                self._counters["unresolved"] += 1
+                self._options.say(f"topic {endpoint.topic!r} is not captured: {resolution.reason}")
+
+        self._submit(lambda: resolve_type(self._participant, reference), resolved)
+
+    # What others say.
+
+    def _received(self) -> None:
+        arrived, last_values = self._synchronization.take_from_others()
+        if arrived:
+            self._subscribing.captured(arrived)
+            self._serving.heard(last_values)
+
+    def _readers_said(self, batch: Sequence[Any]) -> None:
+        for heard in self._readers.understand(batch):
+            if heard.state is None:
+                self._subscribing.left(heard.reader)
+            else:
+                self._subscribing.heard(heard.reader, heard.state)
+
+    # What it shows.
+
+    def shown(self) -> InstanceView:
+        """What it shows now."""
+        return self._shown.look(is_ending=self._stop_reason is not None)
+
+
+def _no_lease() -> None:
+    """Nobody supervises a persistence service: what is stuck is said and shown."""

@@ -1,0 +1,287 @@
+"""Readers that come late get what is kept, from one instance.
+
+Of the instances that are connected the one with the first name serves, and tells the others whom. Without
+synchronization each serves what it has. What an instance hears of others later is given to readers
+that may have come after it was written.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import json
+import time
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Final, Protocol
+
+from engine.capture.neighbourhood import Changes, DurableReader
+from engine.dataset import sample as dataset_sample
+from engine.dataset.groups import GroupDescription, is_given
+from engine.persistence.core.codec import MessageFault
+from engine.persistence.core.messages import Sample
+from engine.persistence.service.groups import ID_BYTES, Groups, WriterName
+from engine.persistence.service.parts import NEVER_S, Part
+
+SERVED: Final = "served"
+SETTLE_S: Final = 2.0
+"""How long a service that has started looks for others before it serves."""
+RETRY_S: Final = 2.0
+FURTHER_S: Final = 0.5
+"""How long a further reader of a process waits, so that several of them are served at once."""
+MARGIN_NS: Final = 60_000_000_000
+"""Clocks of writers may differ so much from ours."""
+MAX_READERS: Final = 10_000
+MAX_ENDS: Final = 100_000
+"""Readers of which is remembered that they have been served."""
+MAX_UPDATES: Final = 100_000
+"""Samples that may wait for one reader; beyond it the reader gets everything again."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Delivery:
+    """What became of a delivery to one process; `readers` are GUIDs of those that got all of it."""
+
+    topic: str
+    partition: str
+    participant: str
+    samples: int
+    seconds: float
+    problem: str
+    readers: frozenset[bytes] = frozenset()
+
+
+Groupwise = list[tuple[GroupDescription, list[dataset_sample.Sample]]]
+
+
+class Deliver(Protocol):
+    """Gives samples to one reader; blocks."""
+
+    def __call__(self, reader: DurableReader, groups: Groupwise) -> Delivery:
+        """See `engine.capture.delivery.Directed`."""
+
+
+@dataclasses.dataclass(slots=True)
+class _Reader:
+    """Readers of one kind that are there in a process: what is delivered reaches all of them.
+
+    Attributes:
+        seen_ns: since when the last of them.
+        unserved: GUIDs, in hexadecimal digits, of those that have not been served.
+        served: and of those that have.
+        missed: more updates than can wait.
+        updates: what else they must get.
+    """
+
+    seen_ns: int = 0
+    unserved: set[str] = dataclasses.field(default_factory=set)
+    served: set[str] = dataclasses.field(default_factory=set)
+    missed: bool = False
+    updates: list[Sample] = dataclasses.field(default_factory=list)
+    is_busy: bool = False
+    due_s: float = 0.0
+
+    @property
+    def wants_all(self) -> bool:
+        """Whether they must get everything."""
+        return self.missed or bool(self.unserved)
+
+    def serve(self, ends: Collection[str]) -> None:
+        """These have been served, whether they are of this kind or not."""
+        self.served |= self.unserved.intersection(ends)
+        self.unserved -= self.served
+
+
+class Serving(Part):
+    """Who serves whom, and with what.
+
+    Args:
+        name: of this instance.
+        synchronizes: whether instances keep the same; then one serves.
+        groups: what is known of groups.
+        kept: the last values of a group.
+        is_expired: whether nobody should get a sample any more at a time, in nanoseconds since 1970.
+        deliver: gives samples to a reader.
+        submit: runs something on a worker thread, and then something on the service's.
+    """
+
+    kinds = frozenset((SERVED,))
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        synchronizes: bool,
+        groups: Groups,
+        kept: Callable[[bytes], list[Sample]],
+        is_expired: Callable[[Sample, int], bool],
+        deliver: Deliver,
+        submit: Callable[[Callable[[], Delivery], Callable[[Delivery], None]], None],
+    ) -> None:
+        self._name = name
+        self._synchronizes = synchronizes
+        self._groups = groups
+        self._kept = kept
+        self._is_expired = is_expired
+        self._deliver = deliver
+        self._submit = submit
+        self._readers: dict[DurableReader, _Reader] = {}
+        self._served: dict[str, None] = {}
+        self._peers: set[str] = set()
+        self._outbox: list[tuple[str, str, bytes]] = []
+        self._starts_s = 0.0
+        self.deliveries: collections.deque[Delivery] = collections.deque(maxlen=20)
+        self.counters: collections.Counter[str] = collections.Counter()
+
+    # What happens.
+
+    def discovered(self, changes: Changes) -> None:
+        """Readers came and went."""
+        for reader in changes.readers_gone:
+            gone = self._readers.pop(reader, None)
+            for known in (gone.served | gone.unserved) if gone else ():
+                self._served.pop(known, None)
+        for reader, end, is_further in changes.ends_seen:
+            if self._groups.covers(reader.topic) and (
+                reader in self._readers or len(self._readers) < MAX_READERS
+            ):
+                self._end_seen(self._readers.setdefault(reader, _Reader()), end.hex(), is_further=is_further)
+
+    def _end_seen(self, one: _Reader, end: str, *, is_further: bool) -> None:
+        one.seen_ns = time.time_ns()
+        if end in self._served:
+            one.served.add(end)
+            return
+        one.unserved.add(end)
+        if is_further:
+            one.due_s = max(one.due_s, time.monotonic() + FURTHER_S)
+
+    def connected(self, peer: str) -> None:
+        """Tell it whom we have served."""
+        if self._synchronizes:
+            self._peers.add(peer)
+            self._tell([peer], [end for one in self._readers.values() for end in sorted(one.served)])
+
+    def disconnected(self, peer: str) -> None:
+        """Whom it would have served, we may have to."""
+        self._peers.discard(peer)
+
+    def receive(self, peer: str, kind: str, body: bytes) -> None:
+        """Another instance has served these readers."""
+        try:
+            keys = json.loads(body)
+        except (ValueError, RecursionError) as error:
+            raise MessageFault("no list of readers") from error
+        if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
+            raise MessageFault("no list of readers")
+        if peer not in self._peers:
+            return
+        for key in keys[:MAX_ENDS]:
+            self._served[key] = None
+        while len(self._served) > 2 * MAX_ENDS:
+            del self._served[next(iter(self._served))]
+        for one in self._readers.values():
+            one.serve(self._served.keys())
+
+    def heard(self, samples: Sequence[Sample]) -> None:
+        """Another instance gave these, and each is the last value of its DDS instance."""
+        if not self._is_ours():
+            return
+        for sample in samples:
+            description = self._groups.get(sample.key[:ID_BYTES])
+            for reader, one in self._readers.items():
+                is_old = sample.source_time_ns < one.seen_ns + MARGIN_NS
+                if description is None or one.wants_all or not is_old or not _reads(reader, description):
+                    continue
+                one.updates.append(sample)
+                if len(one.updates) > MAX_UPDATES:
+                    one.updates.clear()
+                    one.missed = True
+
+    def messages(self) -> Sequence[tuple[str, str, bytes]]:
+        """Whom we have served."""
+        outbox, self._outbox = self._outbox, []
+        return outbox
+
+    def _tell(self, peers: Sequence[str], keys: list[str]) -> None:
+        body = json.dumps(keys).encode()
+        self._outbox += [(peer, SERVED, body) for peer in peers]
+
+    # What follows.
+
+    def _is_ours(self) -> bool:
+        return not self._synchronizes or all(self._name < peer for peer in self._peers)
+
+    def turn(self, now_s: float) -> float:
+        """Serve whoever waits."""
+        self._starts_s = self._starts_s or now_s + SETTLE_S
+        if now_s < self._starts_s:
+            return self._starts_s
+        due_s = NEVER_S
+        if self._is_ours():
+            for reader, one in self._readers.items():
+                if one.is_busy or not (one.wants_all or one.updates):
+                    continue
+                if now_s >= one.due_s:
+                    self._serve(reader, one)
+                else:
+                    due_s = min(due_s, one.due_s)
+        return due_s
+
+    def _serve(self, reader: DurableReader, one: _Reader) -> None:
+        groups: Groupwise = []
+        is_whole, updates, ends = one.wants_all, one.updates, frozenset(one.unserved)
+        one.missed, one.updates = False, []
+        for id_, description in self._groups.items():
+            if _reads(reader, description):
+                samples = self._kept(id_) if is_whole else [s for s in updates if s.key[:ID_BYTES] == id_]
+                samples = self._unexpired(samples)
+                if samples:
+                    groups.append((description, [_of_dataset(sample) for sample in samples]))
+        if not groups:
+            self._have_served(one, ends)
+            return
+        one.is_busy = True
+
+        def done(delivery: Delivery) -> None:
+            one.is_busy = False
+            self.deliveries.append(delivery)
+            self.counters["deliveries"] += 1
+            self.counters["delivered"] += delivery.samples
+            if delivery.problem:
+                one.missed = one.missed or is_whole
+                one.updates = [] if one.wants_all else [*updates, *one.updates]
+                one.due_s = time.monotonic() + RETRY_S
+            elif is_whole and reader in self._readers:
+                self._have_served(one, ends | {end.hex() for end in delivery.readers})
+
+        self._submit(lambda: self._deliver(reader, groups), done)
+
+    def _unexpired(self, samples: list[Sample]) -> list[Sample]:
+        now_ns = time.time_ns()
+        good = [sample for sample in samples if not self._is_expired(sample, now_ns)]
+        self.counters["expired"] += len(samples) - len(good)
+        return good
+
+    def _have_served(self, one: _Reader, ends: frozenset[str]) -> None:
+        """Everything reached these; one that came meanwhile is among them, or is served again."""
+        before = len(one.served)
+        one.serve(ends)
+        if len(one.served) > before:
+            self._tell(sorted(self._peers), sorted(one.served.intersection(ends)))
+        if one.unserved:
+            one.due_s = time.monotonic() + FURTHER_S
+
+    def readers(self, description: GroupDescription) -> int:
+        """How many processes read a group."""
+        return sum(_reads(reader, description) for reader in self._readers)
+
+
+def _reads(reader: DurableReader, description: GroupDescription) -> bool:
+    return is_given(description.group, reader.topic, reader.partitions)
+
+
+def _of_dataset(sample: Sample) -> dataset_sample.Sample:
+    writer: Any = WriterName.of(sample.writer)
+    return dataset_sample.make_sample(
+        sample.source_time_ns, writer.guid, sample.status, sample.key[ID_BYTES:], sample.payload
+    )

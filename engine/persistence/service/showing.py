@@ -1,0 +1,128 @@
+"""From the state of an instance to what it shows."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterator
+from typing import Final
+
+from engine.dataset.groups import GroupDescription
+from engine.dds.channel import ChannelTopic
+from engine.persistence.core.replica import Replica
+from engine.persistence.core.selection import ORIGINAL
+from engine.persistence.service.groups import ID_BYTES, Groups, WriterName
+from engine.persistence.service.links import Links
+from engine.persistence.service.serving import Serving
+from engine.persistence.service.subscribing import Subscribing
+from engine.persistence.service.view import (
+    MAX_WRITERS_SHOWN,
+    TOPIC,
+    DeliveryView,
+    GroupView,
+    PeerView,
+    SubscriptionView,
+    WriterView,
+)
+
+STATUS_TOPICS: Final = (ChannelTopic(TOPIC, is_state=True, reads=False),)
+"""What an instance opens to show itself."""
+
+
+def group_views(groups: Groups, instance: Replica, serving: Serving) -> tuple[GroupView, ...]:
+    """All groups."""
+    counts = collections.Counter(key[:ID_BYTES] for key in instance.dds_instances())
+    return tuple(
+        GroupView(
+            partition=description.group.partition,
+            topic=description.group.topic,
+            type_name=description.type.name,
+            values=counts[id_],
+            readers=serving.readers(description),
+        )
+        for id_, description in groups.items()
+    )
+
+
+def writer_views(groups: Groups, instance: Replica) -> tuple[tuple[WriterView, ...], int]:
+    """Writers, those that are used now before the others, and how many were left out."""
+    names = instance.writers()
+    if len(names) > MAX_WRITERS_SHOWN:
+        names.sort(key=lambda name: (not instance.is_direct(name), instance.path(name) is None, name))
+    shown = list(_writers(names[:MAX_WRITERS_SHOWN], groups, instance))
+    return tuple(sorted(shown, key=_place)), len(names) - len(shown)
+
+
+def _place(view: WriterView) -> tuple[str, str, str, bool]:
+    return view.topic, view.partition, view.writer, view.late
+
+
+def _writers(names: list[str], groups: Groups, instance: Replica) -> Iterator[WriterView]:
+    for name in names:
+        writer = WriterName.of(name)
+        description = groups.get(writer.group) if writer is not None else None
+        if writer is not None and description is not None:
+            yield _writer(name, writer, description, instance)
+
+
+def _writer(name: str, writer: WriterName, description: GroupDescription, instance: Replica) -> WriterView:
+    used, selected = instance.providers(name), instance.selected(name)
+    unchanged, unsettled = instance.stability(name)
+    settings = instance.settings
+    return WriterView(
+        writer=writer.guid.hex(),
+        topic=description.group.topic,
+        partition=description.group.partition,
+        late=writer.late,
+        direct=instance.is_direct(name),
+        provider=_provider(used.live),
+        filling=tuple(sorted(used.filling)),
+        selected=_provider(selected.live),
+        selected_filling=tuple(sorted(selected.filling)),
+        lag_ns=instance.lag_ns(name),
+        stable=min(unchanged, settings.stable_periods),
+        stable_of=settings.stable_periods,
+        unsettled=unsettled,
+        unsettled_of=settings.max_change_periods,
+        path=instance.path(name) or (),
+    )
+
+
+def _provider(name: str | None) -> str:
+    return "original" if name == ORIGINAL else name or ""
+
+
+def subscription_views(subscribing: Subscribing) -> tuple[SubscriptionView, ...]:
+    """All durable subscriptions, by name, topic and partition."""
+    views = [
+        SubscriptionView(
+            name=each.name,
+            topic=description.group.topic,
+            partition=description.group.partition,
+            quorum=each.quorum,
+            members=each.members,
+            pending=each.pending,
+            in_doubt=dict(each.in_doubt),
+        )
+        for description, each in subscribing.status()
+    ]
+    views += [
+        SubscriptionView(one.name, one.topic, ",".join(one.partitions), quorum, (), 0, {})
+        for one, quorum in subscribing.waiting()
+    ]
+    return tuple(sorted(views, key=lambda view: (view.name, view.topic, view.partition)))
+
+
+def delivery_views(serving: Serving) -> tuple[DeliveryView, ...]:
+    """The last deliveries, oldest first."""
+    return tuple(
+        DeliveryView(d.topic, d.partition, d.participant, d.samples, round(d.seconds, 3), d.problem)
+        for d in serving.deliveries
+    )
+
+
+def peer_views(links: Links) -> tuple[PeerView, ...]:
+    """Other instances and processes of such, by name."""
+    up = [PeerView(name, "up") for name in links.connected]
+    refused = [PeerView(one.name, "refused", one.problem) for one in links.refused]
+    others = [PeerView(guid.hex(), "beginning") for guid in links.beginning]
+    return tuple(sorted((*up, *refused, *others), key=lambda peer: peer.name))

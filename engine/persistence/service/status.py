@@ -1,0 +1,184 @@
+"""The status of an instance, put together from its parts and published for whoever looks."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from engine.capture.watch import Watch
+from engine.config.persistence import PersistenceService
+from engine.dds.channel import Channel
+from engine.dds.errors import DdsTimeout
+from engine.persistence.service import showing, view
+from engine.persistence.service.groups import Groups
+from engine.persistence.service.intake import Intake
+from engine.persistence.service.lifespans import Lifespans
+from engine.persistence.service.links import Links
+from engine.persistence.service.peers import Peers
+from engine.persistence.service.readers import Readers
+from engine.persistence.service.serving import Serving
+from engine.persistence.service.store import Store
+from engine.persistence.service.subscribing import Subscribing
+from engine.persistence.service.synchronization import Synchronization
+
+STATUS_S: Final = 1.0
+STATUS_SHARE: Final = 20
+"""To show much takes time; at most one part of so many is spent on it."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Shown:
+    """What an instance shows something of.
+
+    Attributes:
+        settings: what the file says.
+        name, domain_id, directory: of the instance, the DDS domain and its store.
+        started_ns: when it began, nanoseconds since 1970 UTC.
+        counters: of the process itself.
+    """
+
+    settings: PersistenceService
+    name: str
+    domain_id: int
+    directory: Path
+    started_ns: int
+    counters: Mapping[str, int]
+    groups: Groups
+    synchronization: Synchronization
+    lifespans: Lifespans
+    serving: Serving
+    subscribing: Subscribing
+    store: Store
+    intake: Intake
+    readers: Readers
+    peers: Peers
+    links: Links
+    watch: Watch
+
+    def look(self, *, is_ending: bool) -> view.InstanceView:
+        """What is to be seen now."""
+        instance = self.synchronization.instance
+        groups = showing.group_views(self.groups, instance, self.serving)
+        writers, left_out = showing.writer_views(self.groups, instance)
+        return view.InstanceView(
+            service=self.settings.name,
+            name=self.name,
+            id=self.store.id,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            domain_id=self.domain_id,
+            store=str(self.directory.absolute()),
+            started_ns=self.started_ns,
+            time_ns=time.time_ns(),
+            synchronizes=self.settings.synchronization.enable,
+            period_ms=self.settings.synchronization.period_ms,
+            values=sum(group.values for group in groups),
+            transactions=self.store.written,
+            unwritten=not self.store.is_idle,
+            peers=showing.peer_views(self.links),
+            groups=groups,
+            writers=writers,
+            writers_left_out=left_out,
+            deliveries=showing.delivery_views(self.serving),
+            subscriptions=showing.subscription_views(self.subscribing),
+            counters=self._all_counters(),
+            problems=self._problems(),
+            ending=is_ending,
+        )
+
+    def _all_counters(self) -> dict[str, int]:
+        counted = collections.Counter(self.synchronization.instance.counters)
+        for more in (
+            self.synchronization.counters,
+            self.intake.counters,
+            self.serving.counters,
+            self.subscribing.counters(),
+            {f"reader_{name}": count for name, count in self.readers.counters.items()},
+            self.counters,
+            self.links.counters,
+            {
+                "malformed": self.peers.malformed + self.peers.receiver.malformed,
+                "broken_links": self.peers.breaks,
+                "oversized": self.peers.oversized,
+                "refused_peers": self.peers.refused,
+                "rejected": self.intake.rejected,
+                "refused_groups": self.groups.refused,
+                "refused_lifespans": self.lifespans.refused,
+            },
+        ):
+            counted.update(more)
+        return dict(sorted((name, count) for name, count in counted.items() if count))
+
+    def _problems(self) -> tuple[str, ...]:
+        found = [self.store.problem] if self.store.problem else []
+        damaged = self.synchronization.damaged + self.subscribing.damaged
+        if damaged:
+            found.append(f"{damaged} rows of the store were damaged and left out")
+        found += [f"{name} does not proceed" for name in self.watch.stuck]
+        found += self.subscribing.problems()
+        return (*found, *(f"{one.name}: {one.problem}" for one in self.links.refused))
+
+
+class Status:
+    """Publishes the status, no more often than is needed.
+
+    Args:
+        name: of the instance.
+        channel: where it is published.
+        submit: runs something that blocks on another thread, and then something on this one.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        channel: Channel,
+        submit: Callable[[Callable[[], Any], Callable[[Any], None]], None],
+    ) -> None:
+        self._name = name
+        self._channel = channel
+        self._submit = submit
+        self._is_showing = False
+        self._due_s = 0.0
+
+    def turn(self, now_s: float, look: Callable[[], view.InstanceView]) -> float:
+        """Publish if it is due; returns when it is due next.
+
+        Args:
+            now_s: when this turn of the service began, monotonic seconds.
+            look: makes the status.
+        """
+        if now_s >= self._due_s:
+            self._show(look)
+            took_s = time.monotonic() - now_s
+            self._due_s = now_s + max(STATUS_S, STATUS_SHARE * took_s)
+        return self._due_s
+
+    def _show(self, look: Callable[[], view.InstanceView]) -> None:
+        """Unless the last view is still on its way: a reader that is behind must hold nothing up."""
+        if self._is_showing:
+            return
+        self._is_showing = True
+        payload = view.encode(look())
+
+        def publish() -> None:
+            self._publish(payload)
+
+        def published(_: None) -> None:
+            self._is_showing = False
+
+        self._submit(publish, published)
+
+    def show_last(self, last: view.InstanceView) -> None:
+        """Publish once more, at the end, and wait for it."""
+        self._publish(view.encode(last))
+
+    def _publish(self, payload: bytes) -> None:
+        with contextlib.suppress(DdsTimeout):
+            self._channel.publish(view.TOPIC, self._name, payload)

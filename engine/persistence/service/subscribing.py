@@ -1,0 +1,283 @@
+"""The part that keeps samples for durable subscriptions, group by group, and answers their readers."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from engine.config.persistence import DurableSubscriptionSettings
+from engine.dataset.groups import GroupDescription
+from engine.persistence.core import subscription_codec
+from engine.persistence.core.codec import MessageFault
+from engine.persistence.core.desk import Desk
+from engine.persistence.core.held import Room
+from engine.persistence.core.messages import Sample
+from engine.persistence.core.positions import position_of
+from engine.persistence.core.settings import SynchronizationSettings
+from engine.persistence.core.subscription_messages import Answer, Change, SavedSubscriptions, SubscriberState
+from engine.persistence.core.subscriptions import Subscriptions, SubscriptionStatus
+from engine.persistence.service import registrations, subscription_rows
+from engine.persistence.service.groups import ID_BYTES, Groups
+from engine.persistence.service.parts import Part, Write
+from engine.persistence.service.registrations import Registration
+
+MAX_GROUPS: Final = 10_000
+GUID_CHARS: Final = 32
+
+
+class Subscribing(Part):
+    """Durable subscriptions of all groups.
+
+    Readers know nothing of groups: in what is kept for them a writer is its GUID, and a position is that of
+    the sample alone.
+
+    Args:
+        name: of this instance.
+        settings: how it synchronizes.
+        preconfigured: what is there from the start.
+        groups: what is known of groups.
+        values: the last values of a group.
+        say: takes sentences for the person who started the service.
+
+    Attributes:
+        damaged: rows of the store that were damaged at the start.
+    """
+
+    tables = subscription_rows.TABLES
+    kinds = subscription_codec.KINDS
+
+    def __init__(
+        self,
+        name: str,
+        settings: SynchronizationSettings,
+        preconfigured: Sequence[DurableSubscriptionSettings],
+        groups: Groups,
+        values: Callable[[bytes], list[Sample]],
+        say: Callable[[str], None],
+    ) -> None:
+        self._name = name
+        self._settings = settings
+        self._preconfigured = preconfigured
+        self._groups = groups
+        self._values = values
+        self._say = say
+        self._stocks: dict[bytes, Subscriptions] = {}
+        self._looked_at: set[bytes] = set()
+        self._room = Room()
+        self._registered = self._make(registrations.GROUP)
+        self._desk = Desk("", self._of_state)
+        self._peers: set[str] = set()
+        self._gathered: list[tuple[str, Answer]] = []
+        self._in_flight: list[tuple[str, Answer]] = []
+        self._answers: list[tuple[str, Answer]] = []
+        self._due_s = 0.0
+        self.damaged = 0
+
+    def begin(self, own: str) -> None:
+        """How readers call this instance is known; called once, before any of them is heard."""
+        self._desk = Desk(own, self._of_state)
+
+    # The store.
+
+    def restore(self, store: sqlite3.Connection) -> None:
+        """Start with what the store has."""
+        saved, self.damaged = subscription_rows.read(store)
+        self._registered = self._make(registrations.GROUP, saved.pop(registrations.GROUP, None))
+        for group, each in saved.items():
+            self._make(group, each)
+        for one in self._preconfigured:
+            self._registered.register(Registration(one.topic, one.name, ("*",)).key, one.quorum)
+
+    def changes(self) -> Write | None:
+        """What is new; with it go the answers that may be sent when it is on disk.
+
+        It is called only when everything before is on disk.
+        """
+        self._answers += self._in_flight
+        self._in_flight, self._gathered = self._gathered, []
+        changed = {group: each for group, stock in self._stocks.items() if (each := stock.changes())}
+        if not changed:
+            self._answers += self._in_flight
+            self._in_flight = []
+            return None
+        return _Writing(changed)
+
+    def answers(self) -> list[tuple[str, Answer]]:
+        """What is to be sent to readers now, in order."""
+        answers, self._answers = self._answers, []
+        return answers
+
+    # Groups.
+
+    def _make(self, group: bytes, saved: SavedSubscriptions | None = None) -> Subscriptions:
+        stock = self._stocks[group] = Subscriptions(
+            self._name, self._settings, lambda: map(_for_readers, self._values(group)), saved, self._room
+        )
+        return stock
+
+    def _stock(self, group: bytes) -> Subscriptions | None:
+        """What is kept of a group; None beyond the bound, which groups have as well."""
+        stock = self._stocks.get(group)
+        if stock is None and len(self._stocks) < MAX_GROUPS:
+            stock = self._make(group)
+            for peer in sorted(self._peers):
+                stock.connected(peer)
+        return stock
+
+    def groups_seen(self) -> None:
+        """There may be groups that nobody has looked at: what is wanted of them is kept from now on."""
+        if len(self._looked_at) == len(self._groups):
+            return
+        for group, description in self._groups.items():
+            if group not in self._looked_at:
+                self._looked_at.add(group)
+                self._look_at(group, description)
+
+    def _look_at(self, group: bytes, description: GroupDescription) -> None:
+        stock = self._stock(group)
+        if stock is not None:
+            for each, quorum in registrations.active(self._registered):
+                if each.concerns(description):
+                    stock.register(each.name, quorum)
+            self._desk.group_came(stock)
+
+    def _of_state(self, state: SubscriberState) -> list[Subscriptions]:
+        """The groups that a reader reads."""
+        self.groups_seen()
+        return [
+            self._stocks[group]
+            for group, description in self._groups.items()
+            if group in self._stocks and Registration.of(state).concerns(description)
+        ]
+
+    # Samples and readers.
+
+    def captured(self, samples: Sequence[Sample]) -> None:
+        """Keep what is wanted of what original writers wrote."""
+        self.groups_seen()
+        for sample in samples:
+            stock = self._stocks.get(sample.key[:ID_BYTES])
+            if stock is not None and stock.is_wanted:
+                stock.sample_arrived(_for_readers(sample))
+
+    def heard(self, reader: str, state: SubscriberState) -> None:
+        """A reader says its state."""
+        registration = Registration.of(state)
+        if state.deletes:
+            registrations.delete(self._registered, registration)
+        elif not self._desk.knows(reader):
+            self._registered.register(registration.key, state.quorum)
+        self._gathered += [(reader, answer) for answer in self._desk.heard(reader, state)]
+
+    def left(self, reader: str) -> None:
+        """A reader is gone."""
+        self._desk.left(reader)
+
+    # Other instances.
+
+    def connected(self, peer: str) -> None:
+        """Begin to synchronize."""
+        self._peers.add(peer)
+        for stock in self._stocks.values():
+            stock.connected(peer)
+
+    def disconnected(self, peer: str) -> None:
+        """Forget what it offered."""
+        self._peers.discard(peer)
+        for stock in self._stocks.values():
+            stock.disconnected(peer)
+
+    def receive(self, peer: str, kind: str, body: bytes) -> None:
+        """What another instance has, wants or gives."""
+        group, message = subscription_codec.decode(kind, body)
+        if len(group) != ID_BYTES:
+            raise MessageFault("no group")
+        stock = self._stock(group)
+        if stock is self._registered:
+            before = set(registrations.active(stock))
+            stock.receive(peer, message)
+            self._apply(set(registrations.active(stock)) - before)
+        elif stock is not None:
+            stock.receive(peer, message)
+
+    def _apply(self, new: set[tuple[Registration, int]]) -> None:
+        """Another instance has registered these."""
+        for group, description in self._groups.items():
+            for each, quorum in sorted(new, key=lambda one: one[0].key):
+                if group in self._looked_at and each.concerns(description):
+                    self._stocks[group].register(each.name, quorum)
+
+    def messages(self) -> Sequence[tuple[str, str, bytes]]:
+        """What is to be sent to other instances, in order."""
+        return [
+            (peer, *subscription_codec.encode(group, message))
+            for group, stock in self._stocks.items()
+            for peer, message in stock.messages()
+        ]
+
+    def turn(self, now_s: float) -> float:
+        """Synchronize once in each durable_subscription_synchronization_period."""
+        self.groups_seen()
+        period_s = self._settings.subscription_period_ms / 1000
+        if not self._due_s:
+            self._due_s = now_s + period_s
+        elif now_s >= self._due_s:
+            for stock in self._stocks.values():
+                stock.period()
+            self._due_s = max(self._due_s + period_s, now_s)
+        for stock in self._stocks.values():
+            for report in stock.reports():
+                self._say(report)
+        return self._due_s
+
+    # What it shows.
+
+    def status(self) -> Iterator[tuple[GroupDescription, SubscriptionStatus]]:
+        """Every durable subscription of the groups that are known."""
+        for group, stock in sorted(self._stocks.items()):
+            description = self._groups.get(group)
+            if description is not None:
+                yield from ((description, each) for each in stock.status())
+
+    def waiting(self) -> Iterator[tuple[Registration, int]]:
+        """Durable subscriptions of which there is no group yet, with their quorums."""
+        for each, quorum in registrations.active(self._registered):
+            if not any(each.concerns(description) for _, description in self._groups.items()):
+                yield each, quorum
+
+    def problems(self) -> list[str]:
+        """What is wrong now."""
+        missed = sum(stock.missed_now for stock in self._stocks.values())
+        text = f"{missed} samples are not kept for durable subscriptions, because too many wait already"
+        return [text] if missed else []
+
+    def counters(self) -> collections.Counter[str]:
+        """What all groups counted."""
+        found: collections.Counter[str] = collections.Counter()
+        for stock in self._stocks.values():
+            found.update({f"subscription_{name}": count for name, count in stock.counters.items()})
+            found["subscription_forgotten"] += stock.forgotten
+        found.update({f"subscription_{name}": count for name, count in self._desk.counters.items()})
+        return found
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Writing:
+    """Writes what changed, on the store's thread."""
+
+    changed: dict[bytes, list[Change]]
+
+    def __call__(self, store: sqlite3.Connection) -> None:
+        subscription_rows.write(store, self.changed)
+
+
+def _for_readers(sample: Sample) -> Sample:
+    """The sample without its group."""
+    key = sample.key[ID_BYTES:]
+    position = position_of(key, sample.source_time_ns, sample.status, sample.payload)
+    return Sample(
+        sample.writer[:GUID_CHARS], position, key, sample.source_time_ns, sample.payload, sample.status
+    )

@@ -1,0 +1,155 @@
+"""The part that keeps data the same: `engine.persistence.core.replica` with groups, a wire and a store."""
+
+from __future__ import annotations
+
+import collections
+import sqlite3
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from engine.dataset.groups import GroupDescription
+from engine.persistence.core import codec
+from engine.persistence.core.messages import Delivery, Inventory, Message, Sample
+from engine.persistence.core.replica import BATCH_SAMPLES, Replica
+from engine.persistence.core.settings import SynchronizationSettings
+from engine.persistence.service import groups as groups_module
+from engine.persistence.service import rows
+from engine.persistence.service.groups import ID_BYTES, Groups
+from engine.persistence.service.parts import Part, Write
+
+GROUPS: Final = "groups"
+"""The message that tells of groups; it comes before the samples of these."""
+MAX_WAITING: Final = 100_000
+"""Messages that may wait for an instance that is behind."""
+
+
+class Synchronization(Part):
+    """What the service keeps. With `enable` false it talks to nobody.
+
+    Args:
+        name: of this instance.
+        settings: how it synchronizes.
+        groups: what is known of groups.
+
+    Attributes:
+        instance: the decisions.
+        damaged: rows of the store that were damaged at the start.
+        counters: `received` (samples from other instances).
+    """
+
+    tables = rows.TABLES + groups_module.TABLES
+    kinds = frozenset((*codec.KINDS, GROUPS))
+
+    def __init__(self, name: str, settings: SynchronizationSettings, groups: Groups) -> None:
+        self._name = name
+        self._settings = settings
+        self._groups = groups
+        self._peers: set[str] = set()
+        self._waiting: dict[str, collections.deque[bytes | Message]] = {}
+        self._due_s = 0.0
+        self.instance = Replica(name, settings, room=groups.room)
+        self.damaged = 0
+        self.counters: collections.Counter[str] = collections.Counter()
+        self._from_others: list[Sample] = []
+
+    def restore(self, store: sqlite3.Connection) -> None:
+        """Start with what the store has."""
+        self._groups.restore(store)
+        saved, self.damaged = rows.read(store)
+        self.instance = Replica(self._name, self._settings, saved, self._groups.room)
+
+    def changes(self) -> Write | None:
+        """Groups, last values and what is accounted for, all of this moment."""
+        saved, described = self.instance.changes(), self._groups.changes()
+        if not (saved.kept or saved.had or saved.gone or described):
+            return None
+        write_rows = rows.writing(saved)
+
+        def write(store: sqlite3.Connection) -> None:
+            store.executemany("INSERT OR REPLACE INTO sample_group VALUES (?, ?)", described)
+            write_rows(store)
+
+        return write
+
+    def connected(self, peer: str) -> None:
+        """Tell it which groups there are, and begin to synchronize."""
+        if self._settings.enable:
+            self._peers.add(peer)
+            self._waiting[peer] = collections.deque()
+            self._tell_groups([peer], [id_ for id_, _ in self._groups.items()])
+            self.instance.connected(peer)
+
+    def disconnected(self, peer: str) -> None:
+        """Ask others instead."""
+        if peer in self._peers:
+            self._peers.discard(peer)
+            del self._waiting[peer]
+            self.instance.disconnected(peer)
+
+    def group_seen(self, description: GroupDescription) -> None:
+        """A writer of this group is there."""
+        if self._groups.learn(description):
+            self._tell_groups(sorted(self._peers), [groups_module.group_id(description.group)])
+
+    def _tell_groups(self, peers: Sequence[str], ids: Sequence[bytes]) -> None:
+        if ids:
+            body = self._groups.encode(iter(ids))
+            for peer in peers:
+                self._waiting[peer].append(body)
+
+    def captured(self, samples: Sequence[Sample]) -> None:
+        """Keep what original writers wrote."""
+        self.instance.samples_arrived(samples)
+
+    def receive(self, peer: str, kind: str, body: bytes) -> None:
+        """What another instance has, wants or gives."""
+        if peer not in self._peers:
+            return
+        if kind == GROUPS:
+            for description in self._groups.decode(body):
+                self._groups.learn(description)
+            return
+        message = codec.decode(kind, body)
+        if not isinstance(message, Delivery):
+            self._check_keys(message)
+            self.instance.receive(peer, message)
+            return
+        for kept in message.samples:
+            self._groups.check(kept.sample)
+        self.counters["received"] += len(message.samples)
+        self.instance.receive(peer, message)
+        self._from_others += [kept.sample for kept in message.samples]
+
+    def take_from_others(self) -> tuple[list[Sample], list[Sample]]:
+        """What came from other instances since the last call, and the part of it that are last values now."""
+        taken, self._from_others = self._from_others, []
+        return taken, [each for each in taken if self.instance.value(each.key) is each]
+
+    def _check_keys(self, message: object) -> None:
+        if isinstance(message, Inventory) and any(len(key) < ID_BYTES for key, _ in message.entries):
+            raise codec.MessageFault("a DDS instance without a group")
+
+    def messages(self) -> Iterator[tuple[str, str, bytes]]:
+        """Groups first: a sample goes only where its group is known. Who is behind gets no more for now."""
+        for peer, message in codec.merged(self.instance.messages(), BATCH_SAMPLES):
+            if peer in self._waiting:
+                self._waiting[peer].append(message)
+        for peer, waiting in list(self._waiting.items()):
+            while waiting and self.has_room(peer):
+                item = waiting.popleft()
+                kind, body = (GROUPS, item) if isinstance(item, bytes) else codec.encode(item)
+                yield peer, kind, body
+
+    def overrun(self) -> list[str]:
+        """Instances for which too much waits: their links must begin anew, with the state of then."""
+        return [peer for peer, waiting in self._waiting.items() if len(waiting) > MAX_WAITING]
+
+    def turn(self, now_s: float) -> float:
+        """Evaluate the providers once in each remote_provider_selection_period."""
+        period_s = self._settings.period_ms / 1000
+        if not self._due_s:
+            self._due_s = now_s + period_s
+        elif now_s >= self._due_s:
+            self.instance.period()
+            self._due_s = max(self._due_s + period_s, now_s)
+        return self._due_s

@@ -1,0 +1,418 @@
+"""Sending only what differs: the alignee's side, which says what it holds, and puts the difference to it.
+
+A comparison belongs to one request. Its base is the set of the alignee as it was when the request went out;
+what is captured meanwhile is newer than what will come. The result counts only if count and digest of what
+was made are those that the aligner named; else the set is asked for once more, whole. All that takes longer
+for larger sets is done in steps (`engine.runtime.steps`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from typing import TYPE_CHECKING, Final
+
+from engine.core.messages import SampleRequest
+from engine.dataset.blocks import MAX_SAMPLES
+from engine.dataset.dataset import DataSet, Outcome, weight_of
+from engine.dataset.rows import Rows
+from engine.dataset.sample import digest_sum
+from engine.runtime.faults import StreamFault
+from engine.runtime.persistence import Turn
+from engine.runtime.reconciling import messages as notes
+from engine.runtime.reconciling import resume as resuming
+from engine.store.interface import Change
+
+if TYPE_CHECKING:
+    from engine.core.events import ExpectSet
+    from engine.core.messages import Outgoing
+    from engine.core.namespaces import Group
+    from engine.dataset import reconciliation
+    from engine.dataset.dataset import Summary
+    from engine.dataset.groups import GroupDescription
+    from engine.dataset.ranges import Held
+    from engine.dataset.reconciliation import Stepwise
+    from engine.dataset.sample import Sample
+    from engine.runtime.holdings import Holdings
+    from engine.runtime.incoming import Incoming
+    from engine.runtime.sets import Difference, NameSpaceData
+    from engine.runtime.steps import Steps
+    from engine.runtime.stream import End
+
+MIN_SAMPLES: Final = 16
+"""A smaller set is not worth the question; everything is sent."""
+FIRST_SYMBOLS: Final = 256
+"""What is sent with the request: enough for a hundred differences, or to tell how many there are."""
+MAX_SYMBOLS: Final = 1 << 20
+MAX_LIST: Final = 8 << 20
+"""Identities in a list: 64 MiB of them."""
+_MASK: Final = (1 << 128) - 1
+_OF_LOADED: Final = ("initial",)
+_OF_WORKING: Final = ("collect", "repair", "merge", "replace", "catchup")
+
+
+@dataclasses.dataclass(eq=False)
+class Base:
+    """The set to which a difference will be put."""
+
+    aligner: str
+    salt: bytes
+    groups: list[tuple[Group, Rows]]
+    root: Summary
+    began_s: float
+    told: int = 0
+    _identities: reconciliation.Words | None = None
+    _held: Held | None = None
+
+    def identities(self) -> Stepwise[reconciliation.Words]:
+        """The identities of the samples, group after group."""
+        from engine.dataset import reconciliation  # needs numpy, which takes a moment to load
+
+        if self._identities is None:
+            self._identities = yield from reconciliation.identities(self.groups, self.salt)
+        return self._identities
+
+    def held(self) -> Stepwise[Held]:
+        """The same, ready to tell of ranges."""
+        from engine.dataset.ranges import Held
+
+        if self._held is None:
+            self._held = Held((yield from self.identities()))
+        return self._held
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Finished:
+    """What a set or a difference makes of what is here.
+
+    Attributes:
+        data: the whole set that is made, or only what is new.
+        turn: how the store gets there.
+        surplus: what is here only: the aligner lacks it.
+    """
+
+    data: DataSet
+    turn: Turn
+    surplus: Difference = dataclasses.field(default_factory=dict)
+
+
+class Comparing:
+    """The comparisons of an alignee. `secret` makes its salts; nobody else can know it."""
+
+    def __init__(self, holdings: Holdings, steps: Steps, secret: bytes) -> None:
+        self._holdings = holdings
+        self._steps = steps
+        self._secret = secret
+        self._bases: dict[tuple[str, int], Base] = {}
+        self._distrusted: set[str] = set()
+
+    def begin(self, event: ExpectSet) -> None:
+        """A request is about to go out: tell the aligner what is here, if it is anything much."""
+        self.keep_wanted()
+        name = event.name_space
+        if self._holdings.spaces[name].state.policy.filtered:
+            return  # a part of a set is not what the aligner has, whatever the difference
+        if name in self._distrusted:
+            self._distrusted.discard(name)
+            return
+        held = _held(self._holdings.spaces[name], event.purpose)
+        root = held.summary() if held is not None else None
+        if held is None or root is None or not MIN_SAMPLES <= root.count <= MAX_LIST:
+            return
+        groups = [(group, group_set.samples()) for group, group_set in held.groups.items()]
+        salt = hashlib.blake2b(f"{name} {event.request}".encode(), key=self._secret, digest_size=16).digest()
+        base = self._bases[name, event.request] = Base(
+            event.aligner, salt, groups, root, self._holdings.clock.monotonic()
+        )
+        known = next((each for each in self._holdings.core.fellows if each.node == event.aligner), None)
+        roll_up = known.roll_up(name) if known else None
+        is_equal = roll_up is not None and (roll_up.count, roll_up.digest) == (root.count, root.digest)
+        length = 0 if is_equal else min(FIRST_SYMBOLS, root.count)
+        self._steps.begin(self._send(name, event.request, base, length))
+
+    def announced(self, outgoing: Outgoing) -> Outgoing:
+        """A message on its way out: a request says whether a sketch goes beside it."""
+        message = outgoing.message
+        if isinstance(message, SampleRequest) and (message.name_space, message.request) in self._bases:
+            return dataclasses.replace(outgoing, message=dataclasses.replace(message, compares=True))
+        return outgoing
+
+    def more(self, note: notes.More) -> None:
+        """The aligner needs to know more."""
+        base = self._bases.get((note.name_space, note.request))
+        if base is None:
+            return
+        self._holdings.core.set_progress(note.name_space, note.request, self._holdings.clock.monotonic())
+        if note.symbols:
+            symbols = min(note.symbols, MAX_SYMBOLS)
+            self._steps.begin(self._send(note.name_space, note.request, base, symbols))
+        else:
+            self._steps.begin(self._send_list(note.name_space, note.request, base))
+
+    def _send_list(self, name: str, request: int, base: Base) -> Stepwise[None]:
+        identities = yield from base.identities()
+        body = identities.astype("<u8").tobytes()
+        self._tell(name, request, base, body, 0, len(identities), is_list=True)
+
+    def narrow(self, note: notes.Narrow, body: bytes) -> None:
+        """The aligner asks about ranges."""
+        base = self._bases.get((note.name_space, note.request))
+        if base is not None:
+            self._steps.begin(self._answer(note, body, base))
+
+    def _answer(self, note: notes.Narrow, body: bytes, base: Base) -> Stepwise[None]:
+        """Answer a question about ranges; a StreamFault where it is nonsense."""
+        import numpy as np
+
+        from engine.dataset.ranges import Ask
+
+        held = yield from base.held()
+        if len(body) != 4 * (note.split + note.listed):
+            raise StreamFault(f"{len(body)} octets are not {note.split} and {note.listed} ranges")
+        words = np.frombuffer(body, "<u4").astype(np.uint64)
+        ask = Ask(note.bits, note.deeper, words[: note.split], words[note.split :])
+        try:
+            fingerprints, identities = held.answer(ask)
+        except ValueError as error:
+            raise StreamFault(f"a question about ranges: {error}") from error
+        holdings = self._holdings
+        holdings.core.set_progress(note.name_space, note.request, holdings.clock.monotonic())
+        body = fingerprints.astype("<u8").tobytes() + identities.astype("<u8").tobytes()
+        answer = notes.Ranges(note.name_space, holdings.settings.node, note.request, len(fingerprints))
+        octets = notes.encode(answer, body)
+        holdings.counters["comparison_bytes_sent"] += len(octets)
+        holdings.wire.send_note(base.aligner, octets)
+
+    def _send(self, name: str, request: int, base: Base, end: int) -> Stepwise[None]:
+        """The symbols from where the last ones ended."""
+        first, body = base.told, b""
+        if end > first:
+            from engine.dataset import reconciliation
+
+            identities = yield from base.identities()
+            symbols = yield from reconciliation.symbols(identities, first, end)
+            body = symbols.to_bytes(base.root.count)
+            base.told = end
+        self._tell(name, request, base, body, first, base.told - first)
+
+    def _tell(
+        self,
+        name: str,
+        request: int,
+        base: Base,
+        body: bytes,
+        first: int,
+        length: int,
+        *,
+        is_list: bool = False,
+    ) -> None:
+        if self._bases.get((name, request)) is not base:
+            return  # nobody waits for it any more
+        holdings = self._holdings
+        node, root = holdings.settings.node, base.root
+        sketch = notes.Sketch(
+            name, node, request, base.salt, root.count, root.digest, first, length, is_list=is_list
+        )
+        note = notes.encode(sketch, body)
+        holdings.counters["comparison_bytes_sent"] += len(note)
+        holdings.tracer.event(
+            "align.comparing",
+            group=name,
+            fellow=holdings.core.name_of(base.aligner),
+            samples=root.count,
+            symbols=length,
+            bytes=len(note),
+        )
+        holdings.wire.send_note(base.aligner, note)
+
+    def keep_wanted(self) -> None:
+        """Forget what belongs to requests that are not wanted any more."""
+        if not self._bases:
+            return
+        expects, patience_s = self._holdings.core.expects, self._holdings.settings.request_patience_s
+        for key in [key for key in self._bases if not expects(*key)]:
+            base = self._bases.pop(key)
+            if (
+                self._holdings.clock.monotonic() - base.began_s >= patience_s
+            ):  # perhaps notes do not get there
+                self._distrusted.add(key[0])
+
+    def finish(self, incoming: Incoming, *, whole: bool, joins: bool) -> Stepwise[Finished | None]:
+        """The difference is here: what it makes of the base, or with `whole` False only what is new in it.
+
+        With `joins`, the whole keeps what only this node has.
+
+        Returns None when that is not the set that the aligner has; then the next request asks for all of it.
+        """
+        name, request = incoming.begin.name_space, incoming.target.request
+        base = self._bases.pop((name, request), None)
+        if base is None:
+            made = None
+        else:
+            made = yield from self._make(base, incoming, whole=whole, joins=joins)
+        if made is None:
+            self._distrusted.add(name)
+            self._holdings.counters["comparisons_failed"] += 1
+            self._holdings.tracer.event(
+                "align.mismatch",
+                group=name,
+                fellow=self._holdings.core.name_of(incoming.begin.aligner),
+                source=request,
+            )
+        return made
+
+    def _unchanged(self, base: Base, incoming: Incoming, end: End) -> Stepwise[Finished | None]:
+        """Nothing differs: the base, as it is."""
+        if (base.root.count, base.root.digest) != (end.count, end.digest):
+            return None
+        loaded = self._holdings.spaces[incoming.begin.name_space].loaded
+        data = incoming.data
+        is_loaded = loaded is not None and loaded.summary().same_content(base.root)
+        if (
+            loaded is None
+            or not is_loaded
+            or any(group not in data.groups for group, samples in base.groups if samples)
+        ):
+            made = yield from _put(base, {}, data)
+        else:
+            made = loaded
+            for group, group_set in data.groups.items():
+                known = made.open_like(group, group_set)
+                known.depth = group_set.depth
+        if not made.summary().same_content(base.root):
+            return None
+        return Finished(made, Turn([], before=base.root))
+
+    def _make(self, base: Base, incoming: Incoming, *, whole: bool, joins: bool) -> Stepwise[Finished | None]:
+        from engine.dataset import reconciliation
+
+        end = incoming.end
+        assert end is not None
+        if whole and not incoming.samples and not incoming.identities:
+            return (yield from self._unchanged(base, incoming, end))
+        identities = yield from base.identities()
+        gone = yield from reconciliation.positions(identities, incoming.removed())
+        if gone is None:
+            return None
+        removed = yield from reconciliation.samples_at(base.groups, gone)
+        digest = base.root.digest
+        for group, samples in removed.items():
+            digest -= digest_sum(samples) * weight_of(group)
+        for group, group_set in incoming.data.groups.items():
+            digest += group_set.summary().digest * weight_of(group)
+        count = base.root.count - len(gone) + incoming.samples
+        if (count, digest & _MASK) != (end.count, end.digest):
+            return None
+        describe = self._holdings.descriptions
+        if not whole:
+            return Finished(incoming.data, Turn([]), removed)
+        made = yield from _put(base, removed, incoming.data)
+        if not made.summary().same_content(
+            dataclasses.replace(base.root, count=end.count, digest=end.digest)
+        ):
+            return None
+        data = self._holdings.spaces[incoming.begin.name_space]
+        surplus: Difference = {}
+        evicted: Difference = {}
+        if joins and data.loaded is not None:
+            surplus, evicted = _keep(made, removed, data.loaded)
+            removed = _less(removed, surplus)
+        new = {group: group_set.samples() for group, group_set in incoming.data.groups.items()}
+        for group, samples in evicted.items():  # by what was kept: either came just now or was here
+            digests = {sample.digest for sample in samples}
+            came = {sample.digest for sample in new.get(group, ()) if sample.digest in digests}
+            new[group] = new[group].without(came) if came else new.get(group, Rows())
+            removed.setdefault(group, []).extend(one for one in samples if one.digest not in came)
+        if resuming.is_filled(data, incoming):
+            turn = resuming.turn_of(data, incoming, base.root, base.groups, removed, describe)
+            for group, samples in evicted.items():
+                if data.is_on_disk(describe[group]):
+                    turn.changes.append(Change(describe[group], None, samples))
+            return Finished(made, turn, surplus)
+        changes: list[Change] = []
+        for group, samples in removed.items():
+            if group in describe and data.is_on_disk(describe[group]):
+                changes.append(Change(describe[group], None, samples))
+        for group, rows in new.items():
+            if group in describe and data.is_on_disk(describe[group]):
+                changes += [Change(describe[group], sample) for sample in rows]
+        return Finished(made, Turn(changes, before=base.root), surplus)
+
+
+def joined(
+    incoming: Incoming, data: NameSpaceData, describe: dict[Group, GroupDescription]
+) -> Stepwise[Finished]:
+    """The stored set joins a whole one that came."""
+    made, turn = incoming.data, Turn([], incoming.number)
+    surplus: Difference = {}
+    assert data.loaded is not None
+    for group, group_set in data.loaded.groups.items():
+        target = made.open_like(group, group_set)
+        known = set(target.samples().each_digest())
+        for some in group_set.samples().split(MAX_SAMPLES):
+            for sample in some.without(known):
+                outcome, evicted = target.apply(sample)
+                if outcome is Outcome.STORED:
+                    surplus.setdefault(group, []).append(sample)
+                    if group in describe and data.is_on_disk(describe[group]):
+                        turn.changes.append(Change(describe[group], sample, evicted))
+            yield
+    return Finished(made, turn, surplus)
+
+
+def _keep(made: DataSet, removed: Difference, loaded: DataSet) -> tuple[Difference, Difference]:
+    """Put back what the aligner lacks and this node has stored; returns it, and what it pushed out."""
+    kept: Difference = {}
+    evicted: Difference = {}
+    for group, samples in removed.items():
+        stored, target = loaded.groups.get(group), made.groups.get(group)
+        if stored is None or target is None:
+            continue
+        for sample in samples:
+            if sample not in stored.instance(sample.key):
+                continue
+            outcome, out = target.apply(sample)
+            if outcome is Outcome.STORED:
+                kept.setdefault(group, []).append(sample)
+                if out:
+                    evicted.setdefault(group, []).extend(out)
+    return kept, evicted
+
+
+def _less(samples: Difference, others: Difference) -> Difference:
+    """Without the others."""
+    less: Difference = {}
+    for group, each in samples.items():
+        digests = {sample.digest for sample in others.get(group, ())}
+        less[group] = [sample for sample in each if sample.digest not in digests]
+    return less
+
+
+def _held(data: NameSpaceData, purpose: str) -> DataSet | None:
+    """What a request for this purpose is compared with."""
+    if purpose in _OF_LOADED and not data.state.holder:
+        return resuming.held(data)
+    if purpose in _OF_WORKING and data.state.holder:
+        return data.working
+    return None
+
+
+def _put(base: Base, removed: dict[Group, list[Sample]], new: DataSet) -> Stepwise[DataSet]:
+    """The base without what is removed and with what is new."""
+    made = DataSet()
+    for group, group_set in new.groups.items():
+        made.open_like(group, group_set)
+    for group, samples in base.groups:
+        gone = {sample.digest for sample in removed.get(group, ())}
+        for some in samples.split(MAX_SAMPLES):
+            kept = some.without(gone)
+            if group not in made.groups and kept:
+                raise StreamFault(f"group {group} has samples on both sides but is not described")
+            if kept:
+                made.groups[group].extend(kept)
+                yield
+    for group, group_set in new.groups.items():
+        for some in group_set.samples().split(MAX_SAMPLES):
+            made.groups[group].extend(some)
+            yield
+    return made

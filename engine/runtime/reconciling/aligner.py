@@ -1,0 +1,390 @@
+"""Sending only what differs: the aligner's side, which finds the difference and answers with it.
+
+Request and sketch come on different ways, in either order. Symbols are held against the set as it is when
+both are here, step by step (`engine.runtime.steps`); what has changed meanwhile is put to the difference at
+the end, so that it makes the present set. If that has another lineage, the comparison begins again. Where
+symbols are too few their number is estimated and asked for; above a third of the set the list of all
+identities is cheaper, and always ends it. Where they come to no result, because identities meet or a peer is
+damaged, the difference is searched range by range (`engine.dataset.ranges`) in the set as it is then, with a
+bounded number of questions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Final
+
+from engine.core.messages import RANGES
+from engine.dataset.dataset import DataSet
+from engine.dataset.rows import Rows, changes
+from engine.runtime.faults import StreamFault
+from engine.runtime.reconciling import messages as notes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.core.events import Target
+    from engine.core.messages import Epoch
+    from engine.core.namespaces import Group
+    from engine.dataset import reconciliation
+    from engine.dataset.dataset import Summary
+    from engine.dataset.ranges import Search
+    from engine.dataset.reconciliation import Stepwise
+    from engine.dataset.sample import Sample
+    from engine.runtime.holdings import Holdings
+    from engine.runtime.steps import Steps
+
+FORGET_S: Final = 30.0
+"""A request whose sketch has not come by then is forgotten, and the other way round; who asked asks again."""
+MAX_QUESTIONS: Final = 64
+"""Comparisons under way; one more is answered with the whole set."""
+FIRST_SYMBOLS: Final = 256
+MIN_SYMBOLS: Final = 16
+MANY: Final = 0.3
+"""With more than this part of the set differing, the list of identities is asked for."""
+LIST_BYTES: Final = 8
+"""Of each identity in a list."""
+MAX_SKETCHES: Final = 6
+"""After so many the symbols have failed; two or three are enough as a rule."""
+_NEEDS_WHOLE: Final = ("initial", "merge", "replace", "catchup")
+
+
+@dataclasses.dataclass(slots=True)
+class _Question:
+    """A request with what is known of its sender's set."""
+
+    since_s: float
+    name_space: str
+    target: Target | None = None
+    sketch: notes.Sketch | None = None
+    symbols: reconciliation.Symbols | None = None
+    identities: reconciliation.Words | None = None
+    bytes: int = 0
+    asked_for: int = -1
+    sketches: int = 0
+    search: _Search | None = None
+    is_compared: bool = False
+    lineage: Epoch | None = None
+
+
+@dataclasses.dataclass(slots=True)
+class _Search:
+    """Range by range, in the set as it was when that began."""
+
+    ranges: Search
+    groups: list[tuple[Group, Rows]]
+    ours: reconciliation.Words
+    root: Summary
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Answer:
+    """What a set has that another has not, and the other way round.
+
+    `removed` are identities under the other's salt, as 8 octets each; `root` is that of the set.
+    """
+
+    new: dict[Group, list[Sample]]
+    removed: bytes
+    root: Summary
+    question_bytes: int
+
+
+class Answering:
+    """The comparisons of an aligner.
+
+    Args:
+        steps: carries out comparisons.
+        send: sends a set, or with an answer only the difference, to a target.
+    """
+
+    def __init__(
+        self, holdings: Holdings, steps: Steps, send: Callable[[str, Target, Answer | None], None]
+    ) -> None:
+        self._holdings = holdings
+        self._steps = steps
+        self._send = send
+        self._questions: dict[tuple[str, int], _Question] = {}
+
+    @property
+    def next_s(self) -> float | None:
+        """When `work` has something to do."""
+        since_s = [q.since_s for q in self._questions.values() if not q.is_compared]
+        return min(since_s) + FORGET_S if since_s else None
+
+    def _question(self, node: str, request: int, name_space: str) -> _Question | None:
+        known = self._questions.get((node, request))
+        if known is None and len(self._questions) < MAX_QUESTIONS:
+            now = self._holdings.clock.monotonic()
+            known = self._questions[node, request] = _Question(now, name_space)
+        return known
+
+    def asked(self, name_space: str, target: Target) -> None:
+        """A request that is to be answered now."""
+        question = self._question(target.node, target.request, name_space)
+        if question is None or question.name_space != name_space:
+            self._send(name_space, target, None)
+            return
+        question.target = target
+        self._answer(question)
+
+    def sketched(self, sketch: notes.Sketch, body: bytes, size: int) -> None:
+        """An alignee says what it holds.
+
+        Raises:
+            StreamFault: it says nonsense.
+        """
+        if sketch.name_space not in self._holdings.spaces:
+            raise StreamFault(f"a sketch of name-space {sketch.name_space[:80]!r}, which is not known here")
+        question = self._question(sketch.node, sketch.request, sketch.name_space)
+        if question is None:
+            return
+        question.since_s = self._holdings.clock.monotonic()
+        question.sketch = sketch
+        question.bytes += size
+        if sketch.length:
+            self._take(question, sketch, body)
+        self._answer(question)
+
+    @staticmethod
+    def _take(question: _Question, sketch: notes.Sketch, body: bytes) -> None:
+        from engine.dataset import reconciliation
+
+        try:
+            if sketch.is_list:
+                question.identities = reconciliation.from_list(body, sketch.count)
+                return
+            symbols = reconciliation.Symbols.from_bytes(body, sketch.first, sketch.length, sketch.count)
+        except ValueError as error:
+            raise StreamFault(f"a sketch: {error}") from error
+        known = question.symbols
+        if known is None and not sketch.first:
+            question.symbols = symbols
+        elif known is not None and len(known) == sketch.first:
+            question.symbols = known + symbols
+
+    def work(self, now: float) -> None:
+        """Do not wait for ever."""
+        for key, question in list(self._questions.items()):
+            if now >= question.since_s + FORGET_S and not question.is_compared:
+                del self._questions[key]
+
+    def _end(self, question: _Question, answer: Answer | None) -> None:
+        target = question.target
+        assert target is not None
+        state = self._holdings.spaces[question.name_space].state
+        if answer is not None and question.lineage != state.lineage:
+            question.is_compared, question.search = False, None
+            self._answer(question)  # the set has become another one, and so has the difference
+            return
+        self._questions.pop((target.node, target.request), None)
+        if state.complete or target.purpose not in _NEEDS_WHOLE:
+            self._send(question.name_space, target, answer)
+        else:
+            self._holdings.core.refuse(question.name_space, target, "this set is being merged")
+
+    def _answer(self, question: _Question) -> None:
+        if question.target is None or question.sketch is None or question.search is not None:
+            return
+        if question.is_compared:
+            return
+        sketch = question.sketch
+        held = self._holdings.spaces[question.name_space].working
+        question.lineage = self._holdings.spaces[question.name_space].state.lineage
+        root = sent_part(self._holdings, held).summary()
+        if (sketch.count, sketch.digest) == (root.count, root.digest):
+            self._holdings.tracer.event(
+                "align.equal",
+                group=question.name_space,
+                samples=root.count,
+                fellow=self._holdings.core.name_of(sketch.node),
+                fellows=1,
+            )
+            self._end(question, Answer({}, b"", root, question.bytes))
+            return
+        if question.symbols is None and question.identities is None:
+            self._ask(question, min(FIRST_SYMBOLS, max(MIN_SYMBOLS, sketch.count)))
+            return
+        question.is_compared = True
+        groups = [
+            (group, group_set.samples())
+            for group, group_set in sent_part(self._holdings, held).groups.items()
+        ]
+        self._steps.begin(self._compare(question, sketch, groups, root))
+
+    def _compare(
+        self, question: _Question, sketch: notes.Sketch, groups: list[tuple[Group, Rows]], root: Summary
+    ) -> Stepwise[None]:
+        """Find the difference to the set as it was when this began, and send it."""
+        from engine.dataset import reconciliation
+
+        ours = yield from reconciliation.identities(groups, sketch.salt)
+        theirs = question.symbols
+        if question.identities is not None:
+            found = yield from reconciliation.compare(ours, question.identities)
+            self._end(question, (yield from self._found(question, groups, ours, root, found)))
+            return
+        assert theirs is not None
+        left = (yield from reconciliation.symbols(ours, 0, len(theirs))) - theirs
+        solved = yield from reconciliation.solve(left)
+        if solved is not None:
+            self._end(question, (yield from self._found(question, groups, ours, root, solved)))
+            return
+        question.is_compared = False
+        question.since_s = self._holdings.clock.monotonic()
+        question.sketches += 1
+        expected = reconciliation.estimate(left)
+        wanted = reconciliation.enough(expected, len(theirs))
+        larger = max(sketch.count, len(ours))
+        is_stuck = wanted <= question.asked_for or question.sketches >= MAX_SKETCHES
+        if expected <= MANY * larger and wanted <= larger and not is_stuck:
+            self._ask(question, wanted)
+        elif is_stuck and self._may_search(question, sketch, expected):
+            from engine.dataset import ranges
+
+            question.search = _Search(ranges.Search(ours, expected), groups, ours, root)
+            self._narrow(question, question.search)
+        elif question.asked_for and _is_worth_a_list(sketch.count, groups):
+            self._ask(question, 0)
+        else:
+            self._end(question, None)
+
+    # Range by range.
+
+    def _may_search(self, question: _Question, sketch: notes.Sketch, expected: int) -> bool:
+        """Whether the alignee answers questions about ranges, and they cost less than its list."""
+        from engine.dataset import ranges
+
+        fellow = next((each for each in self._holdings.core.fellows if each.node == sketch.node), None)
+        can = fellow is not None and fellow.status is not None and RANGES in fellow.status.capabilities
+        return can and ranges.cost(expected, sketch.count) < LIST_BYTES * sketch.count
+
+    def _narrow(self, question: _Question, search: _Search) -> None:
+        """Ask about the ranges that are next."""
+        target, ask = question.target, search.ranges.asked
+        assert target is not None
+        if ask is None:
+            question.is_compared = True
+            self._steps.begin(self._end_search(question, search))
+            return
+        note = notes.Narrow(
+            question.name_space, target.request, ask.bits, ask.deeper, len(ask.split), len(ask.listed)
+        )
+        body = ask.split.astype("<u4").tobytes() + ask.listed.astype("<u4").tobytes()
+        self._tell(question, target, notes.encode(note, body))
+
+    def _end_search(self, question: _Question, search: _Search) -> Stepwise[None]:
+        found = search.ranges.difference()
+        answer = yield from self._found(question, search.groups, search.ours, search.root, found)
+        self._end(question, answer)
+
+    def narrowed(self, note: notes.Ranges, body: bytes, size: int) -> None:
+        """An alignee tells of ranges.
+
+        Raises:
+            StreamFault: it says nonsense; then it gets the whole set.
+        """
+        from engine.dataset import reconciliation
+
+        question = self._questions.get((note.node, note.request))
+        search = question.search if question is not None else None
+        if question is None or search is None or question.is_compared:
+            return
+        question.bytes += size
+        try:
+            words = reconciliation.from_list(body, len(body) // 8)
+            search.ranges.take(words[: note.fingerprints], words[note.fingerprints :])
+        except ValueError as error:
+            self._end(question, None)
+            raise StreamFault(f"ranges: {error}") from error
+        self._narrow(question, search)
+
+    def _found(
+        self,
+        question: _Question,
+        groups: list[tuple[Group, Rows]],
+        ours: reconciliation.Words,
+        root: Summary,
+        found: reconciliation.Difference,
+    ) -> Stepwise[Answer | None]:
+        """The answer that makes the difference good."""
+        from engine.dataset import reconciliation
+
+        places = yield from reconciliation.positions(ours, found.only_ours)
+        if places is None:
+            return None
+        new = yield from reconciliation.samples_at(groups, places)
+        answer = Answer(new, found.only_theirs.astype("<u8").tobytes(), root, question.bytes)
+        answer = self._brought_up_to_date(question, answer, groups, found)
+        self._holdings.tracer.event(
+            "align.difference",
+            group=question.name_space,
+            fellow=self._holdings.core.name_of(question.sketch.node if question.sketch else ""),
+            samples=sum(map(len, answer.new.values())),
+            removed=len(answer.removed) // LIST_BYTES,
+            bytes=question.bytes,
+        )
+        return answer
+
+    def _brought_up_to_date(
+        self,
+        question: _Question,
+        answer: Answer,
+        groups: list[tuple[Group, Rows]],
+        found: reconciliation.Difference,
+    ) -> Answer:
+        """The answer for the set as it is now, from that for the set as it was when the comparison began."""
+        import numpy as np
+
+        from engine.dataset import reconciliation
+
+        present = sent_part(self._holdings, self._holdings.spaces[question.name_space].working)
+        root = present.summary()
+        if root.same_content(answer.root) or question.sketch is None:
+            return answer
+        before = dict(groups)
+        moved = {
+            group: changes(before.get(group, Rows()), group_set.samples())
+            for group, group_set in present.groups.items()
+        }
+        salt = question.sketch.salt
+        came, gone = (
+            reconciliation.finished(
+                reconciliation.identities([(group, both[side]) for group, both in moved.items()], salt)
+            )
+            for side in (0, 1)
+        )
+        removed = np.concatenate((np.setdiff1d(found.only_theirs, came), np.setdiff1d(gone, found.only_ours)))
+        new = {group: list(samples) for group, samples in answer.new.items()}
+        at = 0
+        for group, (arrived, left) in moved.items():
+            is_there = np.isin(came[at : at + len(arrived)], found.only_theirs)
+            at += len(arrived)
+            evicted = {sample.digest for sample in left}
+            kept = [sample for sample in new.get(group, ()) if sample.digest not in evicted]
+            kept += [sample for sample, there in zip(arrived, is_there, strict=True) if not there]
+            new[group] = kept
+        return Answer(new, removed.astype("<u8").tobytes(), root, question.bytes)
+
+    def _ask(self, question: _Question, symbols: int) -> None:
+        target = question.target
+        assert target is not None
+        question.asked_for = symbols
+        self._tell(question, target, notes.encode(notes.More(question.name_space, target.request, symbols)))
+
+    def _tell(self, question: _Question, target: Target, note: bytes) -> None:
+        question.since_s = self._holdings.clock.monotonic()
+        self._holdings.counters["comparison_bytes_sent"] += len(note)
+        self._holdings.wire.send_note(target.node, note)
+
+
+def _is_worth_a_list(count: int, groups: list[tuple[Group, Rows]]) -> bool:
+    """Whether a list of so many identities costs less than half of what is here."""
+    return 2 * LIST_BYTES * count < sum(samples.payload_bytes for _, samples in groups)
+
+
+def sent_part(holdings: Holdings, held: DataSet) -> DataSet:
+    """What of a set is sent: the groups that are described."""
+    part = DataSet()
+    part.groups = {group: held.groups[group] for group in held.groups if group in holdings.descriptions}
+    return part

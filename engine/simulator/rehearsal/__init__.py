@@ -1,0 +1,1 @@
+"""A rehearsal of persistence services: replicas under virtual time."""

@@ -1,0 +1,1 @@
+"""Findings, and one renderer for each format."""

@@ -1,0 +1,1 @@
+"""Cases: traces and logs as tables, made here or on Spark."""

@@ -1,0 +1,177 @@
+"""Records as columns: pieces of a trace as Arrow tables of the case's contract.
+
+The same functions make the columns whoever asks: a process of the local load or a worker of Spark. The usual
+piece is split with NumPy; a piece with anything unusual (bytes before the first record, a record without
+end, bytes that are not UTF-8) and every log that is no durability trace go through the reader, one by one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from ospltool.analytics.contract import DETAILS, HOUR_NS, RECORD_COLUMNS, Detail, Table, schema
+from ospltool.trace.meaning.details import INTEGERS, LONGEST_NUMBER, OWN_COLUMNS, DetailColumns, coded, is_own
+from ospltool.trace.reading.headers import RELATIVE_LIMIT_S, SECOND_NS
+from ospltool.trace.reading.reader import LONGEST_RECORD, TraceParser
+from ospltool.trace.reading.record import Clock, Kind, valid_text
+from ospltool.trace.reading.splitter import NO_TIME, split
+from ospltool.trace.reading.windows import string_views
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ospltool.trace.reading.record import Record
+    from ospltool.trace.reading.sources import Source
+    from ospltool.trace.reading.windows import Positions
+
+_NAMES: Final = [name for name, _, _ in RECORD_COLUMNS]
+_CLOCKS: Final = list(Clock)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Piece:
+    """A piece of a source as columns.
+
+    Attributes:
+        table: the columns of the contract, without node and hour.
+        hours: the hour of each record since 1970, or -1 without an absolute time.
+        unparsed_bytes: bytes that belong to no record.
+        unmatched: trace records that no template matches; 0 when templates were not looked for.
+    """
+
+    table: pa.Table
+    hours: Positions
+    unparsed_bytes: int
+    unmatched: int
+
+
+def piece_of_trace(data: bytes, source: Source, offset: int, detail: Detail) -> Piece:
+    """A piece of a durability trace that begins with a record, or with the file, and ends with a record."""
+    found = split(data, untimed=source.untimed)
+    endless = (found.end - found.start > LONGEST_RECORD).any()
+    if not found.start.size or found.head or endless or not _is_text(data):
+        parser = TraceParser(source, offset)
+        return piece_of_records(itertools.chain(parser.feed(data), parser.finish()), detail)
+    count = found.start.size
+    columns: list[Any] = [
+        _constant(Kind.TRACE, count),
+        _constant(source.file, count),
+        pa.array(found.start + offset),
+        pa.array(found.end - found.start),
+        pa.array(found.time_ns, mask=found.time_ns == NO_TIME),
+        coded(_clock_codes(found.time_ns), [clock.value for clock in _CLOCKS]),
+        coded(found.context, [state for state, _ in found.contexts]),
+        coded(found.context, [thread for _, thread in found.contexts]),
+        string_views(data, found.body, found.stop),
+        pa.array(found.stop < found.end),
+    ]
+    unmatched = 0
+    if detail is Detail.FULL:
+        store = np.array([not state for state, _ in found.contexts])[found.context]
+        details = DetailColumns(data, found.body, found.stop, store, found.stop == found.end, source.origin)
+        columns += details.columns()
+        unmatched = details.unmatched
+    else:
+        columns += _no_details(count)
+    return Piece(_table(columns), _hours(found.time_ns), 0, unmatched)
+
+
+def piece_of_records(records: Iterable[Record], detail: Detail) -> Piece:
+    """Records of any kind as columns."""
+    rows = list(records)
+    columns: list[Any] = [
+        [record.kind.value for record in rows],
+        [valid_text(record.file) for record in rows],
+        [record.offset for record in rows],
+        [record.length for record in rows],
+        [record.time_ns for record in rows],
+        [record.clock.value for record in rows],
+        [valid_text(record.state) for record in rows],
+        [valid_text(record.thread) for record in rows],
+        [valid_text(record.text) for record in rows],
+        [record.terminated for record in rows],
+    ]
+    columns += _details_of(rows) if detail is Detail.FULL else _no_details(len(rows))
+    unmatched = sum(record.kind is Kind.TRACE and record.template is None for record in rows)
+    times = np.array([NO_TIME if record.time_ns is None else record.time_ns for record in rows], np.int64)
+    unparsed = sum(record.length for record in rows if record.kind is Kind.UNPARSED)
+    return Piece(_table(columns), _hours(times), unparsed, unmatched if detail is Detail.FULL else 0)
+
+
+def _details_of(rows: list[Record]) -> list[Any]:
+    """The columns from level to fields."""
+    fields = [
+        {valid_text(name): valid_text(value) for name, value in record.fields.items()} for record in rows
+    ]
+    return [
+        [None if record.kind in {Kind.UNPARSED, Kind.DAMAGED} else record.level for record in rows],
+        [record.template_id or None for record in rows],
+        [record.event or None for record in rows],
+        *(
+            [_own(name, one, record) for one, record in zip(fields, rows, strict=True)]
+            for name in OWN_COLUMNS
+        ),
+        [
+            [(name, value) for name, value in one.items() if not is_own(name, record.template)]
+            for one, record in zip(fields, rows, strict=True)
+        ],
+    ]
+
+
+def _own(name: str, fields: dict[str, str], record: Record) -> str | int | None:
+    """The value of a field in its own column."""
+    if name not in fields or not is_own(name, record.template):
+        return None
+    return integer(fields[name]) if name in INTEGERS else fields[name]
+
+
+def integer(text: str) -> int | None:
+    """A number of at most 18 characters; None for anything else."""
+    try:
+        return int(text) if len(text) <= LONGEST_NUMBER else None
+    except ValueError:
+        return None
+
+
+def _table(columns: list[Any]) -> pa.Table:
+    wanted = schema(Table.RECORDS)
+    arrays = [
+        column if isinstance(column, pa.Array) else pa.array(column, field.type)
+        for column, field in zip(columns, wanted, strict=True)
+    ]
+    return pa.table(arrays, names=_NAMES)
+
+
+def _no_details(count: int) -> list[Any]:
+    return [pa.nulls(count, field.type) for field in list(schema(Table.RECORDS))[-DETAILS:]]
+
+
+def _constant(value: str, count: int) -> Any:
+    return coded(np.zeros(count, np.int32), [value])
+
+
+def _clock_codes(times: Positions) -> np.ndarray[Any, np.dtype[np.int32]]:
+    codes = np.where(
+        times < RELATIVE_LIMIT_S * SECOND_NS, _CLOCKS.index(Clock.RELATIVE), _CLOCKS.index(Clock.ABSOLUTE)
+    )
+    return np.where(times == NO_TIME, _CLOCKS.index(Clock.NONE), codes).astype(np.int32)
+
+
+def _hours(times: Positions) -> Positions:
+    return np.where(times >= RELATIVE_LIMIT_S * SECOND_NS, times // HOUR_NS, -1)
+
+
+def _is_text(data: bytes) -> bool:
+    """Whether the bytes are UTF-8."""
+    if data.isascii():
+        return True
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

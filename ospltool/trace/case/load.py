@@ -1,0 +1,249 @@
+"""Makes a case of traces and logs: on this machine, with a process for each core."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import dataclasses
+import gc
+import multiprocessing
+import os
+import shutil
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from ospltool.analytics.case import CaseError, RecordWriter, write_meta, write_table
+from ospltool.analytics.contract import Detail, Table, schema
+from ospltool.trace.case.columnar import Piece, piece_of_records, piece_of_trace
+from ospltool.trace.meaning.catalogue import catalogue, pattern_text
+from ospltool.trace.reading import damage
+from ospltool.trace.reading.ranges import Range, pieces, ranges
+from ospltool.trace.reading.reader import damaged, read_records
+from ospltool.trace.reading.sources import Format, SourceError
+
+if TYPE_CHECKING:
+    import pathlib
+    from collections.abc import Callable, Iterator, Sequence
+
+    from ospltool.trace.reading.record import Record
+    from ospltool.trace.reading.sources import Source
+
+SMALL_BYTES: Final = 32 << 20
+"""Less than this is loaded without further processes: they take longer to start."""
+
+RECORDS_AT_ONCE: Final = 20_000
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Loaded:
+    """What was found in a part of a source, or in all of it.
+
+    Attributes:
+        bytes: bytes read, after decompression.
+        records: records found.
+        unparsed_bytes: bytes that belong to no record.
+        unmatched: trace records that no template matches.
+        damages: where it cannot be read on.
+    """
+
+    bytes: int = 0
+    records: int = 0
+    unparsed_bytes: int = 0
+    unmatched: int = 0
+    damages: tuple[damage.Damage, ...] = ()
+
+    def __add__(self, other: Loaded) -> Loaded:
+        return Loaded(
+            self.bytes + other.bytes,
+            self.records + other.records,
+            self.unparsed_bytes + other.unparsed_bytes,
+            self.unmatched + other.unmatched,
+            self.damages + other.damages,
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Summary:
+    """What was loaded, by source."""
+
+    sources: tuple[tuple[Source, Loaded], ...]
+
+    @property
+    def total(self) -> Loaded:
+        """All of it."""
+        return sum((loaded for _, loaded in self.sources), Loaded())
+
+
+def load(
+    sources: Sequence[Source],
+    target: pathlib.Path,
+    detail: Detail = Detail.FULL,
+    *,
+    processes: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Summary:
+    """Loads sources into a new case.
+
+    Args:
+        sources: what to load.
+        target: the directory of the case. It must not exist, or be empty.
+        detail: how much of each record.
+        processes: how many processes; one for each core when not given.
+        progress: called with the bytes of the files done and in all.
+
+    Raises:
+        CaseError: the target is there already, or can not be written.
+        SourceError: a source can not be read.
+    """
+    with new_directory(target) as directory:
+        parts = [part for source in sources for part in ranges(source)]
+        jobs = [(part, directory, f"part-{number:05d}", detail) for number, part in enumerate(parts)]
+        found: dict[Source, Loaded] = {source: Loaded() for source in sources}
+        size = sum(part.size for part in parts)
+        done = 0
+        workers = min(processes or os.cpu_count() or 1, len(jobs)) if size > SMALL_BYTES else 1
+        for part, loaded in _work(jobs, workers):
+            found[part.source] += loaded
+            done += part.size
+            if progress:
+                progress(done, size)
+        summary = Summary(tuple(found.items()))
+        write_table(directory, Table.SOURCES, source_rows(summary, detail))
+        write_table(directory, Table.TEMPLATES, template_rows())
+        write_meta(directory, detail)
+    return summary
+
+
+@contextlib.contextmanager
+def new_directory(target: pathlib.Path, *, is_shared: bool = False) -> Iterator[pathlib.Path]:
+    """A directory that takes its name when all is written, and goes away when something fails.
+
+    Only its owner can look into it, unless it is shared: executors of a cluster may be other users.
+    """
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise CaseError(f"{target}: exists already")
+    directory = target.with_name(f".{target.name}.partial-{os.getpid()}")
+    try:
+        directory.mkdir(mode=0o777 if is_shared else 0o700, parents=True)
+        yield directory
+        if target.exists():
+            target.rmdir()
+        directory.rename(target)
+    except OSError as cause:
+        raise CaseError(f"{target}: {cause.strerror or cause}") from None
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+Job = tuple[Range, "pathlib.Path", str, Detail]
+
+
+def _work(jobs: list[Job], workers: int) -> Iterator[tuple[Range, Loaded]]:
+    if workers <= 1:
+        for job in jobs:
+            yield job[0], load_range(*job)
+        return
+    # Not forked: a process with threads (Arrow's) must not be.
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(workers, mp_context=context) as pool:
+        running = {pool.submit(load_range, *job): job[0] for job in jobs}
+        try:
+            for future in concurrent.futures.as_completed(running):
+                yield running[future], future.result()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def load_range(part: Range, directory: pathlib.Path, name: str, detail: Detail) -> Loaded:
+    """Writes the records of a part of a source, and says what was found."""
+    writer = RecordWriter(directory, part.source.node, name)
+    total = Loaded()
+    with no_collection():
+        try:
+            for size, piece in read_pieces(part, detail):
+                writer.write(piece.table, piece.hours)
+                total += Loaded(size, piece.table.num_rows, piece.unparsed_bytes, piece.unmatched)
+        finally:
+            writer.close()
+    found = damage.of(part.source.path)
+    return total if found is None else dataclasses.replace(total, damages=(found,))
+
+
+def read_pieces(part: Range, detail: Detail) -> Iterator[tuple[int, Piece]]:
+    """The records of a part of a source as columns, with the bytes that they came from.
+
+    Raises:
+        SourceError: it can not be read.
+    """
+    source = part.source
+    if source.format is not Format.TRACE:
+        for batch in _batches(read_records(source)):
+            yield sum(record.length for record in batch), piece_of_records(batch, detail)
+        return
+    try:
+        for offset, data in pieces(part):
+            yield len(data), piece_of_trace(data, source, offset, detail)
+    except OSError as cause:
+        raise SourceError(f"{source.path}: {cause.strerror or cause}") from None
+    found = damage.of(source.path)
+    if found is not None:
+        yield 0, piece_of_records([damaged(source, found)], detail)
+
+
+def _batches(records: Iterator[Record]) -> Iterator[list[Record]]:
+    batch: list[Record] = []
+    for record in records:
+        batch.append(record)
+        if len(batch) >= RECORDS_AT_ONCE:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+@contextlib.contextmanager
+def no_collection() -> Iterator[None]:
+    """Without the cyclic garbage collector, which would look at millions of fields again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def source_rows(summary: Summary, detail: Detail) -> pa.Table:
+    """The table of sources."""
+    rows = [
+        {
+            "node": source.node,
+            "file": source.file,
+            "format": source.format.value,
+            "origin": source.origin.value,
+            "bytes": loaded.bytes,
+            "records": loaded.records,
+            "unparsed_bytes": loaded.unparsed_bytes,
+            "unmatched": loaded.unmatched if detail is Detail.FULL else None,
+        }
+        for source, loaded in summary.sources
+    ]
+    return pa.Table.from_pylist(rows, schema=schema(Table.SOURCES))
+
+
+def template_rows() -> pa.Table:
+    """The table of templates."""
+    rows = [
+        {
+            "id": template.id,
+            "event": template.event,
+            "level": template.level,
+            "thread": template.thread,
+            "origin": template.origin.value,
+            "pattern": pattern_text(template.pattern),
+            "meaning": template.meaning,
+        }
+        for template in catalogue()
+    ]
+    return pa.Table.from_pylist(rows, schema=schema(Table.TEMPLATES))

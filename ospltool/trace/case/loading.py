@@ -1,0 +1,119 @@
+"""Loading a case by whichever engine, into whichever form, with progress."""
+
+from __future__ import annotations
+
+import pathlib
+import tempfile
+import time
+from typing import TYPE_CHECKING, Final, TextIO
+
+from ospltool.analytics.case import Case, CaseError
+from ospltool.analytics.contract import Detail
+from ospltool.analytics.engines import need
+from ospltool.trace.case.load import Summary, load
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ospltool.trace.reading.sources import Source
+
+FILE_SUFFIXES: Final = (".duckdb", ".db")
+"""A case with such a name is one DuckDB file."""
+
+
+class Progress:
+    """A line that says how much is done; on a terminal only."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._begun = time.monotonic_ns()
+        self._drawn = False
+        self.elapsed_ns = 0
+
+    def __call__(self, done: int, size: int) -> None:
+        """Shows how many bytes of how many are done."""
+        if self._stream.isatty():
+            self._drawn = True
+            speed = done / max(time.monotonic_ns() - self._begun, 1) * 1000
+            share = 100 * done // size if size else 100
+            self._stream.write(f"\r{share:3} %  {done >> 20} of {size >> 20} MiB  {speed:.0f} MB/s ")
+            self._stream.flush()
+
+    def close(self) -> None:
+        """Takes the line away."""
+        self.elapsed_ns = time.monotonic_ns() - self._begun
+        if self._drawn:
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()
+
+
+def load_case(
+    sources: Sequence[Source],
+    target: pathlib.Path,
+    detail: Detail,
+    spark_master: str | None = None,
+    progress: Progress | None = None,
+) -> Summary:
+    """Loads sources into a new case: a directory of Parquet files, or one DuckDB file.
+
+    Args:
+        sources: what to load.
+        target: the case; it must not exist.
+        detail: how much of each record.
+        spark_master: load with Spark, on this master or Connect URL; on this machine when not given.
+        progress: is told how far it is.
+
+    Raises:
+        CaseError: the target is there already, or can not be written.
+        SourceError: a source can not be read.
+    """
+    if target.suffix not in FILE_SUFFIXES:
+        return _load_directory(sources, target, detail, spark_master, progress)
+    if target.exists():
+        raise CaseError(f"{target}: exists already")
+    from ospltool.analytics.duck import pack
+
+    try:
+        with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.absolute().parent) as scratch:
+            directory = pathlib.Path(scratch)
+            summary = _load_directory(sources, directory / "case", detail, spark_master, progress)
+            pack(Case(directory / "case", detail), directory / "packed")
+            (directory / "packed").chmod(0o600)
+            (directory / "packed").rename(target)
+    except OSError as cause:
+        raise CaseError(f"{target}: {cause.strerror or cause}") from None
+    return summary
+
+
+def _load_directory(
+    sources: Sequence[Source],
+    target: pathlib.Path,
+    detail: Detail,
+    spark_master: str | None,
+    progress: Progress | None,
+) -> Summary:
+    if spark_master is None:
+        return load(sources, target, detail, progress=progress)
+    need("pyspark", "spark")
+    from ospltool.trace.case.spark_load import load_with_spark
+
+    return load_with_spark(sources, target, detail, spark_master, progress)
+
+
+def as_value(summary: Summary, target: str) -> dict[str, object]:
+    """What was loaded, for JSON."""
+    return {
+        "case": target,
+        "sources": [
+            {
+                "node": source.node,
+                "file": source.file,
+                "format": source.format.value,
+                "bytes": loaded.bytes,
+                "records": loaded.records,
+                "unparsed_bytes": loaded.unparsed_bytes,
+                "unmatched": loaded.unmatched,
+            }
+            for source, loaded in summary.sources
+        ],
+    }

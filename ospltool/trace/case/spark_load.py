@@ -1,0 +1,237 @@
+"""Makes a case with Spark: each task reads a part of a file and gives its records as columns.
+
+The parts are those of the local load, and so is what reads them: the same module runs in the workers. So the
+record boundaries are exact for every flavour of trace, byte offsets are known, and both loads make the same
+rows. A task that is lost is run again by Spark; what it had written is thrown away.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+import threading
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from ospltool.analytics.case import CaseError, write_meta, write_table
+from ospltool.analytics.contract import NO_HOUR, PARTITIONS, RECORD_COLUMNS, Detail, Table, hour_of, schema
+from ospltool.analytics.spark import session, ship_package
+from ospltool.trace.case.load import (
+    Loaded,
+    Summary,
+    new_directory,
+    no_collection,
+    read_pieces,
+    source_rows,
+    template_rows,
+)
+from ospltool.trace.reading.damage import Damage
+from ospltool.trace.reading.ranges import Range, ranges
+
+if TYPE_CHECKING:
+    import pathlib
+    from collections.abc import Iterator, Sequence
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+    from ospltool.trace.case.loading import Progress
+    from ospltool.trace.reading.sources import Source
+
+RANGE_BYTES: Final = 64 << 20
+ASK_EVERY_S: Final = 0.5
+
+DETAIL: Final = "detail"
+PART: Final = "part"
+_SQL_TYPES: Final = {"string": "string", "int64": "bigint", "bool": "boolean", "map": "map<string,string>"}
+
+
+def load_with_spark(
+    sources: Sequence[Source],
+    target: pathlib.Path,
+    detail: Detail,
+    master: str,
+    progress: Progress | None = None,
+    *,
+    settings: dict[str, str] | None = None,
+    range_bytes: int = RANGE_BYTES,
+    opened: SparkSession | None = None,
+) -> Summary:
+    """Loads sources into a new case with Spark.
+
+    Args:
+        sources: what to load; every machine of the cluster must have the files under the same paths.
+        target: the directory of the case, likewise. It must not exist, or be empty.
+        detail: how much of each record.
+        master: `local[*]`, `spark://host:port` or `sc://host:port`.
+        progress: called with the bytes of the files done and in all.
+        settings: more settings for Spark.
+        range_bytes: how much of a file a task reads.
+        opened: a session that runs already; then it is not ended after the load, and decides the rest.
+
+    Raises:
+        CaseError: the target is there already, or Spark failed.
+    """
+    if opened is not None:
+        return _load(opened, sources, target, detail, progress, range_bytes)
+    opened = session(master, settings)
+    try:
+        return _load(opened, sources, target, detail, progress, range_bytes)
+    finally:
+        opened.stop()
+
+
+def _load(
+    opened: SparkSession,
+    sources: Sequence[Source],
+    target: pathlib.Path,
+    detail: Detail,
+    progress: Progress | None,
+    range_bytes: int,
+) -> Summary:
+    parts = [part for source in sources for part in ranges(source, range_bytes)]
+    with new_directory(target, is_shared=not is_local(opened)) as directory:
+        try:
+            ship_package(opened)
+            with _Watched(opened, parts, progress):
+                _write_records(opened, parts, directory, detail)
+            found = _what_was_found(opened, directory)
+        except PySparkException as cause:
+            raise CaseError(f"{target}: {str(cause).strip().partition(chr(10))[0]}") from None
+        summary = Summary(
+            tuple((source, found.get((source.node, source.file), Loaded())) for source in sources)
+        )
+        write_table(directory, Table.SOURCES, source_rows(summary, detail))
+        write_table(directory, Table.TEMPLATES, template_rows())
+        write_meta(directory, detail)
+    return summary
+
+
+def is_local(opened: SparkSession) -> bool:
+    """Whether all of a session runs in this process' machine and name."""
+    context = getattr(opened, "sparkContext", None) if hasattr(opened, "_jsparkSession") else None
+    return context is not None and str(context.master).startswith("local")
+
+
+def _write_records(opened: SparkSession, parts: list[Range], directory: pathlib.Path, detail: Detail) -> None:
+    opened.dataSource.register(TraceSource)
+    reader = opened.read.format(TraceSource.name()).option(DETAIL, detail.value)
+    for number, part in enumerate(parts):
+        reader = reader.option(f"{PART}{number:08d}", pickle.dumps(_for_workers(part)).hex())
+    writer = reader.load().write.partitionBy(*PARTITIONS[Table.RECORDS]).mode("append")
+    writer.parquet((directory.absolute() / Table.RECORDS).as_uri())
+
+
+def _for_workers(part: Range) -> Range:
+    """The part with a path that does not depend on where a process runs."""
+    source = dataclasses.replace(part.source, path=part.source.path.absolute(), name=part.source.file)
+    return dataclasses.replace(part, source=source)
+
+
+class TraceSource(DataSource):
+    """A source of records for Spark: `spark.read.format("ospltool-trace")`.
+
+    Its options are the parts to read, of our own making: they are not for others.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "ospltool-trace"
+
+    def schema(self) -> str:
+        """Node and hour, and the columns of the contract."""
+        names = ", ".join(f"`{name}` {_SQL_TYPES[kind]}" for name, kind, _ in RECORD_COLUMNS)
+        return f"node string, hour string, {names}"
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Reads all parts, each as a partition."""
+        names = sorted(name for name in self.options if name.startswith(PART))
+        return _PartReader([self.options[name] for name in names], Detail(self.options[DETAIL]))
+
+
+class _PartReader(DataSourceReader):
+    """Reads parts of sources. Its objects travel to the workers."""
+
+    def __init__(self, parts: list[str], detail: Detail) -> None:
+        self._parts = parts
+        self._detail = detail
+
+    def partitions(self) -> list[InputPartition]:
+        """One for each part."""
+        return [InputPartition(part) for part in self._parts]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The records of a part."""
+        part: Range = pickle.loads(bytes.fromhex(partition.value))  # noqa: S301 - we made it, see _write_records
+        with no_collection():
+            for _, piece in read_pieces(part, self._detail):
+                yield from with_partitions(piece.table, piece.hours, part.source.node)
+
+
+def with_partitions(table: pa.Table, hours: Any, node: str) -> list[pa.RecordBatch]:
+    """The columns of a piece with node and hour in front, in the types of the contract."""
+    names = {hour: hour_of(hour) if hour >= 0 else NO_HOUR for hour in set(hours.tolist())}
+    columns = [
+        pa.array([node] * len(hours), pa.string()),
+        pa.array([names[hour] for hour in hours.tolist()], pa.string()),
+        *(table.column(field.name).cast(field.type) for field in schema(Table.RECORDS)),
+    ]
+    whole = pa.table(columns, names=[*PARTITIONS[Table.RECORDS], *(name for name, _, _ in RECORD_COLUMNS)])
+    return whole.combine_chunks().to_batches()  # type: ignore[no-any-return]  # pyarrow has no types
+
+
+def _what_was_found(opened: SparkSession, directory: pathlib.Path) -> dict[tuple[str, str], Loaded]:
+    """What each source had, counted in what was written."""
+    path = directory / Table.RECORDS
+    if not any(path.glob("node=*")):
+        return {}
+    opened.read.parquet(path.absolute().as_uri()).createOrReplaceTempView("written")
+    damages = {
+        (row[0], row[1]): Damage(row[1], row[2], row[3].partition(": ")[2])
+        for row in opened.sql("select node, file, off, text from written where kind = 'damaged'").collect()
+    }
+    rows = opened.sql(
+        "select node, file, sum(length), count(*), sum(case when kind = 'unparsed' then length else 0 end), "
+        "sum(case when kind = 'trace' and template is null and level is not null then 1 else 0 end) "
+        "from written group by node, file"
+    ).collect()
+    return {
+        (row[0], row[1]): Loaded(
+            row[2], row[3], row[4], row[5], (damages[row[0], row[1]],) if (row[0], row[1]) in damages else ()
+        )
+        for row in rows
+    }
+
+
+class _Watched:
+    """Tells how far the tasks are, while they run."""
+
+    def __init__(self, opened: SparkSession, parts: list[Range], progress: Progress | None) -> None:
+        self._size = sum(part.size for part in parts)
+        self._count = max(len(parts), 1)
+        self._progress = progress
+        self._over = threading.Event()
+        tracker = getattr(opened, "sparkContext", None) if hasattr(opened, "_jsparkSession") else None
+        self._tracker = tracker.statusTracker() if tracker is not None else None
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> None:
+        if self._progress is not None and self._tracker is not None:
+            self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _watch(self) -> None:
+        assert self._progress is not None  # see __enter__
+        assert self._tracker is not None
+        while not self._over.wait(ASK_EVERY_S):
+            stages = [self._tracker.getStageInfo(stage) for stage in self._tracker.getActiveStageIds()]
+            done = sum(stage.numCompletedTasks for stage in stages if stage)
+            self._progress(min(done * self._size // self._count, self._size), self._size)

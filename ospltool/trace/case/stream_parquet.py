@@ -1,0 +1,30 @@
+"""Records as one Parquet file, written as they come."""
+
+from __future__ import annotations
+
+import itertools
+from typing import IO, TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ospltool.analytics.contract import Detail, Table, schema
+from ospltool.trace.case.columnar import piece_of_records
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ospltool.trace.reading.record import Record
+
+AT_ONCE: Final = 20_000
+
+
+def write_parquet(records: Iterable[Record], stream: IO[bytes]) -> None:
+    """Writes records with the columns of a case's table of records, and their node in front of them."""
+    columns = pa.schema([pa.field("node", pa.string()), *schema(Table.RECORDS)])
+    rest = iter(records)
+    with pq.ParquetWriter(stream, columns, compression="zstd", store_schema=False) as writer:
+        while batch := list(itertools.islice(rest, AT_ONCE)):
+            table = piece_of_records(batch, Detail.FULL).table
+            nodes = pa.array([record.node for record in batch], pa.string())
+            writer.write_table(table.add_column(0, "node", nodes).cast(columns))

@@ -1,0 +1,1 @@
+"""What records mean: templates, fields, names of nodes, exchanges between them."""

@@ -1,0 +1,236 @@
+"""What the messages of a trace mean: the templates of OpenSplice and of our engine, and how to match them.
+
+The level of a record is not part of a trace line; it is found through the template of the message. Templates
+of OpenSplice are data (`opensplice.tsv` beside this module), those of our engine come from its own catalogue.
+Both share a vocabulary of *events* (`align.request`, `election.confirmed-self`), so that whatever reads a
+trace needs to know one set of names.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+import importlib.resources
+import re
+import string
+from typing import TYPE_CHECKING, Final
+
+from engine.tracing.catalogue import catalogue as engine_catalogue
+from ospltool.trace.reading.record import UNKNOWN_LEVEL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Origin(enum.StrEnum):
+    """Whose message it is."""
+
+    OPENSPLICE = "opensplice"
+    ENGINE = "engine"
+
+
+class Printer(enum.StrEnum):
+    """Which of the printing routines of OpenSplice writes the message."""
+
+    EVENT = "event"
+    STORE = "store"
+    """The store's own, with `PersistentStore` in place of state and thread."""
+    MASK = "mask"
+    """Messages that a mask switches on; they begin with the mask in square brackets."""
+
+
+KINDS: Final = {
+    "addr": r"\d+",
+    "int": r"-?\d+",
+    "num": r"-?\d+(?:\.\d+)?",
+    "time": r"-?\d+\.\d+|[A-Za-z]+",
+    "hex": r"[0-9a-fA-F]+",
+    "ptr": r"0x[0-9a-fA-F]+|\(nil\)",
+    "triple": r"\d+,\d+,\d+",
+    "pair": r"-?\d+, -?\d+",
+    "word": r"[^\s]+",
+}
+"""What a field of each kind looks like; `text` and `group` (partition.topic) are free."""
+
+_WORD_FIELDS: Final = frozenset({"fellow", "master", "node", "origin", "conflict"})
+"""Addresses, and the conflict, which our engine names by its lineage: `4/6a05e896`."""
+
+_INTEGER_FIELDS: Final = frozenset({"samples", "count", "links", "run", "priority", "own_priority"})
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Template:
+    """One kind of message.
+
+    Attributes:
+        id: its name: where OpenSplice prints it (`d_admin:1053`), or the event of our engine.
+        event: the event of the shared vocabulary; empty where nobody needs one.
+        levels: the levels at which it is printed; more than one where the source does so.
+        printer: the routine that prints it.
+        thread: the thread that printed it in the runs at hand; empty where not seen, or several.
+        sites: all places in OpenSplice's source.
+        pattern: the message, with `{field:kind}` for what varies.
+        meaning: what happened and what to do about it, in our words.
+        origin: OpenSplice or our engine.
+    """
+
+    id: str
+    event: str
+    levels: tuple[str, ...]
+    printer: Printer
+    thread: str
+    sites: tuple[str, ...]
+    pattern: str
+    meaning: str
+    origin: Origin
+
+    @property
+    def level(self) -> str:
+        """The level, or `?` when it is not certain."""
+        return self.levels[0] if len(self.levels) == 1 else UNKNOWN_LEVEL
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a pattern: literal text, then a field (none at the end of the pattern)."""
+
+    literal: str
+    field: str
+    kind: str
+
+
+def pieces(pattern: str) -> tuple[Piece, ...]:
+    """The parts of a pattern, in order."""
+    return tuple(
+        Piece(literal, field or "", (kind or "text") if field else "")
+        for literal, field, kind, _ in string.Formatter().parse(pattern)
+    )
+
+
+def pattern_text(pattern: str) -> str:
+    """A pattern without the kinds of its fields, for people: `Fellow {fellow} ...`."""
+    return "".join(piece.literal + (f"{{{piece.field}}}" if piece.field else "") for piece in pieces(pattern))
+
+
+@functools.cache
+def opensplice_templates() -> tuple[Template, ...]:
+    """The templates of OpenSplice, in the order of its source."""
+    source = importlib.resources.files(__package__).joinpath("opensplice.tsv").read_text(encoding="utf-8")
+    lines = source.splitlines()
+    names = lines[0].split("\t")
+    return tuple(_template(dict(zip(names, line.split("\t"), strict=True))) for line in lines[1:])
+
+
+def _template(row: dict[str, str]) -> Template:
+    return Template(
+        id=row["id"],
+        event=row["event"],
+        levels=tuple(row["level"].split("|")),
+        printer=Printer(row["printer"]),
+        thread=row["thread"],
+        sites=tuple(row["sites"].split()),
+        pattern=row["pattern"],
+        meaning=row["meaning"],
+        origin=Origin.OPENSPLICE,
+    )
+
+
+@functools.cache
+def engine_templates() -> tuple[Template, ...]:
+    """The templates of our engine, from its own catalogue."""
+    return tuple(
+        Template(
+            id=kind.id,
+            event=kind.id,
+            levels=(kind.level.name,),
+            printer=Printer.EVENT,
+            thread=kind.thread,
+            sites=(),
+            pattern=_typed(kind.text),
+            meaning=kind.meaning,
+            origin=Origin.ENGINE,
+        )
+        for kind in engine_catalogue()
+    )
+
+
+def _typed(text: str) -> str:
+    """A message of our engine as a pattern; its fields say by their names what they are."""
+    parts = []
+    for literal, field, _, _ in string.Formatter().parse(text):
+        parts.append(literal.replace("{", "{{").replace("}", "}}"))
+        if field is None:
+            continue
+        if field in _INTEGER_FIELDS:
+            kind = "int"
+        elif field in _WORD_FIELDS:
+            kind = "word"
+        elif field.endswith("_ns"):
+            kind = "time"
+        else:
+            kind = "text"
+        parts.append(f"{{{field}:{kind}}}")
+    return "".join(parts)
+
+
+class Catalogue:
+    """All templates, by id."""
+
+    def __init__(self, templates: tuple[Template, ...]) -> None:
+        self._templates = {template.id: template for template in templates}
+
+    def __iter__(self) -> Iterator[Template]:
+        return iter(self._templates.values())
+
+    def __len__(self) -> int:
+        return len(self._templates)
+
+    def get(self, template_id: str) -> Template | None:
+        """The template with an id; None when there is none."""
+        return self._templates.get(template_id)
+
+    def named(self, name: str) -> list[Template]:
+        """The templates with an id, an event or a place in OpenSplice's source (`d_admin:1053`)."""
+        wanted = name.strip().replace(".c:", ":")
+        return [
+            template
+            for template in self
+            if wanted in {template.id, template.event} or wanted in template.sites
+        ]
+
+
+@functools.cache
+def catalogue() -> Catalogue:
+    """The templates of OpenSplice and of our engine."""
+    return Catalogue(opensplice_templates() + engine_templates())
+
+
+def compile_pieces(parts: tuple[Piece, ...], *, any_digit: bool = False) -> re.Pattern[str]:
+    """The regular expression that matches a whole message made from these parts.
+
+    Args:
+        parts: the parts of a pattern.
+        any_digit: where the literal text has a digit, any digit matches.
+    """
+    expression = []
+    for part, following in zip(parts, (*parts[1:], None), strict=True):
+        literal = re.escape(part.literal)
+        expression.append(re.sub("[0-9]", "[0-9]", literal) if any_digit else literal)
+        if part.field:
+            expression.append(f"(?P<{part.field}>{_value_pattern(part.kind, following)})")
+    return re.compile("".join(expression), re.DOTALL)
+
+
+def _value_pattern(kind: str, following: Piece | None) -> str:
+    """What a value looks like.
+
+    Free text is what `.*?` would find, spelled so that it is found faster: a value ends right before the
+    first character of the literal that follows, so only those places are tried.
+    """
+    if kind not in {"text", "group"}:
+        return KINDS[kind]
+    if following is None or not following.literal:
+        return ".*" if following is None or not following.field else ".*?"
+    end = re.escape(following.literal[0])
+    return f"[^{end}]*(?:{end}[^{end}]*)*?"

@@ -1,0 +1,286 @@
+"""Level, template and fields of many trace records at once, as columns.
+
+Messages that differ in nothing but digits are made from the same template, and have their fields in the
+same places. So digits are masked, equal messages are found by their hashes (and compared byte by byte), one
+of each is matched, and the fields of all are cut out of the piece as columns. A message that is not safe to
+treat so (see `_is_safe`) is matched by itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from ospltool.trace.meaning.catalogue import Origin, pieces
+from ospltool.trace.meaning.matcher import Match, Shape, matcher, templates_with_digits
+from ospltool.trace.reading.record import UNKNOWN_LEVEL
+from ospltool.trace.reading.windows import rows_of, string_views
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from ospltool.trace.meaning.catalogue import Template
+    from ospltool.trace.reading.windows import Positions
+
+OWN_COLUMNS: Final = ("fellow", "namespace", "group", "conflict", "samples", "source")
+"""Fields with a column of their own, in the order of the contract."""
+
+INTEGERS: Final = frozenset({"conflict", "samples"})
+
+REMEMBERED: Final = 50_000
+"""Kinds of messages whose plan is remembered. When there are more, all are forgotten."""
+
+_WIDTHS: Final = (64, 128, 256, 512)
+"""Messages are compared in rows of these widths; longer ones are matched by themselves."""
+
+_DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
+_HEX: Final = np.array([chr(code) in "0123456789abcdefABCDEF" for code in range(256)])
+_LONGEST_POINTER: Final = 16
+LONGEST_NUMBER: Final = 18
+"""Characters of the longest number that surely fits into 64 bits; longer ones are null."""
+
+
+def is_own(name: str, template: Template | None) -> bool:
+    """Whether a field has a column of its own. Conflicts of our engine have no numbers, and have not."""
+    is_ours = template is not None and template.origin is Origin.ENGINE
+    return name in OWN_COLUMNS and not (is_ours and name == "conflict")
+
+
+class Plan(NamedTuple):
+    """How a message is taken apart: its shape (None when no template matches), where its fields are."""
+
+    shape: Shape | None
+    places: tuple[tuple[int, int], ...]
+
+
+class DetailColumns:
+    """The columns from level to fields of a piece.
+
+    Args:
+        data: the bytes of the piece, valid UTF-8.
+        body: where each message begins.
+        stop: where it ends.
+        store: for each, whether the store's printer wrote it.
+        open_end: for each, whether no line end followed.
+        origin: whose trace it is.
+    """
+
+    def __init__(
+        self,
+        data: bytes,
+        body: Positions,
+        stop: Positions,
+        store: npt.NDArray[np.bool_],
+        open_end: npt.NDArray[np.bool_],
+        origin: Origin = Origin.OPENSPLICE,
+    ) -> None:
+        self._data, self._body, self._stop = data, body, stop
+        self._store, self._open_end = store, open_end
+        self._matcher = matcher(origin)
+        self._known = _known[origin]
+        plans, self._plan_of = self._find_plans()
+        numbers: dict[int, int] = {}
+        self._shapes: list[Shape | None] = []
+        codes = np.empty(len(plans), np.int32)
+        for number, plan in enumerate(plans):
+            code = numbers.setdefault(id(plan.shape), len(self._shapes))
+            if code == len(self._shapes):
+                self._shapes.append(plan.shape)
+            codes[number] = code
+        self._codes = codes[self._plan_of] if len(plans) else np.zeros(0, np.int32)
+        most = max((len(plan.places) for plan in plans), default=0)
+        self._places = np.zeros((len(plans), most, 2), np.int64)
+        for number, plan in enumerate(plans):
+            if plan.places:
+                self._places[number, : len(plan.places)] = plan.places
+
+    @property
+    def unmatched(self) -> int:
+        """Records that no template matches."""
+        missing = [number for number, shape in enumerate(self._shapes) if shape is None]
+        return int(np.isin(self._codes, missing).sum())
+
+    # ------------------------------------------------------------------ which messages are alike
+
+    def _find_plans(self) -> tuple[list[Plan], Positions]:
+        """The plans of all kinds of messages, and which of them each record has."""
+        count = len(self._body)
+        lengths = self._stop - self._body
+        plan_of = np.full(count, -1, np.int64)
+        plans: list[Plan] = []
+        masked = _masked(self._data)
+        masked_bytes = np.frombuffer(masked, np.uint8)
+        alike = ~self._open_end & (lengths > 0)
+        lower = 0
+        for width in _WIDTHS:
+            rows = np.flatnonzero(alike & (lengths > lower) & (lengths <= width))
+            lower = width
+            if rows.size:
+                self._plans_of_width(rows, width, lengths, masked, masked_bytes, plans, plan_of)
+        for row in np.flatnonzero(plan_of < 0).tolist():
+            plan_of[row] = len(plans)
+            plans.append(self._plan(row))
+        return plans, plan_of
+
+    def _plans_of_width(
+        self,
+        rows: Positions,
+        width: int,
+        lengths: Positions,
+        masked: bytes,
+        masked_bytes: npt.NDArray[np.uint8],
+        plans: list[Plan],
+        plan_of: Positions,
+    ) -> None:
+        """Finds the plans of rows of about the same length; rows of no safe kind are left out."""
+        words = rows_of(masked_bytes, self._body[rows], width, lengths[rows])
+        hashes = lengths[rows].astype(np.uint64) * np.uint64(2) + self._store[rows]
+        for column in range(words.shape[1]):
+            hashes = (hashes ^ words[:, column]) * np.uint64(0x9E3779B97F4A7C15)
+            hashes ^= hashes >> np.uint64(29)
+        _, first, kind = np.unique(hashes, return_index=True, return_inverse=True)
+        same = (words == words[first][kind]).all(axis=1) & (
+            self._store[rows] == self._store[rows[first]][kind]
+        )
+        numbers = np.empty(first.size, np.int64)
+        for number, one in enumerate(rows[first].tolist()):
+            key = (masked[self._body[one] : self._stop[one]], bool(self._store[one]))
+            plan = self._known.get(key)
+            if plan is None:
+                plan = self._remember(key, one)
+            if plan is UNSAFE:
+                numbers[number] = -1
+            else:
+                numbers[number] = len(plans)
+                plans.append(plan)
+        plan_of[rows] = np.where(same, numbers[kind], -1)
+
+    def _remember(self, key: tuple[bytes, bool], row: int) -> Plan:
+        plan = self._plan(row, shared=True)
+        if len(self._known) >= REMEMBERED:
+            self._known.clear()
+        self._known[key] = plan
+        return plan
+
+    def _plan(self, row: int, *, shared: bool = False) -> Plan:
+        """The plan of one record; `UNSAFE` when it is to be shared and must not be."""
+        raw = self._data[self._body[row] : self._stop[row]]
+        text = raw.decode()
+        found = self._matcher.match(text, store=bool(self._store[row]), cut=bool(self._open_end[row]))
+        if shared and not _is_safe(found, text):
+            return UNSAFE
+        if found is None:
+            return Plan(None, ())
+        places = found.places
+        if not text.isascii():
+            places = [(len(text[:start].encode()), len(text[:end].encode())) for start, end in places]
+        return Plan(found.shape, tuple(places))
+
+    # ------------------------------------------------------------------ the columns
+
+    def columns(self) -> list[Any]:
+        """The columns from level to fields."""
+        templates = [shape.template if shape else None for shape in self._shapes]
+        return [
+            coded(self._codes, [one.level if one else UNKNOWN_LEVEL for one in templates]),
+            coded(self._codes, [one.id if one else None for one in templates]),
+            coded(self._codes, [(one.event or None) if one else None for one in templates]),
+            *(self._own_column(name) for name in OWN_COLUMNS),
+            self._fields(),
+        ]
+
+    def _own_column(self, name: str) -> Any:
+        place = np.array(
+            [
+                shape.names.index(name)
+                if shape and name in shape.names and is_own(name, shape.template)
+                else -1
+                for shape in self._shapes
+            ]
+        )
+        of_row = place[self._codes] if len(self._shapes) else np.zeros(0, np.int64)
+        present = of_row >= 0
+        places = self._places[self._plan_of[present], of_row[present]]
+        start, stop = np.zeros(len(present), np.int64), np.zeros(len(present), np.int64)
+        start[present] = self._body[present] + places[:, 0]
+        stop[present] = self._body[present] + places[:, 1]
+        if name in INTEGERS:
+            present &= stop - start <= LONGEST_NUMBER
+        column = string_views(self._data, start, stop, present)
+        return column.cast(pa.string()).cast(pa.int64()) if name in INTEGERS else column
+
+    def _fields(self) -> Any:
+        """The map from field names to values, of the fields without a column of their own."""
+        others = [
+            [place for place, name in enumerate(shape.names) if not is_own(name, shape.template)]
+            if shape
+            else []
+            for shape in self._shapes
+        ]
+        names = pa.array(
+            [
+                shape.names[place]
+                for shape, some in zip(self._shapes, others, strict=True)
+                if shape
+                for place in some
+            ],
+            pa.string(),
+        )
+        widths = np.array([len(some) for some in others], np.int64)
+        first = np.cumsum(widths) - widths
+        flat = np.array([place for some in others for place in some], np.int64)
+        counts = widths[self._codes] if len(others) else np.zeros(0, np.int64)
+        offsets = np.concatenate(([0], np.cumsum(counts)))
+        rows = np.repeat(np.arange(counts.size), counts)
+        entry = np.repeat(first[self._codes] if len(others) else counts, counts) + (
+            np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts)
+        )
+        places = self._places[self._plan_of[rows], flat[entry]]
+        start, stop = self._body[rows] + places[:, 0], self._body[rows] + places[:, 1]
+        values = string_views(self._data, start, stop).cast(pa.string())
+        return pa.MapArray.from_arrays(
+            pa.array(offsets.astype(np.int32)), names.take(pa.array(entry)), values
+        )
+
+
+UNSAFE: Final = Plan(None, ((-1, -1),))
+"""Messages of this kind are matched one by one."""
+
+_known: Final[dict[Origin, dict[tuple[bytes, bool], Plan]]] = {origin: {} for origin in Origin}
+
+
+def _is_safe(found: Match | None, text: str) -> bool:
+    """Whether every message that differs from `text` in digits (and hex digits of pointers) only is alike."""
+    if any(pattern.fullmatch(text) for pattern in templates_with_digits()):
+        return False
+    if "0x" not in text or found is None:
+        return True
+    return not any(
+        part.literal and part.literal[0] in "abcdefABCDEF" for part in pieces(found.template.pattern)[1:]
+    )
+
+
+def _masked(data: bytes) -> bytes:
+    """The bytes with every digit as `0`, and every hex digit of a pointer."""
+    masked = data.translate(_DIGITS)
+    bytes_of = np.frombuffer(masked, np.uint8)
+    at = np.flatnonzero(bytes_of[1:] == ord("x"))
+    at = at[bytes_of[at] == ord("0")] + 2
+    if not at.size:
+        return masked
+    changed = bytes_of.copy()
+    for _ in range(_LONGEST_POINTER):
+        at = at[at < changed.size]
+        at = at[_HEX[changed[at]]]
+        changed[at] = ord("0")
+        at = at + 1
+    return changed.tobytes()
+
+
+def coded(codes: npt.NDArray[np.int32], values: list[str | None]) -> Any:
+    """A column of few different values, some of them null. A value may occur twice in `values`."""
+    missing = np.array([value is None for value in values], np.bool_)[codes] if values else None
+    texts = pa.array([value or "" for value in values], pa.string())
+    return pa.DictionaryArray.from_arrays(pa.array(codes, mask=missing), texts)

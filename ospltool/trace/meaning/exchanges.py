@@ -1,0 +1,429 @@
+"""Alignments, from request to completion, put together from the traces of both sides.
+
+The trace does not number requests: their source is 0,0,0 unless they are for one reader. But between two
+nodes the requests of one group are answered in the order in which they were made, so that the oldest open
+one is meant. Our engine numbers them, and aligns whole name-spaces: that is then the group. Requests to a
+fellow that is lost, or of a node that was started anew, are closed unanswered.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import enum
+from typing import TYPE_CHECKING, Final
+
+from ospltool.trace.meaning.names import NOBODY, Names
+from ospltool.trace.reading.whole import number
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ospltool.trace.reading.record import Record
+
+MOST_OPEN: Final = 100_000
+"""Open alignments; beyond that the oldest are closed and counted."""
+
+
+MOST_LATE: Final = 8
+SOON_NS: Final = 1_000_000_000
+"""Two nodes print the two ends of one message within this time, whichever comes first."""
+
+
+class Step(enum.StrEnum):
+    """What happened in an alignment."""
+
+    REQUESTED = "requested"
+    RECEIVED = "request received"
+    COMBINED = "combined with another request"
+    SENDING = "sending"
+    SENT = "sent"
+    EQUAL = "sets are equal, nothing sent"
+    LINK = "end mark received"
+    BEADS = "set is whole"
+    APPLIED = "merge policy applied"
+    COMPLETE = "complete"
+
+
+class End(enum.StrEnum):
+    """How an alignment ended."""
+
+    OPEN = "open"
+    COMPLETE = "complete"
+    ABSORBED = "answered together with an earlier request"
+    REFUSED = "refused"
+    ALIGNER_LOST = "aligner lost"
+    RESTARTED = "node restarted"
+    FORGOTTEN = "too many at once"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Place:
+    """Where a record is."""
+
+    node: str
+    file: str
+    offset: int
+    time_ns: int | None
+    text: str
+
+
+def place(record: Record) -> Place:
+    """Where a record is, with the beginning of what it says."""
+    return Place(
+        record.node, record.file, record.offset, record.time_ns, record.text.partition("\n")[0][:300]
+    )
+
+
+@dataclasses.dataclass(slots=True)
+class Exchange:
+    """One alignment of one group.
+
+    Attributes:
+        number: counts from 1, in the order of requests.
+        group: partition.topic; a name-space in traces of our engine.
+        alignee: address of the node that asks.
+        aligner: address of the node that answers; `0` while the request is to all.
+        source: the source triple.
+        steps: what happened, in order.
+        end: how it ended.
+        samples_sent: what the aligner sent.
+        samples: what the alignee was told to expect.
+        policy: the merge policy applied; empty for an initial alignment.
+    """
+
+    number: int
+    group: str
+    alignee: str
+    aligner: str
+    source: str
+    steps: list[tuple[Step, Place]] = dataclasses.field(default_factory=list)
+    end: End = End.OPEN
+    samples_sent: int | None = None
+    samples: int | None = None
+    policy: str = ""
+    is_equal: bool = False
+    is_split: bool = False
+    """It was to all aligners, and goes on as one alignment for each that received it."""
+
+    def time(self, step: Step) -> int | None:
+        """When a step happened first; None when it did not, or without timestamps."""
+        return next((where.time_ns for what, where in self.steps if what is step), None)
+
+    def has(self, step: Step) -> bool:
+        """Whether a step happened."""
+        return any(what is step for what, _ in self.steps)
+
+    @property
+    def start_ns(self) -> int | None:
+        """The time of its first step."""
+        return self.steps[0][1].time_ns if self.steps else None
+
+    @property
+    def end_ns(self) -> int | None:
+        """The time of its last step."""
+        return self.steps[-1][1].time_ns if self.steps else None
+
+
+class ExchangeBook:
+    """Follows all alignments. Records must come by time, those of a node in the order of its file."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        self._open: dict[str, list[Exchange]] = {}
+        """Open alignments by group, oldest first."""
+
+        self._late: dict[tuple[str, str], collections.deque[Exchange]] = {}
+        """Alignments that ended before one side had printed all of its lines about them."""
+
+        self._started: dict[str, str] = {}
+        """The address of each node in the run that is being read."""
+
+        self._merging: dict[tuple[str, str, str], str] = {}
+        """Merges of our engine that begin with the next request: alignee, aligner, name-space; the policy."""
+
+        self._count = 0
+        self._open_count = 0
+        self.done: list[Exchange] = []
+
+    def add(self, record: Record) -> None:
+        """Takes a record that is whole; `Names` must have learned from it already."""
+        handler = _HANDLERS.get(record.event)
+        own = self._names.own.get(record.node)
+        if handler is not None and own is not None:
+            handler(self, record, own)
+
+    def all(self) -> list[Exchange]:
+        """All alignments, in the order of requests; a request to all counts once for each aligner."""
+        waiting = [one for some in self._open.values() for one in some]
+        return sorted((one for one in (*self.done, *waiting) if not one.is_split), key=lambda one: one.number)
+
+    # ------------------------------------------------------------------ the alignee's side
+
+    def _requested(self, record: Record, own: str) -> None:
+        """The line is printed when the request has been written: aligners may have printed theirs before."""
+        group, aligner = record.fields["group"], record.fields["fellow"]
+        step = (Step.REQUESTED, place(record))
+        early = [
+            one
+            for one in [*self._late.get((group, aligner), ()), *self._open.get(group, ())]
+            if one.alignee == own
+            and aligner in {one.aligner, NOBODY}
+            and not one.has(Step.REQUESTED)
+            and _is_soon_after(one, record)
+        ]
+        if aligner != NOBODY:
+            exchange = early[0] if early else self._new(group, own, aligner, record.fields.get("source", ""))
+            exchange.policy = self._merging.pop((own, aligner, group), exchange.policy)
+            exchange.steps.insert(0, step)
+            return
+        for one in early:
+            one.steps.insert(0, step)
+        to_all = self._new(group, own, aligner, record.fields.get("source", ""))
+        to_all.steps.append(step)
+        to_all.is_split = bool(early)
+
+    def _link(self, record: Record, own: str) -> None:
+        group, aligner = record.fields["group"], record.fields["fellow"]
+        exchange = self._oldest(group, own, aligner, without=Step.LINK) or self._new(group, own, aligner, "")
+        exchange.samples = number(record.fields.get("samples"))
+        exchange.is_equal = exchange.is_equal or "equal" in record.fields.get("equal", "")
+        exchange.steps.append((Step.LINK, place(record)))
+
+    def _refused(self, record: Record, own: str) -> None:
+        exchange = self._oldest(record.fields["group"], own, record.fields["fellow"], without=Step.LINK)
+        if exchange is not None:
+            exchange.steps.append((Step.LINK, place(record)))
+            self._close(exchange, End.REFUSED)
+
+    def _alignee_step(self, record: Record, own: str) -> None:
+        step = _ALIGNEE_STEPS[record.event]
+        for exchange in list(self._open.get(record.fields["group"], ())):
+            if exchange.alignee == own and exchange.has(Step.LINK) and not exchange.has(step):
+                exchange.steps.append((step, place(record)))
+                if step is Step.APPLIED:
+                    exchange.policy = record.fields.get("policy", "")
+                if step is Step.COMPLETE:
+                    self._close(exchange, End.COMPLETE)
+
+    def _completed(self, record: Record, own: str) -> None:
+        """Our engine says all about the end of an alignment in one line."""
+        fields = record.fields
+        group, aligner, source = fields["group"], fields["fellow"], fields.get("source", "")
+        exchange = self._oldest(group, own, aligner, without=Step.COMPLETE, source=source)
+        if exchange is None:
+            exchange = self._new(group, own, aligner, source)
+        exchange.samples = number(fields.get("samples"))
+        exchange.steps.append((Step.COMPLETE, place(record)))
+        self._close(exchange, End.COMPLETE)
+
+    def _merge_started(self, record: Record, own: str) -> None:
+        fields = record.fields
+        if "policy" in fields:
+            self._merging[own, fields["fellow"], fields["namespace"]] = fields["policy"].upper()
+
+    def _merge_finished(self, record: Record, own: str) -> None:
+        for exchange in self._open.get(record.fields["namespace"], ()):
+            if exchange.alignee == own and exchange.policy and not exchange.has(Step.APPLIED):
+                exchange.steps.append((Step.APPLIED, place(record)))
+                return
+
+    # ------------------------------------------------------------------ the aligner's side
+
+    def _received(self, record: Record, own: str) -> None:
+        group, alignee = record.fields["group"], record.fields["fellow"]
+        source = record.fields.get("source", "")
+        exchange = self._oldest(group, alignee, own, without=Step.RECEIVED, source=source)
+        if exchange is None:
+            exchange = self._of_all(group, alignee, own)
+        if exchange is None:
+            exchange = self._new(group, alignee, own, source)
+        exchange.steps.append((Step.RECEIVED, place(record)))
+
+    def _of_all(self, group: str, alignee: str, own: str) -> Exchange | None:
+        """A request to all aligners, as one to this node."""
+        to_all = self._oldest(group, alignee, NOBODY, without=Step.RECEIVED)
+        if to_all is None:
+            return None
+        to_all.is_split = True
+        exchange = self._new(group, alignee, own, to_all.source)
+        exchange.steps.extend(to_all.steps[:1])
+        return exchange
+
+    def _combined(self, record: Record, own: str) -> None:
+        self._aligner_step(record, own, record.fields["fellow"], Step.COMBINED)
+
+    def _not_combined(self, record: Record, own: str) -> None:
+        """The fellow has a request waiting already: one answer serves both."""
+        group, alignee = record.fields["group"], record.fields["fellow"]
+        again = [
+            one
+            for one in self._open.get(group, ())
+            if one.alignee == alignee
+            and one.aligner == own
+            and one.has(Step.RECEIVED)
+            and not one.has(Step.SENT)
+        ]
+        if len(again) > 1:
+            self._close(again[-1], End.ABSORBED)
+
+    def _sending(self, record: Record, own: str) -> None:
+        for alignee in record.fields.get("fellows", "").split(","):
+            self._aligner_step(record, own, alignee.strip(), Step.SENDING)
+
+    def _sent(self, record: Record, own: str) -> None:
+        samples = number(record.fields.get("samples"))
+        step = Step.EQUAL if record.event == "align.equal" else Step.SENT
+        for exchange in self._answered(record, own):
+            exchange.samples_sent = 0 if step is Step.EQUAL else samples
+            exchange.is_equal = exchange.is_equal or step is Step.EQUAL
+            exchange.steps.append((step, place(record)))
+
+    def _answered(self, record: Record, own: str) -> list[Exchange]:
+        """The alignments that an answer is for; our engine names several fellows."""
+        group, alignees = record.fields["group"], record.fields["fellow"].split(",")
+        return [one for alignee in alignees for one in self._answered_to(group, alignee.strip(), own)]
+
+    def _answered_to(self, group: str, alignee: str, own: str) -> list[Exchange]:
+        """The alignments that an answer to a fellow is for; one to fellow 0 is for all being sent."""
+        if alignee == NOBODY:
+            return [
+                one
+                for one in [*self._late.get((group, own), ()), *self._open.get(group, ())]
+                if one.aligner == own and one.has(Step.SENDING) and not one.has(Step.SENT)
+            ]
+        waiting = [
+            one
+            for one in [*self._late.get((group, own), ()), *self._open.get(group, ())]
+            if one.alignee == alignee
+            and one.aligner == own
+            and not one.has(Step.SENT)
+            and not one.has(Step.EQUAL)
+        ]
+        return sorted(waiting, key=lambda one: not one.has(Step.SENDING))[:1]
+
+    def _aligner_step(self, record: Record, own: str, alignee: str, step: Step) -> None:
+        exchange = self._oldest(record.fields["group"], alignee, own, without=step)
+        if exchange is not None:
+            exchange.steps.append((step, place(record)))
+
+    # ------------------------------------------------------------------ what ends them
+
+    def _fellow_lost(self, record: Record, own: str) -> None:
+        lost = record.fields.get("fellow")
+        self._close_where(lambda one: one.alignee == own and one.aligner == lost, End.ALIGNER_LOST)
+
+    def _restarted(self, record: Record, own: str) -> None:
+        name = record.node
+        earlier = {
+            address for address, node in self._names.node_of.items() if node == name and address != own
+        }
+        if self._started.get(name) == own:  # our engine keeps its address
+            earlier.add(own)
+        self._started[name] = own
+        self._late = {
+            key: late
+            for key, late in self._late.items()
+            if not any(one.alignee in earlier or one.aligner in earlier for one in late)
+        }
+        self._close_where(lambda one: one.alignee in earlier or one.aligner in earlier, End.RESTARTED)
+
+    def _close_where(self, condition: Condition, end: End) -> None:
+        for some in list(self._open.values()):
+            for one in list(some):
+                if condition(one):
+                    self._close(one, end)
+
+    def _close(self, exchange: Exchange, end: End) -> None:
+        exchange.end = end
+        some = self._open[exchange.group]
+        some.remove(exchange)
+        if not some:
+            del self._open[exchange.group]
+        self._open_count -= 1
+        self.done.append(exchange)
+        unsent = end is End.COMPLETE and exchange.has(Step.SENDING) and not exchange.has(Step.SENT)
+        if unsent or (end is End.ABSORBED and not exchange.has(Step.REQUESTED)):
+            late = self._late.setdefault(
+                (exchange.group, exchange.aligner), collections.deque(maxlen=MOST_LATE)
+            )
+            late.append(exchange)
+
+    def _new(self, group: str, alignee: str, aligner: str, source: str) -> Exchange:
+        if self._open_count >= MOST_OPEN:
+            self._close(
+                min((some[0] for some in self._open.values()), key=lambda one: one.number), End.FORGOTTEN
+            )
+        self._count += 1
+        self._open_count += 1
+        exchange = Exchange(self._count, group, alignee, aligner, source)
+        self._open.setdefault(group, []).append(exchange)
+        return exchange
+
+    def _oldest(
+        self, group: str, alignee: str, aligner: str, *, without: Step, source: str = ""
+    ) -> Exchange | None:
+        """The oldest one that waits for a step; one of the same source, if there is one, before that."""
+        waiting = [
+            one
+            for one in self._open.get(group, ())
+            if one.alignee == alignee and one.aligner == aligner and not one.has(without)
+        ]
+        return next((one for one in waiting if one.source == source), waiting[0] if waiting else None)
+
+
+def unanswered(exchanges: list[Exchange], traced: set[str]) -> Iterator[Exchange]:
+    """Alignments that were requested and never answered, although nothing explains it.
+
+    Args:
+        exchanges: all alignments.
+        traced: addresses of the nodes whose traces are there.
+    """
+    for one in exchanges:
+        if one.end is not End.OPEN or one.has(Step.LINK) or not one.has(Step.REQUESTED):
+            continue
+        if one.aligner == NOBODY and not traced - {one.alignee}:
+            continue  # whoever may have answered is not seen here
+        yield one
+
+
+def _is_soon_after(exchange: Exchange, record: Record) -> bool:
+    start = exchange.start_ns
+    return start is None or record.time_ns is None or record.time_ns - start < SOON_NS
+
+
+_ALIGNEE_STEPS: Final = {
+    "align.received": Step.BEADS,
+    "merge.applying": Step.APPLIED,
+    "group.complete": Step.COMPLETE,
+}
+
+_HANDLERS: Final = {
+    "align.request": ExchangeBook._requested,
+    "align.request-filtered": ExchangeBook._requested,
+    "align.request-delayed": ExchangeBook._requested,
+    "align.request-received": ExchangeBook._received,
+    "align.request-received-filtered": ExchangeBook._received,
+    "align.combined": ExchangeBook._combined,
+    "align.not-combined": ExchangeBook._not_combined,
+    "align.sending": ExchangeBook._sending,
+    "align.sent": ExchangeBook._sent,
+    "align.equal": ExchangeBook._sent,
+    "align.link": ExchangeBook._link,
+    "align.refused": ExchangeBook._refused,
+    "align.received": ExchangeBook._alignee_step,
+    "merge.applying": ExchangeBook._alignee_step,
+    "group.complete": ExchangeBook._alignee_step,
+    "align.completed": ExchangeBook._completed,
+    "merge.started": ExchangeBook._merge_started,
+    "merge.finished": ExchangeBook._merge_finished,
+    "fellow.quarantined": ExchangeBook._fellow_lost,
+    "fellow.disconnected": ExchangeBook._fellow_lost,
+    "fellow.heartbeat-lost": ExchangeBook._fellow_lost,
+    "lifecycle.address": ExchangeBook._restarted,
+}
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Condition = Callable[[Exchange], bool]

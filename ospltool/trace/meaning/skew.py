@@ -1,0 +1,162 @@
+"""How much the clocks of nodes differ, estimated from what they tell each other.
+
+Trace lines do not number messages, so which receipt belongs to which sending is not known. But the right
+pairs all have about the same difference of time, the wrong ones any: the densest cluster of differences is
+the right one. The fastest message each way bounds the difference of the clocks from either side; it is known
+to half of the round trip (the estimate of NTP).
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from typing import TYPE_CHECKING, Final
+
+from ospltool.trace.meaning.names import Names
+from ospltool.trace.reading.record import Clock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ospltool.trace.reading.record import Record
+
+MOST_TIMES: Final = 400
+"""Times that are kept of one kind of message between two nodes; later ones are not looked at."""
+
+CLUSTER_NS: Final = 20_000_000
+"""Width of a cluster of differences: more than the usual delay of a message."""
+
+LEAST_PAIRS: Final = 3
+"""A smaller cluster may be chance."""
+
+_SENT: Final = {
+    "align.request": ("request", "group"),
+    "align.sent": ("link", "group", "samples"),
+    "align.sending": ("set", "group"),
+    "group.requested": ("groups",),
+    "namespace.requesting": ("namespaces-request",),
+    "fellow.capabilities-sent": ("capabilities",),
+}
+"""For each event of sending, the kind of message and the fields that its receipt has too."""
+
+_RECEIVED: Final = {
+    "align.request-received": ("request", "group"),
+    "align.link": ("link", "group", "samples"),
+    "align.completed": ("set", "group"),
+    "group.request-received": ("groups",),
+    "namespace.request-received": ("namespaces-request",),
+    "fellow.capabilities": ("capabilities",),
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Skew:
+    """The correction of a node.
+
+    Attributes:
+        node: the node.
+        add_ns: what to add to its times, so that they agree with the reference.
+        uncertainty_ns: how far off that may be; None when nothing was learned and `add_ns` is 0.
+        pairs: how many messages it rests on.
+    """
+
+    node: str
+    add_ns: int
+    uncertainty_ns: int | None
+    pairs: int
+
+
+_Key = tuple[str, ...]
+
+
+class SkewEstimator:
+    """Gathers when messages were sent and received."""
+
+    def __init__(self) -> None:
+        self.nodes: set[str] = set()
+        self._names = Names()
+        self._sent: dict[_Key, list[int]] = {}
+        self._received: dict[_Key, list[int]] = {}
+
+    def add(self, record: Record) -> None:
+        """Takes a record of any node, in the order of its file."""
+        if record.time_ns is None or record.clock is not Clock.ABSOLUTE:
+            return
+        self.nodes.add(record.node)
+        self._names.learn(record)
+        event, fields = record.event, record.fields
+        own = self._names.own.get(record.node)
+        fellows = fields.get("fellow") or fields.get("fellows")
+        if own is None or fellows is None:
+            return
+        if event in _SENT:
+            kind, *names = _SENT[event]
+            for fellow in fellows.split(","):
+                key = (kind, own, fellow.strip(), *(fields.get(name, "") for name in names))
+                _keep(self._sent.setdefault(key, []), record.time_ns)
+        elif event in _RECEIVED:
+            kind, *names = _RECEIVED[event]
+            key = (kind, fellows, own, *(fields.get(name, "") for name in names))
+            _keep(self._received.setdefault(key, []), record.time_ns)
+
+    def estimate(self, reference: str | None = None) -> list[Skew]:
+        """The correction of every node against a reference; the first node by name when not given."""
+        nodes = sorted(self.nodes)
+        if not nodes:
+            return []
+        fastest = self._fastest()
+        start = reference if reference in self.nodes else nodes[0]
+        known = {start: Skew(start, 0, 0, 0)}
+        queue = collections.deque([start])
+        while queue:
+            one = queue.popleft()
+            for other in nodes:
+                there, back = fastest.get((one, other)), fastest.get((other, one))
+                if other in known or there is None or back is None:
+                    continue
+                # there = delay + skew, back = delay - skew, where skew is how much `other` is ahead
+                ahead, half = (there[0] - back[0]) // 2, abs(there[0] + back[0]) // 2
+                base = known[one]
+                uncertainty = (base.uncertainty_ns or 0) + half
+                known[other] = Skew(other, base.add_ns - ahead, uncertainty, there[1] + back[1])
+                queue.append(other)
+        return [known.get(node, Skew(node, 0, None, 0)) for node in nodes]
+
+    def _fastest(self) -> dict[tuple[str, str], tuple[int, int]]:
+        """By sender and receiver: the least difference of the right pairs, and how many there are."""
+        node_of = self._names.node_of
+        differences: dict[tuple[str, str], list[int]] = {}
+        for key, received in self._received.items():
+            sent = self._sent.get(key)
+            sender, receiver = node_of.get(key[1]), node_of.get(key[2])
+            if sent and sender is not None and receiver is not None and sender != receiver:
+                differences.setdefault((sender, receiver), []).extend(
+                    later - earlier for later in received for earlier in sent
+                )
+        clusters = {pair: _densest(sorted(values)) for pair, values in differences.items()}
+        return {pair: cluster for pair, cluster in clusters.items() if cluster[1] >= LEAST_PAIRS}
+
+
+def _keep(times: list[int], time_ns: int) -> None:
+    if len(times) < MOST_TIMES:
+        times.append(time_ns)
+
+
+def _densest(values: list[int]) -> tuple[int, int]:
+    """Where the densest cluster of sorted values begins, and how many it has."""
+    best, size, first = values[0], 0, 0
+    for last, value in enumerate(values):
+        while value - values[first] > CLUSTER_NS:
+            first += 1
+        count = last - first + 1
+        if count > size or (count == size and abs(values[first]) < abs(best)):
+            best, size = values[first], count
+    return best, size
+
+
+def estimate(records: Iterable[Record], reference: str | None = None) -> list[Skew]:
+    """The correction of every node."""
+    estimator = SkewEstimator()
+    for record in records:
+        estimator.add(record)
+    return estimator.estimate(reference)

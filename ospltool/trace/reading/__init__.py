@@ -1,0 +1,1 @@
+"""From files to records: every byte of a file belongs to one record."""

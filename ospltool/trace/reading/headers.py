@@ -1,0 +1,211 @@
+"""Where a record of a durability trace begins, and what its header says.
+
+    2026-11-21T01:08:30+0000 1795223310.294122015 INIT (ospl_durability) -> message
+    1510591395.741573630 INIT (mainThread) -> message                         older releases
+    1970-01-01T00:00:01+0000 1.019691753 INIT (ospl_durability) -> message    relative timestamps
+    INIT (ospl_durability) -> message                                         no timestamps
+    2026-11-21T01:08:30+0000 1795223310.268525372 PersistentStore (KV) -> message      the store's printer
+
+A header may stand anywhere in a line: a message that was cut, or printed without a line end, has the next
+header glued to it. A header without a timestamp is too weak a sign for that; it counts at the start of a
+line only, unless the whole file is without timestamps. A header never spans lines, so that a header at the
+start of a line begins a record whatever stands before it: there a file can be cut and read in parts.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ospltool.trace.reading.record import Clock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+STATES: Final = (
+    "INIT",
+    "DISCOVER_FELLOWS_GROUPS",
+    "DISCOVER_LOCAL_GROUPS",
+    "DISCOVER_PERSISTENT_SOURCE",
+    "INJECT_PERSISTENT",
+    "FETCH_INITIAL",
+    "COMPLETE",
+    "FETCH",
+    "ALIGN",
+    "FETCH_ALIGN",
+    "TERMINATING",
+    "TERMINATED",
+    "<<UNKNOWN>>",
+)
+STORE_PRINTER: Final = b"PersistentStore"
+END: Final = b") -> "
+"""How every header ends."""
+
+LONGEST: Final = 240
+"""No header is longer, in bytes."""
+
+RELATIVE_LIMIT_S: Final = 10 * 365 * 86400
+"""A time below ten years after 1970 counts from the start of the service."""
+
+SECOND_NS: Final = 1_000_000_000
+
+_STATE: Final = "|".join(re.escape(state) for state in sorted(STATES, key=len, reverse=True))
+_WHO: Final = r"\((?P<{}>[^()\n]{{1,80}})\) -> "
+_TIME: Final = (
+    r"(?:(?P<local>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[+-]\d{4}|Z)?) )?"
+    r"(?P<seconds>-?\d{1,10})\.(?P<nanoseconds>\d{9}) "
+)
+_TIMED: Final = (
+    _TIME + r"(?:(?P<state>[A-Z][A-Z_]{2,39}|<<UNKNOWN>>)|PersistentStore) " + _WHO.format("thread")
+)
+_UNTIMED: Final = rf"(?:(?P<bare_state>{_STATE})|PersistentStore) " + _WHO.format("bare_thread")
+_CONTEXT: Final = re.compile(
+    (r"(?:[A-Z][A-Z_]{2,39}|<<UNKNOWN>>|PersistentStore) " + _WHO.format("thread")).encode()
+)
+_HEADER: Final = re.compile(rf"{_TIMED}|^{_UNTIMED}".encode(), re.MULTILINE)
+_HEADER_ANYWHERE: Final = re.compile(rf"{_TIMED}|{_UNTIMED}".encode())
+_LINE_HEADER: Final = re.compile(rf"^(?:{_TIMED}|{_UNTIMED})".encode(), re.MULTILINE)
+
+
+IS_LINE_HEADER: Final = re.compile(re.sub(r"\(\?P<\w+>", "(?:", rf"{_TIMED}|{_UNTIMED}").encode())
+"""Matches a header at a position; only sensible at the start of a line. Faster than the others: no groups."""
+
+
+class Header(NamedTuple):
+    """A header that was found in a buffer.
+
+    Attributes:
+        start: where it begins in the buffer.
+        end: where its message begins.
+        time_ns: its time; None without timestamps.
+        local: the local time before it; empty in older releases.
+        state: the state; empty for the store's printer.
+        thread: the thread; for the store's printer `PersistentStore (KV)`.
+    """
+
+    start: int
+    end: int
+    time_ns: int | None
+    local: bytes
+    state: str
+    thread: str
+
+    @property
+    def clock(self) -> Clock:
+        """What its time counts from."""
+        return clock_of(self.time_ns)
+
+
+def is_time(time_ns: int) -> bool:
+    """Whether a time fits into 64 bits. A header with another is damaged: its record has no time."""
+    return abs(time_ns) < 1 << 63
+
+
+def clock_of(time_ns: int | None) -> Clock:
+    """What a time counts from, by its size: relative times are small."""
+    if time_ns is None:
+        return Clock.NONE
+    return Clock.ABSOLUTE if time_ns >= RELATIVE_LIMIT_S * SECOND_NS else Clock.RELATIVE
+
+
+def headers(
+    buffer: bytes, start: int = 0, end: int | None = None, *, untimed: bool = False
+) -> Iterator[Header]:
+    """The headers in `buffer[start:end]`, in order.
+
+    Args:
+        buffer: the bytes.
+        start: a position at the start of a line, or of a header.
+        end: where to stop; the end of the buffer when not given.
+        untimed: the file has no timestamps, so headers without one count anywhere in a line.
+    """
+    stop = len(buffer) if end is None else end
+    floor = start
+    for found in _LINE_HEADER.finditer(buffer, start, stop):
+        if buffer.find(END, floor, found.start()) >= 0:
+            yield from _glued(buffer, floor, found.start(), untimed=untimed)
+        yield header_of(found)
+        floor = found.end()
+    if buffer.find(END, floor, stop) >= 0:
+        yield from _glued(buffer, floor, stop, untimed=untimed)
+
+
+def _glued(buffer: bytes, floor: int, stop: int, *, untimed: bool) -> Iterator[Header]:
+    """The headers in `buffer[floor:stop]`, where none begins a line (but perhaps one begins at `floor`)."""
+    at = buffer.find(END, floor, stop)
+    while at >= 0:
+        header = header_ending_at(buffer, floor, at + len(END), untimed=untimed)
+        if header is not None:
+            yield header
+            floor = header.end
+        at = buffer.find(END, at + len(END), stop)
+
+
+def header_ending_at(buffer: bytes | bytearray, floor: int, end: int, *, untimed: bool) -> Header | None:
+    """The header that ends at `end`, where `buffer` has `) -> `, and does not begin before `floor`."""
+    start = max(floor, end - LONGEST)
+    start = buffer.rfind(b"\n", start, end) + 1 or start
+    pattern = _HEADER_ANYWHERE if untimed else _HEADER
+    for found in pattern.finditer(buffer, start, end):
+        if found.end() == end:
+            return header_of(found)
+    return None
+
+
+def is_header(context: bytes) -> bool:
+    """Whether the part of a header after its timestamp, such as `INIT (ospl_durability) -> `, is one."""
+    return _CONTEXT.fullmatch(context) is not None
+
+
+def context_of(context: bytes) -> tuple[str, str]:
+    """State and thread of a header, from its part after the timestamp."""
+    state, _, thread = context.partition(b" (")
+    name = _name(thread.removesuffix(END))
+    return ("", f"PersistentStore ({name})") if state == STORE_PRINTER else (_name(state), name)
+
+
+_names: dict[bytes | None, str] = {None: ""}
+"""States and threads as text. There are few; should there be many, they are forgotten from time to time."""
+
+
+def _name(name: bytes | None) -> str:
+    known = _names.get(name)
+    if known is None and name is not None:
+        if len(_names) > 4096:
+            _names.clear()
+            _names[None] = ""
+        known = _names[name] = name.decode("utf-8", "backslashreplace")
+    return known or ""
+
+
+def header_of(found: re.Match[bytes]) -> Header:
+    """The header of a match of one of the patterns of this module."""
+    local, seconds, nanoseconds, state, thread, bare_state, bare_thread = found.groups()
+    time_ns = None
+    if seconds is None:
+        state, thread = bare_state, bare_thread
+    else:
+        time_ns = int(seconds + nanoseconds)
+        if not is_time(time_ns):
+            time_ns = None
+    name = _name(thread) if state is not None else f"PersistentStore ({_name(thread)})"
+    return Header(found.start(), found.end(), time_ns, local or b"", _name(state), name)
+
+
+def first_on_line(buffer: bytes, start: int = 0) -> int:
+    """Where the first header at the start of a line begins, at or after `start`; -1 when there is none.
+
+    `start` itself counts as the start of a line only when it is 0 or follows a line end.
+    """
+    found = _LINE_HEADER.search(buffer, start)
+    return found.start() if found else -1
+
+
+def last_on_line(buffer: bytes) -> int:
+    """Where the last header at the start of a line begins; -1 when there is none."""
+    line = buffer.rfind(b"\n") + 1
+    while line > 0:
+        if IS_LINE_HEADER.match(buffer, line):
+            return line
+        line = buffer.rfind(b"\n", 0, line - 1) + 1
+    return 0 if IS_LINE_HEADER.match(buffer, 0) else -1

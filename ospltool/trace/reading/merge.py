@@ -1,0 +1,64 @@
+"""The records of several files in the order of time, each file in its own order."""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING
+
+from ospltool.trace.reading.reader import read_records
+from ospltool.trace.reading.record import Clock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from ospltool.trace.reading.record import Record
+    from ospltool.trace.reading.sources import Source
+
+
+def ordered(records: Iterable[Record], skew_ns: int = 0) -> Iterator[tuple[int, Record]]:
+    """The records of one file with the time at which each has its place among other files.
+
+    The order of the file is kept: a record that is older than one before it, or has no time, takes the time
+    of that one. (Threads write out of order by less than a millisecond; after a clock was set back, it is all
+    the records until the old time is reached again.)
+    """
+    at: int | None = None
+    for record in records:
+        if record.time_ns is not None:
+            time = record.time_ns + skew_ns
+            at = time if at is None else max(at, time)
+        yield at or 0, record
+
+
+def merged(
+    sources: Sequence[Source],
+    skews_ns: Mapping[str, int] | None = None,
+    read: Callable[[Source], Iterable[Record]] = read_records,
+) -> Iterator[Record]:
+    """The records of several sources by time, with times corrected by the skew of their nodes.
+
+    Args:
+        sources: the files.
+        skews_ns: what to add to the times of a node.
+        read: gives the records of a source.
+    """
+    skews = skews_ns or {}
+    if len(sources) == 1 and not skews.get(sources[0].node):
+        yield from read(sources[0])
+        return
+
+    def keyed(number: int, source: Source) -> Iterator[tuple[int, int, int, Record]]:
+        skew = skews.get(source.node, 0)
+        for position, (at, record) in enumerate(ordered(read(source), skew)):
+            yield at, number, position, corrected(record, skew)
+
+    for *_, record in heapq.merge(*(keyed(number, source) for number, source in enumerate(sources))):
+        yield record
+
+
+def corrected(record: Record, skew_ns: int) -> Record:
+    """The record with its time corrected; relative times become absolute when the skew is a date."""
+    if not skew_ns or record.time_ns is None:
+        return record
+    clock = Clock.ABSOLUTE if record.clock is Clock.RELATIVE and skew_ns > 10**18 else record.clock
+    return record._replace(time_ns=record.time_ns + skew_ns, clock=clock)

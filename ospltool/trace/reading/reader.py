@@ -1,0 +1,270 @@
+"""Reads a source as records, exactly: every byte of the file belongs to one record.
+
+A record is what stands from one header to the next (see `ospltool.trace.reading.headers`), so messages of
+several lines, glued headers and messages without a line end need no special care. What stands before the
+first header, or beyond the size of any real record, becomes a record of kind `unparsed`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+from ospltool.trace.meaning.catalogue import Template, catalogue
+from ospltool.trace.meaning.matcher import Matcher, matcher
+from ospltool.trace.reading import damage
+from ospltool.trace.reading.headers import LONGEST, Header, headers, is_time
+from ospltool.trace.reading.record import LEVELS, NO_FIELDS, UNKNOWN_LEVEL, Clock, Kind, Record, one_line
+from ospltool.trace.reading.reports import read_reports
+from ospltool.trace.reading.runs import RunCounter
+from ospltool.trace.reading.sources import Format, SourceError, open_stream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import IO
+
+    from ospltool.trace.reading.sources import Source
+
+BLOCK_BYTES: Final = 1 << 18
+LONGEST_RECORD: Final = 4 << 20
+"""A record with more bytes is cut here; the rest is given as unparsed."""
+
+_LINE_ENDS: Final = b"\r\n"
+
+
+def read_records(source: Source, start: int = 0, end: int | None = None) -> Iterator[Record]:
+    """The records of a source, in the order of the file.
+
+    Args:
+        source: the file.
+        start: byte offset of a record to begin with; only 0 for a compressed file.
+        end: byte offset at which to stop: the end of a record.
+
+    Where a compressed file is damaged, the last record is of kind `damaged` and says so.
+
+    Raises:
+        SourceError: the file cannot be read.
+    """
+    try:
+        with open_stream(source.path) as stream:
+            if start:
+                stream.seek(start)
+            match source.format:
+                case Format.REPORTS:
+                    yield from read_reports(stream, source)
+                case Format.EVENTS:
+                    yield from _read_events(stream, source)
+                case _:
+                    parser = TraceParser(source, start)
+                    for block in _blocks(stream, None if end is None else end - start):
+                        yield from parser.feed(block)
+                    yield from parser.finish()
+    except OSError as cause:
+        raise SourceError(f"{source.path}: {cause.strerror or cause}") from None
+    found = damage.of(source.path)
+    if found is not None:
+        yield damaged(source, found)
+
+
+def _blocks(stream: IO[bytes], wanted: int | None) -> Iterator[bytes]:
+    left = wanted
+    while left is None or left > 0:
+        block = stream.read(BLOCK_BYTES if left is None else min(BLOCK_BYTES, left))
+        if not block:
+            return
+        if left is not None:
+            left -= len(block)
+        yield block
+
+
+class TraceParser:
+    """Turns the bytes of a durability trace into records, as they come in.
+
+    Args:
+        source: where they come from.
+        offset: offset of the first byte in the file.
+    """
+
+    def __init__(self, source: Source, offset: int = 0) -> None:
+        self._source = source
+        self._matcher: Matcher = matcher(source.origin)
+        self._runs = RunCounter()
+        self._newest_ns: int | None = None
+        self._buffer = b""
+        self._offset = offset
+
+    @property
+    def pending(self) -> int:
+        """Bytes of the last record, which is not known to be whole before the next header."""
+        return len(self._buffer)
+
+    def feed(self, block: bytes) -> Iterator[Record]:
+        """The records that are known to be whole now."""
+        self._buffer += block
+        previous: Header | None = None
+        taken = 0
+        for header in headers(self._buffer, untimed=self._source.untimed):
+            if previous is not None:
+                yield from self._record(previous, header.start)
+            elif header.start > 0:
+                yield self._unparsed(0, header.start)
+            previous = header
+            taken = header.start
+        if taken:
+            self._drop(taken)
+        if len(self._buffer) > LONGEST_RECORD:
+            yield from self._relieve()
+
+    def finish(self) -> Iterator[Record]:
+        """The last record; the parser can then be fed on."""
+        previous = next(headers(self._buffer, untimed=self._source.untimed), None)
+        if previous is not None and previous.start == 0:
+            yield from self._record(previous, len(self._buffer))
+        elif self._buffer:
+            yield self._unparsed(0, len(self._buffer))
+        self._drop(len(self._buffer))
+
+    def parse(self, data: bytes, offset: int) -> Iterator[Record]:
+        """The records of bytes that begin with a record and end with one, at an offset of the file."""
+        self._buffer, self._offset = b"", offset
+        yield from self.feed(data)
+        yield from self.finish()
+
+    def _relieve(self) -> Iterator[Record]:
+        """Gives out a buffer without end in parts, so that memory stays bounded."""
+        first = next(headers(self._buffer, untimed=self._source.untimed), None)
+        if first is not None:
+            yield from self._record(first, LONGEST_RECORD)
+            self._drop(LONGEST_RECORD)
+        keep = len(self._buffer) - LONGEST
+        cut = self._buffer.rfind(b"\n", 0, keep) + 1 or keep
+        if cut > 0:
+            yield self._unparsed(0, cut)
+            self._drop(cut)
+
+    def _drop(self, count: int) -> None:
+        self._buffer = self._buffer[count:]
+        self._offset += count
+
+    def _record(self, header: Header, end: int) -> Iterator[Record]:
+        cut = min(end, header.start + LONGEST_RECORD)
+        yield self._parsed(header, cut)
+        for at in range(cut, end, LONGEST_RECORD):
+            yield self._unparsed(at, min(end, at + LONGEST_RECORD))
+
+    def _parsed(self, header: Header, end: int) -> Record:
+        raw = self._buffer[header.start : end]
+        body = raw[header.end - header.start :]
+        message = body.rstrip(_LINE_ENDS)
+        text = message.decode("utf-8", "surrogateescape")
+        found = self._matcher.match(text, store=not header.state, cut=len(message) == len(body))
+        template = found.template if found else None
+        return Record(
+            Kind.TRACE,
+            self._source.node,
+            self._source.file,
+            self._offset + header.start,
+            header.time_ns,
+            header.clock,
+            header.state,
+            header.thread,
+            text,
+            raw,
+            self._runs.seen(header.state, text),
+            template,
+            found.fields if found else NO_FIELDS,
+            template.level if template else UNKNOWN_LEVEL,
+            self._is_late(header.time_ns),
+        )
+
+    def _is_late(self, time_ns: int | None) -> bool:
+        if time_ns is None:
+            return False
+        late = self._newest_ns is not None and time_ns < self._newest_ns
+        if not late:
+            self._newest_ns = time_ns
+        return late
+
+    def _unparsed(self, start: int, end: int) -> Record:
+        return unparsed(self._source, self._offset + start, self._buffer[start:end], self._runs.run)
+
+
+def unparsed(source: Source, offset: int, raw: bytes, run: int = 0) -> Record:
+    """Bytes that belong to no record, as a record of their own."""
+    text = raw.rstrip(_LINE_ENDS).decode("utf-8", "surrogateescape")
+    return Record(Kind.UNPARSED, source.node, source.file, offset, None, Clock.NONE, "", "", text, raw, run)
+
+
+def damaged(source: Source, found: damage.Damage) -> Record:
+    """A record without bytes that says where a source cannot be read on."""
+    text = f"the file cannot be read on from here: {found.reason}"
+    return Record(Kind.DAMAGED, source.node, source.file, found.offset, None, Clock.NONE, "", "", text, b"")
+
+
+def parse_events(data: bytes, source: Source, offset: int) -> Iterator[Record]:
+    """The records of whole lines of JSON, at an offset of the file."""
+    runs = RunCounter()
+    for line in data.splitlines(keepends=True):
+        yield _event(line, source, offset, catalogue().get, runs)
+        offset += len(line)
+
+
+def _read_events(stream: IO[bytes], source: Source) -> Iterator[Record]:
+    """The trace of our engine as lines of JSON."""
+    known = catalogue()
+    runs = RunCounter()
+    offset = 0
+    for line in _lines(stream):
+        yield _event(line, source, offset, known.get, runs)
+        offset += len(line)
+
+
+def _lines(stream: IO[bytes]) -> Iterator[bytes]:
+    """The lines of a stream with their ends, in pieces of bounded size."""
+    rest = b""
+    while block := stream.read(BLOCK_BYTES):
+        *lines, rest = (rest + block).split(b"\n")
+        for line in lines:
+            yield line + b"\n"
+        if len(rest) > LONGEST_RECORD:
+            yield rest
+            rest = b""
+    if rest:
+        yield rest
+
+
+def _event(
+    line: bytes, source: Source, offset: int, known: Callable[[str], Template | None], runs: RunCounter
+) -> Record:
+    try:
+        envelope = json.loads(line)
+        data = envelope["data"]
+        time_ns, state, thread, text = data["time_ns"], data["state"], data["thread"], data["text"]
+        level, event, fields = data["level"], data["event"], data["fields"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return unparsed(source, offset, line, runs.run)
+    texts, lines = (state, thread, text, level, event), data.get("lines", [])
+    if not (
+        isinstance(time_ns, int)
+        and is_time(time_ns)
+        and isinstance(fields, dict)
+        and isinstance(lines, list)
+        and all(isinstance(one, str) for one in texts)
+    ):
+        return unparsed(source, offset, line, runs.run)
+    return Record(
+        Kind.TRACE,
+        source.node,
+        source.file,
+        offset,
+        time_ns,
+        Clock.ABSOLUTE,
+        one_line(state),
+        thread,
+        "\n".join((text, *map(str, lines))),
+        line,
+        runs.seen(state, text),
+        known(event),
+        {str(name): str(value) for name, value in fields.items()},
+        level if level in LEVELS else UNKNOWN_LEVEL,
+    )

@@ -1,0 +1,217 @@
+"""Which files are read, what they are, and whose they are."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import gzip
+import pathlib
+import re
+import zlib
+from typing import IO, TYPE_CHECKING, Final, cast
+
+from ospltool.trace.meaning.catalogue import Origin
+from ospltool.trace.reading import damage
+from ospltool.trace.reading.damage import SoundPart
+from ospltool.trace.reading.headers import headers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+SNIFFED_BYTES: Final = 1 << 16
+MOST_FILES: Final = 10_000
+"""A directory with more files is refused: it is not a directory of traces."""
+
+_REPORT: Final = re.compile(rb"\A(?:={60,}\r?\n|Report      : )", re.MULTILINE)
+_ENGINE_JSON: Final = re.compile(rb'\A\{"format_version":\d+,"kind":"trace-event"')
+_ENGINE_ADDRESS: Final = re.compile(rb"-> My address is: '(?!\d+'\s)")
+_COMPRESSED: Final = {".gz": "gzip", ".zst": "zstd"}
+_PLAIN_STEMS: Final = re.compile(r"(?:durability|ospl-info|ospl-error|trace)(?:[-_.]|$)")
+
+
+class SourceError(Exception):
+    """A file that cannot be read; the message names it and says why."""
+
+
+class Format(enum.StrEnum):
+    """What a file holds."""
+
+    TRACE = "trace"
+    REPORTS = "reports"
+    """ospl-info.log or ospl-error.log."""
+    EVENTS = "events"
+    """The trace of our engine as lines of JSON."""
+    UNKNOWN = "unknown"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Source:
+    """A file to read.
+
+    Attributes:
+        path: where it is.
+        node: the name of the node that wrote it.
+        format: what it holds.
+        untimed: its records have no timestamps.
+        origin: who wrote it.
+        name: what it is called, when that is not its path.
+    """
+
+    path: pathlib.Path
+    node: str
+    format: Format = Format.TRACE
+    untimed: bool = False
+    origin: Origin = Origin.OPENSPLICE
+    name: str = ""
+
+    @property
+    def compressed(self) -> bool:
+        """Whether it must be read from its beginning."""
+        return self.path.suffix in _COMPRESSED
+
+    @property
+    def file(self) -> str:
+        """The path as it was given."""
+        return self.name or str(self.path)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Found:
+    """The files that were named or found.
+
+    Attributes:
+        sources: what is read, in order of node and path.
+        skipped: files in directories that are no trace or log.
+    """
+
+    sources: tuple[Source, ...]
+    skipped: tuple[pathlib.Path, ...]
+
+
+def find_sources(names: Iterable[str]) -> Found:
+    """The sources of a command line: files, directories (searched with what is below them), `NODE=FILE`.
+
+    Raises:
+        SourceError: a name leads to nothing readable.
+    """
+    given: list[tuple[str, pathlib.Path]] = []
+    skipped: list[pathlib.Path] = []
+    explicit: set[pathlib.Path] = set()
+    for name in names:
+        node, path = _split(name)
+        if not path.exists():
+            raise SourceError(f"{path}: no such file or directory")
+        if path.is_dir():
+            given.extend((node, found) for found in _files_below(path))
+        else:
+            given.append((node, path))
+            explicit.add(path)
+    sources: list[Source] = []
+    for node, path in given:
+        try:
+            source = sniff(path, node)
+        except SourceError as cause:
+            if path in explicit:
+                raise
+            damage.note(damage.Damage(str(path), 0, str(cause).removeprefix(f"{path}: ")))
+            continue
+        if source.format is Format.UNKNOWN and path not in explicit:
+            skipped.append(path)
+        elif all(other.path != path for other in sources):
+            sources.append(source)
+    if given and not sources:
+        raise SourceError(
+            f"{', '.join(sorted({str(path.parent) for _, path in given}))}: no trace or log found"
+        )
+    named = _with_names(sources)
+    return Found(tuple(sorted(named, key=lambda source: (source.node, source.file))), tuple(skipped))
+
+
+def _split(name: str) -> tuple[str, pathlib.Path]:
+    """`NODE=FILE` in its two parts; a path that exists as it is written is no such pair."""
+    node, separator, rest = name.partition("=")
+    if not separator or "/" in node or pathlib.Path(name).exists():
+        return "", pathlib.Path(name)
+    if not node or not rest:
+        raise SourceError(f"{name}: NODE=FILE needs both a name and a file")
+    return node, pathlib.Path(rest)
+
+
+def _files_below(directory: pathlib.Path) -> list[pathlib.Path]:
+    found: list[pathlib.Path] = []
+    for path in sorted(directory.rglob("*")):
+        if not path.is_file() or path.name.startswith("."):
+            continue
+        found.append(path)
+        if len(found) > MOST_FILES:
+            raise SourceError(
+                f"{directory}: more than {MOST_FILES} files; name the directories of the traces"
+            )
+    return found
+
+
+def sniff(path: pathlib.Path, node: str = "") -> Source:
+    """What a file holds, from its beginning.
+
+    Raises:
+        SourceError: it cannot be read.
+    """
+    try:
+        with open_stream(path) as stream:
+            head = stream.read(SNIFFED_BYTES)
+    except OSError as cause:
+        raise SourceError(f"{path}: {cause.strerror or cause}") from None
+    if _ENGINE_JSON.match(head):
+        return Source(path, node, Format.EVENTS, origin=Origin.ENGINE)
+    if _REPORT.match(head.lstrip(b"\r\n\0")):
+        return Source(path, node, Format.REPORTS)
+    timed = next(headers(head), None)
+    first = timed if timed is not None else next(headers(head, untimed=True), None)
+    if first is None:
+        return Source(path, node, Format.UNKNOWN)
+    origin = Origin.ENGINE if _ENGINE_ADDRESS.search(head) else Origin.OPENSPLICE
+    return Source(path, node, Format.TRACE, untimed=first.time_ns is None, origin=origin)
+
+
+def open_stream(path: pathlib.Path) -> IO[bytes]:
+    """The bytes of a file, decompressed. Where a compressed file is damaged they end; see `damage`.
+
+    Raises:
+        SourceError: it is compressed in a way for which nothing is installed.
+        OSError: it cannot be opened.
+    """
+    kind = _COMPRESSED.get(path.suffix)
+    if kind == "gzip":
+        errors = (OSError, EOFError, zlib.error)
+        return cast("IO[bytes]", SoundPart(cast("IO[bytes]", gzip.open(path, "rb")), path, errors))
+    if kind == "zstd":
+        return _open_zstd(path)
+    return path.open("rb", buffering=0)
+
+
+def _open_zstd(path: pathlib.Path) -> IO[bytes]:
+    try:
+        from backports import zstd
+    except ImportError:
+        raise SourceError(f"{path}: reading .zst needs `pip install ospltool[sql]`") from None
+    packed = cast("IO[bytes]", zstd.open(path, "rb"))
+    return cast("IO[bytes]", SoundPart(packed, path, (OSError, EOFError, zstd.ZstdError)))
+
+
+def _with_names(sources: list[Source]) -> Iterator[Source]:
+    """Every source with a node name: from its file name, from its directory, or from both.
+
+    `n1/durability.log` and `durability-n1.log` are of node `n1`.
+    """
+    for source in sources:
+        yield source if source.node else dataclasses.replace(source, node=_node_of(source.path))
+
+
+def _node_of(path: pathlib.Path) -> str:
+    name = path.name
+    for suffix in (*_COMPRESSED, ".log", ".txt", ".json", ".jsonl"):
+        name = name.removesuffix(suffix)
+    name = re.sub(r"(?:\.log)?\.\d{1,8}$", "", name)  # rotated: durability.log.1
+    stem = _PLAIN_STEMS.sub("", name)
+    parent = path.absolute().parent.name
+    return stem or parent or "node"

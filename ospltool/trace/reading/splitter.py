@@ -1,0 +1,198 @@
+"""Finds the records of a large piece of a trace at once, with NumPy: what `headers` finds, ten times faster.
+
+Every header ends with `) -> `. Where one of the usual form stands at the start of its line, all of it is
+checked in columns of bytes; every other `) -> ` (a glued header, another form of timestamp, a message that
+has these characters) is looked at one by one. A test compares the result with `headers`, byte by byte.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from ospltool.trace.reading.headers import END, LONGEST, SECOND_NS, context_of, header_ending_at, is_header
+from ospltool.trace.reading.windows import Bytes, Positions, bytes_at, rows_of
+
+NO_TIME: Final = np.iinfo(np.int64).min
+"""Stands for the time of a record without timestamp."""
+
+LAST_SECOND: Final = np.iinfo(np.int64).max // SECOND_NS
+"""The last second whose nanoseconds fit into 64 bits."""
+
+_STAMP: Final = b"0000-00-00T00:00:00+0000 0000000000.000000000 "
+_CONTEXT_WIDTH: Final = 64
+_NEWLINE, _RETURN = 10, 13
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Split:
+    """The records of a buffer, by column.
+
+    Attributes:
+        start: where each record begins.
+        body: where its message begins.
+        stop: where its message ends, without the line ends after it.
+        end: where the next record begins.
+        time_ns: its time, or `NO_TIME`.
+        context: index into `contexts`.
+        contexts: the pairs of state and thread that occur.
+        head: bytes before the first record.
+    """
+
+    start: Positions
+    body: Positions
+    stop: Positions
+    end: Positions
+    time_ns: Positions
+    context: npt.NDArray[np.int32]
+    contexts: list[tuple[str, str]]
+    head: int
+
+
+def split(buffer: bytes, *, untimed: bool = False) -> Split:
+    """The records of a buffer that begins at the start of a line.
+
+    Args:
+        buffer: the bytes.
+        untimed: the file has no timestamps, so headers without one count anywhere in a line.
+    """
+    data = np.frombuffer(buffer, np.uint8)
+    ends = _header_ends(data)
+    newlines = np.flatnonzero(data == _NEWLINE)
+    lines = np.zeros(ends.size, np.int64)
+    before = np.searchsorted(newlines, ends)
+    lines[before > 0] = newlines[before[before > 0] - 1] + 1
+    times = np.full(ends.size, NO_TIME, np.int64)
+    usual, context, contexts = _usual(buffer, data, lines, ends, times)
+    starts = np.where(usual, lines, -1)
+    others = np.flatnonzero(~usual)
+    if others.size:
+        _look_at(others, buffer, starts, ends, times, context, contexts, untimed=untimed)
+    kept = np.flatnonzero(starts >= 0)
+    start = starts[kept]
+    end = np.append(start[1:], data.size) if start.size else start
+    body = ends[kept]
+    stop = _without_line_ends(data, body, end)
+    head = int(start[0]) if start.size else data.size
+    return Split(start, body, stop, end, times[kept], context[kept], contexts, head)
+
+
+def _header_ends(data: Bytes) -> Positions:
+    """Where every `) -> ` ends."""
+    at = np.flatnonzero(data[:-1] == ord(">"))
+    at = at[at >= 3]
+    at = at[(data[at - 1] == ord("-")) & (data[at - 2] == ord(" ")) & (data[at - 3] == ord(")"))]
+    ends: Positions = at[data[at + 1] == ord(" ")] + 2
+    return ends
+
+
+def _usual(
+    buffer: bytes, data: Bytes, lines: Positions, ends: Positions, times: Positions
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int32], list[tuple[str, str]]]:
+    """Which headers are of the usual form, and their states and threads; sets their times."""
+    context_at = lines + len(_STAMP)
+    widths = ends - context_at
+    usual = (widths > 0) & (widths <= _CONTEXT_WIDTH)
+    index = np.flatnonzero(usual)
+    stamps = bytes_at(data, lines[index], len(_STAMP))
+    good = np.ones(index.size, np.bool_)
+    for column, expected in enumerate(_STAMP):
+        values = stamps[:, column]
+        if expected == ord("0"):
+            good &= (values - np.uint8(ord("0"))) <= 9
+        elif expected == ord("+"):
+            good &= (values == ord("+")) | (values == ord("-"))
+        else:
+            good &= values == expected
+    index = index[good]
+    codes, texts = _codes(buffer, data, context_at[index], widths[index])
+    known = np.array([is_header(text) for text in texts], np.bool_)
+    certain = known[codes] if texts else np.zeros(0, np.bool_)
+    index = index[certain]
+    usual[:] = False
+    usual[index] = True
+    context = np.zeros(ends.size, np.int32)
+    context[index] = codes[certain]
+    times[index] = _times(stamps[good][certain])
+    return usual, context, [context_of(text) for text in texts]
+
+
+def _codes(
+    buffer: bytes, data: Bytes, at: Positions, widths: Positions
+) -> tuple[npt.NDArray[np.int32], list[bytes]]:
+    """Numbers equal pieces of text; returns the number of each piece, and the texts."""
+    words = rows_of(data, at, _CONTEXT_WIDTH, widths)
+    hashes = np.zeros(at.size, np.uint64)
+    for column in range(words.shape[1]):
+        hashes = (hashes ^ words[:, column]) * np.uint64(0x9E3779B97F4A7C15)
+        hashes ^= hashes >> np.uint64(29)
+    _, first, codes = np.unique(hashes, return_index=True, return_inverse=True)
+    if not (words == words[first][codes]).all():  # two texts with one hash
+        _, first, codes = np.unique(words, axis=0, return_index=True, return_inverse=True)
+    texts = [buffer[at[one] : at[one] + widths[one]] for one in first.tolist()]
+    return codes.reshape(-1).astype(np.int32), texts
+
+
+def _times(stamps: Bytes) -> Positions:
+    """The times of usual headers, in nanoseconds."""
+    seconds = _number(stamps[:, 25:35])
+    times = seconds * SECOND_NS + _number(stamps[:, 36:45])
+    times[(seconds > LAST_SECOND) | (times < 0)] = NO_TIME  # `headers.is_time`
+    return times
+
+
+def _number(digits: Bytes) -> Positions:
+    """The numbers that rows of digits are."""
+    number = np.zeros(len(digits), np.int64)
+    for column in range(digits.shape[1]):
+        number *= 10
+        number += digits[:, column]
+        number -= ord("0")
+    return number
+
+
+def _look_at(
+    others: Positions,
+    buffer: bytes,
+    starts: Positions,
+    ends: Positions,
+    times: Positions,
+    context: npt.NDArray[np.int32],
+    contexts: list[tuple[str, str]],
+    *,
+    untimed: bool,
+) -> None:
+    """Looks at every `) -> ` that does not end a usual header, in order."""
+    numbers = {pair: number for number, pair in enumerate(contexts)}
+    for one in others.tolist():
+        end = int(ends[one])
+        floor, at = 0, one - 1
+        while at >= 0 and int(ends[at]) > end - LONGEST - len(END):
+            if starts[at] >= 0:
+                floor = int(ends[at])
+                break
+            at -= 1
+        header = header_ending_at(buffer, floor, end, untimed=untimed)
+        if header is None:
+            continue
+        pair = (header.state, header.thread)
+        if pair not in numbers:
+            numbers[pair] = len(contexts)
+            contexts.append(pair)
+        starts[one] = header.start
+        times[one] = NO_TIME if header.time_ns is None else header.time_ns
+        context[one] = numbers[pair]
+
+
+def _without_line_ends(data: Bytes, body: Positions, end: Positions) -> Positions:
+    """The ends of the messages without the line ends after them."""
+    stop = end - ((end > body) & (data[end - 1] == _NEWLINE)) if end.size else end
+    left = np.arange(stop.size)
+    while left.size:  # few messages have more than one
+        last = data[stop[left] - 1]
+        left = left[(stop[left] > body[left]) & ((last == _NEWLINE) | (last == _RETURN))]
+        stop[left] -= 1
+    return stop

@@ -1,0 +1,251 @@
+"""One group's alignments across all nodes, as a sequence diagram: as text, and for Mermaid."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Final
+
+from ospltool.trace.meaning.exchanges import End, Exchange, ExchangeBook, Place, Step
+from ospltool.trace.meaning.names import NOBODY, Names
+from ospltool.trace.reading.merge import merged
+from ospltool.trace.reading.reader import read_records
+from ospltool.trace.reading.record import one_line
+from ospltool.trace.reading.whole import is_whole
+from ospltool.trace.views.times import clock, duration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from ospltool.trace.reading.record import Record
+    from ospltool.trace.reading.sources import Source
+
+LEAST_WIDTH: Final = 34
+ALL: Final = "all"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Arrow:
+    """A message between two nodes, or something that one node did: sender and receiver are then the same.
+
+    Attributes:
+        number: the alignment.
+        time_ns: when, by the node that printed it.
+        sender: who.
+        receiver: to whom.
+        text: what.
+        is_answer: goes from aligner to alignee.
+        place: the line of the trace.
+    """
+
+    number: int
+    time_ns: int | None
+    sender: str
+    receiver: str
+    text: str
+    is_answer: bool
+    place: Place
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Conversation:
+    """The alignments of one group, with the names of addresses."""
+
+    group: str
+    exchanges: tuple[Exchange, ...]
+    names: Names
+
+    @property
+    def nodes(self) -> list[str]:
+        """The nodes that take part."""
+        addresses = {address for one in self.exchanges for address in (one.alignee, one.aligner)} - {NOBODY}
+        return sorted({self.names.node(address) for address in addresses})
+
+    @property
+    def name_spaces(self) -> list[str]:
+        """The name-spaces that were aligned as a whole, with the group in them."""
+        return sorted({one.group for one in self.exchanges} - {self.group})
+
+    def arrows(self) -> list[Arrow]:
+        """Everything that happened, by time."""
+        found = [arrow for one in self.exchanges for arrow in self._arrows(one)]
+        return sorted(found, key=lambda arrow: (arrow.time_ns or 0, arrow.number))
+
+    def _arrows(self, one: Exchange) -> Iterator[Arrow]:
+        alignee = self.names.node(one.alignee)
+        aligner = ALL if one.aligner == NOBODY else self.names.node(one.aligner)
+        for step, where in one.steps:
+            match step:
+                case Step.REQUESTED:
+                    text = f"request {one.number}"
+                    yield Arrow(one.number, where.time_ns, alignee, aligner, text, False, where)
+                case Step.SENT:
+                    text = f"answer {one.number}: {one.samples_sent} samples"
+                    yield Arrow(one.number, where.time_ns, aligner, alignee, text, True, where)
+                case Step.EQUAL:
+                    text = f"answer {one.number}: sets are equal"
+                    yield Arrow(one.number, where.time_ns, aligner, alignee, text, True, where)
+                case Step.RECEIVED | Step.COMBINED | Step.SENDING:
+                    yield Arrow(
+                        one.number, where.time_ns, aligner, aligner, f"{step} {one.number}", False, where
+                    )
+                case Step.LINK:
+                    text = f"end mark {one.number}: {one.samples} samples"
+                    yield Arrow(one.number, where.time_ns, alignee, alignee, text, False, where)
+                case Step.APPLIED:
+                    text = f"{one.policy} applied {one.number}"
+                    yield Arrow(one.number, where.time_ns, alignee, alignee, text, False, where)
+                case _:
+                    yield Arrow(
+                        one.number, where.time_ns, alignee, alignee, f"{step} {one.number}", False, where
+                    )
+
+
+def conversation(
+    sources: Sequence[Source], group: str, skews_ns: Mapping[str, int], run: int | None = None
+) -> Conversation:
+    """The alignments of a group in the traces of all nodes.
+
+    Args:
+        sources: the traces.
+        group: partition.topic, or a name-space that our engine aligned.
+        skews_ns: corrections of times, by node.
+        run: only alignments that began in this run of the node that asked.
+    """
+    names = Names()
+    book = ExchangeBook(names)
+    wanted: set[tuple[str, int]] = set()
+    for record in merged(sources, skews_ns, read_records):
+        names.learn(record)
+        if is_whole(record) and _belongs(record, group, names):
+            book.add(record)
+            if run is None or record.run == run:
+                wanted.add((record.file, record.offset))
+    exchanges = [
+        one for one in book.all() if any((where.file, where.offset) in wanted for _, where in one.steps[:1])
+    ]
+    return Conversation(group, tuple(exchanges), names)
+
+
+def _belongs(record: Record, group: str, names: Names) -> bool:
+    """Whether a record may be about the alignments of a group; our engine aligns its whole name-space."""
+    found = record.fields.get("group")
+    if found is None and record.event in {"merge.started", "merge.finished"}:
+        found = record.fields.get("namespace")
+    if found is None:
+        return record.event.startswith(("fellow.", "lifecycle."))
+    return found == group or (bool(names.name_spaces) and found == names.name_space_of(record.node, group))
+
+
+def as_text(talk: Conversation) -> Iterator[str]:
+    """The conversation as lines of text: a column for each node, an arrow for each message."""
+    nodes = talk.nodes
+    width = max([LEAST_WIDTH, *(len(node) + 4 for node in nodes)])
+    margin = " " * 16
+    whole = "".join(f" (with all of name-space {one_line(name)})" for name in talk.name_spaces)
+    yield f"{one_line(talk.group)}{whole}: {_count(talk)}"
+    yield ""
+    yield (margin + "".join(f"{one_line(node):^{width}}" for node in nodes)).rstrip()
+    for arrow in talk.arrows():
+        time = "" if arrow.time_ns is None else clock(arrow.time_ns)
+        yield f"{time:<16}{_line(nodes, width, arrow)}".rstrip()
+    yield ""
+    yield from (_result(talk, one) for one in talk.exchanges)
+
+
+def _line(nodes: list[str], width: int, arrow: Arrow) -> str:
+    cells = [f"{'|':^{width}}" for _ in nodes]
+    if arrow.sender == arrow.receiver or arrow.receiver == ALL or arrow.sender not in nodes:
+        where = arrow.sender if arrow.sender in nodes else arrow.receiver
+        text = f"{arrow.text} to all" if arrow.receiver == ALL else arrow.text
+        if where in nodes:
+            cells[nodes.index(where)] = f"{_cut(text, width - 2):^{width}}"
+        return "".join(cells)
+    first, last = sorted((nodes.index(arrow.sender), nodes.index(arrow.receiver)))
+    length = (last - first) * width - 1
+    stroke = "." if arrow.is_answer else "-"
+    label = f" {_cut(arrow.text, length - 6)} "
+    rightward = nodes.index(arrow.sender) == first
+    body = f"{label:{stroke}^{length - 1}}"
+    shaft = f"{body}>" if rightward else f"<{body}"
+    row = "".join(cells)
+    start = first * width + (width - 1) // 2 + 1
+    if len(f"{'|':^{width}}".split("|")[0]) != (width - 1) // 2:
+        start += 1
+    return row[:start] + shaft + row[start + length :]
+
+
+def _cut(text: str, width: int) -> str:
+    shown = one_line(text)
+    return shown if len(shown) <= width else shown[: max(width - 1, 0)] + "…"
+
+
+def _count(talk: Conversation) -> str:
+    complete = sum(one.end is End.COMPLETE for one in talk.exchanges)
+    return f"{len(talk.exchanges)} alignments, {complete} complete, {len(talk.nodes)} nodes"
+
+
+def _result(talk: Conversation, one: Exchange) -> str:
+    start, end = one.start_ns, one.end_ns
+    took = f" in {duration(end - start)}" if start is not None and end is not None else ""
+    aligner = "all" if one.aligner == NOBODY else talk.names.node(one.aligner)
+    samples = f", {one.samples} samples" if one.samples is not None else ""
+    policy = f", {one.policy}" if one.policy else ""
+    return f"{one.number:>4}  {talk.names.node(one.alignee)} from {aligner}: {one.end}{took}{samples}{policy}"
+
+
+def as_mermaid(talk: Conversation) -> Iterator[str]:
+    """The conversation as a Mermaid sequence diagram."""
+    numbers = {node: f"p{index}" for index, node in enumerate(talk.nodes)}
+    yield "sequenceDiagram"
+    for node, name in numbers.items():
+        yield f"    participant {name} as {_mermaid(node)}"
+    for arrow in talk.arrows():
+        text = _mermaid(arrow.text if arrow.time_ns is None else f"{clock(arrow.time_ns, 3)} {arrow.text}")
+        sender, receiver = numbers.get(arrow.sender), numbers.get(arrow.receiver)
+        if sender is None and receiver is None:
+            continue
+        if sender is None or receiver is None or sender == receiver:
+            suffix = " to all" if arrow.receiver == ALL else ""
+            yield f"    Note over {sender or receiver}: {text}{suffix}"
+        else:
+            yield f"    {sender}{'-->>' if arrow.is_answer else '->>'}{receiver}: {text}"
+
+
+def _mermaid(text: str) -> str:
+    """Text that ends no statement and begins no other."""
+    return "".join(f"#{ord(one)};" if one in "#;:%<>{}[]" else one for one in one_line(text))
+
+
+def as_value(talk: Conversation) -> dict[str, object]:
+    """The conversation for JSON."""
+    return {
+        "group": talk.group,
+        "name_spaces": talk.name_spaces,
+        "nodes": talk.nodes,
+        "alignments": [
+            {
+                "number": one.number,
+                "alignee": talk.names.node(one.alignee),
+                "alignee_address": one.alignee,
+                "aligner": None if one.aligner == NOBODY else talk.names.node(one.aligner),
+                "aligner_address": one.aligner,
+                "source": one.source,
+                "end": one.end.value,
+                "samples_sent": one.samples_sent,
+                "samples": one.samples,
+                "policy": one.policy or None,
+                "is_equal": one.is_equal,
+                "steps": [
+                    {
+                        "step": step.value,
+                        "time_ns": where.time_ns,
+                        "node": where.node,
+                        "file": where.file,
+                        "offset": where.offset,
+                    }
+                    for step, where in one.steps
+                ],
+            }
+            for one in talk.exchanges
+        ],
+    }

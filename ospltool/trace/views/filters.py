@@ -1,0 +1,163 @@
+"""Which records are wanted."""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+import re
+from typing import TYPE_CHECKING, Final
+
+from ospltool.trace.reading.record import LEVELS, Kind
+
+if TYPE_CHECKING:
+    from ospltool.trace.reading.record import Record
+
+REPORT_LEVELS: Final = {
+    "DEBUG": "FINE",
+    "INFO": "INFO",
+    "API_INFO": "INFO",
+    "REPAIRED": "INFO",
+    "WARNING": "WARNING",
+    "ERROR": "SEVERE",
+    "CRITICAL": "SEVERE",
+    "FATAL": "SEVERE",
+}
+"""Which level of a trace a type of report counts as."""
+
+_RANKS: Final = {level: rank for rank, level in enumerate(LEVELS)}
+_NODE_FIELDS: Final = frozenset(
+    {
+        "fellow",
+        "fellows",
+        "other_fellow",
+        "master",
+        "other_master",
+        "node",
+        "origin",
+        "provider",
+        "before",
+        "after",
+    }
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Filter:
+    """What a record must be. Several values of one attribute are alternatives; all attributes must hold.
+
+    Attributes:
+        level: the least level. A record whose level is not certain passes when it may be of that level.
+        threads: patterns (`d_*`).
+        states: service states.
+        fellows: addresses of nodes; one of the record's fields must name one.
+        namespaces: patterns.
+        groups: patterns of partition.topic.
+        conflict: the number of a conflict.
+        run: the run in its file.
+        grep: all must be found in the record, header included.
+        exclude: none may be found in the record.
+        since_ns: not before. Records without a time are never before or after.
+        until_ns: not after.
+    """
+
+    level: str | None = None
+    threads: tuple[str, ...] = ()
+    states: tuple[str, ...] = ()
+    fellows: tuple[str, ...] = ()
+    namespaces: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    conflict: str | None = None
+    run: int | None = None
+    grep: tuple[re.Pattern[str], ...] = ()
+    exclude: tuple[re.Pattern[str], ...] = ()
+    since_ns: int | None = None
+    until_ns: int | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether everything passes."""
+        return self == Filter()
+
+    @property
+    def needle(self) -> bytes | None:
+        """Bytes that every wanted record contains; None when there is no such condition."""
+        for pattern in self.grep:
+            if not pattern.flags & re.IGNORECASE and is_literal(pattern.pattern):
+                return pattern.pattern.encode()
+        return None
+
+    @property
+    def only_needle(self) -> bytes | None:
+        """The needle, when it is the only condition."""
+        needle = self.needle
+        return (
+            needle if needle is not None and self == Filter(grep=self.grep) and len(self.grep) == 1 else None
+        )
+
+    def __call__(self, record: Record) -> bool:
+        """Whether a record is wanted."""
+        time = record.time_ns
+        if time is not None:
+            if self.since_ns is not None and time < self.since_ns:
+                return False
+            if self.until_ns is not None and time > self.until_ns:
+                return False
+        if self.run is not None and record.run != self.run:
+            return False
+        if self.level is not None and not _reaches(record, self.level):
+            return False
+        if self.states and record.state not in self.states:
+            return False
+        if self.threads and not _any_glob(record.thread, self.threads):
+            return False
+        return self._fields_pass(record) and self._text_passes(record)
+
+    def _fields_pass(self, record: Record) -> bool:
+        fields = record.fields
+        if self.fellows and not any(
+            one.strip() in self.fellows
+            for name in _NODE_FIELDS & fields.keys()
+            for one in fields[name].split(",")
+        ):
+            return False
+        if self.namespaces and not _any_glob(fields.get("namespace", ""), self.namespaces):
+            return False
+        if self.groups and not _any_glob(fields.get("group", ""), self.groups):
+            return False
+        return self.conflict is None or self.conflict in {
+            value for name, value in fields.items() if name in {"conflict", "other_conflict", "discarded"}
+        }
+
+    def _text_passes(self, record: Record) -> bool:
+        if not self.grep and not self.exclude:
+            return True
+        text = record.raw.decode("utf-8", "surrogateescape")
+        if not all(pattern.search(text) for pattern in self.grep):
+            return False
+        return not any(pattern.search(text) for pattern in self.exclude)
+
+
+def is_literal(pattern: str) -> bool:
+    """Whether a regular expression is plain text."""
+    return (
+        bool(pattern)
+        and not any(character in r"\.^$*+?{}[]|()" for character in pattern)
+        and "\n" not in pattern
+    )
+
+
+def _any_glob(value: str, patterns: tuple[str, ...]) -> bool:
+    return bool(value) and any(fnmatch.fnmatchcase(value, pattern) for pattern in patterns)
+
+
+def _reaches(record: Record, least: str) -> bool:
+    """Whether a record is of a level, or above."""
+    rank = _RANKS[least]
+    if record.kind in {Kind.UNPARSED, Kind.DAMAGED}:
+        return False
+    level = REPORT_LEVELS.get(record.level, "") if record.kind is Kind.REPORT else record.level
+    if level in _RANKS:
+        return _RANKS[level] >= rank
+    if record.template is None:
+        return True
+    return any(_RANKS[one] >= rank for one in record.template.levels)

@@ -1,0 +1,242 @@
+"""From sources and wishes to the records that are shown: in time order, filtered, with their surroundings."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import itertools
+from typing import TYPE_CHECKING, Final
+
+from ospltool.trace.meaning.names import Names
+from ospltool.trace.meaning.skew import Skew, SkewEstimator
+from ospltool.trace.reading.headers import last_on_line
+from ospltool.trace.reading.merge import merged
+from ospltool.trace.reading.ranges import Range, first_record
+from ospltool.trace.reading.reader import TraceParser, read_records
+from ospltool.trace.reading.record import Clock, Kind
+from ospltool.trace.reading.scan import matching_pieces
+from ospltool.trace.reading.sources import Format
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from ospltool.trace.reading.record import Record
+    from ospltool.trace.reading.sources import Source
+    from ospltool.trace.views.filters import Filter
+
+RECORDS_FOR_SKEW: Final = 200_000
+"""Records of each source from which the skew is estimated."""
+
+_ADDRESS: Final = b"My address is: '"
+_TAIL_BYTES: Final = 1 << 18
+
+
+@dataclasses.dataclass(slots=True)
+class Tally:
+    """What was read, so that nothing that was left out goes unsaid."""
+
+    records: int = 0
+    unparsed_bytes: int = 0
+    unmatched: int = 0
+    unterminated: int = 0
+    out_of_order: int = 0
+    untimed: int = 0
+    relative: set[str] = dataclasses.field(default_factory=set)
+
+    def count(self, record: Record) -> None:
+        """Takes a record that was read."""
+        self.records += 1
+        if record.kind is Kind.UNPARSED:
+            self.unparsed_bytes += record.length
+        elif record.kind is Kind.TRACE:
+            self.unmatched += record.template is None
+            self.unterminated += not record.terminated
+            self.out_of_order += record.out_of_order
+            self.untimed += record.time_ns is None
+            if record.clock is Clock.RELATIVE:
+                self.relative.add(record.node)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Shown:
+    """A record to show.
+
+    Attributes:
+        record: the record.
+        wanted: the filter wants it; otherwise it stands beside one that is wanted.
+        apart: records were left out before it, and surroundings are shown.
+    """
+
+    record: Record
+    wanted: bool = True
+    apart: bool = False
+
+
+def select(
+    sources: Sequence[Source],
+    wanted: Filter,
+    *,
+    skews_ns: Mapping[str, int] | None = None,
+    before: int = 0,
+    after: int = 0,
+    tally: Tally | None = None,
+    whole: bool = True,
+) -> Iterator[Shown]:
+    """The wanted records of the sources by time.
+
+    Args:
+        sources: what to read.
+        wanted: which records.
+        skews_ns: corrections of times, by node.
+        before: so many records before a wanted one are shown too.
+        after: and so many after it.
+        tally: counts what was read.
+        whole: every record is read. Otherwise records that can not be wanted may be passed over unread, which
+            is much faster, and their runs and what the tally counts are then not known.
+    """
+    needle = None if whole or before or after else wanted.needle
+
+    def read(source: Source) -> Iterator[Record]:
+        records = read_matching(source, needle) if needle is not None else read_records(source)
+        if tally is None:
+            return iter(records)
+        return _counted(records, tally)
+
+    records = merged(sources, skews_ns, read)
+    if not before and not after:
+        return (Shown(record) for record in records if wanted(record))
+    return _with_surroundings(records, wanted, before, after)
+
+
+def _counted(records: Iterable[Record], tally: Tally) -> Iterator[Record]:
+    for record in records:
+        tally.count(record)
+        yield record
+
+
+def _with_surroundings(records: Iterable[Record], wanted: Filter, before: int, after: int) -> Iterator[Shown]:
+    waiting: collections.deque[Record] = collections.deque(maxlen=before)
+    left = 0
+    skipped = False
+    any_shown = False
+    for record in records:
+        if wanted(record):
+            for earlier in waiting:
+                yield Shown(earlier, wanted=False, apart=skipped and any_shown)
+                any_shown, skipped = True, False
+            waiting.clear()
+            yield Shown(record, apart=skipped and any_shown)
+            any_shown, skipped, left = True, False, after
+        elif left:
+            left -= 1
+            yield Shown(record, wanted=False)
+        else:
+            skipped = skipped or len(waiting) == before
+            waiting.append(record)
+
+
+def read_matching(source: Source, needle: bytes) -> Iterator[Record]:
+    """The records of a source that contain some bytes; the others are not looked at."""
+    if source.format is not Format.TRACE:
+        yield from (
+            record for record in read_records(source) if needle in record.raw or record.kind is Kind.DAMAGED
+        )
+        return
+    parser = TraceParser(source)
+    for offset, data in matching_pieces(Range(source, 0, None, 0), needle):
+        yield from parser.parse(data, offset)
+
+
+def last(
+    sources: Sequence[Source],
+    wanted: Filter,
+    count: int,
+    skews_ns: Mapping[str, int],
+    ends: Mapping[Source, int] | None = None,
+) -> list[Shown]:
+    """The last `count` wanted records by time.
+
+    Args:
+        sources: what to read.
+        wanted: which records.
+        count: how many.
+        skews_ns: corrections of times, by node.
+        ends: where to stop in a source, the beginning of a record; its end when not given.
+    """
+    if not count:
+        return []
+    tails = {source: list(_tail(source, wanted, count, (ends or {}).get(source))) for source in sources}
+    records = list(merged(sources, skews_ns, lambda source: tails[source]))
+    return [Shown(record) for record in records[-count:]]
+
+
+def _tail(source: Source, wanted: Filter, count: int, end: int | None) -> Iterable[Record]:
+    """The last wanted records of a source. A trace is read backwards, in growing steps."""
+    if source.format is not Format.TRACE or source.compressed or wanted.run is not None:
+        return collections.deque(filter(wanted, read_records(source, 0, end)), maxlen=count)
+    size = source.path.stat().st_size if end is None else end
+    step = _TAIL_BYTES
+    while True:
+        start = tail_start(source, max(0, size - step))
+        found = collections.deque(filter(wanted, read_records(source, start, end)), maxlen=count)
+        if start == 0 or len(found) >= count:
+            return found
+        step *= 4
+
+
+def last_record(source: Source) -> int:
+    """Where the last record of a source begins, so that whoever follows the source sees it whole."""
+    size = source.path.stat().st_size
+    if source.format is not Format.TRACE or source.compressed:
+        return size
+    width = _TAIL_BYTES
+    while True:
+        start = max(0, size - width)
+        with source.path.open("rb") as stream:
+            stream.seek(start)
+            tail = stream.read(size - start)
+        found = last_on_line(tail)
+        if found > 0 or start == 0:
+            return start + max(found, 0)
+        width *= 4
+
+
+def tail_start(source: Source, wanted: int) -> int:
+    """Where the first record begins at or after a byte offset; 0 when there is none."""
+    size = source.path.stat().st_size
+    if not wanted:
+        return 0
+    with source.path.open("rb") as stream:
+        found = first_record(stream, wanted, size)
+    return found if found < size else 0
+
+
+def first_time(sources: Sequence[Source]) -> int | None:
+    """The earliest first time of the sources."""
+    times = []
+    for source in sources:
+        for record in itertools.islice(read_records(source), 1000):
+            if record.time_ns is not None:
+                times.append(record.time_ns)
+                break
+    return min(times, default=None)
+
+
+def find_names(sources: Sequence[Source]) -> Names:
+    """Which addresses the nodes of the sources have had."""
+    names = Names()
+    for source in sources:
+        for record in itertools.islice(read_records(source), 1):  # the configuration may name the node
+            names.learn(record)
+        for record in read_matching(source, _ADDRESS):
+            names.learn(record)
+    return names
+
+
+def estimate_skews(sources: Sequence[Source]) -> list[Skew]:
+    """The corrections of the nodes, from the beginning of each source."""
+    estimator = SkewEstimator()
+    for source in sources:
+        for record in itertools.islice(read_records(source), RECORDS_FOR_SKEW):
+            estimator.add(record)
+    return estimator.estimate()

@@ -1,0 +1,407 @@
+"""`ospltool trace`: from the wishes of an operator to what is shown."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import re
+import sys
+import threading
+from typing import TYPE_CHECKING, Final
+
+from ospltool.output import streams, text
+from ospltool.trace.reading.follow import Follower, Notice, check_can_be_followed
+from ospltool.trace.reading.merge import corrected
+from ospltool.trace.reading.scan import count_records
+from ospltool.trace.views import overview, render
+from ospltool.trace.views.filters import Filter
+from ospltool.trace.views.selection import (
+    Shown,
+    Tally,
+    estimate_skews,
+    find_names,
+    first_time,
+    last,
+    last_record,
+    select,
+)
+from ospltool.trace.views.times import clock, duration, iso, parse_around, parse_duration, parse_time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from ospltool.trace.reading.record import Record
+    from ospltool.trace.reading.sources import Found, Source
+
+FOLLOWED_LINES: Final = 10
+BUFFERED: Final = 1 << 16
+FIRST_SCREEN: Final = 60
+"""So many records are shown one by one; what comes after is written in larger pieces."""
+
+BAR_WIDTH: Final = 60
+
+
+class Mode(enum.Enum):
+    """What is shown of the records."""
+
+    RECORDS = "records"
+    COUNT = "count"
+    HISTOGRAM = "histogram"
+    TEMPLATES = "templates"
+    UNKNOWN = "unknown"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Wishes:
+    """What was asked for, as it was written.
+
+    Attributes:
+        filter: the conditions that need no trace to be understood.
+        fellows: names or addresses of nodes.
+        since: earliest time.
+        until: latest time.
+        around: a time and how far from it.
+        skews: `NODE=DURATION`, or `auto`.
+        mode: what is shown.
+        output: short, full, raw, jsonl, json, parquet or `template=...`.
+        lines: only so many, the last ones.
+        before: records before each wanted one.
+        after: records after each wanted one.
+        gaps: mark silences of at least this.
+        span: width of the spans of a histogram.
+        highlight: what to make stand out.
+        follow: go on with what is added.
+        colour: auto, always or never.
+    """
+
+    filter: Filter = dataclasses.field(default_factory=Filter)
+    fellows: tuple[str, ...] = ()
+    since: str | None = None
+    until: str | None = None
+    around: str | None = None
+    skews: tuple[str, ...] = ()
+    mode: Mode = Mode.RECORDS
+    output: str = "short"
+    lines: int | None = None
+    before: int = 0
+    after: int = 0
+    gaps: str | None = None
+    span: str = "1s"
+    highlight: re.Pattern[str] | None = None
+    follow: bool = False
+    colour: str = "auto"
+
+
+def show(found: Found, wishes: Wishes, environ: dict[str, str]) -> None:
+    """Shows what was asked for, on standard output.
+
+    Raises:
+        SourceError: a source can not be read.
+        TimeError: a time can not be understood.
+        RenderError: an output can not be made.
+    """
+    sources = found.sources
+    if found.skipped:
+        streams.say(f"{len(found.skipped)} files are no trace or log and were passed over")
+    if wishes.mode is Mode.COUNT and not wishes.follow:
+        needle = wishes.filter.only_needle
+        plain = needle is not None and wishes == dataclasses.replace(
+            Wishes(mode=Mode.COUNT), filter=wishes.filter, output=wishes.output, colour=wishes.colour
+        )
+        if needle is not None and plain:
+            _put_count(count_records(sources, needle), wishes)
+            return
+    if wishes.follow:
+        check_can_be_followed(sources)
+    skews = skews_of(sources, wishes.skews)
+    wanted = resolved(sources, wishes)
+    tally = Tally()
+    shown = _shown(sources, wanted, wishes, skews, tally)
+    match wishes.mode:
+        case Mode.COUNT:
+            _put_count(sum(one.wanted for one in shown), wishes)
+        case Mode.HISTOGRAM:
+            _put_histogram((one.record for one in shown), wishes)
+        case Mode.TEMPLATES | Mode.UNKNOWN:
+            _put_kinds((one.record for one in shown), wishes)
+        case Mode.RECORDS:
+            _put_records(sources, shown, wishes, environ)
+    _say_what_was_left_out(tally, bool(wishes.lines is not None), skews)
+    if wishes.follow and wishes.mode is Mode.RECORDS:
+        _follow(sources, wanted, wishes, skews, environ)
+
+
+def resolved(sources: Sequence[Source], wishes: Wishes) -> Filter:
+    """The conditions with names of nodes as addresses, and times as numbers."""
+    wanted = wishes.filter
+    if wishes.fellows:
+        names = find_names(sources)
+        addresses = tuple(address for name in wishes.fellows for address in names.addresses(name))
+        wanted = dataclasses.replace(wanted, fellows=addresses)
+    if wishes.since or wishes.until or wishes.around:
+        reference = first_time(sources)
+        since = parse_time(wishes.since, reference) if wishes.since else None
+        until = parse_time(wishes.until, reference) if wishes.until else None
+        if wishes.around:
+            first, last_time = parse_around(wishes.around, reference)
+            since = first if since is None else max(first, since)
+            until = last_time if until is None else min(last_time, until)
+        wanted = dataclasses.replace(wanted, since_ns=since, until_ns=until)
+    return wanted
+
+
+def skews_of(sources: Sequence[Source], wishes: Iterable[str]) -> dict[str, int]:
+    """The correction of each node, as it was written, or estimated from the traces (`auto`)."""
+    skews: dict[str, int] = {}
+    for wish in wishes:
+        if wish == "auto":
+            for skew in estimate_skews(sources):
+                skews[skew.node] = skew.add_ns
+                known = "no messages both ways, left as it is"
+                if skew.uncertainty_ns == skew.pairs == 0:
+                    known = "the others are measured against it"
+                elif skew.uncertainty_ns is not None:
+                    known = f"±{duration(skew.uncertainty_ns)}, from {skew.pairs} messages"
+                streams.say(f"skew of {skew.node}: {duration(skew.add_ns)} ({known})")
+            continue
+        node, separator, length = wish.partition("=")
+        if not separator:
+            raise render.RenderError(f"{wish!r}: write NODE=DURATION, for instance n2=+1.3s, or auto")
+        if node not in {source.node for source in sources}:
+            raise render.RenderError(
+                f"{wish!r}: no node {node}; there are {', '.join(sorted({s.node for s in sources}))}"
+            )
+        skews[node] = parse_duration(length)
+    return skews
+
+
+def _shown(
+    sources: Sequence[Source], wanted: Filter, wishes: Wishes, skews: dict[str, int], tally: Tally
+) -> Iterable[Shown]:
+    if wishes.mode is Mode.RECORDS and (wishes.lines is not None or wishes.follow):
+        count = FOLLOWED_LINES if wishes.lines is None else wishes.lines
+        ends = {source: last_record(source) for source in sources} if wishes.follow else {}
+        return last(sources, wanted, count, skews, ends)
+    whole = wishes.output not in {"short", "raw"} or wishes.mode is not Mode.RECORDS or wanted.run is not None
+    return select(
+        sources, wanted, skews_ns=skews, before=wishes.before, after=wishes.after, tally=tally, whole=whole
+    )
+
+
+class _Writer:
+    """Writes the first records one by one, so that there is something to read at once, then in pieces."""
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+        self._size = 0
+        self._records = 0
+
+    def put(self, piece: str) -> None:
+        """Takes a piece of text."""
+        self._pieces.append(piece)
+        self._size += len(piece)
+        self._records += 1
+        if self._size >= BUFFERED or self._records == FIRST_SCREEN:
+            self.flush()
+
+    def flush(self) -> None:
+        """Writes what is there."""
+        if self._pieces:
+            streams.put("".join(self._pieces))
+            self._pieces.clear()
+            self._size = 0
+
+
+def _look(sources: Sequence[Source], wishes: Wishes, environ: dict[str, str]) -> render.Look:
+    nodes = {source.node for source in sources}
+    return render.Look(
+        colour=streams.wants_colour(sys.stdout, environ, wishes.colour),
+        highlight=wishes.highlight,
+        node_width=max(map(len, nodes)) if len(nodes) > 1 else 0,
+    )
+
+
+def _renderer(sources: Sequence[Source], wishes: Wishes, environ: dict[str, str]) -> Callable[[Record], str]:
+    look = _look(sources, wishes, environ)
+    match wishes.output:
+        case "short":
+            return lambda record: render.short(record, look)
+        case "full":
+            return lambda record: render.full(record, look)
+        case "jsonl":
+            return render.json_line
+        case output if output.startswith("template="):
+            return render.by_template(output.removeprefix("template="))
+        case output:
+            raise render.RenderError(
+                f"{output!r} is no output; choose short, full, raw, jsonl, json, parquet or template=…"
+            )
+
+
+def _put_records(
+    sources: Sequence[Source], shown: Iterable[Shown], wishes: Wishes, environ: dict[str, str]
+) -> None:
+    if wishes.output == "parquet":
+        _put_parquet(one.record for one in shown)
+        return
+    if wishes.output == "raw":
+        _put_raw(one.record for one in shown)
+        return
+    if wishes.output == "json":
+        _put_json(one.record for one in shown)
+        return
+    as_text = _renderer(sources, wishes, environ)
+    gap_ns = parse_duration(wishes.gaps) if wishes.gaps else None
+    writer = _Writer()
+    for piece in _pieces(shown, as_text, gap_ns, mark=wishes.output != "jsonl"):
+        writer.put(piece)
+    writer.flush()
+
+
+def _pieces(
+    shown: Iterable[Shown], as_text: Callable[[Record], str], gap_ns: int | None, *, mark: bool
+) -> Iterator[str]:
+    before: int | None = None
+    for one in shown:
+        if one.apart and mark:
+            yield "--\n"
+        time = one.record.time_ns
+        if gap_ns is not None and mark and time is not None:
+            if before is not None and time - before >= gap_ns:
+                yield f"-- {duration(time - before)} of silence --\n"
+            before = time
+        yield f"{as_text(one.record)}\n"
+
+
+def _put_raw(records: Iterable[Record]) -> None:
+    """The bytes of the records as they are; on a terminal without what does not print."""
+    if sys.stdout.isatty():
+        for record in records:
+            streams.put(text.visible(record.raw.decode("utf-8", "replace"), keep_lines=True))
+        return
+    sys.stdout.flush()
+    for record in records:
+        sys.stdout.buffer.write(record.raw)
+    sys.stdout.buffer.flush()
+
+
+def _put_json(records: Iterable[Record]) -> None:
+    """All records in one document, written as they come."""
+    from ospltool.output import envelope  # only for this output
+
+    head = envelope.line("trace-records", []).rstrip("\n")
+    begin, end = head[: -len("]}")], head[-len("]}") :]
+    writer = _Writer()
+    writer.put(begin)
+    separator = "\n"
+    for record in records:
+        one = envelope.line("", render.as_json(record)).rstrip("\n")
+        writer.put(separator + one[one.index('"data":') + len('"data":') : -1])
+        separator = ",\n"
+    writer.put(f"\n{end}\n")
+    writer.flush()
+
+
+def _put_parquet(records: Iterable[Record]) -> None:
+    if sys.stdout.isatty():
+        raise render.RenderError("parquet is not for a terminal; redirect standard output to a file")
+    from ospltool.trace.case.stream_parquet import write_parquet  # needs pyarrow
+
+    sys.stdout.flush()
+    write_parquet(records, sys.stdout.buffer)
+
+
+def _put_count(count: int, wishes: Wishes) -> None:
+    if wishes.output in {"json", "jsonl"}:
+        from ospltool.output import envelope
+
+        streams.put(envelope.line("trace-count", {"records": count}))
+    else:
+        streams.put(f"{count}\n")
+
+
+def _put_histogram(records: Iterable[Record], wishes: Wishes) -> None:
+    spans = overview.histogram(records, parse_duration(wishes.span))
+    if wishes.output in {"json", "jsonl"}:
+        from ospltool.output import envelope
+
+        data = [{"start_ns": span.start_ns, "counts": span.counts} for span in spans]
+        streams.put(envelope.document("trace-histogram", data))
+        return
+    most = max((span.total for span in spans), default=0)
+    for span in spans:
+        streams.put(f"{clock(span.start_ns, 3):<13}{span.total:>9}  {overview.bar(span, most, BAR_WIDTH)}\n")
+
+
+def _put_kinds(records: Iterable[Record], wishes: Wishes) -> None:
+    kinds = overview.by_template(records, unknown_only=wishes.mode is Mode.UNKNOWN)
+    if wishes.output in {"json", "jsonl"}:
+        from ospltool.output import envelope
+
+        streams.put(envelope.document("trace-templates", kinds))
+        return
+    header = ("COUNT", "LEVEL", "TEMPLATE", "MESSAGE")
+    streams.put(
+        text.table(header, [(one.count, one.level, one.template or "-", one.pattern) for one in kinds])
+    )
+
+
+def _say_what_was_left_out(tally: Tally, only_last: bool, skews: dict[str, int]) -> None:
+    if only_last:
+        return
+    if tally.unparsed_bytes:
+        streams.say(f"{tally.unparsed_bytes} bytes belong to no record; they are shown as unparsed")
+    if tally.unmatched:
+        streams.say(f"{tally.unmatched} of {tally.records} records match no template; --unknown lists them")
+    if tally.untimed:
+        streams.say(f"{tally.untimed} records have no timestamp; they keep their place in their file")
+    relative = sorted(tally.relative - skews.keys())
+    if relative:
+        names = ", ".join(relative)
+        streams.say(
+            f"times of {names} count from the start of the service; --skew {relative[0]}=+DURATION places "
+            "them"
+        )
+
+
+def _follow(
+    sources: Sequence[Source], wanted: Filter, wishes: Wishes, skews: dict[str, int], environ: dict[str, str]
+) -> None:
+    starts = {source.file: last_record(source) for source in sources}
+    follower = Follower(sources, starts, None if wishes.output == "full" else wanted.needle)
+    as_text = None if wishes.output == "raw" else _renderer(sources, wishes, environ)
+    forever = threading.Event()
+    try:
+        for batch in follower.run(forever.wait):
+            follow_batch(batch, wanted, skews, as_text)
+    finally:
+        follower.close()
+
+
+def follow_batch(
+    batch: list[Record | Notice],
+    wanted: Filter,
+    skews: dict[str, int],
+    as_text: Callable[[Record], str] | None,
+) -> None:
+    """Shows what came in: the records of all files by time, notices as narration."""
+    records: list[Record] = []
+    for one in batch:
+        if isinstance(one, Notice):
+            streams.say(one)
+            continue
+        record = corrected(one, skews.get(one.node, 0))
+        if wanted(record):
+            records.append(record)
+    records.sort(key=lambda record: record.time_ns or 0)
+    if not records:
+        return
+    if as_text is None:
+        _put_raw(records)
+    else:
+        streams.put("".join(f"{as_text(record)}\n" for record in records))
+
+
+def describe(time_ns: int | None) -> str:
+    """A time for people; `-` when there is none."""
+    return "-" if time_ns is None else iso(time_ns)
