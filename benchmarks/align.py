@@ -30,7 +30,7 @@ PHASES: Final = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Load:
-    """So many samples of so many octets; of the large loads, fewer repetitions."""
+    """So many samples of so many bytes; of the large loads, fewer repetitions."""
 
     count: int
     repeat: int

@@ -26,7 +26,7 @@ NODE: Final = "n1"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Load:
-    """Samples of `size` octets, `count` of them, written in turn to `instances` instances."""
+    """Samples of `size` bytes, `count` of them, written in turn to `instances` instances."""
 
     label: str
     size: int

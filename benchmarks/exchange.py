@@ -1,4 +1,4 @@
-"""Two nodes that compare their sets, with nothing between them but the octets of what they send."""
+"""Two nodes that compare their sets, with nothing between them but the bytes of what they send."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Side:
 def align(
     aligner: Side, alignee: Side, request: int = 1, change: Callable[[bytes], bytes] = bytes
 ) -> tuple[int, int]:
-    """Let the alignee ask for the aligner's set and take its place; returns octets and messages on the wire.
+    """Let the alignee ask for the aligner's set and take its place; returns bytes and messages on the wire.
 
     `change` is done to everything that is sent.
     """

@@ -1,4 +1,4 @@
-"""The type of the load: a key and octets.
+"""The type of the load: a key and bytes.
 
 Annotations are real here: cyclonedds reads them, so there is no `from __future__ import annotations`.
 """

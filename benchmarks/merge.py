@@ -45,7 +45,7 @@ _DOMAIN: Final = 77
 
 
 def run(repeat: int) -> list[Row]:
-    """Time and octets of the merge, and octets of sending everything."""
+    """Time and bytes of the merge, and bytes of sending everything."""
     try:
         runs = [measure(COMMON, NEW, 0) for _ in range(min(repeat, 3))]
         cores = os.cpu_count() or 1
@@ -186,7 +186,7 @@ def _is_newer(view: Watch, name: str, since_ns: int) -> bool:
 
 
 def _sent(view: Watch, name: str) -> float:
-    """Octets of streams and notes that a node has sent."""
+    """Bytes of streams and notes that a node has sent."""
     shown = view.node(name)
     counters = shown.counters if shown else {}
     return float(counters["stream_bytes_sent"] + counters["comparison_bytes_sent"])

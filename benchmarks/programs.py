@@ -67,7 +67,7 @@ def say(**what: Any) -> None:
 
 
 def publish(options: dict[str, Any]) -> None:
-    """Write `count` samples of `size` octets to `instances` instances, numbered from `first`, at a `rate`."""
+    """Write `count` samples of `size` bytes to `instances` instances, numbered from `first`, at a `rate`."""
     from benchmarks.load_type import Load
     from engine.dataset.groups import KEEP_ALL, DurabilityKind
     from engine.dds.participant import NodeParticipant, TagRole

@@ -1,6 +1,6 @@
-"""What it costs to find and send the difference of two sets: octets on the wire, messages, processor time.
+"""What it costs to find and send the difference of two sets: bytes on the wire, messages, processor time.
 
-Both sides in one process, with nothing between them but the octets; every difference is an instance that was
+Both sides in one process, with nothing between them but the bytes; every difference is an instance that was
 written again on one side. Then what it takes without symbols, where those come to no result: range by range,
 held against the list of all identities.
 """
@@ -53,7 +53,7 @@ def run(repeat: int) -> list[Row]:
 
 
 def _without_symbols() -> list[Row]:
-    """Octets in both directions for differences that are found range by range."""
+    """Bytes in both directions for differences that are found range by range."""
     listed = Row(AREA, "the list of all identities, octets", "B", (8.0 * COUNT,))
     rows = [listed]
     draw = np.random.default_rng(1)

@@ -1,6 +1,6 @@
 """`python -m engine URI`: one node in the foreground.
 
-Exit codes: 0 it ended in order, 1 it could not run or died, 2 its configuration can not be run.
+Exit codes: 0 it ended in order, 1 it could not run or died, 2 its configuration cannot be run.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def make_reporter(configuration: Configuration) -> Reporter:
     """ospl-info.log and ospl-error.log, where the environment says.
 
     Raises:
-        ReportTargetError: a variable has a value that can not be used.
+        ReportTargetError: a variable has a value that cannot be used.
     """
     domain = configuration.domain
     return Reporter(

@@ -353,7 +353,7 @@ def run_console(
     the console can only watch.
 
     Raises:
-        SourceError: a trace file can not be read.
+        SourceError: a trace file cannot be read.
     """
     files = TraceFiles(traces) if traces else None
     no_color = bool(os.environ.get("NO_COLOR"))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class CommandFault(Exception):
-    """A command that can not be carried out; the text is for the reader."""
+    """A command that cannot be carried out; the text is for the reader."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ def run(app: ConsoleApp, line: str) -> None:
     """Carry out a line. A name may be cut short as long as it is clear which one is meant.
 
     Raises:
-        CommandFault: no such command, or it can not be carried out.
+        CommandFault: no such command, or it cannot be carried out.
     """
     words = line.split()
     if not words:

@@ -19,7 +19,7 @@ def run(app: ConsoleApp, words: list[str]) -> None:
     """`export FORMAT [FILE]`. A file that is there already is never overwritten.
 
     Raises:
-        CommandFault: another format, or the file can not be written.
+        CommandFault: another format, or the file cannot be written.
     """
     if not words or words[0] not in FORMATS:
         raise CommandFault(f"export what? {', '.join(FORMATS)}")

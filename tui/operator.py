@@ -23,7 +23,7 @@ ENVIRONMENT: Final = (
 
 
 class OperationFault(Exception):
-    """Something that can not be done to this node from here; the text is for the reader."""
+    """Something that cannot be done to this node from here; the text is for the reader."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def known_here() -> list[NodeStatus]:
     """The nodes that this user started on this machine, as `ospltool list` finds them.
 
     Raises:
-        OperationFault: the run directory can not be read.
+        OperationFault: the run directory cannot be read.
     """
     try:
         directories = RunDirectory(location(os.environ)).nodes()

@@ -17,13 +17,13 @@ MAX_CLIENTS: Final = 8
 
 
 class ServeFault(ValueError):
-    """The console can not be served so; the text is for the user."""
+    """The console cannot be served so; the text is for the user."""
 
 
 class ConsoleServer(Server):
     """Serves one command to at most `max_clients` browsers, and to nobody outside of this machine.
 
-    There is no password: whoever may open a port on this machine may watch. A page of another site can not:
+    There is no password: whoever may open a port on this machine may watch. A page of another site cannot:
     requests must name this host, and websockets must come from our own page.
     """
 

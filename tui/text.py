@@ -12,7 +12,7 @@ def visible(text: str, *, ascii_only: bool = False) -> str:
 
     Control characters, direction marks, zero-width and private characters become `\x1b` or `\u202e`. A
     backslash stays as it is: this is for reading, not for getting the original back. With `ascii_only` the
-    same happens to everything that a terminal without UTF-8 can not show.
+    same happens to everything that a terminal without UTF-8 cannot show.
     """
     if text.isprintable() and (not ascii_only or text.isascii()):
         return text

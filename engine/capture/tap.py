@@ -1,6 +1,6 @@
 """The tap of one topic and type, which can be replaced by one that requests more, without a gap.
 
-A reader of Cyclone DDS can not change the durability that it requests. So a second one is made beside it. For
+A reader of Cyclone DDS cannot change the durability that it requests. So a second one is made beside it. For
 a while both are there: the first one captures, and the second one accepts everything and keeps nothing. Then
 the second one begins to keep, too; when it has what the first one gave last, the first one ends.
 

@@ -32,7 +32,7 @@ ANSWER_S: Final = MATCH_TIMEOUT_S + SEND_TIMEOUT_S + 10.0
 IDLE_S: Final = 10.0
 MAX_LINES: Final = 1_000
 PREFIX_BYTES: Final = 12
-"""The first octets of a GUID, the same for all entities of a participant."""
+"""The first bytes of a GUID, the same for all entities of a participant."""
 
 
 class _Job:

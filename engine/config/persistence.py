@@ -105,7 +105,7 @@ class PersistenceService:
     node: Node
 
     def refusals(self) -> list[Problem]:
-        """Why a process can not do what is configured; such a process must not start."""
+        """Why a process cannot do what is configured; such a process must not start."""
         found = []
         for group in self.groups:
             if group.history_depth != 1:

@@ -1,4 +1,4 @@
-"""Getting the whole set of a name-space: collecting as master, aligning as slave (guide, 5.4.6)."""
+"""Getting the whole set of a name-space: collecting as master, aligning as follower (guide, 5.4.6)."""
 
 from __future__ import annotations
 

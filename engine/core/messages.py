@@ -46,7 +46,7 @@ class Epoch(NamedTuple):
 NO_EPOCH = Epoch(0, "")
 
 DAMAGED = -1
-"""The quality of a stored set that can not win over one that is whole, whatever the masterPriority."""
+"""The quality of a stored set that cannot win over one that is whole, whatever the masterPriority."""
 
 
 class Vote(NamedTuple):

@@ -1,7 +1,7 @@
 """Samples by columns in one piece of octets: how they lie in memory, and how they travel together.
 
 A block is: counts and flags, the writers, then one column after the other, keys and payloads last. A column
-whose entries are all alike is not written. A sample in a block costs its octets and 24 more; as an object of
+whose entries are all alike is not written. A sample in a block costs its bytes and 24 more; as an object of
 its own it costs 500 more. Whoever takes a block apart looks once at each column, not once at each field.
 """
 
@@ -34,7 +34,7 @@ _STATUS: Final = DATA | DISPOSE | UNREGISTER
 
 
 class BlockFault(ValueError):
-    """Octets that are not a block."""
+    """Bytes that are not a block."""
 
 
 class Columns(NamedTuple):
@@ -66,7 +66,7 @@ def _fitting(samples: Sequence[Sample], limit_bytes: int) -> Iterator[Sequence[S
 
 
 class Texts:
-    """A column of octet strings: where each of them lies in the octets of a block.
+    """A column of byte strings: where each of them lies in the bytes of a block.
 
     Attributes:
         begin: where the first one begins.
@@ -110,11 +110,11 @@ class Block:
     """Samples, not none, that never change.
 
     Attributes:
-        data: the block's octets, as they travel.
+        data: the block's bytes, as they travel.
         count: how many samples.
-        digests: their digests, 16 octets each, which do not travel.
+        digests: their digests, 16 bytes each, which do not travel.
         is_plain: each of them is a write and nothing else.
-        payload_bytes: the octets of all payloads.
+        payload_bytes: the bytes of all payloads.
         key_texts, payload_texts: where the keys and the payloads lie in `data`.
     """
 
@@ -230,7 +230,7 @@ class Block:
         ]
 
     def writer_octets(self) -> bytes:
-        """The writers, 16 octets each; of one that wrote all, only once."""
+        """The writers, 16 bytes each; of one that wrote all, only once."""
         return b"".join(self._writer_of() if self._writer_of_at else self._writers)
 
     def columns(self) -> Columns:

@@ -4,7 +4,7 @@ The kept samples are a function of the *set* of samples that ever arrived, not o
 that capture, alignment, merge and restart reach the same result. With history depth n (0 keeps all):
 
 - of the writes, the n newest;
-- a dispose or unregister older than the oldest write kept at full depth can not be seen by any reader any
+- a dispose or unregister older than the oldest write kept at full depth cannot be seen by any reader any
   more and goes;
 - of the disposes, the n newest; of the unregisters, the newest of each writer.
 

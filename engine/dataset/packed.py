@@ -1,4 +1,4 @@
-"""Instances of which one write is kept, many of them in few octets.
+"""Instances of which one write is kept, many of them in few bytes.
 
 Blocks hold the samples; an open hash table in arrays says where each instance lies. An instance that is
 touched is taken out, and lives on as an object; a block of which less than half is left is taken apart.

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from engine.dataset.reconciliation import Difference, Words, mix
 
 STEP: Final = 2
-"""Bits by which a range is cut: in four. More would save rounds and cost octets."""
+"""Bits by which a range is cut: in four. More would save rounds and cost bytes."""
 LEAF: Final = 8
 """Identities that are listed rather than cut further."""
 MAX_BITS: Final = 32
@@ -167,7 +167,7 @@ def first_bits(expected: int) -> int:
 
 
 def cost(expected: int, count: int) -> int:
-    """About how many octets it takes to find `expected` differences of a set of `count` samples."""
+    """About how many bytes it takes to find `expected` differences of a set of `count` samples."""
     bits = first_bits(expected)
     rounds = max(0.0, math.log2(max(1, count) / (1 << bits) / LEAF)) / STEP
     each = rounds * ((1 << STEP) * FINGERPRINT_BYTES + 4) + LEAF * 8

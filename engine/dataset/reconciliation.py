@@ -135,7 +135,7 @@ class Symbols:
         """The symbols that `to_bytes` wrote.
 
         Raises:
-            ValueError: the octets are not so many symbols.
+            ValueError: the bytes are not so many symbols.
         """
         if length < 0 or first < 0 or len(data) not in (14 * length, 16 * length):
             raise ValueError(f"{len(data)} octets are not {length} symbols")
@@ -265,7 +265,7 @@ def from_list(data: bytes, count: int) -> Words:
     """The identities of a set that are listed in full.
 
     Raises:
-        ValueError: the octets are not so many identities.
+        ValueError: the bytes are not so many identities.
     """
     if len(data) != 8 * count:
         raise ValueError(f"{len(data)} octets are not {count} identities")

@@ -29,12 +29,12 @@ class Partial:
 
     @property
     def payload_bytes(self) -> int:
-        """The octets of all payloads."""
+        """The bytes of all payloads."""
         return sum(map(len, self.columns().payloads))
 
     @property
     def digests(self) -> bytes:
-        """Their digests, 16 octets each."""
+        """Their digests, 16 bytes each."""
         return b"".join(self.columns().digests)
 
     def columns(self) -> Columns:
@@ -70,12 +70,12 @@ class Loose:
 
     @property
     def payload_bytes(self) -> int:
-        """The octets of all payloads."""
+        """The bytes of all payloads."""
         return sum([len(sample.payload) for sample in self._samples])
 
     @property
     def digests(self) -> bytes:
-        """Their digests, 16 octets each."""
+        """Their digests, 16 bytes each."""
         return b"".join([sample.digest for sample in self._samples])
 
     def samples(self) -> list[Sample]:
@@ -124,11 +124,11 @@ class Rows:
 
     @property
     def payload_bytes(self) -> int:
-        """The octets of all payloads."""
+        """The bytes of all payloads."""
         return sum(part.payload_bytes for part in self.parts)
 
     def digests(self) -> bytes:
-        """The digests in order, 16 octets each."""
+        """The digests in order, 16 bytes each."""
         return b"".join([part.digests for part in self.parts])
 
     def each_digest(self) -> Iterator[bytes]:

@@ -72,7 +72,7 @@ class CapturedRun:
         size: int,
         key_bytes: int,
     ) -> None:
-        """From `begin` on in `piece` a payload of `size` with its key behind it, every `stride` octets."""
+        """From `begin` on in `piece` a payload of `size` with its key behind it, every `stride` bytes."""
         self.writer = writer
         self.times_ns = times_ns
         self.count = len(times_ns)

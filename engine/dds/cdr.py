@@ -1,4 +1,4 @@
-"""Packing and unpacking of our own types (`engine.dds.wiretypes`): an optional name and octets.
+"""Packing and unpacking of our own types (`engine.dds.wiretypes`): an optional name and bytes.
 
 The layout is the same in XCDR1 and XCDR2, because nothing in it is aligned to more than four bytes.
 """

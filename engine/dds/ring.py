@@ -174,7 +174,7 @@ class Ring:
 
     @property
     def fill(self) -> float:
-        """How full it is, 0 to 1, in records or octets."""
+        """How full it is, 0 to 1, in records or bytes."""
         ring = self._ring
         records, octets = len(self) / int(ring.limit), int(ring.head - ring.tail) / int(ring.capacity)
         return max(records, octets)

@@ -71,7 +71,7 @@ def cyclone_uri(
 def settings_text(uri: str) -> str:
     """The XML that a CYCLONEDDS_URI stands for: a list of files and XML fragments, without comments.
 
-    A file that can not be read is left out: Cyclone DDS refuses it with a message of its own.
+    A file that cannot be read is left out: Cyclone DDS refuses it with a message of its own.
     """
     texts = []
     for part in _PART.findall(uri):

@@ -1,4 +1,4 @@
-"""The types of our own topics. Every one carries octets; `engine.dds.cdr` packs and unpacks them.
+"""The types of our own topics. Every one carries bytes; `engine.dds.cdr` packs and unpacks them.
 
 The field types are evaluated when the module loads: the wheel cannot resolve them as text.
 """

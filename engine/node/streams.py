@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from engine.runtime.runtime import Runtime
 
 MAX_BYTES_WAITING: Final = 32 << 20
-"""Octets of streams that may wait for the node's thread."""
+"""Bytes of streams that may wait for the node's thread."""
 TURN_S: Final = 0.01
 """So long streams are taken in before the node looks at everything else again."""
 

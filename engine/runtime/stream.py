@@ -79,7 +79,7 @@ class End:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Removed:
-    """For a difference: what the alignee has too much, 8 octets each, and the root of the whole set."""
+    """For a difference: what the alignee has too much, 8 bytes each, and the root of the whole set."""
 
     identities: bytes
     end: End
@@ -154,7 +154,7 @@ class _Packer:
 
 
 Item = Begin | End | bytes | tuple[GroupBegin, Block | None]
-"""A group comes once with None, then with its samples, block by block; octets are identities."""
+"""A group comes once with None, then with its samples, block by block; bytes are identities."""
 
 
 class Unpacker:

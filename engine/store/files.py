@@ -42,7 +42,7 @@ class Lock:
         Raises:
             LockedStore: somebody living has it.
             StoreFull: there is no space to make the file.
-            StoreFailed: the file can not be made or locked.
+            StoreFailed: the file cannot be made or locked.
         """
         try:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -75,7 +75,7 @@ def lock_holder(path: Path) -> tuple[int, str, int] | None:
     Asking does not take the lock, not even for a moment.
 
     Raises:
-        StoreFailed: the file is there and can not be read.
+        StoreFailed: the file is there and cannot be read.
     """
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -134,7 +134,7 @@ class Ledger:
 
         Raises:
             StoreFull: there is no space to make it.
-            StoreFailed: it can not be made.
+            StoreFailed: it cannot be made.
         """
         try:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -183,7 +183,7 @@ class OpenReport:
         clean_shutdown: the last run closed the store; True at the first start.
         findings: what verification noticed, in words; empty when there is nothing to say.
         fellows: the fellows that were known at the end of the last run, by name-space.
-        is_damaged: something that was on disk can not be read or is not there any more.
+        is_damaged: something that was on disk cannot be read or is not there any more.
     """
 
     node_id: str

@@ -108,7 +108,7 @@ def raw_pages(
     """The rows of a group as they are in the table, oldest first, not looked at, `size` at once.
 
     Raises:
-        sqlite3.DatabaseError: the table can not be followed any further.
+        sqlite3.DatabaseError: the table cannot be followed any further.
     """
     cursor = connection.execute(_FORWARD, (group_id,))
     while rows := cursor.fetchmany(size):
@@ -120,7 +120,7 @@ def read_group(
 ) -> Iterator[Sample]:
     """All samples of a group, oldest first.
 
-    Where the table can not be followed any further before `expected` samples were seen, the rest is read
+    Where the table cannot be followed any further before `expected` samples were seen, the rest is read
     from the other end, newest first, as far as that goes.
     """
     seen = 0

@@ -98,7 +98,7 @@ def check_format(connection: sqlite3.Connection, path: Path) -> bool:
 
     Raises:
         StoreRefused: it is somebody else's database, or a newer format of ours.
-        sqlite3.Error: it can not be read.
+        sqlite3.Error: it cannot be read.
     """
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()

@@ -80,7 +80,7 @@ class SqliteStore:
             LockedStore: another node has it open.
             StoreRefused: a newer format, or a database that is no store.
             StoreFull: no space to note the opening.
-            StoreFailed: the directory can not be used.
+            StoreFailed: the directory cannot be used.
         """
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
 """SQL that carries many samples in few values: SQLite itself takes the columns apart.
 
-A statement gets the octets of a block as one value and the source times as a JSON array, and cuts each field
+A statement gets the bytes of a block as one value and the source times as a JSON array, and cuts each field
 out by its position. With a value for each field of each row it would cost three times as much processor time,
 most of it under the interpreter lock, for which the node's thread waits. Python's sqlite3 also gives that
 lock up at every step of a statement and waits to get it back: one-row statements beside one busy thread were

@@ -1,7 +1,7 @@
 """Looking at a store without being its node: reads only, leaves no file behind, waits for nobody.
 
 A view is a snapshot: what a running node writes afterwards is not in it. While it is open the node's
-write-ahead log can not shrink, so a view should not be kept for longer than reading takes.
+write-ahead log cannot shrink, so a view should not be kept for longer than reading takes.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class StoreView:
 
         Raises:
             StoreRefused: there is no store of ours, or it is of a newer format.
-            StoreDamaged: it can not be read at all.
-            StoreFailed: the file can not be opened.
+            StoreDamaged: it cannot be read at all.
+            StoreFailed: the file cannot be opened.
         """
         self.path = path / DATABASE if path.is_dir() else path
         self._copy: tempfile.TemporaryDirectory[str] | None = None

@@ -34,7 +34,7 @@ class NodeProcess:
         output: where its standard streams go; None for those of this process.
 
     Raises:
-        OSError: it can not be started.
+        OSError: it cannot be started.
     """
 
     def __init__(

@@ -31,7 +31,7 @@ SUPERVISOR_FD: Final = "OSPLTOOL_SUPERVISOR_FD"
 
 
 class LinkError(ValueError):
-    """The variables of the supervisor are there but can not be used."""
+    """The variables of the supervisor are there but cannot be used."""
 
 
 class SupervisorLink:
@@ -76,7 +76,7 @@ class SupervisorLink:
     def report(self, state: str, **details: object) -> None:
         """Say in which service state the node is, or other details of it, which must be JSON values.
 
-        This renews the lease too. A directory that can not be written to stops nothing: the supervisor
+        This renews the lease too. A directory that cannot be written to stops nothing: the supervisor
         learns the state from the lease.
         """
         with self._writing, contextlib.suppress(OSError):

@@ -91,9 +91,7 @@ class Supervisor:
             state = node.renewals()
             if state is not None:
                 self._obey(self._watch.renewed(now, state))
-            elif (
-                node.has_closed_lease
-            ):  # it can not renew any more, and will be found out when the lease ends
+            elif node.has_closed_lease:  # it cannot renew any more, and will be found out when the lease ends
                 self._selector.unregister(node.lease)
         if node is not None and node.handle in ready:
             self._node_ended(node, now)

@@ -37,7 +37,7 @@ _LONGEST_DELAY_S: Final = 4.0
 EXIT_ENDED: Final = 0
 EXIT_DIED: Final = 1
 EXIT_CONFIGURATION: Final = 2
-"""Exit code of a node whose configuration can not be run; `python -m engine` has the same three codes."""
+"""Exit code of a node whose configuration cannot be run; `python -m engine` has the same three codes."""
 
 INITIAL_STATE: Final = "INIT"
 """The service state of a node that is not running yet."""

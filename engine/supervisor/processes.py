@@ -59,7 +59,7 @@ class ProcessIdentity:
 
     @contextlib.contextmanager
     def _handle(self) -> Iterator[int | None]:
-        """A descriptor of the process, which can not come to mean another one; None when it is gone."""
+        """A descriptor of the process, which cannot come to mean another one; None when it is gone."""
         try:
             handle = os.pidfd_open(self.pid)
         except (ProcessLookupError, ValueError):

@@ -42,7 +42,7 @@ _LOCK_PAUSE_S: Final = 0.05
 
 
 class RunDirectoryError(OSError):
-    """The run directory can not be used; the message says why and which path."""
+    """The run directory cannot be used; the message says why and which path."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class RunDirectory:
     """The run directory of the user who runs this process.
 
     Raises:
-        RunDirectoryError: it can not be made, or is not ours alone.
+        RunDirectoryError: it cannot be made, or is not ours alone.
     """
 
     def __init__(self, path: pathlib.Path) -> None:
@@ -156,7 +156,7 @@ class NodeDirectory:
         """Make the directory if it is not there.
 
         Raises:
-            RunDirectoryError: it can not be made.
+            RunDirectoryError: it cannot be made.
         """
         try:
             self.path.mkdir(mode=0o700, exist_ok=True)
@@ -168,7 +168,7 @@ class NodeDirectory:
         """Hold the lock that says "a supervisor lives here"; yields False when another one has it.
 
         Raises:
-            RunDirectoryError: the lock file can not be made.
+            RunDirectoryError: the lock file cannot be made.
         """
         descriptor = None
         for _ in range(_LOCK_ATTEMPTS):

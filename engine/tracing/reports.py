@@ -35,7 +35,7 @@ _SOCKET: Final = re.compile(r"[^/\\]+:\d+")
 
 
 class ReportTargetError(ValueError):
-    """A log can not be where the environment says it is; the message names the variable."""
+    """A log cannot be where the environment says it is; the message names the variable."""
 
 
 class Reporter:
@@ -53,7 +53,7 @@ class Reporter:
         node: the host name of the Node line.
 
     Raises:
-        ReportTargetError: a variable has a value that can not be used.
+        ReportTargetError: a variable has a value that cannot be used.
     """
 
     def __init__(

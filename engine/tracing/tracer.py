@@ -1,6 +1,6 @@
 """Takes events from every part of a node and hands them to whoever wants them.
 
-An event that nobody wants costs one dictionary lookup. Tracing never stops a node: a line that can not be
+An event that nobody wants costs one dictionary lookup. Tracing never stops a node: a line that cannot be
 written is counted and reported in the same trace when it can be written again.
 """
 

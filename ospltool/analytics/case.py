@@ -29,7 +29,7 @@ _WITH_STATISTICS: Final = ["off", "time_ns", "state", "thread", "level", "templa
 
 
 class CaseError(Exception):
-    """A case that can not be read or written; the message names it and says why."""
+    """A case that cannot be read or written; the message names it and says why."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ class RecordWriter:
 
 
 def _with_own_text(table: pa.Table) -> pa.Table:
-    """The table with its texts in columns of their own; Arrow can not filter views into other memory."""
+    """The table with its texts in columns of their own; Arrow cannot filter views into other memory."""
     import pyarrow as pa  # only where tables are written
 
     for place, field in enumerate(table.schema):

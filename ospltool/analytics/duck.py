@@ -30,7 +30,7 @@ class DuckEngine:
     A query can reach nothing but the case: no other files, no network, no settings.
 
     Raises:
-        CaseError: the case can not be opened.
+        CaseError: the case cannot be opened.
     """
 
     def __init__(self, case: Case) -> None:
@@ -129,7 +129,7 @@ def pack(case: Case, target: pathlib.Path) -> None:
     """Writes a case of Parquet files as one DuckDB file.
 
     Raises:
-        CaseError: it can not be written.
+        CaseError: it cannot be written.
     """
     try:
         with contextlib.closing(duckdb.connect(str(target), config=_config())) as connection:

@@ -54,7 +54,7 @@ def open_engine(case: Case, engine: str, master: str) -> Engine:
 
     Raises:
         AnalyticsMissingError: it is not installed.
-        CaseError: it can not read this case.
+        CaseError: it cannot read this case.
     """
     if engine == "spark":
         need("pyspark", "spark")

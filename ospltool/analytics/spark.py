@@ -67,7 +67,7 @@ def session(master: str, settings: dict[str, str] | None = None) -> SparkSession
 
     Raises:
         AnalyticsMissingError: no Java runtime, or no Connect client.
-        CaseError: the cluster can not be reached.
+        CaseError: the cluster cannot be reached.
     """
     if SparkSession.getActiveSession() is not None:
         raise CaseError(f"{master}: Spark runs in this process already; end that session first")
@@ -138,7 +138,7 @@ class SparkEngine:
         opened: a session that runs already; then it is not ended with the engine, and decides the rest.
 
     Raises:
-        CaseError: the case is one DuckDB file, or can not be read.
+        CaseError: the case is one DuckDB file, or cannot be read.
     """
 
     def __init__(

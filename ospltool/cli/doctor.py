@@ -1,4 +1,4 @@
-"""`ospltool doctor`: which writers and readers of a running system can not be eventually consistent."""
+"""`ospltool doctor`: which writers and readers of a running system cannot be eventually consistent."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def doctor(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Show the diagnosis as JSON.")] = False,
 ) -> None:
-    """Tell which writers and readers of a running system can not be eventually consistent, and why.
+    """Tell which writers and readers of a running system cannot be eventually consistent, and why.
 
     It listens, and looks at the QoS of all writers and readers of applications (reliability, durability,
     destination order, offers that do not satisfy requests), at the name-spaces and merge policies of the

@@ -45,7 +45,7 @@ def show_environment(
 
     With a configuration also each variable that it refers to, as in ${VAR:-default}, with the place.
 
-    Exit codes: 0 good, 2 the configuration can not be read.
+    Exit codes: 0 good, 2 the configuration cannot be read.
     """
     rows = [*_own(os.environ), *(_referred(uri, os.environ) if uri else ())]
     if as_json:

@@ -24,7 +24,7 @@ def recording(path: pathlib.Path, speed: float) -> Feed:
     """A recording, to be played.
 
     Raises:
-        CommandError: it can not be read.
+        CommandError: it cannot be read.
     """
     from ospltool.live.recording import RecordingFault
     from ospltool.live.replay import ReplayFeed
@@ -39,7 +39,7 @@ def simulated(deployment: str, seed: int, faults: str, minutes: float | None, sp
     """A run of the simulator: of a system drawn from the seed where the deployment is `none`.
 
     Raises:
-        CommandError: the faults are not known, or the deployment can not be simulated.
+        CommandError: the faults are not known, or the deployment cannot be simulated.
     """
     from engine.simulator.campaign import Campaign, parse_faults
     from ospltool.cli.simulate import configurations_of
@@ -68,7 +68,7 @@ def live(uri: str | None, domain: int | None, partition: str | None) -> Feed:
     """The domain of a configuration or with a number; domain 0 without either.
 
     Raises:
-        CommandError: the configuration can not be read, or the domain not be opened.
+        CommandError: the configuration cannot be read, or the domain not be opened.
     """
     try:
         from engine.dds.errors import DdsError

@@ -16,7 +16,7 @@ def run_directory(environ: Mapping[str, str]) -> RunDirectory:
     """The run directory of this user.
 
     Raises:
-        CommandError: it can not be used.
+        CommandError: it cannot be used.
     """
     try:
         return RunDirectory(location(environ))

@@ -21,7 +21,7 @@ def list_nodes(
 ) -> None:
     """List the nodes of yours on this machine that run or have died, by domain name.
 
-    Exit codes: 0 always, unless the run directory can not be read (2).
+    Exit codes: 0 always, unless the run directory cannot be read (2).
     """
     from engine.supervisor.status import Condition
     from ospltool.cli import known, report

@@ -95,7 +95,7 @@ def record(
     the system as it is goes to standard output.
 
     Exit codes: 0 ended in order (also by Ctrl+C and SIGTERM), 1 not everything could be written, 2 wrong
-    usage or a file that can not be written, 3 domain not reachable, or nobody heard with --once.
+    usage or a file that cannot be written, 3 domain not reachable, or nobody heard with --once.
     """
     if once == (output is not None):
         raise CommandError("give either a file with --output or --once", Exit.USAGE)

@@ -79,7 +79,7 @@ def targets(
         node: only the node of this name; for fleet files.
 
     Raises:
-        CommandError: the file can not be read or is wrong; with every problem and its place.
+        CommandError: the file cannot be read or is wrong; with every problem and its place.
     """
     where = required_uri(uri)
     try:

@@ -1,1 +1,1 @@
-"""Which writers and readers of a running system can not be eventually consistent, and why."""
+"""Which writers and readers of a running system cannot be eventually consistent, and why."""

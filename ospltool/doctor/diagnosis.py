@@ -35,7 +35,7 @@ class Diagnosis:
         return not any(each.weight in _DECIDING for each in self.findings)
 
     def inconsistent(self, *, writers: bool) -> int:
-        """How many writers or readers can not be eventually consistent."""
+        """How many writers or readers cannot be eventually consistent."""
         return len(
             {
                 endpoint.guid

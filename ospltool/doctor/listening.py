@@ -40,7 +40,7 @@ def listen(
         shows_all: built-in topics of OpenSplice, too, which no application writes or reads.
 
     Raises:
-        DdsError: the domain can not be opened with these settings.
+        DdsError: the domain cannot be opened with these settings.
     """
     tag = os.urandom(NODE_ID_BYTES)
     with NodeParticipant(domain_id, uri, "ospltool doctor", tag, TagRole.CLIENT) as participant:

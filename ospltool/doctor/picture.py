@@ -124,7 +124,7 @@ class Cause(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Finding:
-    """One reason why something can not be eventually consistent.
+    """One reason why something cannot be eventually consistent.
 
     Attributes:
         cause: which rule.

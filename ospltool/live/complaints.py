@@ -16,7 +16,7 @@ REMEMBER_FAILED_NS: Final = 300_000_000_000
 
 
 class Severity(enum.IntEnum):
-    """How urgent, most urgent first. CONTRADICTION: two nodes state facts that can not both hold."""
+    """How urgent, most urgent first. CONTRADICTION: two nodes state facts that cannot both hold."""
 
     FAULT = 0
     CONTRADICTION = 1

@@ -77,7 +77,7 @@ class LiveFeed:
         clock: wall clock in ns since 1970.
 
     Raises:
-        DdsError: the domain can not be opened with these settings.
+        DdsError: the domain cannot be opened with these settings.
     """
 
     def __init__(

@@ -21,7 +21,7 @@ class Mark:
 
 
 class Marks:
-    """The marks of one recording, by time. Lines that can not be read are left alone and counted."""
+    """The marks of one recording, by time. Lines that cannot be read are left alone and counted."""
 
     def __init__(self, recording: Path) -> None:
         self.path = recording.with_name(f"{recording.name}.marks")
@@ -45,7 +45,7 @@ class Marks:
         """Mark a moment, at once on disk.
 
         Raises:
-            RecordingFault: the file can not be written, or there are too many marks.
+            RecordingFault: the file cannot be written, or there are too many marks.
         """
         if len(self._marks) >= MAX_MARKS:
             raise RecordingFault(f"{self.path}: there are {MAX_MARKS:,} marks already")

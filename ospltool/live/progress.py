@@ -18,7 +18,7 @@ STALLED_NS: Final = 10_000_000_000
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Progress:
-    """One alignment now: `rate_per_s` in samples, `left_s` None while it can not be told."""
+    """One alignment now: `rate_per_s` in samples, `left_s` None while it cannot be told."""
 
     alignment: AlignmentView
     fraction: float

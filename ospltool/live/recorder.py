@@ -67,7 +67,7 @@ class Recorder:
         limits: size and thinning.
 
     Raises:
-        RecordingFault: the file can not be written.
+        RecordingFault: the file cannot be written.
     """
 
     def __init__(self, path: Path, *, source: str, made_by: str, limits: Limits | None = None) -> None:

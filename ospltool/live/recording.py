@@ -37,7 +37,7 @@ KEY_MARK: Final = b'{"format_version":1,"kind":"key"'
 
 
 class RecordingFault(ValueError):
-    """A recording that can not be read or written; the text names file and line."""
+    """A recording that cannot be read or written; the text names file and line."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

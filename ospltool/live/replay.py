@@ -61,7 +61,7 @@ class ReplayFeed:
         paused: begin without playing.
 
     Raises:
-        RecordingFault: the file can not be read, or does not begin like a recording.
+        RecordingFault: the file cannot be read, or does not begin like a recording.
     """
 
     mode = "recorded"
@@ -156,7 +156,7 @@ class ReplayFeed:
         """Mark the moment that is shown.
 
         Raises:
-            RecordingFault: the mark can not be kept.
+            RecordingFault: the mark cannot be kept.
         """
         self.marks.add(self.now_ns(), text)
 
@@ -300,7 +300,7 @@ class _Parts:
         return max(0, bisect.bisect_right(self._keys, moment_ns, key=lambda key: key.heard_ns) - 1)
 
     def entries(self, key: int) -> Iterator[Entry]:
-        """The entries from a key on, through all later files; lines that can not be read are noted."""
+        """The entries from a key on, through all later files; lines that cannot be read are noted."""
         if not self._keys:
             return
         _, first, offset = self._keys[key]

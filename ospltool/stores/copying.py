@@ -71,7 +71,7 @@ def description_of(group: GroupFacts) -> GroupDescription:
     """A group as our stores describe it; OpenSplice's type is described anew.
 
     Raises:
-        CopyRefused: its type can not be described.
+        CopyRefused: its type cannot be described.
     """
     if group.description is not None:
         return group.description
@@ -116,12 +116,12 @@ def put_in_place(
         target: the store directory, made when it is not there.
         mark: what is noted with the sets.
         may_replace: a name-space may have a set already.
-        tolerate_damage: go on without what can not be read.
+        tolerate_damage: go on without what cannot be read.
 
     Raises:
         CopyRefused: the target is in use or has a set that must stay, the source is damaged, or what was
             stored is not what was read.
-        StoreUnreadable: the source can not be read.
+        StoreUnreadable: the source cannot be read.
     """
     try:
         store = SqliteStore(target, mark, lambda: secrets.token_hex(16))

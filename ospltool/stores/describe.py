@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Counted:
-    """A set with what was counted of each of its groups, and what of it can not be read."""
+    """A set with what was counted of each of its groups, and what of it cannot be read."""
 
     facts: SetFacts
     groups: tuple[tuple[GroupFacts, GroupCount], ...]

@@ -68,7 +68,7 @@ class GroupFacts:
         type_format: what `type_text` is: `metadata` (OpenSplice's XML) or `xtypes` (see `description`).
         description: of our own stores: type and QoS as they can be stored again.
         stored: how many samples the store says that it holds, where it says so.
-        problem: why its samples can not be read.
+        problem: why its samples cannot be read.
     """
 
     name: GroupName

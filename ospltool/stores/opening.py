@@ -22,7 +22,7 @@ def open_reader(path: Path) -> StoreReader:
     """Open the store at a path: a directory, or the database file in it.
 
     Raises:
-        StoreUnreadable: there is none, or it can not be read; the text says why.
+        StoreUnreadable: there is none, or it cannot be read; the text says why.
     """
     if not path.exists():
         raise StoreUnreadable(f"{path}: there is nothing")

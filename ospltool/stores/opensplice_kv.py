@@ -144,7 +144,7 @@ class KvStore:
     def _rows(
         self, group: _Group, facts: GroupFacts, damage: DamageLog
     ) -> Iterator[tuple[int, int, bytes | Undecodable]]:
-        """The messages of a group; behind a place that can not be read, they are read from the other end."""
+        """The messages of a group; behind a place that cannot be read, they are read from the other end."""
         last = (-1, -1)
         try:
             for row in self._source.messages(group.number, "ASC"):

@@ -89,7 +89,7 @@ def structure_of(metadata: str, type_name: str) -> Structure:
 
 
 def problem_of(topic: Topic) -> str:
-    """Why the messages of a topic can not be read; empty when they can."""
+    """Why the messages of a topic cannot be read; empty when they can."""
     try:
         structure_of(topic.metadata, topic.type_name)
     except Undecodable as error:

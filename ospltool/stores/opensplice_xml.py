@@ -156,7 +156,7 @@ def _samples(path: Path, facts: GroupFacts, topic: Topic, damage: DamageLog) -> 
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             yield from _records(data, place, topic, damage)
-    except (OSError, ValueError) as error:  # ValueError: an empty file can not be mapped
+    except (OSError, ValueError) as error:  # ValueError: an empty file cannot be mapped
         damage.add(place, f"can not be read: {error}")
 
 

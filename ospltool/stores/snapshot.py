@@ -104,11 +104,11 @@ def write_snapshot(
         reader: where they come from.
         directory: made; it must not be there.
         sets: which.
-        damage: takes what can not be read.
+        damage: takes what cannot be read.
         form: what it is for.
 
     Raises:
-        StoreUnreadable: the directory can not be made.
+        StoreUnreadable: the directory cannot be made.
     """
     try:
         directory.mkdir(mode=0o700, parents=True)

@@ -23,7 +23,7 @@ class SqliteFile:
         """Open it.
 
         Raises:
-            StoreUnreadable: it can not be opened or copied.
+            StoreUnreadable: it cannot be opened or copied.
         """
         self.path = path
         self._scratch = contextlib.ExitStack()

@@ -59,7 +59,7 @@ def watch(
         looks: how often to look; None for ever.
 
     Raises:
-        StoreUnreadable: it can not be read.
+        StoreUnreadable: it cannot be read.
     """
     before: dict[_Place, _Count] | None = None
     stamp: tuple[tuple[str, int, int], ...] = ()

@@ -142,7 +142,7 @@ def test_a_path_with_quotes_is_a_path(case: pathlib.Path, tmp_path: pathlib.Path
     shutil.copytree(case, target)
     try:
         opened = DuckEngine(Case(target, Detail.FULL))
-    except CaseError:  # a pattern in a path can not be escaped for DuckDB
+    except CaseError:  # a pattern in a path cannot be escaped for DuckDB
         target = target.rename(tmp_path / "o'hara's case")
         opened = DuckEngine(Case(target, Detail.FULL))
     assert ask(opened, "select count(*) as n from records")[0]["n"] > 0

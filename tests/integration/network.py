@@ -17,7 +17,7 @@ _networks = itertools.count()
 
 
 class NotPermitted(Exception):
-    """Network namespaces can not be made here; the message says why."""
+    """Network namespaces cannot be made here; the message says why."""
 
 
 class Network:
@@ -94,7 +94,7 @@ class Network:
             _ip("-n", self._spaces[one], "route", "del", "blackhole", f"{address}/32")
 
     def slow_down(self, host: str, kbit_s: int) -> None:
-        """Let a host send no faster than that; what waits is not lost. Skips the test where `tc` can not."""
+        """Let a host send no faster than that; what waits is not lost. Skips the test where `tc` cannot."""
         tc = shutil.which("tc", path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
         if tc is None:
             pytest.skip("tc (iproute2) is not installed: no link can be slowed down")

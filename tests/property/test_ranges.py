@@ -23,7 +23,7 @@ def words(values: set[int]) -> Words:
 
 
 def check_found(ours: set[int], theirs: set[int], expected: int) -> int:
-    """The difference is found; returns the octets that it took."""
+    """The difference is found; returns the bytes that it took."""
     search, held = Search(words(ours), expected), Held(words(theirs))
     octets = rounds = 0
     while search.asked is not None:

@@ -286,7 +286,7 @@ def unsolved(_: Symbols) -> reconciliation.Stepwise[None]:
 def check_aligned_without_symbols(
     monkeypatch: pytest.MonkeyPatch, here: int, there: int, capabilities: tuple[str, ...]
 ) -> tuple[int, int]:
-    """Symbols never come to a result, and the alignee gets the set all the same; octets and messages."""
+    """Symbols never come to a result, and the alignee gets the set all the same; bytes and messages."""
     monkeypatch.setattr(reconciliation, "solve", unsolved)
     shared = many(20_000, 1)
     ours, theirs = data_set([*shared, *many(here, 2)]), data_set([*shared, *many(there, 3)])

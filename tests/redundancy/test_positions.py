@@ -85,7 +85,7 @@ BEFORE_IT_MATCHED = [
     ("write", 1, 2),
     ("write", 1, 3),
 ]
-"""i0 has accounted for the stamps 1 to 6 when the writer goes back; i1 can not know that."""
+"""i0 has accounted for the stamps 1 to 6 when the writer goes back; i1 cannot know that."""
 
 
 @given(st.sampled_from([2, 3]), STEPS)

@@ -97,7 +97,7 @@ def _policy(space: NameSpaceView) -> str:
 
 
 def _text(value: str) -> str:
-    """Text of an element; what XML can not carry is shown as an escape, and variables are not variables."""
+    """Text of an element; what XML cannot carry is shown as an escape, and variables are not variables."""
     return escape(text.visible(value).replace("${", "$ {"))
 
 

@@ -126,7 +126,7 @@ class TraceFiles:
     """Follows trace files in a thread of its own and keeps the newest records by time.
 
     Raises:
-        SourceError: a file can not be read.
+        SourceError: a file cannot be read.
     """
 
     def __init__(self, names: Sequence[str]) -> None:

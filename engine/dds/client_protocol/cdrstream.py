@@ -19,7 +19,7 @@ def _packed(order: str, layout: str) -> struct.Struct:
 
 
 class Reader:
-    """Reads one message from its start, or from `at` octets behind its header; every fault is `Malformed`."""
+    """Reads one message from its start, or from `at` bytes behind its header; every fault is `Malformed`."""
 
     __slots__ = ("_at", "_data", "_order")
 
@@ -58,7 +58,7 @@ class Reader:
         return count
 
     def raw(self, size: int) -> bytes:
-        """So many octets."""
+        """So many bytes."""
         if self._at + size > len(self._data):
             raise Malformed(f"{size} octets announced, {len(self._data) - self._at} there")
         found = bytes(self._data[self._at : self._at + size])
@@ -66,7 +66,7 @@ class Reader:
         return found
 
     def octets(self) -> bytes:
-        """A sequence of octets."""
+        """A sequence of bytes."""
         return self.raw(self.u32())
 
     def text(self) -> str:
@@ -100,11 +100,11 @@ class Writer:
         self.put("I", 4, value)
 
     def raw(self, octets: bytes) -> None:
-        """Octets as they are."""
+        """Bytes as they are."""
         self._data += octets
 
     def octets(self, octets: bytes) -> None:
-        """A sequence of octets."""
+        """A sequence of bytes."""
         self.u32(len(octets))
         self._data += octets
 
@@ -120,5 +120,5 @@ class Writer:
         return bytes(self._data)
 
     def message(self) -> bytes:
-        """What was written, with its encapsulation header, padded to four octets."""
+        """What was written, with its encapsulation header, padded to four bytes."""
         return b"".join((HEADER, self._data, bytes(-len(self._data) % 4)))

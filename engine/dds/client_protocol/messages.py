@@ -111,7 +111,7 @@ ZERO: Final = Time(0, 0)
 
 
 class RequestId(NamedTuple):
-    """A request: the 16 octets of its client, and the client's own number for it."""
+    """A request: the 16 bytes of its client, and the client's own number for it."""
 
     client: bytes
     number: int

@@ -1,6 +1,6 @@
 """The types of the four topics, for the topic's sake: keys and names. The bytes are made in `messages`.
 
-Strings that OpenSplice may send as NULL (length 0) are octet sequences here, which look the same on the wire;
+Strings that OpenSplice may send as NULL (length 0) are byte sequences here, which look the same on the wire;
 Cyclone DDS refuses a string without its terminating zero. The field types are evaluated when the module
 loads: the wheel cannot resolve them as text.
 """

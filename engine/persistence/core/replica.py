@@ -319,7 +319,7 @@ class Replica:
             self._account(stream, numbers_of(samples), samples)
 
     def _offer(self, sample: Sample, writers: frozenset[str]) -> None:
-        """Keep what is newer, whatever is accounted for: that costs nothing and can not lose anything."""
+        """Keep what is newer, whatever is accounted for: that costs nothing and cannot lose anything."""
         entry = self._kept.entries.get(sample.key)
         if entry is None or sample.order > entry.sample.order:
             self._keep(sample)

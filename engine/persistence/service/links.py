@@ -138,7 +138,7 @@ class Links:
             part.connected(hello.name)
 
     def _conflict(self, guid: bytes, hello: Hello) -> str:
-        """Why an instance can not be connected; an earlier process of the same one is let go."""
+        """Why an instance cannot be connected; an earlier process of the same one is let go."""
         if hello.name == self._hello.name:
             return "it has our name; give each instance its own with --name"
         for other, known in list(self._names.items()):

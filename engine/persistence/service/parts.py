@@ -36,7 +36,7 @@ class Part:
         """Take what the store has; called first, on the store's thread, while nothing else runs.
 
         Raises:
-            sqlite3.Error: the store can not be read.
+            sqlite3.Error: the store cannot be read.
         """
 
     def changes(self) -> Write | None:

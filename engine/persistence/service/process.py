@@ -55,7 +55,7 @@ WORK_S: Final = DELIVERY_S + 10.0
 
 
 class ServiceFault(Exception):
-    """A part of the service ended by itself; it can not go on without it."""
+    """A part of the service ended by itself; it cannot go on without it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -85,8 +85,8 @@ class Service:
         options: how it runs.
 
     Raises:
-        StoreError: the store can not be used.
-        DdsError, UnsupportedCyclone: Cyclone DDS can not be used.
+        StoreError: the store cannot be used.
+        DdsError, UnsupportedCyclone: Cyclone DDS cannot be used.
     """
 
     def __init__(self, settings: PersistenceService, options: Options) -> None:

@@ -82,7 +82,7 @@ def read(store: sqlite3.Connection) -> tuple[Saved, int]:
     """What the store has, and how many rows were damaged.
 
     Raises:
-        sqlite3.Error: it can not be read.
+        sqlite3.Error: it cannot be read.
     """
     damaged = 0
     kept: list[Kept] = []

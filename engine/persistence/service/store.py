@@ -75,7 +75,7 @@ class Store:
         """Open or make it, let the parts take what there is, and begin to write.
 
         Raises:
-            StoreError: it can not be used; the message says why and, where it is in use, by whom.
+            StoreError: it cannot be used; the message says why and, where it is in use, by whom.
         """
         self._thread = threading.Thread(target=self._run, args=(parts,), name="store", daemon=True)
         self._thread.start()

@@ -102,7 +102,7 @@ def read(store: sqlite3.Connection) -> tuple[dict[bytes, SavedSubscriptions], in
     """What the store has, by group, and how many kept samples were damaged.
 
     Raises:
-        sqlite3.Error: it can not be read.
+        sqlite3.Error: it cannot be read.
     """
     damaged = 0
     held: dict[bytes, list[Sample]] = collections.defaultdict(list)

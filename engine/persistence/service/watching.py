@@ -32,7 +32,7 @@ class Watching:
         faults: what arrived and was no view; counted.
 
     Raises:
-        DdsError: the domain can not be opened with these settings.
+        DdsError: the domain cannot be opened with these settings.
     """
 
     def __init__(self, domain_id: int, uri: str) -> None:

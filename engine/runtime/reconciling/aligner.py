@@ -81,7 +81,7 @@ class _Search:
 class Answer:
     """What a set has that another has not, and the other way round.
 
-    `removed` are identities under the other's salt, as 8 octets each; `root` is that of the set.
+    `removed` are identities under the other's salt, as 8 bytes each; `root` is that of the set.
     """
 
     new: dict[Group, list[Sample]]

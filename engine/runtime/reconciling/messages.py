@@ -20,7 +20,7 @@ from engine.runtime.faults import StreamFault
 MAGIC: Final = b"OSPC"
 _VERSION: Final = 1
 _HEAD: Final = struct.Struct("<4sBBII")
-"""Magic, version, kind, checksum of what follows, octets of JSON; then the JSON, then the body."""
+"""Magic, version, kind, checksum of what follows, bytes of JSON; then the JSON, then the body."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Sketch:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Narrow:
-    """The aligner asks about ranges (`engine.dataset.ranges.Ask`), in the body with 4 octets each.
+    """The aligner asks about ranges (`engine.dataset.ranges.Ask`), in the body with 4 bytes each.
 
     It asks only those who say that they can answer: the capability `engine.core.messages.RANGES`.
     """
@@ -64,7 +64,7 @@ class Narrow:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ranges:
-    """The answer: the body has `fingerprints`, then identities, 8 octets each."""
+    """The answer: the body has `fingerprints`, then identities, 8 bytes each."""
 
     name_space: str
     node: str

@@ -2,7 +2,7 @@
 
 A dispose that a complete set has is remembered here for as long as the node runs, also when the node itself
 has purged it. It is only forgotten where the node's set was set aside or merged away, as I1 tells, and when
-two nodes meet that have never met: a node waits with its tombstones for those it knows of, and can not wait
+two nodes meet that have never met: a node waits with its tombstones for those it knows of, and cannot wait
 for one that it has never heard of.
 """
 

@@ -78,7 +78,7 @@ def clocks_of_different_kinds(fleet: FleetView) -> Iterator[Finding]:
     """Some nodes of a deployment stamp samples with a user clock, others with another clock.
 
     Why: Of two updates of an instance the one with the later source time wins. Stamps of different clocks
-        can not be compared: the clock that is ahead wins always, and late updates of the others are dropped.
+        cannot be compared: the clock that is ahead wins always, and late updates of the others are dropped.
 
     Example:
         n1: <UserClock><UserClockModule>simclock</UserClockModule></UserClock>; n2: none

@@ -179,7 +179,7 @@ def filter_on_learned_name_space(fleet: FleetView) -> Iterator[Finding]:
     Use instead:
         masterPriority="0" in the policy of the node that filters
     OpenSplice: `Received nameSpace '...' from fellow ... is incompatible with local configured filters,
-        can not be the master of this namespace`, and goes on.
+        cannot be the master of this namespace`, and goes on.
     Reference: //OpenSplice/Domain/Filters, deployment guide 5.2.3.6
     """
     for name, definitions in fleet.by_name_space().items():

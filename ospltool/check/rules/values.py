@@ -120,7 +120,7 @@ def _label_fix(node: NodeView, problem: Problem, value: Value) -> Fix | None:
 def out_of_range(node: NodeView) -> Iterator[Finding]:
     """A number lies outside its range.
 
-    Why: It can not have the effect that it states.
+    Why: It cannot have the effect that it states.
 
     Example:
         <Policy masterPriority="300" .../>

@@ -52,7 +52,7 @@ def diff(
 ) -> None:
     """Compare two or more stores: by group, by instance, by field; each difference with its likely cause.
 
-    Exit codes: 0 the same, 1 they differ or something can not be read, 2 wrong usage or no readable store.
+    Exit codes: 0 the same, 1 they differ or something cannot be read, 2 wrong usage or no readable store.
     """
     from ospltool.stores.diff.compare import DEFAULT_INSTANCES, ENGINES, Wishes, compare
     from ospltool.stores.diff.contract import DiffError, Limits

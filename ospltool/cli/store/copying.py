@@ -36,7 +36,7 @@ def export(
 ) -> None:
     """Write a store as a snapshot in Parquet, or as JSON lines with decoded fields.
 
-    Exit codes: 0 good, 1 something can not be read and is left out, 2 wrong usage or no readable store.
+    Exit codes: 0 good, 1 something cannot be read and is left out, 2 wrong usage or no readable store.
     """
     from engine.store.interface import DamageLog
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 def info(stores: Stores, sets: Sets = None, as_json: AsJson = False) -> None:
     """Show what is in stores: sets, completeness, quality, groups, counts, sizes, oldest and newest.
 
-    Exit codes: 0 good, 1 something can not be read, 2 wrong usage or no readable store.
+    Exit codes: 0 good, 1 something cannot be read, 2 wrong usage or no readable store.
     """
     from ospltool.stores.listing import info_text, info_value
 
@@ -98,7 +98,7 @@ def ls(
 ) -> None:
     """List the instances of a store, or their samples.
 
-    Exit codes: 0 good, 1 something can not be read, 2 wrong usage or no readable store.
+    Exit codes: 0 good, 1 something cannot be read, 2 wrong usage or no readable store.
     """
     from engine.store.interface import DamageLog
     from ospltool.stores.describe import Choice, instances
@@ -131,7 +131,7 @@ def show(
 ) -> None:
     """Show samples: metadata, fields where the type is known, and bytes.
 
-    Exit codes: 0 good, 1 something can not be read, 2 wrong usage, no readable store or no such sample.
+    Exit codes: 0 good, 1 something cannot be read, 2 wrong usage, no readable store or no such sample.
     """
     from engine.store.interface import DamageLog
     from ospltool.stores.describe import Choice

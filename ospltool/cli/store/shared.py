@@ -54,7 +54,7 @@ def opened(name: str) -> Iterator[StoreReader]:
 
 @contextlib.contextmanager
 def reading() -> Iterator[None]:
-    """What can not be read, or is not installed, as a message and exit code 2."""
+    """What cannot be read, or is not installed, as a message and exit code 2."""
     from ospltool.stores.model import StoreUnreadable
 
     try:

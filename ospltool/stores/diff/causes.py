@@ -24,7 +24,7 @@ class Cause(enum.StrEnum):
     """What may have led to a difference."""
 
     DAMAGE = "damage"
-    """Records of the group can not be read in one store; it may be among them."""
+    """Records of the group cannot be read in one store; it may be among them."""
     POLICY = "policy"
     """The name-space of the group is not kept by the other store at all."""
     NEVER_ALIGNED = "never aligned"
@@ -54,7 +54,7 @@ class Holder:
         group: the group there; None when the store does not know it.
         keeps_name_space: it has the name-space of the group.
         newest_ns: newest source timestamp that it has in the group, 0 for none.
-        damaged: records of the group that can not be read.
+        damaged: records of the group that cannot be read.
     """
 
     label: str

@@ -66,7 +66,7 @@ def compare(given: Sequence[str], wishes: Wishes) -> ReportData:
     """Compare stores.
 
     Raises:
-        StoreUnreadable: one of them can not be read at all.
+        StoreUnreadable: one of them cannot be read at all.
         DiffError: the engine failed, or is not installed.
     """
     if not 2 <= len(given) <= MAX_SIDES:
@@ -88,7 +88,7 @@ def open_engine(sides: Sequence[Side], wishes: Wishes) -> DiffEngine:
     """The engine of a name.
 
     Raises:
-        DiffError: it is not installed, or can not read the sides.
+        DiffError: it is not installed, or cannot read the sides.
     """
     try:
         if wishes.engine == "merge":

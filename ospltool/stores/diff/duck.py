@@ -28,7 +28,7 @@ class DuckDiff:
         """Open the snapshots of the sides.
 
         Raises:
-            DiffError: DuckDB can not read them.
+            DiffError: DuckDB cannot read them.
         """
         self._sides = len(sides)
         self._is_single = all(side.has_single_rows for side in sides)

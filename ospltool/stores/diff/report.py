@@ -16,12 +16,12 @@ class Verdict(enum.StrEnum):
     MISSING = "missing"
     """At least one store does not know the group; the others may agree."""
     UNREADABLE = "unreadable"
-    """What can be read agrees, but something can not be read."""
+    """What can be read agrees, but something cannot be read."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SideReport:
-    """One store: `label` is A, B, C, ...; `damage` the first things that can not be read, of `damaged`."""
+    """One store: `label` is A, B, C, ...; `damage` the first things that cannot be read, of `damaged`."""
 
     label: str
     path: str
@@ -40,7 +40,7 @@ class GroupReport:
 
     Attributes:
         samples: how many each store holds; None in a store that does not know the group.
-        damaged: how many records of it each store can not read.
+        damaged: how many records of it each store cannot read.
         differing: instances that are not the same everywhere.
         equal: instances that are.
         only: of them, how many only one store has, for each store.

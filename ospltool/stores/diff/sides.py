@@ -30,7 +30,7 @@ class Side:
         name_spaces: the name-space of each group, by its number.
         counts: what there is of each group, by its number.
         snapshot: its directory; None for an engine that reads the store itself, and then counts, too.
-        damage: what can not be read.
+        damage: what cannot be read.
     """
 
     label: str
@@ -76,7 +76,7 @@ def open_side(
         left: what of the samples is compared.
 
     Raises:
-        StoreUnreadable: it can not be opened, has no such set, or its sets overlap.
+        StoreUnreadable: it cannot be opened, has no such set, or its sets overlap.
     """
     path, numbers = chosen_sets(given)
     reader = open_reader(path)

@@ -27,7 +27,7 @@ class SparkDiff:
         """Start a session and open the snapshots of the sides.
 
         Raises:
-            DiffError: there is no Spark, or it can not read them.
+            DiffError: there is no Spark, or it cannot read them.
         """
         self._sides = len(sides)
         self._is_single = all(side.has_single_rows for side in sides)

@@ -93,8 +93,8 @@ def load(
         progress: called with the bytes of the files done and in all.
 
     Raises:
-        CaseError: the target is there already, or can not be written.
-        SourceError: a source can not be read.
+        CaseError: the target is there already, or cannot be written.
+        SourceError: a source cannot be read.
     """
     with new_directory(target) as directory:
         parts = [part for source in sources for part in ranges(source)]
@@ -174,7 +174,7 @@ def read_pieces(part: Range, detail: Detail) -> Iterator[tuple[int, Piece]]:
     """The records of a part of a source as columns, with the bytes that they came from.
 
     Raises:
-        SourceError: it can not be read.
+        SourceError: it cannot be read.
     """
     source = part.source
     if source.format is not Format.TRACE:

@@ -64,8 +64,8 @@ def load_case(
         progress: is told how far it is.
 
     Raises:
-        CaseError: the target is there already, or can not be written.
-        SourceError: a source can not be read.
+        CaseError: the target is there already, or cannot be written.
+        SourceError: a source cannot be read.
     """
     if target.suffix not in FILE_SUFFIXES:
         return _load_directory(sources, target, detail, spark_master, progress)

@@ -31,7 +31,7 @@ _HIGHLIGHT: Final = "7"
 
 
 class RenderError(ValueError):
-    """A template of the user that can not be used; the message says why."""
+    """A template of the user that cannot be used; the message says why."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

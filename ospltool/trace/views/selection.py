@@ -91,7 +91,7 @@ def select(
         before: so many records before a wanted one are shown too.
         after: and so many after it.
         tally: counts what was read.
-        whole: every record is read. Otherwise records that can not be wanted may be passed over unread, which
+        whole: every record is read. Otherwise records that cannot be wanted may be passed over unread, which
             is much faster, and their runs and what the tally counts are then not known.
     """
     needle = None if whole or before or after else wanted.needle

@@ -29,7 +29,7 @@ _ISO: Final = re.compile(
 
 
 class TimeError(ValueError):
-    """A time or duration that can not be understood; the message says what would be."""
+    """A time or duration that cannot be understood; the message says what would be."""
 
 
 def parse_duration(text: str) -> int:

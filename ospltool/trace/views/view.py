@@ -96,9 +96,9 @@ def show(found: Found, wishes: Wishes, environ: dict[str, str]) -> None:
     """Shows what was asked for, on standard output.
 
     Raises:
-        SourceError: a source can not be read.
-        TimeError: a time can not be understood.
-        RenderError: an output can not be made.
+        SourceError: a source cannot be read.
+        TimeError: a time cannot be understood.
+        RenderError: an output cannot be made.
     """
     sources = found.sources
     if found.skipped:
