@@ -21,7 +21,6 @@ SHORT_ID: Final = 8
 INCOMPATIBLE: Final = "name-spaces overlap without being equal"
 
 _CAUSES: Final = {
-    "conflict.master": "follows another master",
     "conflict.native-state": "set with another history, same role",
     "conflict.foreign-state": "set of another role, not merged yet",
     "compatibility.conflict": INCOMPATIBLE,

@@ -315,7 +315,7 @@ def test_no_screen_obeys_text_from_the_network(play: Play, read_screen: Read, na
         counters={bad: 1},
     )
     told = fake.event(
-        1, 1, START_NS, bad, node_name=bad, state=bad, thread=bad, level=bad, event="conflict.master"
+        1, 1, START_NS, bad, node_name=bad, state=bad, thread=bad, level=bad, event="conflict.native-state"
     )
     feed = ScriptedFeed([(START_NS, Update((Heard(snapshot, START_NS),), (told,)))], title=bad)
 
