@@ -8,7 +8,7 @@ from typing import Protocol, cast
 from ospltool.diagnostics.model import Report
 
 FORMATS = ("full", "concise", "json", "jsonl", "github", "gitlab", "junit", "sarif", "rdjson")
-"""Every format; each is rendered by the module `ospltool.output.diagnostics_<name>`."""
+"""Every format; each is rendered by the module `ospltool.diagnostics.<name>`."""
 
 
 class _Renderer(Protocol):
@@ -21,5 +21,5 @@ def render(report: Report, name: str, *, colour: bool = False) -> str:
     `colour` only matters to the formats for people.
     """
     assert name in FORMATS, f"{name} is no format"
-    module = cast("_Renderer", importlib.import_module(f"ospltool.output.diagnostics_{name}"))
+    module = cast("_Renderer", importlib.import_module(f"ospltool.diagnostics.{name}"))
     return module.render(report, colour=colour)
