@@ -45,7 +45,7 @@ check: $(VENV)/.dev ## Style, types and the layers of the house
 	$(BIN)/lint-imports
 
 test: check ## Everything that must be green, in under 15 minutes
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 3 --dist loadfile
 
 versions: $(VENV)/.dev ## Nodes of the previous release and of this one in one domain, there and back
 	OSPLTOOL_VERSIONS=1 $(BIN)/python -m pytest tests/integration/test_versions.py tests/stores/test_previous_release.py
