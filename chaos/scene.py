@@ -27,6 +27,8 @@ DISK_BYTES: Final = 256 << 20
 """Size of the disk of each node: room for a database and its log."""
 STORED_NS: Final = 5_000_000_000
 """What a node has acknowledged is on its disk after this time, unless the node is disturbed."""
+NOTED_NS: Final = 1_000_000_000
+"""A writer notes a confirmation so much later at most than the nodes have given it."""
 END_S: Final = 30.0
 
 
@@ -58,7 +60,7 @@ class Scene:
         self._applications: dict[str, list[tuple[Application, dict[str, Any]]]] = {}
         self._disturbances: list[Disturbance] = []
         self._stored: set[Write] = set()
-        self._destroyed: set[Write] = set()
+        self._destructions: list[tuple[int, list[list[checker.Held]]]] = []
         self._damaged: set[str] = set()
         for name in self.nodes:
             store = ground.home(name) / "store"
@@ -175,10 +177,7 @@ class Scene:
             for other in self.others(name)
             if other not in self._damaged or (self.ground.is_running(other) and self.ground.are_up(other))
         ]
-        left = [one.write for one in self.ground.records().confirmed]
-        for held in sound:
-            left = checker.lost(held, left)
-        self._destroyed.update(left)
+        self._destructions.append((time.time_ns(), sound))
         self._damaged.add(name)
 
     # Writers.
@@ -242,11 +241,18 @@ class Scene:
 
     def promised(self, records: Records) -> list[Write]:
         """What must not be lost: confirmed, stored, and never on destroyed disks alone."""
-        return [
-            one.write
-            for one in records.confirmed
-            if one.write not in self._destroyed and self._is_stored(one)
-        ]
+        destroyed = self._destroyed(records)
+        return [one.write for one in records.confirmed if one.write not in destroyed and self._is_stored(one)]
+
+    def _destroyed(self, records: Records) -> set[Write]:
+        """What was confirmed before a disk was harmed, or noted a moment later, and on no sound one then."""
+        destroyed: set[Write] = set()
+        for at_ns, sound in self._destructions:
+            left = [one.write for one in records.confirmed if one.wall_ns <= at_ns + NOTED_NS]
+            for held in sound:
+                left = checker.lost(held, left)
+            destroyed.update(left)
+        return destroyed
 
 
 def _mount(*arguments: str) -> None:

@@ -92,6 +92,8 @@ class Runtime:
         for _, descriptions in loaded.values():
             for description in descriptions:
                 holdings.open_group(description, announce=False)
+        for data in self.spaces.values():
+            data.leave_out(holdings.descriptions)
 
     # In: from the wire.
 

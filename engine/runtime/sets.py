@@ -15,7 +15,7 @@ from engine.runtime.persistence import Turn
 from engine.store.interface import Change, roll_up
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from engine.core.namespace import NameSpaceState
     from engine.core.namespaces import Group
@@ -121,6 +121,18 @@ class NameSpaceData:
     def stage_nothing(self) -> None:
         """Forget what was staged."""
         self.staging = self.turn = None
+
+    def leave_out(self, known: Mapping[Group, GroupDescription]) -> None:
+        """Forget stored groups that this node does not keep, because it is configured otherwise than before.
+
+        The stored set stays as a back-up when the next one takes its place.
+        """
+        groups = self.loaded.groups if self.loaded is not None else {}
+        foreign = [group for group in groups if group not in known]
+        if any(groups[group].count for group in foreign):
+            self.keeps = f"{len(foreign)} of its groups are not kept any more by the configuration"
+        for group in foreign:
+            del groups[group]
 
     def stage_loaded(self) -> DataSet:
         """The stored set is to be injected."""

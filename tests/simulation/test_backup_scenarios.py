@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import pytest
 
-from engine.core.namespaces import MergeType
+from engine.core.namespaces import MergeType, NameSpace
+from engine.dataset.sample import DATA
 from engine.runtime.holdings import Holdings
+from engine.simulator.options import NodePlan, TopicPlan
 from engine.store.backups import replaced
 from engine.store.interface import SetState
-from tests.simulation.scenarios import Scenario, node
+from tests.simulation.scenarios import NS, Scenario, node
 
 if TYPE_CHECKING:
     from engine.runtime.persistence import Turn
@@ -73,3 +76,31 @@ def test_a_merge_by_replace_leaves_a_backup_and_a_warning() -> None:
     assert note is not None
     assert (note.by, note.why, note.before, note.after) == (f"node {loser}", fields["cause"], 3, 3)
     assert note.at_ns > 0
+
+
+def test_groups_that_a_narrower_name_space_leaves_out_are_kept_as_a_backup_and_harm_nobody() -> None:
+    def configured(expression: str) -> NodePlan:
+        plan = node("a")
+        spaces = (NameSpace.of(NS, expression),)
+        return dataclasses.replace(plan, settings=dataclasses.replace(plan.settings, name_spaces=spaces))
+
+    scenario = Scenario(configured("*.Reading"), topics=[TopicPlan(part, "Reading") for part in ("p1", "q1")])
+    scenario.start()
+    scenario.until(scenario.complete)
+    writer = scenario.writer("a")
+    for topic in (0, 1):
+        writer.write(topic, DATA, topic)
+    scenario.run(1.0)
+    scenario.end_writer("a")
+    scenario.stop("a")
+    scenario.configure(configured("q1.Reading"))
+    scenario.start("a")
+    scenario.until(scenario.complete)
+    scenario.writer("a").write(1, DATA, 2)
+    reader = scenario.cluster.open_reader("a", "Reading", "*")
+    scenario.until(lambda: bool(reader.served))
+    ((_, _, samples),) = reader.served
+    assert {sample.key[-1] for sample in samples} == {1, 2}
+    assert kept(scenario, "a") == [{0, 1}]
+    (fields,) = scenario.traced("store.backup", "a")
+    assert (fields["samples"], fields["total"]) == (2, 1)

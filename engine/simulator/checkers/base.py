@@ -115,6 +115,12 @@ class Checker:
         """Everything has healed, and the system is quiet since a while."""
 
 
+def is_ours(node: SimulatedNode, group: Group) -> bool:
+    """Whether a group is in a name-space of the node, which may have been configured anew."""
+    assert node.runtime is not None
+    return node.runtime.core.name_space_of(group) is not None
+
+
 def talk(one: SimulatedNode, other: SimulatedNode) -> bool:
     """Whether two nodes are up and have each other as fellows that they talk to."""
     return _knows(one, other) and _knows(other, one)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from engine.core.namespaces import MergeType
 from engine.core.states import Phase
 from engine.dataset.dataset import DataSet
-from engine.simulator.checkers.base import Checker, Held, deletes, describe, held, missing
+from engine.simulator.checkers.base import Checker, Held, deletes, describe, held, is_ours, missing
 
 if TYPE_CHECKING:
     from engine.runtime.startup import Found
@@ -98,7 +98,7 @@ class Kept(Checker):
             return
         before, self._stored[place] = self._stored.get(place, {}), added
         self._rotten.pop(place, None)
-        lost = missing(before, _data(node, transaction)) if before else []
+        lost = [one for one in missing(before, _data(node, transaction)) if is_ours(node, one[0])]
         if lost and self._excused.get(place):
             self._excused[place] -= 1
         elif lost:

@@ -19,6 +19,7 @@ from engine.simulator.checkers.base import (
     deletes,
     describe,
     held,
+    is_ours,
     missing,
     samples_of,
 )
@@ -120,7 +121,9 @@ class Whole(Checker):
 
     def _check_injected(self, node: SimulatedNode, name_space: str) -> None:
         assert node.runtime is not None
-        lost = missing(self._stored[node].get(name_space, {}), node.runtime.spaces[name_space].working)
+        stored = self._stored[node].get(name_space, {})
+        lost = missing(stored, node.runtime.spaces[name_space].working)
+        lost = [one for one in lost if is_ours(node, one[0])]
         if lost:
             text = f"injected {name_space} without a part of its stored set"
             self.fail(f"{node.name} {text}: {describe(lost)}")
