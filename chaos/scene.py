@@ -29,6 +29,8 @@ STORED_NS: Final = 5_000_000_000
 """What a node has acknowledged is on its disk after this time, unless the node is disturbed."""
 NOTED_NS: Final = 1_000_000_000
 """A writer notes a confirmation so much later at most than the nodes have given it."""
+UNDER_WAY_NS: Final = 60_000_000_000
+"""What was written longer ago has been confirmed or not."""
 END_S: Final = 30.0
 
 
@@ -245,10 +247,19 @@ class Scene:
         return [one.write for one in records.confirmed if one.write not in destroyed and self._is_stored(one)]
 
     def _destroyed(self, records: Records) -> set[Write]:
-        """What was confirmed before a disk was harmed, or noted a moment later, and on no sound one then."""
+        """What may have been counted as stored on a disk that was harmed, and was on no sound one then.
+
+        A DurableWriter counts the nodes that have stored a sample one by one, and tells when all before it
+        are stored, too, which may be long after a disk that counted is gone. So what was under way then is
+        left out, whenever it was confirmed.
+        """
         destroyed: set[Write] = set()
         for at_ns, sound in self._destructions:
-            left = [one.write for one in records.confirmed if one.wall_ns <= at_ns + NOTED_NS]
+            left = [
+                one.write
+                for one in records.confirmed
+                if one.wall_ns <= at_ns + NOTED_NS or at_ns - UNDER_WAY_NS <= one.write.time_ns <= at_ns
+            ]
             for held in sound:
                 left = checker.lost(held, left)
             destroyed.update(left)
