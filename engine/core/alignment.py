@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from engine.core.events import AbandonSet, Completed, ExpectSet, SendSet, Target
 from engine.core.messages import NO_EPOCH, Epoch, Refusal, SampleRequest
 from engine.core.namespace import Outstanding, lengthened
+from engine.core.namespaces import MergeType
 from engine.core.states import Phase, Trigger
 
 if TYPE_CHECKING:
     from engine.core.context import Context
     from engine.core.namespace import NameSpaceState
+
+_NEEDS_COMPLETE: Final = frozenset(policy.value.lower() for policy in MergeType)
+"""Purposes of requests that only a complete set answers, so a node that merges cannot."""
 
 
 def request(context: Context, state: NameSpaceState, aligner: str, purpose: str, now: float) -> None:
@@ -71,6 +75,8 @@ def asked(context: Context, message: SampleRequest, sender: str, now: float, *, 
         reason = "this node is not an aligner for the name-space"
     elif fellow is None or fellow.conflict:
         reason = "the sender is not an approved fellow"
+    elif _waits_for(state, sender) and message.purpose in _NEEDS_COMPLETE and context.node > sender:
+        reason = "this node waits for the set of the sender"  # one of two that ask each other goes first
     if state is None or reason:
         context.send(Refusal(message.request, message.name_space, reason), sender)
         return
@@ -87,6 +93,11 @@ def asked(context: Context, message: SampleRequest, sender: str, now: float, *, 
         context.note("align.combined", group=state.name, fellow=name)
     if not context.requests.add(state.name, target, now, combine_s):
         context.send(Refusal(number, state.name, "too many requests wait"), sender)
+
+
+def _waits_for(state: NameSpaceState, node: str) -> bool:
+    """Whether a merge here waits for the set of a fellow."""
+    return state.phase is Phase.MERGE and any(one.aligner == node for one in state.outstanding.values())
 
 
 def start_collecting(context: Context, state: NameSpaceState, now: float) -> None:

@@ -32,8 +32,9 @@ class Repaired(Checker):
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
         self._disturbed_s = 0.0
-        longest_s = max(plan.settings.heartbeat_period_s for plan in cluster.options.nodes)
-        self.bound_s = REPAIRED_S + PERIODS * longest_s
+        settings = [plan.settings for plan in cluster.options.nodes]
+        self.bound_s = REPAIRED_S + PERIODS * max(one.heartbeat_period_s for one in settings)
+        self._patience_s = max(one.request_patience_s for one in settings)
 
     def opened(self, node: SimulatedNode, found: Found) -> None:
         """A node starts, and may bring what the others do not have."""
@@ -59,8 +60,10 @@ class Repaired(Checker):
         """Look at everything, if it has been calm for long enough."""
         cluster = self.cluster
         until_s = cluster.schedule.now - self.bound_s
-        if max(self._disturbed_s, cluster.network.disturbed_s) >= until_s or not self._is_calm():
+        if self._disturbed_s >= until_s or not self._is_calm():
             return
+        if cluster.network.disturbed_s >= until_s - self._patience_s:
+            return  # what it has lost of a request or an answer is asked for again after that time
         reason = unsettled(cluster, until_s)
         if reason:
             self.fail(f"after {self.bound_s:g} s without any fault: {reason}")
