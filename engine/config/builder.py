@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from engine.config.problems import Kind, Problem, Span
+from engine.config.problems import Kind, Problem, Span, quoted
 from engine.config.sections import SettingsReader
 from engine.config.settings import (
     AlignmentSettings,
@@ -244,13 +244,17 @@ class SettingsBuilder:
             self.problems.append(problem(self.document, Kind.FILTER, message, place, subject))
 
     def _is_sound(self, child: Node) -> bool:
+        fault = ""
         try:
             Element.parse(child.text)
         except ValueError as error:
+            fault = str(error)
+        if not fault and "." not in child.text:  # else it would be a partition, and filter nothing
+            fault = f"PartitionTopic {quoted(child.text)} names no topic; write PARTITION.TOPIC, such as *.T"
+        if fault:
             span = child.value.span if child.value else child.tag_span
-            self.problems.append(problem(self.document, Kind.FILTER, str(error), span, child.path))
-            return False
-        return True
+            self.problems.append(problem(self.document, Kind.FILTER, fault, span, child.path))
+        return not fault
 
 
 def _place_in(value: Value, column: int) -> Span:
