@@ -35,6 +35,11 @@ ospltool check --effective ospl.xml         # every setting, its origin, and whe
   *No word when*).
 - **refused**: going on without it would do harm, so the node does not start.
 
+An element or attribute that is not in the schema keeps the node from starting if it is in the
+`DurabilityService`. Elsewhere (`Domain`, the top level, the DDSI2 service) the node starts with a WARNING in
+ospl-info.log: file, line, element, and the name that was probably meant. `ospltool check` reports it as an
+error (DUR020, DUR021), and `ospltool info` shows it with the settings.
+
 A setting that is not in the file is never reported. What `Domain/Service` says of other services does not
 concern a node.
 

@@ -76,9 +76,7 @@ def serve(configuration: Configuration, tracer: Tracer, link: SupervisorLink | N
         for setting in configuration.settings
     ]
     tracer.event_with_lines("lifecycle.configuration", lines)
-    for each in configuration.ignored:
-        place = f"{each.origin.file}:{each.origin.line}"
-        tracer.event("lifecycle.setting-ignored", place=place, setting=each.path, reason=each.reason)
+    tell_ignored(configuration, tracer)
     try:
         name = os.environ.get(NODE_NAME, configuration.domain.name)
         told: list[str] = []
@@ -108,6 +106,14 @@ def serve(configuration: Configuration, tracer: Tracer, link: SupervisorLink | N
         tracer.event("lifecycle.unrecoverable", cause=repr(error))
         raise
     return EXIT_ENDED
+
+
+def tell_ignored(configuration: Configuration, tracer: Tracer) -> None:
+    """Name everything in the file that has no effect on a node, whether not needed or misspelt."""
+    for each in configuration.ignored:
+        place = f"{each.origin.file}:{each.origin.line}"
+        event = "lifecycle.setting-unknown" if each.is_unknown else "lifecycle.setting-ignored"
+        tracer.event(event, place=place, setting=each.path, reason=each.reason)
 
 
 def make_tracer(configuration: Configuration) -> Tracer:

@@ -53,11 +53,15 @@ class Setting:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ignored:
-    """An element or attribute of the file that has no effect on a node; `reason` says why."""
+    """An element or attribute of the file that has no effect on a node; `reason` says why.
+
+    `is_unknown` marks what the schema does not know; it is probably misspelt or misplaced.
+    """
 
     path: str
     reason: str
     origin: Origin
+    is_unknown: bool = False
 
 
 class FailureAction(enum.StrEnum):

@@ -156,6 +156,9 @@ def _element_hint(known: Schema, child: Node) -> str:
     """What the author of an unknown element may have meant."""
     parent = child.path.rpartition("/")[0]
     allowed = list(known.children(parent))
+    for beside in (f"{parent}/{name}".lstrip("/") for name in allowed):
+        if child.name in known.children(beside):
+            return f"it belongs in {documented(beside)}"
     similar = did_you_mean(child.name, allowed)
     if similar:
         return similar
