@@ -49,7 +49,8 @@ Class and priority apply to each thread of the process, those of Cyclone DDS inc
 SCHED_FIFO with a priority of 1 to 99. `Timeshare` is SCHED_OTHER, where a higher priority is a lower *nice*
 value: priority 5 is nice -5, priority -5 is nice 5. `Default` keeps the class of the process. A `Relative`
 priority is added to that of the process, which `Domain/Service/Scheduling` sets; an `Absolute` one is taken
-as it is. `top -H` shows the threads by name:
+as it is. Where Linux has no such priority, the node says so at its start (file, line, what is used instead).
+`top -H` shows the threads by name:
 
 | Setting | Threads |
 |---|---|

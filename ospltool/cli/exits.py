@@ -27,7 +27,6 @@ class Exit(enum.IntEnum):
     USAGE = 2
     UNREACHABLE = 3
     FAULT = 70
-    NOT_WRITTEN = 74
     INTERRUPTED = 130
 
 

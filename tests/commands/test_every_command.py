@@ -107,7 +107,7 @@ def test_a_full_disk_for_the_output_is_a_plain_error(arguments: list[str]) -> No
     with pathlib.Path("/dev/full").open("wb") as full:
         ended = run_with(full.fileno(), arguments)
     assert ended.stderr == b"ospltool: the output cannot be written: No space left on device\n"
-    assert ended.returncode == Exit.NOT_WRITTEN == streams.EXIT_NOT_WRITTEN
+    assert ended.returncode == streams.EXIT_NOT_WRITTEN
 
 
 def test_a_full_disk_for_the_narration_does_not_change_the_exit_code(tmp_path: pathlib.Path) -> None:
