@@ -40,7 +40,7 @@ NODE_NAME: Final = "OSPLTOOL_NODE_NAME"
 TRACE_JSON: Final = "OSPLTOOL_TRACE_JSON"
 """A file, `stdout` or `stderr`: every event goes there as a line of JSON, besides the configured trace."""
 TRACE_ROTATION: Final = "OSPLTOOL_TRACE_ROTATION"
-"""`SIZE:FILES`, such as `64M:5`: when trace files are replaced, and how many former ones are kept."""
+"""`SIZE[:FILES]`, such as `64M:5`: when trace files are replaced, and how many former ones are kept."""
 _OUTPUT_FILE: Final = "//OpenSplice/DurabilityService/Tracing/OutputFile"
 _ENDING_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 

@@ -82,6 +82,15 @@ def test_a_misspelt_durability_service_is_pointed_at(tmp_path: pathlib.Path) -> 
         load(str(path), {})
 
 
+def test_a_misspelt_required_attribute_is_pointed_at() -> None:
+    part = "<Filters><Filter {}='a = 1'><PartitionTopic>p.t</PartitionTopic></Filter></Filters>"
+    (problem,) = interpret(parse(read(part.format("contents")), "f.xml", {})).problems
+    wanted = "<Filter> lacks the required attribute 'content' (there is 'contents'; did you mean content?)"
+    assert str(problem).endswith(wanted)
+    (problem,) = interpret(parse(read(part.format("where")), "f.xml", {})).problems
+    assert "did you mean" not in str(problem)
+
+
 def test_a_node_reports_what_is_misspelt_as_a_warning(tmp_path: pathlib.Path) -> None:
     configuration = interpret(parse(read("<SingleProcess>true</SingleProcess>\n<Roel>r</Roel>"), "f.xml", {}))
     tracer = Tracer(lambda: 0, [])
