@@ -35,6 +35,11 @@ ospltool check --effective ospl.xml         # every setting, its origin, and whe
   *No word when*).
 - **refused**: going on without it would do harm, so the node does not start.
 
+An element or attribute that is not in the schema keeps the node from starting if it is in the
+`DurabilityService`. Elsewhere (`Domain`, the top level, the DDSI2 service) the node starts with a WARNING in
+ospl-info.log: file, line, element, and the name that was probably meant. `ospltool check` reports it as an
+error (DUR020, DUR021), and `ospltool info` shows it with the settings.
+
 A setting that is not in the file is never reported. What `Domain/Service` says of other services does not
 concern a node.
 
@@ -44,7 +49,8 @@ Class and priority apply to each thread of the process, those of Cyclone DDS inc
 SCHED_FIFO with a priority of 1 to 99. `Timeshare` is SCHED_OTHER, where a higher priority is a lower *nice*
 value: priority 5 is nice -5, priority -5 is nice 5. `Default` keeps the class of the process. A `Relative`
 priority is added to that of the process, which `Domain/Service/Scheduling` sets; an `Absolute` one is taken
-as it is. `top -H` shows the threads by name:
+as it is. Where Linux has no such priority, the node says so at its start (file, line, what is used instead).
+`top -H` shows the threads by name:
 
 | Setting | Threads |
 |---|---|

@@ -16,6 +16,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from engine.config import ConfigError, load
+from engine.config.problems import quoted
 from engine.supervisor.link import LinkError, SupervisorLink
 from engine.supervisor.policy import EXIT_CONFIGURATION, EXIT_DIED, EXIT_ENDED
 from engine.tracing.formats import TextFormat, Timestamps, json_format
@@ -39,7 +40,8 @@ NODE_NAME: Final = "OSPLTOOL_NODE_NAME"
 TRACE_JSON: Final = "OSPLTOOL_TRACE_JSON"
 """A file, `stdout` or `stderr`: every event goes there as a line of JSON, besides the configured trace."""
 TRACE_ROTATION: Final = "OSPLTOOL_TRACE_ROTATION"
-"""`SIZE:FILES`, such as `64M:5`: when trace files are replaced, and how many former ones are kept."""
+"""`SIZE[:FILES]`, such as `64M:5`: when trace files are replaced, and how many former ones are kept."""
+_OUTPUT_FILE: Final = "//OpenSplice/DurabilityService/Tracing/OutputFile"
 _ENDING_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
@@ -56,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         link = SupervisorLink.from_environ(os.environ)
         tracer = make_tracer(configuration)
         reporter = make_reporter(configuration)
-    except (ConfigError, LinkError, ReportTargetError, RotationError, OSError) as error:
+    except (ConfigError, LinkError, ReportTargetError, RotationError, TraceFileError, OSError) as error:
         print(f"ospltool: {error}", file=sys.stderr)  # noqa: T201  # narration of a program
         return EXIT_CONFIGURATION
     reporter.attach(tracer)
@@ -76,9 +78,7 @@ def serve(configuration: Configuration, tracer: Tracer, link: SupervisorLink | N
         for setting in configuration.settings
     ]
     tracer.event_with_lines("lifecycle.configuration", lines)
-    for each in configuration.ignored:
-        place = f"{each.origin.file}:{each.origin.line}"
-        tracer.event("lifecycle.setting-ignored", place=place, setting=each.path, reason=each.reason)
+    tell_ignored(configuration, tracer)
     try:
         name = os.environ.get(NODE_NAME, configuration.domain.name)
         told: list[str] = []
@@ -110,11 +110,19 @@ def serve(configuration: Configuration, tracer: Tracer, link: SupervisorLink | N
     return EXIT_ENDED
 
 
+def tell_ignored(configuration: Configuration, tracer: Tracer) -> None:
+    """Name everything in the file that has no effect on a node, whether not needed or misspelt."""
+    for each in configuration.ignored:
+        place = f"{each.origin.file}:{each.origin.line}"
+        event = "lifecycle.setting-unknown" if each.is_unknown else "lifecycle.setting-ignored"
+        tracer.event(event, place=place, setting=each.path, reason=each.reason)
+
+
 def make_tracer(configuration: Configuration) -> Tracer:
     """The trace as configured; no output file means no trace, but consoles still get events.
 
     Raises:
-        OSError: the output file cannot be opened.
+        TraceFileError: an output file cannot be opened.
         RotationError: the environment asks for a rotation that there is not.
     """
     tracing, rotation = configuration.tracing, _rotation()
@@ -124,18 +132,35 @@ def make_tracer(configuration: Configuration) -> Tracer:
         if tracing.has_timestamps:
             kind = Timestamps.ABSOLUTE if tracing.absolute_timestamps else Timestamps.RELATIVE
         path = pathlib.Path(tracing.output_file)
-        if tracing.output_file.lower() not in ("stdout", "stderr"):
-            path.parent.mkdir(parents=True, exist_ok=True)
-        sink = open_sink(
-            tracing.output_file, pathlib.Path(), synchronous=tracing.synchronous, rotation=rotation
-        )
+        try:
+            if tracing.output_file.lower() not in ("stdout", "stderr"):
+                path.parent.mkdir(parents=True, exist_ok=True)
+            sink = open_sink(
+                tracing.output_file, pathlib.Path(), synchronous=tracing.synchronous, rotation=rotation
+            )
+        except OSError as error:
+            place = configuration.origin_of(_OUTPUT_FILE)
+            raise TraceFileError(f"{place}: {_OUTPUT_FILE}", tracing.output_file, error) from error
         level = Level[tracing.verbosity.name]
         outputs.append(Output(sink, level, TextFormat(kind, start_ns=time.time_ns())))
     json_file = os.environ.get(TRACE_JSON)
     if json_file:
-        sink = open_sink(json_file, pathlib.Path(), rotation=rotation)
+        try:
+            sink = open_sink(json_file, pathlib.Path(), rotation=rotation)
+        except OSError as error:
+            raise TraceFileError(TRACE_JSON, json_file, error) from error
         outputs.append(Output(sink, Level.FINEST, json_format))
     return Tracer(time.time_ns, outputs)
+
+
+class TraceFileError(Exception):
+    """A trace file that cannot be opened; `setting` names it, with its place."""
+
+    def __init__(self, setting: str, file: str, error: OSError) -> None:
+        super().__init__(
+            f"{setting}: {quoted(file)} cannot be opened as a trace file: {error.strerror};"
+            " name a file that can be written, stdout or stderr"
+        )
 
 
 class RotationError(Exception):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from engine.dds.interfaces import suitable_interface
+from engine.config.problems import quoted
+from engine.dds.interfaces import available, missing_interface, suitable_interface
 from engine.dds.uri import cyclone_uri
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 _LOOPBACK: Final = "lo"
 _LOCALHOST: Final = "localhost"
+_SETTING: Final = "//OpenSplice/DDSI2Service/General/NetworkInterfaceAddress"
 
 
 def is_automatic(configuration: Configuration, environ: Mapping[str, str]) -> bool:
@@ -46,4 +48,18 @@ def uri_of(configuration: Configuration, environ: Mapping[str, str]) -> str:
         multicast=multicast,
         peers=ddsi.peers if ddsi.peers or multicast != "false" else (_LOCALHOST,),
         environment=environ,
+    )
+
+
+def interface_fault(configuration: Configuration, uri: str) -> str:
+    """Why a participant with these settings cannot be: an interface is missing; empty for no such reason."""
+    missing = missing_interface(uri)
+    if not missing:
+        return ""
+    origin = configuration.origin_of(_SETTING)
+    is_ours = not origin.is_default and configuration.ddsi.network_interface == missing
+    subject = f"{origin}: {_SETTING}" if is_ours else "CYCLONEDDS_URI"
+    return (
+        f"{subject}: this machine has no network interface {quoted(missing)};"
+        f" it has {', '.join(available())}{'; AUTO takes the first suitable one' if is_ours else ''}"
     )

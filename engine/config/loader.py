@@ -9,16 +9,17 @@ from engine.config.bounds import check_bounds
 from engine.config.builder import SettingsBuilder
 from engine.config.fates import Fate, WithoutEffect, marked, without_effect
 from engine.config.name_spaces import NameSpaceReader
-from engine.config.problems import ConfigError, Kind, Problem
+from engine.config.problems import ConfigError, Kind, Problem, quoted
 from engine.config.reader import read_document
 from engine.config.schema import documented, engine_schema
 from engine.config.sections import SettingsReader
 from engine.config.settings import Configuration, Ignored, Origin
+from engine.config.strangers import STRANGE, as_settings, strangers
 from engine.config.tree import Document, Node
 from engine.config.validate import problem, schema_problems
+from engine.config.values import did_you_mean
 
 _SERVICE = "DurabilityService"
-_TOLERATED_IN_DOMAIN = frozenset({Kind.UNKNOWN_ELEMENT, Kind.UNKNOWN_ATTRIBUTE, Kind.STRAY_TEXT})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -101,13 +102,15 @@ def interpret(document: Document, *, role: str | None = None, service: str = "du
     found_without = without_effect(sections["Domain"], sections[_SERVICE], service)
     problems += [_refusal(document, each) for each in found_without if each.entry.fate is Fate.REFUSED]
     ignored = [each for each in found_without if each.entry.fate is Fate.NOT_NEEDED]
+    unknown = strangers(document, found)
+    without = [
+        Ignored(documented(each.path), each.entry.reason, Origin(document.path, *each.thing.position))
+        for each in ignored
+    ]
     configuration = dataclasses.replace(
         configuration,
-        settings=marked(reader.settings, ignored),
-        ignored=tuple(
-            Ignored(documented(each.path), each.entry.reason, Origin(document.path, *each.thing.position))
-            for each in ignored
-        ),
+        settings=(*marked(reader.settings, ignored), *as_settings(document, unknown)),
+        ignored=(*without, *unknown),
     )
     problems.sort(key=lambda each: (each.line, each.column))
     return Interpreted(configuration, tuple(problems), tuple(found))
@@ -135,6 +138,9 @@ def _service_section(document: Document, service: str, problems: list[Problem]) 
     hint = f"the file has {', '.join(names)}" if names else ""
     message = f"there is no DurabilityService with the name '{service}'"
     span = nodes[0].name_span if nodes else root.name_span
+    for child in root.children if not nodes else ():
+        if child.name not in engine_schema().children("") and did_you_mean(child.name, [_SERVICE]):
+            span, hint = child.name_span, f"<{quoted(child.name)[1:-1]}>: did you mean {_SERVICE}?"
     problems.append(problem(document, Kind.SERVICE, message, span, _SERVICE, hint))
     return nodes[0] if nodes else None
 
@@ -163,5 +169,5 @@ def _matters(found: Problem, document: Document, section: Node | None) -> bool:
             return False
         return section.span.start <= found.span.start < section.span.end
     if subject == "Domain" or subject.startswith("Domain/"):
-        return found.kind not in _TOLERATED_IN_DOMAIN
+        return found.kind not in STRANGE
     return False

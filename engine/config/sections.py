@@ -117,11 +117,11 @@ class SettingsReader:
 
     def scheduling(self, path: str, within: Node | None = None) -> Scheduling:
         """A Scheduling element."""
-        return Scheduling(
-            SchedulingClass(self.text(f"{path}/Class", within)),
-            self.whole(f"{path}/Priority", within),
-            self.text(f"{path}/Priority@priority_kind", within) == "Absolute",
-        )
+        wanted = SchedulingClass(self.text(f"{path}/Class", within))
+        priority = self.whole(f"{path}/Priority", within)
+        origin = self.settings[-1].origin
+        is_absolute = self.text(f"{path}/Priority@priority_kind", within) == "Absolute"
+        return Scheduling(wanted, priority, is_absolute, origin)
 
 
 def _parsed(item: Item, text: str) -> str | int | float | bool | None:

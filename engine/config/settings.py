@@ -53,11 +53,15 @@ class Setting:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ignored:
-    """An element or attribute of the file that has no effect on a node; `reason` says why."""
+    """An element or attribute of the file that has no effect on a node; `reason` says why.
+
+    `is_unknown` marks what the schema does not know; it is probably misspelt or misplaced.
+    """
 
     path: str
     reason: str
     origin: Origin
+    is_unknown: bool = False
 
 
 class FailureAction(enum.StrEnum):
@@ -99,11 +103,12 @@ class StoreMode(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Scheduling:
-    """Scheduling of one activity; `is_absolute` tells how `priority` is meant."""
+    """Scheduling of one activity; `is_absolute` tells how `priority` is meant, `origin` where it is set."""
 
     scheduling_class: SchedulingClass
     priority: int
     is_absolute: bool
+    origin: Origin = dataclasses.field(default=Origin(), compare=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -334,3 +339,8 @@ class Configuration:
     def setting(self, path: str) -> Setting | None:
         """The first setting at a documentation path, such as //OpenSplice/Domain/Role."""
         return next((setting for setting in self.settings if setting.path == path), None)
+
+    def origin_of(self, path: str) -> Origin:
+        """Where the first setting at a documentation path is set; the default where it is not."""
+        setting = self.setting(path)
+        return setting.origin if setting else Origin()

@@ -5,7 +5,7 @@ What is reported here is what the OpenSplice validator refuses, with positions, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from engine.config.problems import Kind, Position, Problem, Span, quoted
 from engine.config.schema import ROOT, Item, Schema, Type, documented
@@ -74,8 +74,16 @@ def _attribute_problems(document: Document, known: Schema, node: Node) -> Iterat
     for item in known.required(node.path):
         if item.is_attribute and node.attribute(item.name) is None:
             message = f"<{node.name}> lacks the required attribute '{item.name}'"
-            hint = f'for example {item.name}="{item.default}"'
+            hint = _written_instead(item, node, allowed) or f'for example {item.name}="{item.default}"'
             yield problem(document, Kind.MISSING_ATTRIBUTE, message, node.name_span, item.path, hint)
+
+
+def _written_instead(item: Item, node: Node, allowed: Mapping[str, Item]) -> str:
+    """Which unknown attribute probably stands for a required one that is missing."""
+    for attribute in node.attributes:
+        if attribute.name not in allowed and did_you_mean(attribute.name, [item.name]):
+            return f"there is {quoted(attribute.name)}; did you mean {item.name}?"
+    return ""
 
 
 def _known_attributes(node: Node, allowed: list[str]) -> str:
@@ -156,6 +164,9 @@ def _element_hint(known: Schema, child: Node) -> str:
     """What the author of an unknown element may have meant."""
     parent = child.path.rpartition("/")[0]
     allowed = list(known.children(parent))
+    for beside in (f"{parent}/{name}".lstrip("/") for name in allowed):
+        if child.name in known.children(beside):
+            return f"it belongs in {documented(beside)}"
     similar = did_you_mean(child.name, allowed)
     if similar:
         return similar

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
 NOBODY: Final = "nobody may be master: all are non-aligners or have masterPriority 0"
+NOBODY_REMEDY: Final = "give an aligner a masterPriority above 0"
 """The rule of a decision without candidates."""
 
 

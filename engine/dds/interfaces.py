@@ -29,6 +29,20 @@ def first_interface(uri: str) -> str:
     return found["value"] if found else ""
 
 
+def missing_interface(uri: str) -> str:
+    """The first network interface in the settings that this machine lacks: its name or IPv4 address."""
+    names = [name for _, name in socket.if_nameindex()]
+    here = {*names, *(_address(name) for name in names)}
+    named = [found["value"] for found in _INTERFACE.finditer(settings_text(uri))]
+    return next((each for each in named if ":" not in each and each not in here), "")
+
+
+def available() -> list[str]:
+    """The network interfaces that have an IPv4 address, with it, for a message."""
+    addresses = {name: _address(name) for _, name in socket.if_nameindex()}
+    return [f"{name} ({address})" for name, address in addresses.items() if address]
+
+
 def interface_of(uri: str) -> str:
     """The name or address of the network interface that a participant with these settings uses.
 
@@ -98,8 +112,12 @@ def address_of(interface: str) -> str:
     """The IPv4 address of an interface given by name or address; the loopback's for an unknown one."""
     if not interface or interface[:1].isdigit():
         return interface or _LOCALHOST
-    answer = _ask(interface, _GET_ADDRESS)
-    return socket.inet_ntoa(answer[20:24]) if answer else _LOCALHOST
+    return _address(interface) or _LOCALHOST
+
+
+def _address(name: str) -> str:
+    answer = _ask(name, _GET_ADDRESS)
+    return socket.inet_ntoa(answer[20:24]) if answer else ""
 
 
 def _ask(interface: str, question: int) -> bytes:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from engine.capture.mailbox import Handler, Mailbox, ignore
 from engine.capture.neighbourhood import Neighbourhood
-from engine.capture.uri import is_automatic, uri_of
+from engine.capture.uri import interface_fault, is_automatic, uri_of
 from engine.capture.watch import Watch
 from engine.client_service.service import ClientService
 from engine.core.states import ServiceState
@@ -373,6 +373,8 @@ class Node:
                 self._begin(found)
         except BaseException as error:
             self._stack.close()
+            if isinstance(error, DdsError) and (fault := interface_fault(self._configuration, self._uri)):
+                raise ConfigurationRefused(fault) from error
             if isinstance(error, StoreError | DdsError | UnsupportedCyclone | OSError):
                 raise NodeFault(str(error)) from error
             raise

@@ -18,6 +18,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from engine.config.schema import documented
 from engine.config.settings import SchedulingClass
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ heartbeat. All other threads follow Domain/Service/Scheduling.
 
 _TASKS: Final = Path("/proc/self/task")
 _NAME_CHARS: Final = 15
+_NAMES: Final = {os.SCHED_FIFO: "SCHED_FIFO", os.SCHED_RR: "SCHED_RR", os.SCHED_OTHER: "SCHED_OTHER"}
+_LEAST_NICE, _MOST_NICE = -20, 19
 _RIGHTS: Final = (
     "the node needs CAP_SYS_NICE, or limits that allow it (ulimit -r for Realtime, -e for Timeshare)"
 )
@@ -86,15 +89,23 @@ class Schedule:
         nice = -asked.priority if asked.is_absolute else self.nice - asked.priority
         return Schedule(policy, 0, nice)
 
+    @property
+    def fault(self) -> str:
+        """Why Linux has no such schedule; empty where it has."""
+        if self.policy in (os.SCHED_FIFO, os.SCHED_RR):
+            low, high = os.sched_get_priority_min(self.policy), os.sched_get_priority_max(self.policy)
+            if not low <= self.priority <= high:
+                return f"{_NAMES[self.policy]} has the priorities {low} to {high}, not {self.priority}"
+        elif not _LEAST_NICE <= self.nice <= _MOST_NICE:
+            return f"nice is {_LEAST_NICE} to {_MOST_NICE}, not {self.nice}"
+        return ""
+
     def apply(self, tid: int) -> None:
         """Schedule a thread so.
 
         Raises:
             OSError: the kernel refuses; nothing or only a part was changed.
-            ValueError: there is no such priority.
         """
-        if self.priority == 0 and not -20 <= self.nice <= 19:
-            raise ValueError(f"nice {self.nice} is not between -20 and 19")
         now = Schedule.of_thread(tid)
         if (now.policy, now.priority) != (self.policy, self.priority):
             os.sched_setscheduler(tid, self.policy, os.sched_param(self.priority))
@@ -102,8 +113,7 @@ class Schedule:
             os.setpriority(os.PRIO_PROCESS, tid, self.nice)
 
     def __str__(self) -> str:
-        names = {os.SCHED_FIFO: "SCHED_FIFO", os.SCHED_RR: "SCHED_RR", os.SCHED_OTHER: "SCHED_OTHER"}
-        policy = names.get(self.policy, str(self.policy))
+        policy = _NAMES.get(self.policy, str(self.policy))
         return f"{policy} priority {self.priority}" if self.priority else f"{policy} nice {self.nice}"
 
 
@@ -130,10 +140,24 @@ class Threads:
             WATCHDOG: configuration.watchdog.scheduling,
         }
         process = Schedule.of_thread(0)
-        base = process.as_asked(service.scheduling) if service else process
-        self._wanted = {name: base.as_asked(one) if one else base for name, one in asked.items()}
+        base = self._possible(SERVICE, service.scheduling if service else None, process)
+        self._wanted = {name: self._possible(name, one, base) for name, one in asked.items()}
         self._wanted[SERVICE] = base
         self._asked = {name for name, one in self._wanted.items() if one != process}
+
+    def _possible(self, setting: str, asked: Scheduling | None, base: Schedule) -> Schedule:
+        """What is asked for; `base`, with a warning, where Linux has no such schedule."""
+        wanted = base.as_asked(asked) if asked else base
+        if asked and wanted.fault:
+            self._tracer.event(
+                "lifecycle.scheduling-impossible",
+                place=f"{asked.origin.file}:{asked.origin.line}" if asked.origin.line else str(asked.origin),
+                setting=documented(f"{setting}/Priority"),
+                cause=wanted.fault,
+                used=base,
+            )
+            return base
+        return wanted
 
     def look(self) -> None:
         """Name and schedule the threads that have come since the last look."""
@@ -169,7 +193,7 @@ class Threads:
             wanted.apply(tid)
         except ProcessLookupError:
             raise
-        except (OSError, ValueError) as error:
+        except OSError as error:
             if setting in self._asked - self._refused:
                 self._refused.add(setting)
                 cause = f"{error.strerror}: {_RIGHTS}" if isinstance(error, PermissionError) else str(error)

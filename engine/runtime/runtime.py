@@ -10,6 +10,7 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from engine.core import events, plain
+from engine.core.election import NOBODY_REMEDY
 from engine.core.namespaces import Group
 from engine.core.states import ServiceState
 from engine.dataset.groups import GroupDescription
@@ -275,7 +276,8 @@ class Runtime:
             )
             self.serving.taken_over(event.reader)
         elif isinstance(event, events.NoAligner):
-            self.refusal = f"nobody may be master of name-space '{event.name_space}', and waiting is off"
+            subject = f"nobody may be master of name-space '{event.name_space}'"
+            self.refusal = f"{subject}, and waiting is off; {NOBODY_REMEDY}"
         elif isinstance(event, events.FellowsKnown):
             fellows = tuple(Fellow(*fellow) for fellow in event.fellows)
             for name in self.spaces:

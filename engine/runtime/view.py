@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 from typing import TYPE_CHECKING, Final
 
-from engine.core.election import NOBODY
+from engine.core.election import NOBODY, NOBODY_REMEDY
 from engine.core.messages import NO_EPOCH
 from engine.runtime.monitor import (
     AlignmentView,
@@ -181,7 +181,7 @@ def unstored(runtime: Runtime) -> int:
 def without_candidates(runtime: Runtime) -> str:
     """Which name-spaces cannot have a master, in a sentence; empty when all can."""
     names = [f"'{state.name}'" for state in runtime.core.name_spaces if state.why == NOBODY]
-    return f"name-space {', '.join(names)} has no master: {NOBODY}" if names else ""
+    return f"name-space {', '.join(names)} has no master: {NOBODY}; {NOBODY_REMEDY}" if names else ""
 
 
 def _groups(runtime: Runtime, data: NameSpaceData, identity: Identity) -> list[GroupView]:

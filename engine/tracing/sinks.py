@@ -94,7 +94,7 @@ class Rotation:
         found = _ROTATION.fullmatch(text.strip())
         files = int(found[3] or 1) if found else 0
         if found is None or files > MAX_FILES:
-            raise ValueError(f"{text!r} is not SIZE:FILES, such as 64M:5 (at most {MAX_FILES} files)")
+            raise ValueError(f"{text!r} is not SIZE or SIZE:FILES, such as 64M:5 (0 to {MAX_FILES} files)")
         return cls(int(found[1]) * _UNITS[found[2].upper()], files)
 
 

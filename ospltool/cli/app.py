@@ -48,7 +48,7 @@ gives it as JSON with --json.
 
 _EPILOG: Final = (
     "Exit codes: 0 good, 1 findings or recoverable, 2 wrong usage, configuration or input, "
-    "3 node not reachable, 130 interrupted."
+    "3 node not reachable, 74 output cannot be written, 130 interrupted."
 )
 
 
@@ -56,6 +56,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code, see `ospltool.cli.exits`."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     streams.prepare()
+    return streams.finish(_run(given))
+
+
+def _run(given: list[str]) -> int:
     try:
         build(given)(given or ["--help"], prog_name="ospltool")
     except SystemExit as ended:
@@ -65,6 +69,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
+    except OSError as error:
+        return streams.not_written(error) or _own_fault()
     except Exception:
         return _own_fault()
     return Exit.GOOD

@@ -22,7 +22,10 @@ KNOWN: Final = {
     "OSPL_LOGAPPEND": ("true", "whether logs of earlier runs are kept; Domain/Report wins"),
     "CYCLONEDDS_URI": ("", "Cyclone DDS settings; otherwise they follow from the DDSI2 part"),
     "OSPLTOOL_RUNDIR": ("", "where running nodes are found"),
-    "OSPLTOOL_TRACE_ROTATION": ("", "SIZE:FILES, such as 64M:5: trace files are replaced at that size"),
+    "OSPLTOOL_TRACE_ROTATION": (
+        "",
+        "SIZE[:FILES], such as 64M:5: replace trace files at that size, keep FILES (default 1, 0 for none)",
+    ),
     "XDG_RUNTIME_DIR": ("", "the run directory is ospltool/ below it"),
     "NO_COLOR": ("", "no colour on terminals"),
 }

@@ -7,6 +7,7 @@
 | 2    | not recoverable: wrong configuration or usage    | wrong usage, or input not readable   |
 | 3    |                                                  | node not reachable                   |
 | 70   | a fault of ospltool itself                       | likewise                             |
+| 74   | the output cannot be written: the disk is full   | likewise                             |
 | 130  | interrupted                                      | likewise                             |
 | 141  | whoever read our output went away                | likewise                             |
 """

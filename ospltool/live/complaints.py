@@ -7,7 +7,7 @@ import enum
 from collections.abc import Iterator
 from typing import Final
 
-from engine.core.election import NOBODY
+from engine.core.election import NOBODY, NOBODY_REMEDY
 from engine.runtime.monitor import DeliveryView, FellowView, NodeSnapshot
 
 MAX_SKEW_NS: Final = 1_000_000_000
@@ -43,7 +43,7 @@ def complaints(snapshot: NodeSnapshot) -> Iterator[Concern]:
         yield from _of_fellow(snapshot, fellow)
     for view in snapshot.name_spaces:
         if not view.master and (snapshot.state == "COMPLETE" or view.why == NOBODY):
-            advice = "; give an aligner a masterPriority above 0" if view.why == NOBODY else ""
+            advice = f"; {NOBODY_REMEDY}" if view.why == NOBODY else ""
             text = f"{view.name} has no master on {name}: {view.why}{advice}"
             yield Concern(Severity.FAULT, text, 0, snapshot.id, view.name)
     for group in snapshot.groups:

@@ -15,6 +15,7 @@ def test_env_shows_values_and_where_they_come_from(shell: Shell, monkeypatch: py
         return next(each for each in shell.data("env", path) if each["variable"] == variable)
 
     assert row("OSPL_LOGPATH")["origin"] == "environment"
+    assert "SIZE[:FILES], such as 64M:5" in row("OSPLTOOL_TRACE_ROTATION")["meaning"]
     assert row("OSPL_INFOFILE")["value"] == "ospl-info.log"
     assert row("DOMAIN_ID")["origin"] == f"{path}:4:9, ${{DOMAIN_ID:-11}}"
     assert row("DOMAIN_ID")["value"] == "11"

@@ -15,7 +15,11 @@ import engine
 from ospltool.cli import known
 from ospltool.cli.exits import CommandError, Exit
 from ospltool.cli.units import duration_s
+from ospltool.output import streams
 from tests.commands.shell import Shell
+
+ROOT = pathlib.Path(engine.__path__[0]).parent
+TRACES = ROOT / "samples" / "traces" / "late-joiner"
 
 
 @pytest.mark.parametrize(
@@ -72,27 +76,58 @@ def test_no_arguments_show_the_help(shell: Shell) -> None:
     assert re.search(r"\bstatus +Show how a node is\.", out)
 
 
-def test_a_reader_that_goes_away_is_no_error_of_ours(shell: Shell) -> None:
+def run_with(
+    stdout: int, arguments: list[str], stderr: int = subprocess.PIPE
+) -> subprocess.CompletedProcess[bytes]:
+    """A command of a process of its own, since the last flush is the interpreter's."""
+    return subprocess.run(
+        [sys.executable, "-m", "ospltool.cli.app", *arguments],
+        stdout=stdout,
+        stderr=stderr,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("arguments", [["env"], ["trace", str(TRACES), "-o", "raw"]])
+def test_a_reader_that_goes_away_is_no_error_of_ours(arguments: list[str]) -> None:
     read, write = os.pipe()
     os.close(read)
     try:
-        ended = subprocess.run(
-            [sys.executable, "-m", "ospltool.cli.app", "env"],
-            stdout=write,
-            stderr=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": str(pathlib.Path(engine.__path__[0]).parent)},
-            check=False,
-        )
+        ended = run_with(write, arguments)
     finally:
         os.close(write)
     assert (ended.returncode, ended.stderr) == (141, b"")
 
 
-def test_a_full_disk_for_the_output_is_an_error(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_: str) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
+@pytest.mark.parametrize(
+    "arguments", [["env"], ["--help"], ["env", "--help"], ["trace", str(TRACES), "-o", "raw"]]
+)
+def test_a_full_disk_for_the_output_is_a_plain_error(arguments: list[str]) -> None:
+    with pathlib.Path("/dev/full").open("wb") as full:
+        ended = run_with(full.fileno(), arguments)
+    assert ended.stderr == b"ospltool: the output cannot be written: No space left on device\n"
+    assert ended.returncode == streams.EXIT_NOT_WRITTEN
 
-    monkeypatch.setattr("ospltool.output.streams.put", fail)
-    code, _, err = shell.run("env")
-    assert code == 70
-    assert "No space left" in err
+
+def test_a_full_disk_for_the_narration_does_not_change_the_exit_code(tmp_path: pathlib.Path) -> None:
+    with pathlib.Path("/dev/full").open("wb") as full:
+        ended = run_with(subprocess.PIPE, ["check", str(tmp_path / "none.xml")], stderr=full.fileno())
+    assert ended.returncode == Exit.USAGE
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(errno.ENOSPC, 74), (errno.EDQUOT, 74), (errno.EFBIG, 74), (errno.ENOENT, 70)]
+)
+def test_a_file_that_cannot_be_written_is_an_error(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, number: int, code: int
+) -> None:
+    def fail(_: object) -> None:
+        raise OSError(number, os.strerror(number), "some/file")
+
+    monkeypatch.setattr(known, "known_nodes", fail)
+    monkeypatch.setattr(streams, "_silence", lambda _: None)
+    ended, _, err = shell.run("list")
+    assert ended == code
+    assert ("written: some/file: " in err) == (code == 74)
+    assert ("fault of ospltool" in err) == (code == 70)

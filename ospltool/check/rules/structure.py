@@ -47,7 +47,7 @@ def unknown_element(node: NodeView) -> Iterator[Finding]:
         <DurabilityService name="durability"><Persistent>...</Persistent></DurabilityService>
     OpenSplice: Its validator compares names with case, reports `For element '...' the child element '...'
         is not allowed` without a line, and the domain does not start. Nodes of ours refuse it below
-        DurabilityService and leave other services alone.
+        DurabilityService, start with a WARNING elsewhere, and leave other services alone.
     Reference: //OpenSplice
     """
     for problem in node.problems(Kind.UNKNOWN_ELEMENT):

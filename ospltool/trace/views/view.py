@@ -279,10 +279,10 @@ def _put_raw(records: Iterable[Record]) -> None:
         for record in records:
             streams.put(text.visible(record.raw.decode("utf-8", "replace"), keep_lines=True))
         return
-    sys.stdout.flush()
+    streams.put("")
     for record in records:
-        sys.stdout.buffer.write(record.raw)
-    sys.stdout.buffer.flush()
+        streams.put_bytes(record.raw)
+    streams.put("")
 
 
 def _put_json(records: Iterable[Record]) -> None:

@@ -1,0 +1,66 @@
+"""What a file has that the schema does not know and that does not keep a node from starting.
+
+OpenSplice refuses the whole file. A node refuses strangers in its own DurabilityService only, since the rest
+of the file may be for other programs; the others it names at its start, since they have no effect.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.config.problems import Kind
+from engine.config.schema import documented
+from engine.config.settings import Ignored, Origin, Setting
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from engine.config.problems import Problem
+    from engine.config.tree import Document, Node
+
+STRANGE = frozenset({Kind.UNKNOWN_ELEMENT, Kind.UNKNOWN_ATTRIBUTE, Kind.STRAY_TEXT})
+_READ = ("Domain", "DDSI2Service", "DDSI2EService")
+"""The sections besides DurabilityService of which a node reads something."""
+
+
+def strangers(document: Document, found: Iterable[Problem]) -> list[Ignored]:
+    """What stands at the top level or in a section that a node reads, and is not in the schema.
+
+    Args:
+        document: the file.
+        found: what the schema check found in it.
+    """
+    return [
+        Ignored(each.subject, _reason(each), Origin(document.path, each.line, each.column), is_unknown=True)
+        for each in found
+        if each.kind in STRANGE and _is_read(each)
+    ]
+
+
+def _is_read(found: Problem) -> bool:
+    """Whether a place is at the top level, or in a section of which a node reads something."""
+    top, _, below = found.subject.removeprefix("//OpenSplice").lstrip("/").partition("/")
+    section, _, attribute = top.partition("[")
+    return section in _READ or (not below and not attribute) or not section
+
+
+def _reason(found: Problem) -> str:
+    return f"{found.message} ({found.hint})" if found.hint else found.message
+
+
+def as_settings(document: Document, ignored: Iterable[Ignored]) -> Iterator[Setting]:
+    """A row for each unknown element and attribute, for whoever shows the settings of a file."""
+    reasons = {(each.origin.line, each.origin.column): each for each in ignored}
+    for node in document.root.walk():
+        for path, text, raw, start in _named(node):
+            each = reasons.get(document.source.position(start))
+            if each is not None and each.path == documented(path):
+                yield Setting(each.path, text, raw, each.origin, each.reason)
+
+
+def _named(node: Node) -> Iterator[tuple[str, str, str, int]]:
+    """An element and its attributes: path, value, unexpanded value, and where its name begins."""
+    yield node.path, node.text, node.value.raw if node.value else "", node.name_span.start
+    for attribute in node.attributes:
+        path = f"{node.path}@{attribute.name}"
+        yield path, attribute.text, attribute.value.raw, attribute.name_span.start
