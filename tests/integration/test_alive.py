@@ -101,7 +101,10 @@ def test_history_is_alive_until_its_writer_unregisters_it_or_ends(lab: Lab, is_k
         for case in CASES:
             seen = look(reader)[options_of(case)["topic"]]
             for key, written in (("0", ["S1000"]), ("1", ["S1001", "S3000"]), ("2", ["S1002"])):
-                assert seen[key]["words"] == [*written, lost(case)], case
+                words = seen[key]["words"]
+                if is_killed:  # the reader may lose the writer a moment before the node says what that means
+                    words = [word for word in words if word != "NW" or lost(case) == "NW"]
+                assert words == [*written, lost(case)], case
     lab.wait_delivered()
     wait_states(late_reader(lab), lambda case: " ".join([lost(case)] * 3) + more)
 

@@ -37,6 +37,7 @@ RARE = {
     "group.creation-failed": "a type that nobody can tell, see tests/integration/test_types.py",
     "lifecycle.bad-configuration": "a node that ends, see tests/commands/test_real_node.py",
     "lifecycle.daemon-lost": "a supervisor that is killed, see tests/commands/test_real_node.py",
+    "lifecycle.setting-unknown": "a misspelt element, see tests/unit/config and engine/config/strangers.py",
     "lifecycle.unrecoverable": "a node that ends, see tests/commands/test_real_node.py",
     "namespace.filtered": "a node with content filters, see tests/unit/core/test_protocol.py",
     "store.backup-dropped": "three back-ups, see tests/simulation/test_backup_scenarios.py",
