@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 _DATA: Final = 4
 _DISPOSE: Final = 1
 _NEVER: Final = (0, "")
-_SAMPLES: Final = """
-SELECT g.topic, s.source_time_ns, s.writer, s.status, s.payload
-FROM sample AS s JOIN sample_group AS g ON s.sample_group = g.id JOIN set_version AS v USING (version)
+_GROUPS: Final = """
+SELECT g.topic, g.id FROM sample_group AS g JOIN set_version AS v USING (version)
 WHERE v.state = 'complete'"""
+_SAMPLES: Final = "SELECT source_time_ns, writer, status, payload FROM sample WHERE sample_group = ?"
+"""Group by group: what a back-up of a damaged set holds is not looked at."""
 
 
 class Write(NamedTuple):
@@ -145,7 +146,8 @@ def read_store(directory: Path, *, living: bool = True) -> list[Held]:
     if not (directory / "store.sqlite").exists():
         return []
     with _opened(directory, living=living) as db:
-        rows = db.execute(_SAMPLES).fetchall()
+        groups = db.execute(_GROUPS).fetchall()
+        rows = [(topic, *row) for topic, group in groups for row in db.execute(_SAMPLES, (group,))]
     held = []
     for topic, time_ns, writer, status, payload in rows:
         if status & (_DATA | _DISPOSE):  # what only unregisters changes no data

@@ -28,7 +28,7 @@ DISK_BYTES: Final = 256 << 20
 STORED_NS: Final = 5_000_000_000
 """What a node has acknowledged is on its disk after this time, unless the node is disturbed."""
 NOTED_NS: Final = 1_000_000_000
-"""A writer notes a confirmation so much later at most than the nodes have given it."""
+"""At most this long after the nodes have given a confirmation, the writer notes it."""
 UNDER_WAY_NS: Final = 60_000_000_000
 """What was written longer ago has been confirmed or not."""
 END_S: Final = 30.0

@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from engine.core.events import AbandonSet, Completed, ExpectSet, SendSet, Target
-from engine.core.messages import NO_EPOCH, Epoch, Refusal, SampleRequest
+from engine.core import parts
+from engine.core.events import AbandonSet, Completed, ExpectSet, SendSet, Target, WholeKnown
+from engine.core.messages import DAMAGED, MERGE_PURPOSES, NO_EPOCH, Epoch, Refusal, SampleRequest
 from engine.core.namespace import Outstanding, lengthened
-from engine.core.namespaces import MergeType
 from engine.core.states import Phase, Trigger
 
 if TYPE_CHECKING:
     from engine.core.context import Context
+    from engine.core.fellows import Fellow
     from engine.core.namespace import NameSpaceState
-
-_NEEDS_COMPLETE: Final = frozenset(policy.value.lower() for policy in MergeType)
-"""Purposes of requests that only a complete set answers, so a node that merges cannot."""
+    from engine.core.namespaces import Element
 
 
-def request(context: Context, state: NameSpaceState, aligner: str, purpose: str, now: float) -> None:
-    """Ask a fellow for its set."""
+def request(
+    context: Context,
+    state: NameSpaceState,
+    aligner: str,
+    purpose: str,
+    now: float,
+    elements: tuple[Element, ...] = (),
+) -> None:
+    """Ask a fellow for its set, or what of it is in some elements; for a Lazy part, in all that it wants."""
     number = context.next_request()
     deadline = now + context.settings.request_patience_s
-    state.outstanding[number] = Outstanding(number, aligner, purpose, deadline)
-    context.send(SampleRequest(number, state.name, purpose), aligner)
-    context.emit(ExpectSet(state.name, number, aligner, purpose))
+    elements = elements or (state.wanted if state.is_lazy else ())
+    state.outstanding[number] = Outstanding(number, aligner, purpose, deadline, elements)
+    context.send(SampleRequest(number, state.name, purpose, elements=elements), aligner)
+    context.emit(ExpectSet(state.name, number, aligner, purpose, elements))
     context.note("align.request", group=state.name, fellow=context.name_of(aligner), source=number)
 
 
@@ -41,6 +48,53 @@ def advance(context: Context, state: NameSpaceState, now: float) -> None:
     elif state.phase is Phase.COLLECT and not state.outstanding:
         assert state.following is not None
         complete(context, state, state.following, context.node)
+    elif state.phase is Phase.COMPLETE and state.is_lazy and may_ask and not state.outstanding:
+        _extend(context, state, now)
+
+
+def _extend(context: Context, state: NameSpaceState, now: float) -> None:
+    """Readers want more of a Lazy name-space: ask for it, and only for that."""
+    missing = tuple(element for element in state.wanted if element not in state.obtained)
+    report = context.aligner_report(state)
+    if not missing:
+        return
+    asked: list[tuple[str, str]] = []
+    if report is not None and report.complete and report.aligner:
+        asked = [(state.aligner, "extend")]
+    elif state.is_master(context.node):
+        asked = [(fellow.node, "collect") for fellow in _parts(context, state)]
+        if not asked:
+            _obtain(context, state, missing)
+    if asked:
+        context.note("align.extending", group=state.name, elements=",".join(map(str, missing)))
+    for node, purpose in asked:
+        request(context, state, node, purpose, now, missing)
+
+
+def _obtain(
+    context: Context, state: NameSpaceState, elements: tuple[Element, ...], *, whole: bool = False
+) -> None:
+    before, were_whole = state.obtained, state.whole
+    state.obtain(elements, whole=whole)
+    context.changed = True
+    if state.holder and state.whole != were_whole:
+        context.emit(WholeKnown(state.name))
+    if state.obtained != before:
+        context.note("align.obtained", group=state.name, elements=",".join(map(str, elements)))
+
+
+def _parts(context: Context, state: NameSpaceState) -> list[Fellow]:
+    """The fellows of our role that have a part of the name-space, which they kept for their readers."""
+    return [
+        fellow
+        for fellow in context.fellows.approved()
+        if fellow.role == context.settings.role
+        and (report := fellow.report(state.name)) is not None
+        and report.part
+        and report.aligner
+        and (roll_up := fellow.roll_up(state.name)) is not None
+        and roll_up.count
+    ]
 
 
 def _may_be_delayed(context: Context, state: NameSpaceState) -> bool:
@@ -75,7 +129,7 @@ def asked(context: Context, message: SampleRequest, sender: str, now: float, *, 
         reason = "this node is not an aligner for the name-space"
     elif fellow is None or fellow.conflict:
         reason = "the sender is not an approved fellow"
-    elif _waits_for(state, sender) and message.purpose in _NEEDS_COMPLETE and context.node > sender:
+    elif _waits_for(state, sender) and message.purpose in MERGE_PURPOSES and context.node > sender:
         reason = "this node waits for the set of the sender"  # one of two that ask each other goes first
     if state is None or reason:
         context.send(Refusal(message.request, message.name_space, reason), sender)
@@ -83,7 +137,9 @@ def asked(context: Context, message: SampleRequest, sender: str, now: float, *, 
     name, number = context.name_of(sender), message.request
     context.note("align.request-received", group=state.name, fellow=name, source=number)
     forgotten = fellow is not None and fellow.forgotten
-    target = Target(sender, number, message.purpose, message.compares, forgotten)
+    target = Target(sender, number, message.purpose, message.compares, forgotten, message.elements)
+    if state.is_lazy and message.purpose == "collect":
+        state.given_to = sender
     if message.purpose in ("collect", "repair", "delayed"):
         context.emit(SendSet(state.name, state.lineage, (target,)))
         return
@@ -109,13 +165,15 @@ def start_collecting(context: Context, state: NameSpaceState, now: float) -> Non
         and not report.holder
         and (roll_up := fellow.roll_up(state.name)) is not None
         and roll_up.count
-    ]
+    ] + _parts(context, state)
     if sources:
         context.note("conflict.combine", namespace=state.name, count=len(sources))
     else:
         context.note("align.no-aligner-needed", group=state.name)
     for fellow in sources:
         request(context, state, fellow.node, "collect", now)
+    stored = state.stored
+    state.obtain(state.wanted, whole=stored is not None and not stored.part and stored.quality_ns != DAMAGED)
     advance(context, state, now)
 
 
@@ -131,11 +189,18 @@ def complete(context: Context, state: NameSpaceState, lineage: Epoch, giver: str
         line = lengthened(stored.line, stored.lineage)
     else:
         line = (NO_EPOCH,)
+    came_from_parts, state.from_parts = state.from_parts, parts.comes_from_parts(context, state, giver)
+    if not state.may_lack:
+        state.whole = ()
     state.adopt(lineage, line)
     state.apart = False
     context.changed = True
     context.emit(Completed(state.name, lineage))
     context.note("store.complete", namespace=state.name, samples=state.roll_up.count)
+    if state.from_parts:
+        context.note("store.from-parts", namespace=state.name)
+    elif came_from_parts:
+        parts.note_whole(context, state, giver)
 
 
 def received(context: Context, state: NameSpaceState, number: int, lineage: Epoch, now: float) -> str:
@@ -143,6 +208,11 @@ def received(context: Context, state: NameSpaceState, number: int, lineage: Epoc
     outstanding = state.outstanding.pop(number, None)
     if outstanding is None:
         return ""
+    if outstanding.elements and not (state.is_master(context.node) and state.outstanding):
+        report = context.report_of(state, outstanding.aligner)
+        is_whole = report is not None and report.complete and not report.from_parts
+        whole = is_whole and outstanding.purpose != "collect"
+        _obtain(context, state, outstanding.elements, whole=whole)
     if state.phase is Phase.ALIGN:
         complete(context, state, lineage, outstanding.aligner)
     elif state.phase is Phase.COLLECT:
@@ -152,9 +222,12 @@ def received(context: Context, state: NameSpaceState, number: int, lineage: Epoc
 
 def give_up(context: Context, state: NameSpaceState, number: int, now: float) -> None:
     """A request will not be answered by this aligner; what follows depends on what it was for."""
-    if state.outstanding.pop(number, None) is None:
+    item = state.outstanding.pop(number, None)
+    if item is None:
         return
     context.changed = True
+    if state.phase is Phase.COMPLETE and state.is_master(context.node) and not state.outstanding:
+        state.obtain(item.elements)  # it is all that there is
     if state.phase is Phase.ALIGN:
         state.move(Trigger.FAILED)
         context.emit(AbandonSet(state.name))

@@ -43,7 +43,7 @@ class Context:
         self.outbox: collections.deque[Outgoing] = collections.deque()
         self.events: collections.deque[Event] = collections.deque()
         self.requests = RequestQueue()
-        self.readers = ReaderTable(settings.node)
+        self.readers = ReaderTable(settings.node, self._hosts_of)
         self.changed = True
         self.status_due = True
         self.greeting_due = False
@@ -54,6 +54,14 @@ class Context:
         self.started_s = self.away_due_s = now
         self.absent: set[str] = set()
         self._requests_made = 0
+
+    def _hosts_of(self, node: str) -> frozenset[str]:
+        """The addresses of a node's host, none for a node that is not known."""
+        if node == self.node:
+            return self.settings.hosts
+        fellow = self.fellows.get(node)
+        status = fellow.status if fellow else None
+        return status.hosts if status else frozenset()
 
     @property
     def has_output(self) -> bool:
@@ -126,5 +134,9 @@ class Context:
 
     def aligner_report(self, state: NameSpaceState) -> NameSpaceReport | None:
         """What the node to ask for the set says of the name-space; None when it is not to be asked."""
-        fellow = self.fellows.get(state.aligner)
+        return self.report_of(state, state.aligner)
+
+    def report_of(self, state: NameSpaceState, node: str) -> NameSpaceReport | None:
+        """What a fellow that we talk to says of the name-space; None of one that is gone."""
+        fellow = self.fellows.get(node)
         return fellow.report(state.name) if fellow and fellow.approved else None

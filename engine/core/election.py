@@ -30,9 +30,9 @@ from engine.core.messages import DAMAGED, Epoch, Vote
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-NOBODY: Final = "nobody may be master: all are non-aligners or have masterPriority 0"
-NOBODY_REMEDY: Final = "give an aligner a masterPriority above 0"
+NOBODY: Final = "nobody may be master: all are non-aligners, have masterPriority 0, or are not Initial"
 """The rule of a decision without candidates."""
+NOBODY_REMEDY: Final = "give an aligner with alignee Initial a masterPriority above 0"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -86,8 +86,8 @@ class Decision:
     def basis(self) -> str:
         """The candidates with what counted, for trace, console and `why`."""
         return ", ".join(
-            f"{c.name or c.node[:8]} (priority {c.priority}, "
-            f"quality {'none, damaged' if c.quality_ns == DAMAGED else c.quality_ns}, id {c.node[:8]}"
+            f"{c.name or c.node[:8]} (priority {c.priority}, quality "
+            f"{'none, damaged or a part' if c.quality_ns == DAMAGED else c.quality_ns}, id {c.node[:8]}"
             f"{', holds the set' if c.holder else ''})"
             for c in self.candidates
         )
@@ -221,7 +221,7 @@ def _difference(ranked: tuple[Stand, ...], *, use_quality: bool) -> str:
     if first.holder != second.holder:
         return "holds the set of this run"
     if use_quality and DAMAGED == second.quality_ns < first.quality_ns:
-        return f"the stored set of {second.name} is damaged"
+        return f"the stored set of {second.name} is damaged or a part"
     if first.priority != second.priority:
         return f"highest masterPriority ({first.priority} before {second.priority})"
     if use_quality and first.quality_ns != second.quality_ns:

@@ -9,7 +9,11 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from engine.core.namespaces import Element
+
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from engine.core.messages import Epoch, PurgedInstance, ReaderKey
     from engine.core.namespaces import Group, NameSpace, Policy
 
@@ -33,6 +37,7 @@ class Target:
     """An alignee and its request; with `compares` it says what it holds, and needs the difference only.
 
     An alignee that is `forgotten` was away for longer than tombstones are kept: its own set is not joined.
+    With `elements` it asks for the groups in them only.
     """
 
     node: str
@@ -40,6 +45,16 @@ class Target:
     purpose: str
     compares: bool = False
     forgotten: bool = False
+    elements: tuple[Element, ...] = ()
+
+    def wants(self, group: Group) -> bool:
+        """Whether it asks for a group."""
+        return is_asked_for(group, self.elements)
+
+
+def is_asked_for(group: Group, elements: Collection[Element]) -> bool:
+    """Whether a request for what is in some elements is about a group; one without elements is about all."""
+    return not elements or any(element.contains(group) for element in elements)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,6 +74,7 @@ class ExpectSet:
     request: int
     aligner: str
     purpose: str
+    elements: tuple[Element, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -67,6 +83,13 @@ class Completed:
 
     name_space: str
     lineage: Epoch
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WholeKnown:
+    """More of a part is known to be whole, or a set that came from parts is: let the store remember it."""
+
+    name_space: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -86,7 +109,7 @@ class DeleteSet:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NameSpaceLearned:
-    """A fellow's name-space that a policy of ours matches is ours too from now on (5.2.3.6)."""
+    """A fellow's name-space that one of our policies matches is ours too from now on (5.2.3.6)."""
 
     name_space: NameSpace
     policy: Policy
@@ -135,7 +158,14 @@ class Deliver:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TakenOver:
-    """This node is in charge of a served reader now, because the one that was is gone."""
+    """This node is in charge of a served reader now: the one that was is gone, or not on its host."""
+
+    reader: ReaderKey
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HandedOver:
+    """Another node is in charge of a reader that was in this node's charge, and keeps up what it sees."""
 
     reader: ReaderKey
 
@@ -176,6 +206,7 @@ Event = (
     | SendSet
     | ExpectSet
     | Completed
+    | WholeKnown
     | LineageAdopted
     | DeleteSet
     | NameSpaceLearned
@@ -185,6 +216,7 @@ Event = (
     | InstancesPurged
     | Deliver
     | TakenOver
+    | HandedOver
     | FellowsKnown
     | FellowAway
     | NoAligner

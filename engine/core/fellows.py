@@ -14,7 +14,7 @@ import dataclasses
 import operator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from engine.core.messages import JOINS, Deliveries, NameSpaces, Status
+from engine.core.messages import JOINS, PARTS, Deliveries, NameSpaces, Status
 from engine.core.states import ServiceState
 
 if TYPE_CHECKING:
@@ -63,6 +63,11 @@ class Fellow:
     skews_ns: tuple[int, ...] = ()
     is_clock_off: bool = False
     is_late: bool = False
+
+    @property
+    def knows_parts(self) -> bool:
+        """Whether it leaves the readers on the host of a Lazy node to that node (capability `PARTS`)."""
+        return self.status is not None and PARTS in self.status.capabilities
 
     @property
     def joins(self) -> bool:

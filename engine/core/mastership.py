@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 from engine.core import election, reports
@@ -12,7 +13,7 @@ from engine.core.states import Phase, Trigger
 
 if TYPE_CHECKING:
     from engine.core.context import Context
-    from engine.core.election import Decision
+    from engine.core.election import Decision, Stand
     from engine.core.fellows import Fellow
     from engine.core.messages import NameSpaceReport
     from engine.core.namespace import NameSpaceState
@@ -81,7 +82,25 @@ def _decision(
     expects_more: bool,
 ) -> Decision:
     own = stand_of(state.report(), context.node, context.settings.name, (), state.newest, state.run)
-    peers = [
+    if state.is_lazy:
+        return _decision_for_part(own, _stands(fellows), gone, expects_more=expects_more)
+    return election.decide(own, _stands(fellows), gone, expects_more=expects_more)
+
+
+def _decision_for_part(
+    own: Stand, peers: list[Stand], gone: frozenset[str], *, expects_more: bool
+) -> Decision:
+    """A part is no set: its node follows the others' master, and is its own where nobody else may be one."""
+    has_master = any(peer.following is not None for peer in peers)
+    if has_master or (not own.is_master and any(peer.may_be_master for peer in peers)):
+        own = dataclasses.replace(own, may_be_master=False, following=None)
+        return election.decide(own, peers, gone, expects_more=expects_more)
+    return election.decide(own, [], gone, expects_more=expects_more)
+
+
+def _stands(fellows: list[tuple[Fellow, NameSpaceReport]]) -> list[Stand]:
+    """The fellows as the election sees them."""
+    return [
         stand_of(
             report,
             fellow.node,
@@ -91,7 +110,6 @@ def _decision(
         )
         for fellow, report in fellows
     ]
-    return election.decide(own, peers, gone, expects_more=expects_more)
 
 
 def _expects_more(context: Context, state: NameSpaceState, now: float) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from engine.core import alignment, purging, reports
 from engine.core.events import FellowAway, FellowsKnown, NameSpaceDoubted, NameSpaceLearned
-from engine.core.messages import Deliveries, NameSpaces, RollUp, Status, Vote
+from engine.core.messages import DAMAGED, Deliveries, NameSpaces, RollUp, Status, Vote
 from engine.core.namespace import NameSpaceState
 from engine.core.namespaces import MAX_PRIORITY, Conflict, NameSpace, compare, find_policy, overlap
 
@@ -31,8 +31,11 @@ def add_name_space(context: Context, name_space: NameSpace) -> bool:
         context.note("namespace.filtered", namespace=name_space.name, priority=policy.master_priority)
     stored = context.settings.stored.get(name_space.name)
     state = NameSpaceState(name_space, policy, run=context.settings.incarnation)
+    state.want(context.settings.wanted.get(name_space.name, ()) if state.is_lazy else ())
     if stored:
-        state.stored, state.quality_ns = stored, stored.quality_ns
+        state.stored, state.quality_ns, state.whole = stored, stored.quality_ns, stored.whole
+        if stored.part and not state.is_lazy:  # it is joined, but wins over no set that is whole
+            state.from_parts, state.quality_ns = True, DAMAGED
         state.vote = Vote(stored.lineage.counter + 1, "")  # epochs of the last run must not come again
         context.note("election.quality", namespace=name_space.name, quality_ns=max(0, stored.quality_ns))
     context.states[name_space.name] = state
@@ -79,7 +82,7 @@ def status(context: Context, state: ServiceState, serial: int, reported: int, no
         heard=tuple(fellow.node for fellow in context.fellows.all()),
         away=tuple(sorted(purging.away(context, now))),
         roll_ups=tuple(
-            RollUp(each.name, each.complete, each.roll_up.count, each.roll_up.digest)
+            RollUp(each.name, each.complete and not each.is_lazy, each.roll_up.count, each.roll_up.digest)
             for each in context.states.values()
         ),
         reported=reported,
@@ -130,7 +133,7 @@ def _receive_status(context: Context, fellow: Fellow, status: Status, now: float
 
 
 def _compare(context: Context, fellow: Fellow, message: NameSpaces) -> None:
-    """Determine compatibility (5.4.2) and learn name-spaces that a policy of ours matches (5.2.3.6)."""
+    """Determine compatibility (5.4.2) and learn name-spaces that one of our policies matches (5.2.3.6)."""
     theirs = [NameSpace(report.name, report.elements) for report in message.reports]
     ours = [state.name_space for state in context.states.values()]
     conflicts = [conflict for a in ours for b in theirs if (conflict := compare(a, b))]
@@ -157,6 +160,12 @@ def _refuse(context: Context, fellow: Fellow, conflict: Conflict) -> None:
     context.refused.add(fellow.node)
     if not _is_configured(context, conflict.ours):
         context.emit(NameSpaceDoubted(conflict.ours.name))  # after a restart the fellows' word counts
+        context.note(
+            "compatibility.outdated",
+            fellow=fellow.name,
+            namespace=conflict.ours.name,
+            expressions=str(conflict.ours),
+        )
     context.note(
         "compatibility.conflict",
         fellow=fellow.name,

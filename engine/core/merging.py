@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from engine.core import alignment
+from engine.core import alignment, parts
 from engine.core.events import DeleteSet, LineageAdopted
 from engine.core.expressions import matches
-from engine.core.messages import DAMAGED
+from engine.core.joining import policy_for
 from engine.core.namespaces import MergeType
 from engine.core.states import Phase, Trigger
 
@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 
 DIFFERING_HEARTBEATS: Final = 2
 """Heartbeats of the aligner in a row whose settled set is another one, before a repair."""
+PART_RESTS_NS: Final = 3_000_000_000
+"""What a set had when it changed last has settled by then."""
+PART_PAUSE_S: Final = 30.0
+"""So often a Lazy part is held against its aligner's set while that is written."""
 MAX_REPAIR_PAUSE_S: Final = 60.0
 """The pause between repairs that did not help grows up to this."""
 
@@ -147,6 +151,11 @@ def _as_follower(context: Context, state: NameSpaceState, now: float) -> None:
         if report.because_of and policy is MergeType.IGNORE:
             policy = MergeType.MERGE  # the master's policy took something in; stay with the master
         carry_out(context, state, report, policy, now)
+    elif state.is_lazy and state.given_to == state.aligner:
+        state.gives = True  # the master began with what is here
+        _align(context, state, report, MergeType.MERGE, now)
+    elif state.is_lazy:  # masters are not told of a part, and decide nothing about it
+        carry_out(context, state, report, policy_for(context, state, context.settings.role), now)
 
 
 def _adopt(context: Context, state: NameSpaceState, lineage: Epoch, *, apart: bool = False) -> None:
@@ -204,15 +213,6 @@ def _align(
     alignment.request(context, state, state.aligner, policy.value.lower(), now)
 
 
-def policy_for(context: Context, state: NameSpaceState, role: str) -> MergeType:
-    """The merge type for a role; no matching scope is Ignore, said once for each merge."""
-    policy = state.policy.merge_type(role)
-    if policy is None:
-        context.note("merge.no-scope", namespace=state.name, role=role, fellow=role)
-        return MergeType.IGNORE
-    return policy
-
-
 def received(context: Context, state: NameSpaceState, lineage: Epoch) -> None:
     """A set that was asked for while merging is here."""
     context.changed = True
@@ -246,12 +246,14 @@ def compared(
         fellow.in_step[state.name] = until_ns
     else:
         fellow.in_step.pop(state.name, None)
-    if fellow.node != state.aligner or state.is_master(context.node) or state.apart:
+    if state.from_parts and is_comparable and is_equal and report is not None and not report.from_parts:
+        parts.found_whole(context, state, fellow)
+    if fellow.node != state.aligner or state.is_master(context.node):
         return
-    if report is not None and report.apart:
-        return  # it became master with a set that a merge policy had left different
-    if state.policy.filtered or (report is not None and report.filtered):
-        return  # sets of which one is filtered differ for good
+    if state.is_lazy and is_comparable:
+        _look_at_part(context, state, fellow, until_ns, now)
+    if _differ_for_good(state, report):
+        return
     if not is_comparable or is_equal:
         state.differs = 0
         state.repairs = 0 if is_equal else state.repairs
@@ -278,11 +280,42 @@ def compared(
     alignment.request(context, state, fellow.node, "repair", now)
 
 
+def _look_at_part(context: Context, state: NameSpaceState, fellow: Fellow, until_ns: int, now: float) -> None:
+    """Nobody can tell from heartbeats whether a part is as it should be: ask when the aligner's set changed.
+
+    That is some time after it has come to rest, or from time to time while it is written.
+    """
+    theirs = fellow.roll_up(state.name)
+    assert theirs is not None
+    pair = (state.roll_up, theirs)
+    if state.last_repaired is None or not _same(pair, state.last_repaired):
+        state.last_repaired, state.changed_ns = pair, until_ns
+    has_rested = until_ns >= state.changed_ns + PART_RESTS_NS
+    if state.part_until_ns > state.changed_ns or state.outstanding or state.apart:
+        return
+    if now < state.repair_not_before_s and not has_rested:
+        return
+    state.repair_not_before_s = now + PART_PAUSE_S
+    state.asked_until_ns, state.gives = until_ns, True
+    context.note("align.part-compared", group=state.name, fellow=fellow.name, samples=state.roll_up.count)
+    alignment.request(context, state, fellow.node, "repair", now, state.obtained)
+
+
+def _differ_for_good(state: NameSpaceState, theirs: NameSpaceReport | None) -> bool:
+    """Whether a merge policy has left one of the sets different, or filters withhold a part of one."""
+    ours_does = state.apart or state.is_part
+    return ours_does or (theirs is not None and (theirs.apart or theirs.filtered))
+
+
 def repaired(context: Context, state: NameSpaceState, moved: int, now: float) -> None:
     """A repair is done; `moved` tells what went either way from what went the last time, 0 is nothing.
 
     One that brought nothing, or the same once more, did not help: the next one waits twice as long.
     """
+    if state.is_lazy:
+        state.part_until_ns = max(state.part_until_ns, state.asked_until_ns)
+        context.changed = True
+        return
     did_help = moved not in (0, state.last_moved)
     state.last_moved = moved
     if did_help:
@@ -298,31 +331,6 @@ def _repair_pause_s(context: Context, state: NameSpaceState) -> float:
 
 def _same(pair: tuple[RollUp, RollUp], other: tuple[RollUp, RollUp]) -> bool:
     return all(one.same_content(two) for one, two in zip(pair, other, strict=True))
-
-
-def why_not_joined(context: Context, state: NameSpaceState, node: str) -> str:
-    """Why our stored set, although there is one, gives way to the set of a fellow at the start of a run.
-
-    Empty when it is joined, which is the rule: whoever starts first, what the others stored is not lost.
-    """
-    fellow = context.fellows.get(node)
-    report = fellow.report(state.name) if fellow else None
-    stored = state.stored
-    if stored is None or fellow is None or report is None:
-        return "nothing is known of either set"
-    if stored.quality_ns == DAMAGED:
-        return "it is damaged"
-    if stored.apart:
-        return "a merge policy had left it different from the others"
-    was_elsewhere = stored.role not in ("", context.settings.role)
-    if was_elsewhere and policy_for(context, state, stored.role) is not MergeType.MERGE:
-        return f"it is the set of role {stored.role}, in which this node was before"
-    theirs = {report.lineage, *report.parents, *context.line_of(state, node)}
-    if not theirs.isdisjoint((stored.lineage, *stored.line)):
-        return ""
-    if policy_for(context, state, fellow.role) is MergeType.MERGE:
-        return ""
-    return "the set to which it belonged has been replaced or deleted since"
 
 
 def surplus_found(context: Context, state: NameSpaceState) -> tuple[str, ...]:
@@ -344,7 +352,7 @@ def surplus_found(context: Context, state: NameSpaceState) -> tuple[str, ...]:
         for fellow in context.fellows.approved()
         if fellow.joins
         and (report := fellow.report(state.name)) is not None
-        and report.complete
+        and (report.complete or report.part)
         and report.lineage == state.lineage
         and not report.apart
     )

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from engine.core.namespaces import Durability, Element, Group, MergeRule
 from engine.core.states import Phase, ServiceState
@@ -24,7 +24,9 @@ RANGES = "range-fingerprints"
 """The sender answers `engine.runtime.reconciling.messages.Narrow`."""
 JOINS = "lineage-join"
 """The sender joins sets of one lineage, says what has settled, and takes gifts (docs/protocol.md)."""
-CAPABILITIES = ("batched-alignment", "digest-roll-up", "delivery-announcement", RANGES, JOINS)
+PARTS = "parts"
+"""The sender answers requests for some groups of its set (`SampleRequest.elements`)."""
+CAPABILITIES = ("batched-alignment", "digest-roll-up", "delivery-announcement", RANGES, JOINS, PARTS)
 """What this version can do; sent in every status, unknown names are ignored (5.5.20)."""
 
 
@@ -46,7 +48,7 @@ class Epoch(NamedTuple):
 NO_EPOCH = Epoch(0, "")
 
 DAMAGED = -1
-"""The quality of a stored set that cannot win over one that is whole, whatever the masterPriority."""
+"""The quality of a stored set, damaged or a part, that never wins over a whole one, by no masterPriority."""
 
 
 class Vote(NamedTuple):
@@ -110,6 +112,11 @@ class Status:
     reported: int = 0
     further_hosts: tuple[str, ...] = ()
 
+    @property
+    def hosts(self) -> frozenset[str]:
+        """All addresses of the sender."""
+        return frozenset((self.host, *self.further_hosts))
+
     def repeats(self, other: Status) -> bool:
         """Whether it says what `other`, an earlier one of the same node, says, but for time and content."""
         return _stated(self) == _stated(other) and [
@@ -144,6 +151,10 @@ class NameSpaceReport:
         delayed: the sender's delayedAlignment policy.
         apart: a merge policy left the sender's set different; it is neither repaired nor repairs others.
         filtered: content filters of the sender withhold a part, so its set differs from the others.
+        part: the sender, a Lazy alignee, has what readers on its host want, and gives it to them. It says
+            nothing else of that part: it is no holder, and its `phase` is PASSIVE.
+        part_until_ns: up to which source time the part has what its aligner has; -1 while nothing is wanted.
+        from_parts: the sender's set is what Lazy nodes had kept, for want of a whole one.
     """
 
     name: str
@@ -168,6 +179,9 @@ class NameSpaceReport:
     line: tuple[Epoch, ...] = ()
     apart: bool = False
     filtered: bool = False
+    part: bool = False
+    part_until_ns: int = -1
+    from_parts: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -186,6 +200,16 @@ class ReaderKey(NamedTuple):
     topic: str
     partitions: tuple[str, ...]
     name_space: str
+
+    @property
+    def elements(self) -> tuple[Element, ...]:
+        """What is read, as expressions."""
+        return tuple(Element(partition, self.topic) for partition in self.partitions)
+
+    @property
+    def text(self) -> str:
+        """What is read, as the trace names it."""
+        return f"{','.join(self.partitions)}.{self.topic}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -206,6 +230,10 @@ class Deliveries:
     deliveries: tuple[Delivery, ...]
 
 
+MERGE_PURPOSES: Final = ("merge", "replace", "catchup")
+"""Purposes of requests that carry out a merge policy; only a complete set answers them."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class SampleRequest:
     """Asks for the set of a name-space (d_sampleRequest).
@@ -214,14 +242,17 @@ class SampleRequest:
     difference need be sent.
 
     `purpose` is "initial" (give me the complete set), "collect" (give me what you have), "repair" (likewise,
-    because settled sets of one lineage differ), "delayed" (give me your stored set), or "merge", "replace",
-    "catchup" (give me the set for that policy). `request` is unique for the sender, in all its incarnations.
+    because settled sets of one lineage differ), "delayed" (give me your stored set), "extend" (give me
+    further groups of your complete set), or "merge", "replace", "catchup" (give me the set for that policy).
+    `request` is unique for the sender, in all its incarnations. With `elements` only the groups in them are
+    asked for.
     """
 
     request: int
     name_space: str
     purpose: str
     compares: bool = False
+    elements: tuple[Element, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -19,14 +19,15 @@ from typing import TYPE_CHECKING, Final
 
 from engine.core.election import Stand
 from engine.core.messages import NO_EPOCH, Epoch, NameSpaceReport, RollUp
+from engine.core.namespaces import Alignee, Element
 from engine.core.states import Phase, Trigger, is_complete, next_phase
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
 
     from engine.core.election import Decision
     from engine.core.messages import Vote
-    from engine.core.namespaces import NameSpace, Policy
+    from engine.core.namespaces import Group, NameSpace, Policy
     from engine.core.settings import StoredSet
 
 MAX_MERGED: Final = 64
@@ -35,18 +36,22 @@ MAX_LINE: Final = 64
 """Earlier lineages of a set that are remembered, with the first of all."""
 MAX_FOREIGN: Final = 8 * MAX_MERGED
 """Lineages of other roles remembered; each comes with all that it consists of, so there are more."""
+MAX_WANTED: Final = 1000
+"""Expressions of what readers want of a Lazy name-space; with more of them the whole of it is wanted."""
+EVERYTHING: Final = Element("*", "*")
 MAX_HISTORY: Final = 32
 """Masters remembered for the console."""
 
 
 @dataclasses.dataclass(slots=True)
 class Outstanding:
-    """A request of ours that has not been answered in full."""
+    """A request that has not been answered in full."""
 
     request: int
     aligner: str
     purpose: str
     deadline_s: float
+    elements: tuple[Element, ...] = ()
     attempts: int = 1
 
 
@@ -59,6 +64,13 @@ class NameSpaceState:
         apart: a merge policy left this set different from the master's set of the same lineage.
         rejoined: fellows that came back without a restart, and whose sets may have evolved apart from ours.
         gives: what only this node has when its merge is done may go to the fellows.
+        wanted: of a Lazy alignee, what readers on this host want. It keeps these groups, and no others.
+        obtained: what of `wanted` is here, as far as the system had it.
+        whole: what of a part came from a whole set. Of the rest nobody here can tell whether it is all.
+        from_parts: this node is not Lazy, but its set is what Lazy ones had kept (`engine.core.parts`).
+        part_until_ns: up to which source time `obtained` has what the aligner has; `asked_until_ns` will be.
+        changed_ns: up to when the aligner's set had settled when this part or that set changed last.
+        given_to: the master that a Lazy alignee was asked by, before there was a set, for what it has.
         differs: heartbeats of the aligner in a row whose settled set was not ours.
         last_moved: tells what the last repair moved from what another one did; 0 is nothing.
         repairs: repairs in a row that did not help.
@@ -82,7 +94,14 @@ class NameSpaceState:
     source_until_s: float = 0.0
     foreign_seen: tuple[Epoch, ...] = ()
     has_writers: bool = False
-    is_wanted: bool = False
+    wanted: tuple[Element, ...] = ()
+    obtained: tuple[Element, ...] = ()
+    whole: tuple[Element, ...] = ()
+    from_parts: bool = False
+    given_to: str = ""
+    part_until_ns: int = 0
+    asked_until_ns: int = 0
+    changed_ns: int = 0
     mixed: tuple[int, ...] = ()
     noted_phase: Phase = Phase.DISCOVER
     why: str = ""
@@ -126,6 +145,69 @@ class NameSpaceState:
         return is_complete(self.phase)
 
     @property
+    def is_lazy(self) -> bool:
+        """Whether this node keeps the groups that readers on its host want, and no others (5.2.3.1)."""
+        return self.policy.alignee is Alignee.LAZY
+
+    @property
+    def is_part(self) -> bool:
+        """Whether the set may lack, for good, what others have: it is not compared with theirs."""
+        return self.is_lazy or self.policy.filtered
+
+    def is_wanted(self, group: Group) -> bool:
+        """Whether a group of the name-space concerns this node: of a Lazy one, what readers here want."""
+        return not self.is_lazy or any(element.contains(group) for element in self.wanted)
+
+    def keeps(self, group: Group) -> bool:
+        """Whether what is written in a group of the name-space is kept now."""
+        return self.phase is not Phase.PASSIVE and self.is_wanted(group)
+
+    def has(self, elements: Iterable[Element]) -> bool:
+        """Whether the groups in some elements are here whole, and may be given to readers on this host."""
+        return self.complete and self.has_obtained(elements)
+
+    def has_obtained(self, elements: Iterable[Element]) -> bool:
+        """Whether the set, be it merging, has the groups in some elements."""
+        return not self.is_lazy or all(_is_in(element, self.obtained) for element in elements)
+
+    @property
+    def may_lack(self) -> bool:
+        """Whether the set is a part or comes from parts, so that only `whole` is known to be all of it."""
+        return self.is_lazy or self.from_parts
+
+    def has_all(self, elements: Iterable[Element]) -> bool:
+        """Whether all that there is of some elements is here, and not only what some part had of it."""
+        return self.has(elements) and (
+            not self.may_lack or all(_is_in(element, self.whole) for element in elements)
+        )
+
+    def has_part_of(self, elements: Iterable[Element]) -> bool:
+        """Whether what is here of some elements may be only a part of what there is."""
+        return self.has(elements) and not self.has_all(elements)
+
+    def has_group(self, group: Group) -> bool:
+        """Whether all that there is of a group is here."""
+        return self.complete and (not self.may_lack or any(element.contains(group) for element in self.whole))
+
+    def want(self, elements: Iterable[Element]) -> bool:
+        """Readers on this host want these groups from now on; False if that is no news."""
+        news = [element for element in dict.fromkeys(elements) if not _is_in(element, self.wanted)]
+        self.wanted = (*self.wanted, *news)
+        if len(self.wanted) > MAX_WANTED:
+            self.wanted = (EVERYTHING,)
+        return bool(news)
+
+    def obtain(self, elements: tuple[Element, ...], *, whole: bool = False) -> None:
+        """These groups of a part are here; with `whole`, out of a set that had all of them."""
+        if not self.is_lazy:
+            return
+        self.obtained = self._of_wanted((*self.obtained, *elements))
+        self.whole = self._of_wanted((*self.whole, *elements) if whole else self.whole)
+
+    def _of_wanted(self, elements: tuple[Element, ...]) -> tuple[Element, ...]:
+        return tuple(element for element in self.wanted if _is_in(element, elements))
+
+    @property
     def is_steady(self) -> bool:
         """Whether it waits for nothing and nobody."""
         return self.phase in (Phase.COMPLETE, Phase.PASSIVE) and not self.outstanding
@@ -150,12 +232,14 @@ class NameSpaceState:
         if self.following is not None and self.following == previous:
             return  # the reason stays the one for which this master was chosen
         self.why = decision.rule
+        if self.is_lazy:  # another master counts by its own clock, and knows nothing of this part
+            self.part_until_ns, self.last_repaired = 0, None
         if self.following is None:
             return
         self.history.append((self.following, decision.rule))
         del self.history[:-MAX_HISTORY]
         took_over = self.following.node == node and (previous is None or previous.node != node)
-        if took_over and self.holder:
+        if took_over and self.holder and not self.is_lazy:
             self.parents = (*self.parents, self.lineage)[-MAX_MERGED:]
             self.line = lengthened(self.line, self.lineage)
             self.lineage = self.following
@@ -232,11 +316,27 @@ class NameSpaceState:
 
     def adopt(self, lineage: Epoch, line: tuple[Epoch, ...]) -> None:
         """The set belongs to `lineage` now, begun by somebody else or, after a gap, by nobody else."""
-        self.lineage, self.line = lineage, line
+        self.lineage, self.line, self.given_to = lineage, line, ""
         self.parents, self.merged, self.because_of = (), (), ""
 
+    def told(self) -> NameSpaceReport:
+        """What fellows are told: a part that readers here want is nobody's set but theirs."""
+        report = self.report()
+        if not self.is_lazy:
+            return report
+        return dataclasses.replace(
+            report,
+            phase=Phase.PASSIVE,
+            complete=False,
+            holder=False,
+            vote=None,
+            following=None,
+            part=self.complete,
+            part_until_ns=self.part_until_ns if self.wanted else -1,
+        )
+
     def report(self) -> NameSpaceReport:
-        """What fellows are told."""
+        """The name-space as this node has it."""
         return NameSpaceReport(
             name=self.name,
             elements=self.name_space.elements,
@@ -259,7 +359,15 @@ class NameSpaceState:
             line=self.line,
             apart=self.apart,
             filtered=self.policy.filtered,
+            from_parts=self.from_parts,
         )
+
+
+def _is_in(element: Element, elements: Iterable[Element]) -> bool:
+    """Whether one of some elements has all the groups of another, as far as that is plain to see."""
+    return any(
+        each.partition in ("*", element.partition) and each.topic in ("*", element.topic) for each in elements
+    )
 
 
 def lengthened(line: tuple[Epoch, ...], lineage: Epoch) -> tuple[Epoch, ...]:

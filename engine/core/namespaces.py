@@ -107,6 +107,11 @@ class Policy:
         """A non-aligner and a priority of 0 never become master (5.4.3, 5.4.4)."""
         return self.aligner and self.master_priority > 0
 
+    @property
+    def may_lead_others(self) -> bool:
+        """A Lazy or On_Request node has no whole set to give, and is master of its own at most (5.2.3.1)."""
+        return self.may_be_master and self.alignee is Alignee.INITIAL
+
 
 class Element(NamedTuple):
     """One `partition.topic` expression of a name-space."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from engine.core import alignment, mastership, membership, merging, purging, reports, roles
+from engine.core import alignment, joining, mastership, membership, merging, purging, reports, roles
 from engine.core.context import Context
 from engine.core.events import (
     DataDeleted,
     Deliver,
     GroupAnnounced,
+    HandedOver,
     InstancesPurged,
     SendSet,
     TakenOver,
@@ -40,10 +41,12 @@ from engine.core.readers import choose_server, servers_of
 from engine.core.states import LocalFault, Phase, ServiceState, Trigger, service_state
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from engine.core.events import Event
     from engine.core.fellows import Fellow
     from engine.core.messages import Epoch, Message
-    from engine.core.namespaces import Group
+    from engine.core.namespaces import Element, Group
     from engine.core.settings import CoreSettings
 
 _ORDER: Final = {state: place for place, state in enumerate(ServiceState)}
@@ -134,7 +137,7 @@ class DurabilityNode:
         if self._context.changed:
             self._context.changed = False
             self._context.status_due = True
-            reports = tuple(state.report() for state in self._context.states.values())
+            reports = tuple(state.told() for state in self._context.states.values())
             self._reported = self._next_serial()
             self._context.send(NameSpaces(self._context.settings.incarnation, self._reported, reports))
         if self._context.readers_changed:
@@ -304,7 +307,7 @@ class DurabilityNode:
 
     def why_not_joined(self, name_space: str, giver: str) -> str:
         """Why our stored set gives way to that of `giver` at the start of this run; empty if it is joined."""
-        return merging.why_not_joined(self._context, self._context.states[name_space], giver)
+        return joining.why_not_joined(self._context, self._context.states[name_space], giver)
 
     def surplus_found(self, name_space: str) -> tuple[str, ...]:
         """An alignment showed that the aligner lacks samples; returns the fellows to give them to."""
@@ -334,12 +337,11 @@ class DurabilityNode:
             self._context.changed = True
             self._evaluate(now)
 
-    def wanted(self, name_space: str, now: float) -> None:
-        """A durable reader on this node's host wants the data: a Lazy alignee begins to keep it (5.2.3.1)."""
+    def wanted(self, name_space: str, elements: Iterable[Element], now: float) -> None:
+        """A durable reader on this node's host wants groups: a Lazy alignee begins to keep them (5.2.3.1)."""
         state = self._context.states[name_space]
-        if state.is_wanted or state.policy.alignee is Alignee.ON_REQUEST:
+        if not state.is_lazy or not state.want(elements):
             return
-        state.is_wanted = True
         if state.phase is Phase.PASSIVE:
             state.move(Trigger.WANTED)
             self._context.changed = True
@@ -378,7 +380,7 @@ class DurabilityNode:
             item.deadline_s = now + self._context.settings.request_patience_s
 
     def group_found(self, group: Group, description: bytes) -> None:
-        """A group of ours became known on this node: tell the fellows (d_newGroup)."""
+        """A group became known on this node: tell the fellows (d_newGroup)."""
         self._context.send(NewGroup(group, description))
 
     def reader_seen(self, reader: ReaderKey, hosts: frozenset[str], now: float) -> None:
@@ -473,7 +475,7 @@ class DurabilityNode:
             if state.phase is Phase.DISCOVER:
                 if not self._discovery.is_over(state, now):
                     continue
-                wanted = state.policy.alignee is Alignee.INITIAL or state.is_wanted
+                wanted = state.policy.alignee is Alignee.INITIAL or state.wanted
                 state.move(Trigger.DISCOVERED if wanted else Trigger.NOT_WANTED)
                 self._context.changed = True
             if state.phase is Phase.PASSIVE:
@@ -493,6 +495,8 @@ class DurabilityNode:
         for reader in self._context.readers.take_over(self._server_for):
             self._context.readers_changed = True
             self._context.emit(TakenOver(reader))
+        for reader in self._context.readers.take_handed_over(now):
+            self._context.emit(HandedOver(reader))
         for reader in self._context.readers.open(self._server_for, now):
             self._context.readers_changed = True
             self._context.emit(Deliver(reader))
@@ -503,7 +507,9 @@ class DurabilityNode:
         state = self._context.states.get(reader.name_space)
         if state is None:
             return None
-        return choose_server(servers_of(self._context, state), hosts)
+        server = choose_server(servers_of(self._context, state), hosts)
+        is_ours = server == self._context.node
+        return None if is_ours and not state.has(reader.elements) else server
 
     def _update_state(self) -> None:
         phases = [state.phase for state in self._context.states.values()]

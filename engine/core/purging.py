@@ -33,7 +33,10 @@ def purgeable_until(context: Context, state: NameSpaceState, now: float) -> int 
         if fellow.status is None or not present.issuperset((*fellow.status.heard, *fellow.status.away)):
             return None
         report, roll_up = fellow.report(state.name), fellow.roll_up(state.name)
-        if report is None or report.phase is Phase.PASSIVE:
+        if report is not None and report.part_until_ns >= 0 and report.lineage == state.lineage:
+            until_ns = min(until_ns, report.part_until_ns)
+            continue
+        if report is None or (report.phase is Phase.PASSIVE and report.part_until_ns < 0):
             continue
         if not (fellow.approved and report.complete and report.lineage == state.lineage):
             return None

@@ -5,6 +5,9 @@ any complete node; among those the master goes first, then the order of election
 by everybody while the reader lives, and handed to nodes that join later, so that nobody is served twice. A
 claim of a node that is lost before it was done is open again; one that was done passes to a node that is
 there, which from then on shows that reader what merges bring.
+
+A node on the reader's host misses what the reader misses, another one does not know of it. So of two claims
+that of a node on its host stands, and such a node takes over what others have served.
 """
 
 from __future__ import annotations
@@ -24,12 +27,15 @@ if TYPE_CHECKING:
     from engine.core.namespace import NameSpaceState
 
     ServerFor: TypeAlias = Callable[[ReaderKey, frozenset[str]], str | None]
+    HostsOf: TypeAlias = Callable[[str], frozenset[str]]
 
 FIRST_PAUSE_S: Final = 0.5
 LONGEST_PAUSE_S: Final = 30.0
 """A delivery that failed is tried again after a pause that doubles from the first to the longest."""
 MAX_FORMER: Final = 10_000
 """Readers that went away and are remembered as served, in case they were only out of reach."""
+HANDED_OVER_S: Final = 5.0
+"""How long what a reader was given stays after another node has taken it over, which may be slow."""
 NOBODY: Final = ""
 """The node of a claim whose node is gone."""
 _NO_PAUSE: Final = (None, FIRST_PAUSE_S)
@@ -37,52 +43,73 @@ _NO_PAUSE: Final = (None, FIRST_PAUSE_S)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Server:
-    """A node that holds the complete set of the reader's name-space."""
+    """A node that holds the complete set of the reader's name-space, or the part that its host wants."""
 
     node: str
     hosts: frozenset[str]
     is_master: bool
     priority: int
+    has_part: bool = False
 
 
 def choose_server(servers: list[Server], hosts: frozenset[str]) -> str | None:
     """The node that should serve a reader; None while nobody is complete.
 
     Args:
-        servers: the complete nodes.
+        servers: the complete nodes, and those that obtain what readers on their host want.
         hosts: the unicast addresses of the reader's host.
     """
     local = [server for server in servers if server.hosts & hosts]
-    pool = local or servers
-    best = max(pool, key=lambda server: (server.is_master, server.priority, server.node), default=None)
+    pool = local or [server for server in servers if not server.has_part]
+    best = max(
+        pool,
+        key=lambda server: (not server.has_part, server.is_master, server.priority, server.node),
+        default=None,
+    )
     return best.node if best else None
 
 
 def servers_of(context: Context, state: NameSpaceState) -> list[Server]:
     """The nodes that hold the complete set of a name-space, this one and those that it talks to."""
     servers: list[Server] = []
-    if state.complete:
+    if state.complete and not (state.is_lazy and _is_unknown_part(context, state)):
         settings = context.settings
         is_master = state.is_master(settings.node)
-        servers.append(Server(settings.node, settings.hosts, is_master, state.policy.master_priority))
+        priority = state.policy.master_priority
+        servers.append(Server(settings.node, settings.hosts, is_master, priority, state.is_lazy))
     for fellow in context.fellows.approved():
         report = fellow.report(state.name)
-        if report and report.complete and fellow.status:
+        if report and (report.complete or report.part) and fellow.status:
             is_master = report.following is not None and report.following.node == fellow.node
-            at = frozenset((fellow.status.host, *fellow.status.further_hosts))
-            servers.append(Server(fellow.node, at, is_master, report.master_priority))
+            priority = report.master_priority
+            servers.append(Server(fellow.node, fellow.status.hosts, is_master, priority, report.part))
     return servers
 
 
-class ReaderTable:
-    """The durable readers that are alive, and who serves them."""
+def _is_unknown_part(context: Context, state: NameSpaceState) -> bool:
+    """Whether a complete fellow of an earlier release would serve the readers of a part, too."""
+    return any(
+        not fellow.knows_parts and (report := fellow.report(state.name)) is not None and report.complete
+        for fellow in context.fellows.approved()
+    )
 
-    def __init__(self, node: str) -> None:
+
+class ReaderTable:
+    """The durable readers that are alive, and who serves them.
+
+    Args:
+        node: this one.
+        hosts_of: the addresses of the host of a node, none for one that is not known.
+    """
+
+    def __init__(self, node: str, hosts_of: HostsOf = lambda _: frozenset()) -> None:
         self._node = node
+        self._hosts_of = hosts_of
         self._hosts: dict[ReaderKey, frozenset[str]] = {}
         self._claims: dict[ReaderKey, Delivery] = {}
         self._former: dict[ReaderKey, Delivery] = {}
         self._again: set[ReaderKey] = set()
+        self._handed_over: dict[ReaderKey, float | None] = {}
         self._pauses: dict[ReaderKey, tuple[float | None, float]] = {}
         self._serial = 0
 
@@ -106,6 +133,7 @@ class ReaderTable:
         self._hosts.pop(reader, None)
         self._pauses.pop(reader, None)
         self._again.discard(reader)
+        self._handed_over.pop(reader, None)
         claim = self._claims.pop(reader, None)
         if claim is not None and claim.done:
             # It has been served, but if it comes back, somebody who never lost it is in charge of it.
@@ -116,9 +144,10 @@ class ReaderTable:
     def take_claims(self, deliveries: Deliveries, sender: str) -> bool:
         """Learn what a fellow knows of claims; True when that changed what we know.
 
-        Done beats running, and of two equal claims the higher node id stands, on every node alike. A claim
-        counts only from the node that makes it: it alone knows when it gives up. From others we only learn
-        that a reader has been served; who is in charge of it we hear from that node, or from nobody.
+        Done beats running, then a node on the reader's host beats others, and of two equal claims the higher
+        node id stands, on every node alike. A claim counts only from the node that makes it: it alone knows
+        when it gives up. From others we only learn that a reader has been served; who is in charge of it we
+        hear from that node, or from nobody.
         """
         told = {claim.reader for claim in deliveries.deliveries}
         claimed = {claim.reader for claim in deliveries.deliveries if claim.node == sender}
@@ -136,10 +165,30 @@ class ReaderTable:
                     continue
                 claim = Delivery(claim.reader, NOBODY, done=True)
             known = self._claims.get(claim.reader)
-            if known is None or (claim.done, claim.node) > (known.done, known.node):
+            if known is None or self._strength(claim) > self._strength(known):
+                if known is not None and known.node == self._node:
+                    self._handed_over[claim.reader] = None
                 self._claims[claim.reader] = claim
                 changed = True
         return changed
+
+    def _strength(self, claim: Delivery) -> tuple[bool, bool, str]:
+        return claim.done, self._is_local(claim), claim.node
+
+    def _is_local(self, claim: Delivery) -> bool:
+        hosts = self._hosts.get(claim.reader)
+        return hosts is not None and claim.node != NOBODY and not self._hosts_of(claim.node).isdisjoint(hosts)
+
+    def take_handed_over(self, now: float) -> list[ReaderKey]:
+        """The readers that another node has taken over from this one some time ago."""
+        for reader, due_s in self._handed_over.items():
+            if due_s is None:
+                self._handed_over[reader] = now + HANDED_OVER_S
+        due = [reader for reader, due_s in self._handed_over.items() if due_s is not None and now >= due_s]
+        for reader in due:
+            del self._handed_over[reader]
+        claims = [(reader, self._claims.get(reader)) for reader in due]
+        return [reader for reader, claim in claims if claim is None or claim.node != self._node]
 
     def lost(self, node: str) -> None:
         """A node is gone: what it had not finished is open again, what it had finished is nobody's."""
@@ -173,14 +222,14 @@ class ReaderTable:
         return reader in self._again and self._claims[reader].node == self._node
 
     def take_over(self, server_for: ServerFor) -> list[ReaderKey]:
-        """Take charge of served readers whose server is gone, and return them.
+        """Take charge of served readers whose server is gone, or less suited than a node on their host.
 
         One that came back together with fellows who are not heard yet waits: one of them may be in charge.
         """
         ours = [
             reader
             for reader, claim in self._claims.items()
-            if claim.node == NOBODY
+            if (claim.node == NOBODY or self._is_better(claim))
             and reader in self._hosts
             and self._pauses.get(reader, _NO_PAUSE)[0] is None
             and server_for(reader, self._hosts[reader]) == self._node
@@ -188,6 +237,11 @@ class ReaderTable:
         for reader in ours:
             self._claims[reader] = Delivery(reader, self._node, done=True)
         return ours
+
+    def _is_better(self, claim: Delivery) -> bool:
+        """Whether this node is on the host of a reader that another one has served."""
+        ours = Delivery(claim.reader, self._node, done=True)
+        return claim.done and claim.node != self._node and self._is_local(ours) and not self._is_local(claim)
 
     def in_charge_of(self, name_space: str) -> list[ReaderKey]:
         """The readers of a name-space that this node serves or, having been served, is in charge of."""
@@ -238,8 +292,9 @@ class ReaderTable:
         self._pauses[reader] = (now + pause, min(LONGEST_PAUSE_S, 2 * pause))
 
     def next_retry(self) -> float | None:
-        """When the next delivery that failed is due again."""
-        return min((when for when, _ in self._pauses.values() if when is not None), default=None)
+        """When the next delivery that failed is due again, or a reader is handed over."""
+        dues = [when for when, _ in self._pauses.values()] + list(self._handed_over.values())
+        return min((when for when in dues if when is not None), default=None)
 
     def message(self, incarnation: int) -> Deliveries:
         """All claims on readers alive, for the fellows."""

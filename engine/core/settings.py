@@ -17,6 +17,7 @@ class StoredSet:
 
     `line` are the earlier lineages of the set (see `NameSpaceReport.line`); with `apart`, a merge policy left
     it different from the master's set of the same lineage. `role` is the role in which it was stored.
+    A `part` is what a Lazy node kept, or comes from such; `whole` is what of it came from a whole set.
     """
 
     quality_ns: int
@@ -24,6 +25,8 @@ class StoredSet:
     line: tuple[Epoch, ...] = (NO_EPOCH,)
     apart: bool = False
     role: str = ""
+    part: bool = False
+    whole: tuple[Element, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -48,6 +51,7 @@ class CoreSettings:
         away: fellows that were away when the last run ended, and for how long nodes ran without them
             (nanoseconds). Clocks may be wrong, and a system that is off forgets nothing, so neither counts.
         stored: what the store holds, by name-space.
+        wanted: what readers on this host wanted of Lazy name-spaces in former runs.
         filtered: what content filters of this node apply to (//OpenSplice/Domain/Filters).
         learned: name-spaces that were learned from fellows in former runs (5.2.3.6).
     """
@@ -71,6 +75,7 @@ class CoreSettings:
     remembered: frozenset[str] = frozenset()
     away: dict[str, int] = dataclasses.field(default_factory=dict)
     stored: dict[str, StoredSet] = dataclasses.field(default_factory=dict)
+    wanted: dict[str, tuple[Element, ...]] = dataclasses.field(default_factory=dict)
     further_hosts: tuple[str, ...] = ()
     filtered: tuple[Element, ...] = ()
     learned: tuple[NameSpace, ...] = ()

@@ -19,7 +19,7 @@ for each other:
   (5.2.3.1).
 
 Everything that affects a transition is in these tables; documentation diagrams and the exhaustive test are
-made from them. A pair that is not listed is a mistake of ours and raises `LocalFault`.
+made from them. A pair that is not listed is a bug in ospltool and raises `LocalFault`.
 """
 
 from __future__ import annotations

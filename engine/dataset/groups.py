@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from engine.core.expressions import matches
+from engine.core.expressions import is_literal, matches
 from engine.core.namespaces import Group
 
 KEEP_ALL: Final = 0
@@ -46,13 +46,21 @@ NO_LIMITS: Final = Limits()
 def is_given(group: Group, topic: str, partitions: Iterable[str]) -> bool:
     """Whether the data of a group is given to readers of a topic in these partitions.
 
-    Expressions select by name (DDS 1.4, 2.2.3.13); nothing of the built-in partition is given to anybody.
+    Expressions select by name (DDS 1.4, 2.2.3.13), also that of a group whose writer is in a partition with
+    wildcards; two expressions do not meet. Nothing of the built-in partition is given to anybody.
     """
     return (
         group.topic == topic
         and group.partition != BUILTIN_PARTITION
-        and any(matches(pattern, group.partition) for pattern in partitions)
+        and any(meets(pattern, group.partition) for pattern in partitions)
     )
+
+
+def meets(one: str, other: str) -> bool:
+    """Whether writers and readers in two partitions match; either may be an expression, but not both."""
+    if is_literal(other):
+        return matches(one, other)
+    return is_literal(one) and matches(other, one)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

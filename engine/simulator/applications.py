@@ -15,6 +15,7 @@ from engine.simulator.wire import TAP_LEAST_S
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Sequence
 
     from engine.core.messages import ReaderKey
     from engine.dataset.sample import Sample
@@ -77,15 +78,29 @@ class Application:
 
 
 class Writer(Application):
-    """A process with one writer for each planned topic; it writes what it is told to write.
+    """A process with one writer for each of its topics; it writes what it is told to write.
 
     Its host may be one of the nodes' or one of its own. Nothing that was written before a node's tap had
     matched is captured by that node. While the link to a node is cut, the writers keep what that node has not
     acknowledged, with `depth` only the last so many samples of each instance; once the node has forgotten the
     process, nothing of it comes any more.
+
+    Args:
+        cluster, name, host: as for every application.
+        rng: draws what it does by itself.
+        depth: 0 keeps everything that a node has not acknowledged.
+        topics: the numbers of the planned topics of which it has a writer; all by default.
     """
 
-    def __init__(self, cluster: Cluster, name: str, host: str, rng: random.Random, depth: int = 0) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        name: str,
+        host: str,
+        rng: random.Random,
+        depth: int = 0,
+        topics: Sequence[int] = (),
+    ) -> None:
         super().__init__(cluster, name, host)
         self._depth = depth
         self.party.overwrite = self._overwrite if depth else None
@@ -93,10 +108,11 @@ class Writer(Application):
         self._plan = cluster.options.workload
         self._count = 0
         prefix = rng.randbytes(12)
-        self._endpoints = [
-            (prefix + number.to_bytes(4), describe(topic))
-            for number, topic in enumerate(self._plan.topics, 1)
-        ]
+        self._topics = tuple(topics or range(len(self._plan.topics)))
+        self._endpoints = {
+            number: (prefix + (number + 1).to_bytes(4), describe(self._plan.topics[number]))
+            for number in self._topics
+        }
         self._taps: dict[SimulatedNode, tuple[int, float]] = {}
 
     def write(self, topic: int, status: int, number: int, size: int = 0) -> CapturedSample:
@@ -116,7 +132,7 @@ class Writer(Application):
         """The node learns of the writers; its taps match with them soon."""
         runtime = node.runtime
         assert runtime is not None
-        for guid, description in self._endpoints:
+        for guid, description in self._endpoints.values():
             node.routes[guid] = (description.group,)
             runtime.group_seen(description)
             runtime.housekeeping.writers(guid, (description.group,))
@@ -127,7 +143,7 @@ class Writer(Application):
         """The node's taps have lost the writers; the routes stay for what is still queued."""
         self._taps.pop(node, None)
         assert node.runtime is not None
-        for guid, _ in self._endpoints:
+        for guid, _ in self._endpoints.values():
             node.runtime.housekeeping.writers(guid, ())
 
     def matched(self, topic: int) -> list[SimulatedNode]:
@@ -192,7 +208,7 @@ class RandomWriter(Writer):
         if not self._is_writing:
             return
         rng = self._rng
-        topic = rng.choice(range(len(self._plan.topics)))
+        topic = rng.choice(self._topics)
         draw = rng.random()
         status = DATA if draw < 0.75 else DISPOSE if draw < 0.93 else UNREGISTER
         number = rng.randrange(self._plan.keys)

@@ -42,8 +42,8 @@ STEP_S: Final = 0.25
 LAST_WRITES_S: Final = 3.0
 """Applications go on writing for so long after everything has healed."""
 APPROVED: Final = "compatibility.approved"
-HEEDED: Final = (APPROVED, "align.reconciling")
-"""What a node traces when it begins to talk to a fellow, and when it finds that its set differs."""
+HEEDED: Final = (APPROVED, "align.reconciling", "align.extending", "align.part-compared")
+"""What a node traces when it begins to talk to a fellow, and when it asks for what its set may lack."""
 ARRIVES_S: Final = 1.0
 """After so long what was written last is everywhere: until then nothing can be said of equal sets."""
 MAX_DRIFT: Final = 200e-6
@@ -77,6 +77,7 @@ class Cluster:
         self.clocks: dict[str, SimulatedClock] = {}
         self.writers: list[RandomWriter] = []
         self.readers: dict[str, Reader] = {}
+        self._whole_sets = 0
         self.all_readers: list[Reader] = []
         self.log = ShortLog(self, show)
         self._outputs = outputs
@@ -199,11 +200,11 @@ class Cluster:
         before = self._fingerprint()
         half_s = self.options.quiet_s / 2
         self.schedule.run_until(self.schedule.now + half_s)
-        streams = self.statistics.streams  # until now nodes may have compared what one had purged just before
+        whole = self._whole_sets  # until now nodes may have compared what one had purged just before
         self.schedule.run_until(self.schedule.now + half_s)
         if self._fingerprint() != before:
             raise Violation("quiet", f"not quiet after it had settled: {before} became {self._fingerprint()}")
-        if self.statistics.streams != streams:
+        if self._whole_sets != whole:
             raise Violation("quiet", "sets were sent after it had settled")
         reason = difference(self)
         if reason:
@@ -222,6 +223,12 @@ class Cluster:
             for state in node.runtime.core.name_spaces
         ]
 
+    def _has_part(self, fellow: str, name_space: str) -> bool:
+        """Whether a node is Lazy; it asks after each purge whether its part is as it should be."""
+        runtime = next((node.runtime for node in self.nodes if node.id == fellow), None)
+        data = runtime.spaces.get(name_space) if runtime else None
+        return data is not None and data.state.is_lazy
+
     def look(self) -> None:
         """Let all checkers look at everything."""
         for checker in self.checkers:
@@ -237,7 +244,8 @@ class Cluster:
         """One more process that writes at random."""
         rng = self._next_writer()
         name, host = f"app{self._started_writers}", rng.choice(self.nodes).name
-        writer = RandomWriter(self, name, self._place(name, host), rng, self.options.workload.history)
+        depth, topics = self.options.workload.history, self._topics_of(name)
+        writer = RandomWriter(self, name, self._place(name, host), rng, depth, topics)
         self.writers.append(writer)
         writer.begin()
 
@@ -254,11 +262,16 @@ class Cluster:
                 self.network.wall(own, node.name)
         return own
 
-    def open_writer(self, host: str, depth: int = 0) -> Writer:
+    def _topics_of(self, name: str) -> Sequence[int]:
+        """The topic of a narrow writer."""
+        rng, plan = self.rng(f"topics of {name}"), self.options.workload
+        return (rng.randrange(len(plan.topics)),) if rng.random() < plan.narrow else ()
+
+    def open_writer(self, host: str, depth: int = 0, topics: Sequence[int] = ()) -> Writer:
         """One more process on a host, which need not be a node's; it writes what it is told to write."""
         rng = self._next_writer()
         self.clocks.setdefault(host, SimulatedClock(self.schedule))
-        writer = Writer(self, f"app{self._started_writers}", host, rng, depth)
+        writer = Writer(self, f"app{self._started_writers}", host, rng, depth, topics)
         writer.begin()
         return writer
 
@@ -392,6 +405,7 @@ class Cluster:
         data = node.runtime.spaces[name_space].working
         size = sum(group.payload_bytes for group in data.groups.values())
         self.statistics.streams += len(fellows)
+        self._whole_sets += sum(not self._has_part(fellow, name_space) for fellow in fellows)
         self.statistics.stream_bytes += size * len(fellows)
         names = ", ".join(self.name_of(fellow) for fellow in fellows)
         self.log.line(node.name, "+", f"sends {samples} samples of {name_space} to {names}")

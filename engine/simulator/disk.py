@@ -6,6 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Final
 
 from engine.runtime.persistence import Persistence
+from engine.store.interface import NO_MARKS
 from engine.store.memory import MemoryStore
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from engine.dataset.rows import Samples
     from engine.dataset.sample import Sample
     from engine.simulator.schedule import Schedule
-    from engine.store.interface import Change, Fellow, OpenReport, SetInfo, SetWriter
+    from engine.store.interface import Change, Fellow, Marks, OpenReport, SetInfo, SetWriter
     from engine.store.memory import Medium
 
 RETRY_S: Final = 1.0
@@ -105,19 +106,26 @@ class WatchedStore(MemoryStore):
         return writer
 
     def commit_complete(
-        self, writer: SetWriter, mark: str = "", *, keep_previous: str | None = None
+        self,
+        writer: SetWriter,
+        mark: str = "",
+        *,
+        keep_previous: str | None = None,
+        marks: Marks = NO_MARKS,
     ) -> SetInfo:
         """As in the store below."""
         assert isinstance(writer, _WatchedWriter)
         self.step()
-        info = super().commit_complete(writer, mark, keep_previous=keep_previous)
+        info = super().commit_complete(writer, mark, keep_previous=keep_previous, marks=marks)
         self.committed.append(Committed(writer.name_space, tuple(writer.samples), whole=True))
         return info
 
-    def append(self, name_space: str, changes: Sequence[Change]) -> dict[Group, Summary]:
+    def append(
+        self, name_space: str, changes: Sequence[Change], marks: Marks = NO_MARKS
+    ) -> dict[Group, Summary]:
         """As in the store below."""
         self.step()
-        watermarks = super().append(name_space, changes)
+        watermarks = super().append(name_space, changes, marks)
         added: dict[tuple[Group, bytes], Sample] = {}
         evicted: dict[tuple[Group, bytes], Sample] = {}
         for change in changes:  # a sample may come and go several times in one transaction
@@ -136,10 +144,10 @@ class WatchedStore(MemoryStore):
         self.step()
         super().remember_fellows(name_space, fellows)
 
-    def mark(self, name_space: str, key: str, value: str | None) -> None:
+    def mark(self, name_space: str, marks: Marks) -> None:
         """As in the store below."""
         self.step()
-        super().mark(name_space, key, value)
+        super().mark(name_space, marks)
 
 
 def _each(samples: dict[tuple[Group, bytes], Sample]) -> tuple[tuple[Group, Sample], ...]:

@@ -6,7 +6,7 @@ import dataclasses
 import random
 from typing import TYPE_CHECKING, Final
 
-from engine.core.namespaces import NameSpace
+from engine.core.namespaces import Alignee, NameSpace
 from engine.core.settings import CoreSettings
 from engine.dataset.groups import KEEP_ALL, DurabilityKind
 from engine.simulator.draw_policies import draw_policies, draw_roles
@@ -33,6 +33,12 @@ CHANCES: Final = {
     Fault.LOSS: 0.1,
 }
 """How often there are faults between applications and nodes, and around restarts."""
+
+
+LAZY: Final = 0.3
+"""Chance that a system has Lazy nodes."""
+OTHERWISE: Final = 270
+"""With this number it has none for those seeds of all faults that once found something in systems without."""
 
 
 def draw(
@@ -93,7 +99,10 @@ def draw(
         skew_s=rng.choice((0.05, 5.0, 3600.0)),
         disk_delay_s=rng.choice((0.001, 0.01, 0.1)),
     )
-    return options if is_classic else with_applications(options, is_drawn=faults is None)
+    if is_classic:
+        return options
+    options = with_applications(options, is_drawn=faults is None)
+    return with_narrow_writers(with_lazy_nodes(options)) if faults is None else options
 
 
 def with_applications(options: Options, *, is_drawn: bool) -> Options:
@@ -119,6 +128,46 @@ def with_applications(options: Options, *, is_drawn: bool) -> Options:
     if Fault.TAP not in faults:
         tap_delay_s = options.tap_delay_s
     return dataclasses.replace(options, faults=faults, workload=load, tap_delay_s=tap_delay_s)
+
+
+def with_lazy_nodes(options: Options) -> Options:
+    """The same, but now and then some nodes are Lazy: not all that may be master of a role, though.
+
+    It has a generator of its own, too. There are topics and readers enough for parts to differ.
+    """
+    rng = random.Random(f"{options.seed} lazy {OTHERWISE}")
+    if rng.random() >= LAZY:
+        return options
+    plans, load = list(options.nodes), options.workload
+    for number, plan in enumerate(plans):
+        others = [other.settings for other in plans if other is not plan]
+        if rng.random() < 0.6 and any(_leads(other, plan.settings.role) for other in others):
+            gives = rng.random() < 0.7
+            policies = tuple(
+                dataclasses.replace(policy, alignee=Alignee.LAZY, aligner=policy.aligner and gives)
+                for policy in plan.settings.policies
+            )
+            plans[number] = dataclasses.replace(
+                plan, settings=dataclasses.replace(plan.settings, policies=policies)
+            )
+    names = sorted({topic.partition for topic in load.topics})
+    topics = load.topics + tuple(
+        TopicPlan(rng.choice(names), f"More{number}", DurabilityKind.PERSISTENT, rng.choice((1, 3)))
+        for number in range(rng.choice((1, 3)))
+    )
+    load = dataclasses.replace(load, topics=topics, readers=max(load.readers, rng.choice((2, 4))))
+    return dataclasses.replace(options, nodes=tuple(plans), workload=load)
+
+
+def with_narrow_writers(options: Options) -> Options:
+    """The same, but now and then writers write one topic each; it has a generator of its own, too."""
+    rng = random.Random(f"{options.seed} narrow {OTHERWISE}")
+    load = dataclasses.replace(options.workload, narrow=rng.choice((0.0, 0.0, 0.0, 0.5, 1.0)))
+    return dataclasses.replace(options, workload=load)
+
+
+def _leads(settings: CoreSettings, role: str) -> bool:
+    return settings.role == role and all(policy.may_lead_others for policy in settings.policies)
 
 
 def _disks(rng: random.Random, count: int) -> list[bool]:

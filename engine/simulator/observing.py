@@ -179,7 +179,7 @@ class Observer(Checker):
             configuration=f"simulated:{node.name}",
             version="simulated",
             started_ns=node.clock.wall_ns(),
-            store_kind="memory",
+            store_kind="simulated",
             store_path="",
             store_findings=tuple(found.damage),
         )

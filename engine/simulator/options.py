@@ -99,6 +99,8 @@ class Workload:
         remote: the share of writers that are on hosts without a node.
         walled: the chance that such a host never reaches a certain node; it always reaches one.
         history: the depth of the writers' own history, 0 keeps everything that a node has not acknowledged.
+        narrow: the share of writers that write one of the topics only, so that nodes which are down then do
+            not hear of it.
     """
 
     topics: tuple[TopicPlan, ...]
@@ -110,6 +112,7 @@ class Workload:
     remote: float = 0.0
     walled: float = 0.0
     history: int = 0
+    narrow: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -61,11 +61,6 @@ class Result:
     log: str
 
     @property
-    def is_clean(self) -> bool:
-        """Whether no checker objected."""
-        return self.violation is None
-
-    @property
     def digest(self) -> str:
         """A short name of exactly this log."""
         return hashlib.sha256(self.log.encode()).hexdigest()[:16]

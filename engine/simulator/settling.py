@@ -25,10 +25,10 @@ def difference(cluster: Cluster) -> str:
     for node in cluster.nodes:
         assert node.runtime is not None
         for state in node.runtime.core.name_spaces:
-            if state.phase is not Phase.PASSIVE:
+            if state.phase is not Phase.PASSIVE and not state.is_lazy:
                 roles.setdefault((node.plan.settings.role, state.name), []).append((node, state))
     for (role, name), members in roles.items():
-        reason = _unequal(members)
+        reason = _unequal(members) or _unlike(cluster, role, members)
         if reason:
             return f"'{name}' in role '{role}': {reason}"
     return _unmet([member for members in roles.values() for member in members])
@@ -55,7 +55,7 @@ def _unsettled(cluster: Cluster, nodes: list[SimulatedNode], name: str, until_s:
     members: list[tuple[SimulatedNode, NameSpaceData]] = []
     for node in nodes:
         data = node.runtime.spaces.get(name) if node.runtime else None
-        if data is None or data.state.phase is Phase.PASSIVE:
+        if data is None or data.state.phase is Phase.PASSIVE or data.state.is_lazy:
             continue
         if data.state.apart and data.state.is_master(node.id):
             return ""  # nobody compares with it
@@ -144,6 +144,42 @@ def _lacking(aligner: SimulatedNode, members: list[tuple[SimulatedNode, NameSpac
             if lost:
                 return f"{node.name} lacks what {aligner.name} has: {describe(lost)}"
     return ""
+
+
+def _unlike(cluster: Cluster, role: str, members: list[tuple[SimulatedNode, NameSpaceState]]) -> str:
+    """How a Lazy part differs from what the master has of its groups."""
+    master = next((one for one in members if one[1].is_master(one[0].id)), None)
+    if master is None or master[1].apart:
+        return ""
+    for node in cluster.nodes:
+        data = node.runtime.spaces.get(master[1].name) if node.runtime else None
+        if data is None or not data.state.wanted or not data.state.is_lazy:
+            continue
+        if node.plan.settings.role == role and not data.state.apart:
+            reason = _unlike_part(node, data, *master)
+            if reason:
+                return f"{node.name} {reason}"
+    return ""
+
+
+def _unlike_part(
+    node: SimulatedNode, data: NameSpaceData, master: SimulatedNode, theirs: NameSpaceState
+) -> str:
+    state = data.state
+    if (state.following, state.lineage) != (theirs.following, theirs.lineage):
+        return f"follows {state.following} in {state.lineage}, not {theirs.following} in {theirs.lineage}"
+    if not state.has(state.wanted):
+        return "has not obtained what its readers want"
+    if state.part_until_ns <= state.changed_ns:
+        return "has not held its part against the master's set"
+    assert master.runtime is not None
+    whole = master.runtime.spaces[state.name].working
+    given = {key: sample for key, sample in held(whole).items() if state.has_group(key[0])}
+    lost = missing(given, data.working)
+    if lost:
+        return f"lacks what {master.name} has: {describe(lost)}"
+    foreign = missing(held(data.working), whole) if state.policy.aligner else []
+    return f"has what {master.name} lacks: {describe(foreign)}" if foreign else ""
 
 
 def _has_tried(state: NameSpaceState, own: Summary, theirs: Summary) -> bool:

@@ -238,10 +238,13 @@ class Scenario:
         for link in self.cluster.network.cuts():
             self.cluster.network.restore(*link)
 
-    def writer(self, host: str) -> Writer:
-        """The process that writes on a host; a new one is discovered by all who hear it before it writes."""
+    def writer(self, host: str, *topics: int) -> Writer:
+        """The process that writes on a host; a new one is discovered by all who hear it before it writes.
+
+        It has writers of these topics, all by default.
+        """
         if host not in self._writers:
-            self._writers[host] = self.cluster.open_writer(host)
+            self._writers[host] = self.cluster.open_writer(host, topics=topics)
             self.run(1.5)
         return self._writers[host]
 

@@ -12,7 +12,7 @@ from engine.dataset.sample import DATA
 from engine.runtime.holdings import Holdings
 from engine.simulator.options import NodePlan, TopicPlan
 from engine.store.backups import replaced
-from engine.store.interface import SetState
+from engine.store.interface import MAX_BACKUPS, SetState
 from tests.simulation.scenarios import NS, Scenario, node
 
 if TYPE_CHECKING:
@@ -76,6 +76,46 @@ def test_a_merge_by_replace_leaves_a_backup_and_a_warning() -> None:
     assert note is not None
     assert (note.by, note.why, note.before, note.after) == (f"node {loser}", fields["cause"], 3, 3)
     assert note.at_ns > 0
+
+
+def replacing() -> Scenario:
+    """b replaces what a has, at each end of a split."""
+    scenario = Scenario(*(node(name, priority=ord(name), merges={"*": MergeType.REPLACE}) for name in "ab"))
+    scenario.start()
+    scenario.until(scenario.complete)
+    for name in "ab":
+        scenario.writer(name)
+    return scenario
+
+
+def test_what_is_dropped_for_a_newer_backup_is_said() -> None:
+    scenario = replacing()
+    for number in range(MAX_BACKUPS + 1):
+        scenario.split("a", "b")
+        scenario.write("a", 10 * number)
+        scenario.write("b", 10 * number + 1)
+        scenario.heal()
+        scenario.settle()
+    backups = [each["samples"] for each in scenario.traced("store.backup", "a")]
+    dropped = scenario.traced("store.backup-dropped", "a")
+    assert len(backups) - len(dropped) == len(kept(scenario, "a"))
+    assert [each["samples"] for each in dropped] == backups[: len(dropped)] != []
+    assert {each["cause"] for each in dropped} == {"a newer back-up takes its place"}
+
+
+def test_a_set_for_which_a_full_disk_has_no_room_beside_the_new_one_is_said_to_be_gone() -> None:
+    scenario = replacing()
+    scenario.write("a", *range(20), size=1_000)
+    scenario.split("a", "b")
+    scenario.write("a", 30, size=1_000)
+    scenario.write("b", 31, size=1_000)
+    medium = scenario.node("a").medium
+    medium.capacity_bytes = medium.used_bytes + 5_000
+    scenario.heal()
+    scenario.settle()
+    (lost,) = scenario.traced("store.not-kept", "a")
+    assert (lost["samples"], lost["total"]) == (21, 21)
+    assert kept(scenario, "a") == []
 
 
 def test_groups_that_a_narrower_name_space_leaves_out_are_kept_as_a_backup_and_harm_nobody() -> None:

@@ -193,7 +193,7 @@ def test_who_depends_on_the_master_has_everything_after_it_reconnects(kind: str,
 def test_who_depends_on_the_master_has_everything_after_it_was_started_again(kind: str) -> None:
     scenario = Scenario(node("a"), DEPENDENT[kind])
     scenario.start()
-    reader = scenario.reader("b")
+    scenario.reader("b")
     scenario.until(scenario.complete)
     scenario.write("a", 1)
     scenario.kill("a")
@@ -201,7 +201,9 @@ def test_who_depends_on_the_master_has_everything_after_it_was_started_again(kin
     assert scenario.master("b") == ""
     scenario.start("a")
     scenario.settle()
-    assert scenario.alive("b") == scenario.given(reader) == {1}
+    late = scenario.reader("b")
+    scenario.settle()
+    assert scenario.alive("b") == scenario.given(late) == {1}
 
 
 def test_the_loss_of_a_fellow_that_is_not_master_disturbs_nobody() -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from engine.core.election import NOBODY
+from engine.core.namespaces import NameSpace
 from engine.core.states import ServiceState
-from tests.simulation.scenarios import EXPIRY_S, Scenario, node
+from engine.simulator.options import TopicPlan
+from tests.simulation.scenarios import EXPIRY_S, LOST_S, Scenario, node
 
 
 def two(**settings: int) -> Scenario:
@@ -75,3 +79,35 @@ def test_nobody_who_may_be_master_is_said_and_stays_to_be_seen() -> None:
         runtime = scenario.node(name).runtime
         assert runtime is not None
         assert runtime.state is ServiceState.DISCOVER_PERSISTENT_SOURCE
+
+
+def test_group_of_no_name_space_is_said_and_counted_once() -> None:
+    scenario = Scenario(node("a"), topics=(TopicPlan("elsewhere", "Reading"),))
+    scenario.start()
+    for host in ("a", "b"):
+        scenario.writer(host)
+    runtime = scenario.node("a").runtime
+    assert runtime is not None
+    assert runtime.counters["outside_groups"] == 1
+    assert [str(said["group"]) for said in scenario.traced("group.outside", "a")] == ["elsewhere.Reading"]
+
+
+def test_learned_name_space_that_its_owner_defines_otherwise_names_the_remedy() -> None:
+    first = node("a", spaces=("ns1", "ns2"))
+    scenario = Scenario(first, node("b"))
+    scenario.start()
+    scenario.settle()
+    scenario.stop("a")
+    spaces = (NameSpace.of("ns1", "ns1.*"), NameSpace.of("ns2", "other.*"))
+    scenario.configure(
+        dataclasses.replace(first, settings=dataclasses.replace(first.settings, name_spaces=spaces))
+    )
+    scenario.start("a")
+    scenario.run(LOST_S)
+    said = scenario.traced("compatibility.outdated")
+    assert [(each["namespace"], each["expressions"]) for each in said] == [("ns2", "ns2.*")]
+    assert scenario.fellows("b") == set()
+    scenario.stop("b")
+    scenario.start("b")
+    scenario.settle()
+    assert scenario.fellows("b") == {"a"}

@@ -12,11 +12,13 @@ from pathlib import Path
 import pytest
 
 from engine.core.events import Target
+from engine.core.messages import ReaderKey
 from engine.core.namespaces import MergeType
+from engine.runtime.ports import Delivered
 from engine.simulator.campaign import Campaign
 from engine.simulator.cluster import Cluster
 from engine.tracing.catalogue import EventType, catalogue
-from tests.simulation.scenarios import LOST_S, Recorder, Scenario, node
+from tests.simulation.scenarios import LOST_S, SLOW, Recorder, Scenario, node
 
 TESTS = Path(__file__).parent.parent
 
@@ -26,26 +28,7 @@ LEAST_WORDS = 15
 MAX_CHARACTERS = 1_000
 NODES = ("integration", "commands", "client", "simulation", "unit/node", "unit/runtime", "unit/tracing")
 """Where tests of nodes and of their parts are; those of other commands look at traces that they make."""
-SEEDS = (("all", 3), ("any", 10), ("any", 1), ("any", 5), ("any", 2), ("any", 6), ("all", 8))
-
-
-RARE = {
-    "align.slow": "two alignees of which one is slower than a stream is long",
-    "client.handed-over": "a DurableWriter whose node died, see tests/client/test_durable_cuts.py",
-    "deliver.repeated": "a delivery that broke off in the middle",
-    "filter.applies": "a node with content filters, see tests/integration/test_filters.py",
-    "group.creation-failed": "a type that nobody can tell, see tests/integration/test_types.py",
-    "lifecycle.bad-configuration": "a node that ends, see tests/commands/test_real_node.py",
-    "lifecycle.daemon-lost": "a supervisor that is killed, see tests/commands/test_real_node.py",
-    "lifecycle.setting-unknown": "a misspelt element, see tests/unit/config and engine/config/strangers.py",
-    "lifecycle.unrecoverable": "a node that ends, see tests/commands/test_real_node.py",
-    "namespace.filtered": "a node with content filters, see tests/unit/core/test_protocol.py",
-    "store.backup-dropped": "three back-ups, see tests/simulation/test_backup_scenarios.py",
-    "store.not-flushed": "a disk that takes longer than 70 % of the ServiceTerminatePeriod",
-    "store.not-kept": "a disk that stays full, see tests/unit/store/test_backups.py",
-    "store.waiting": "a disk that is full at the start, see tests/integration/test_store.py",
-}
-"""Events whose words no test of the trace looks for, and what it takes for them to come."""
+SEEDS = (("all", 3), ("any", 10), ("any", 1), ("any", 5), ("any", 2), ("any", 6), ("all", 8), ("classic", 7))
 
 
 def drawn(faults: str, seed: int) -> Counter[str]:
@@ -90,6 +73,8 @@ def reading() -> Scenario:
     runtime.count_unrouted(1)
     runtime.core.refuse("ns1", Target(scenario.node("b").id, 1, "initial"), "it is busy")
     runtime.core.delete_data("ns1", "*", scenario.cluster.clocks["a"].wall_ns())
+    broken = ReaderKey(32 * "0", "Reading", ("ns1",), "ns1")
+    runtime.serving.delivered(broken, Delivered(samples=3, problem="its process is gone"), whole=True)
     scenario.run(1.0)
     scenario.split("a b", "c")
     scenario.start("c")
@@ -100,11 +85,28 @@ def reading() -> Scenario:
     return scenario
 
 
+def sending() -> Scenario:
+    """One stream for two nodes breaks off, as it does where one of them takes nothing."""
+    scenario = Scenario(node("a", combine_operational_s=1.0), node("b"), node("c"), network=SLOW)
+    scenario.start("a")
+    scenario.until(lambda: scenario.complete("a"))
+    scenario.write("a", *range(20), size=500)
+    scenario.start("b", "c")
+    scenario.until(lambda: any(len(each.receivers) > 1 for each in scenario.seen.streams))
+    shared = next(each for each in scenario.seen.streams if len(each.receivers) > 1)
+    runtime = scenario.node(shared.sender).runtime
+    assert runtime is not None
+    fellows = tuple(scenario.node(name).id for name in shared.receivers)
+    runtime.transfers.sent("ns1", fellows, 20, 0)
+    scenario.run(1.0)
+    return scenario
+
+
 @functools.cache
 def seen() -> Counter[str]:
     """How often each event was traced."""
     found = sum((drawn(faults, seed) for faults, seed in SEEDS), Counter[str]())
-    for scenario in (learning(), reading()):
+    for scenario in (learning(), reading(), sending()):
         found.update(record.event.id for _, _, record in scenario.seen.records)
     return found
 
@@ -134,8 +136,4 @@ def is_shown(event: EventType) -> bool:
 
 @pytest.mark.parametrize("event", catalogue(), ids=[kind.id for kind in catalogue()])
 def test_each_event_is_traced(event: EventType) -> None:
-    assert is_shown(event) or event.id in RARE
-
-
-def test_what_is_called_rare_is_in_the_catalogue() -> None:
-    assert [event for event in RARE if event not in catalogue()] == []
+    assert is_shown(event)

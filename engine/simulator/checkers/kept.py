@@ -101,7 +101,7 @@ class Kept(Checker):
         lost = [one for one in missing(before, _data(node, transaction)) if is_ours(node, one[0])]
         if lost and self._excused.get(place):
             self._excused[place] -= 1
-        elif lost:
+        elif lost and not _deletes_part(node, place[1]):
             what = "replaced its stored set by one without acknowledged samples"
             self.fail(f"{node.name} {what} of {place[1]}: {describe(lost)}")
 
@@ -156,7 +156,7 @@ class Kept(Checker):
             ]
         elif discarding:
             lost = []
-        if lost:
+        if lost and not _deletes_part(node, name_space):
             self.fail(f"{node.name} does not have any more of {name_space}: {describe(lost)}")
         self._held[place] = held(working)
 
@@ -174,6 +174,12 @@ class Kept(Checker):
                 if stored != wanted:
                     counts = f"{len(wanted - stored)} are not stored, {len(stored - wanted)} too many are"
                     self.fail(f"{node.name}: disk and memory differ in {name}: {counts}")
+
+
+def _deletes_part(node: SimulatedNode, name_space: str) -> bool:
+    """Whether a Lazy node may delete its part, in one turn, which leaves it in its lineage."""
+    assert node.runtime is not None
+    return node.runtime.spaces[name_space].state.is_lazy and deletes(node, name_space)
 
 
 def _data(node: SimulatedNode, transaction: Committed) -> DataSet:

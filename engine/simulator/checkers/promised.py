@@ -11,7 +11,8 @@ as their sets have not evolved apart: no two nodes lost each other while both we
 without talking to another one that was, and of no two nodes each took something in while it could not talk to
 the other. Nothing is promised under Ignore and Delete, with
 delayed alignment (which gives up a stored set that comes late), and between roles with different policies.
-Nodes that are no aligners, or that hold the data only when asked, carry nothing.
+Nodes that are no aligners, or that hold the data only when asked, carry nothing; Lazy ones carry the groups
+that they keep.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class Promised(Checker):
                 if state is None or entry is None:
                     continue
                 touched.add(state.name)
-                if carries(state.policy) and state.phase is not Phase.PASSIVE:
+                if carries(state.policy) and state.keeps(group):
                     run.add(entry)
         for name_space in touched:
             self._took_in(node, name_space)
@@ -195,6 +196,7 @@ class Promised(Checker):
         data = node.runtime.spaces.get(name_space)
         if data is None or data.state.phase is not Phase.COMPLETE or data.state.policy.durability in WEAK:
             return
+        entries = {entry for entry in entries if data.state.has_group(entry.group)}
         lost = self.cluster.ledger.lacking(data.working, entries)
         if lost:
             shown = "; ".join(f"{entry!r}, {self._carriers(entry)}" for entry in lost[:SHOWN])
@@ -210,7 +212,7 @@ class Promised(Checker):
 
 def carries(policy: Policy) -> bool:
     """Whether a node with the policy gives to others what it has."""
-    return policy.aligner and policy.alignee is Alignee.INITIAL and policy.durability not in WEAK
+    return policy.aligner and policy.alignee is not Alignee.ON_REQUEST and policy.durability not in WEAK
 
 
 def _policy(node: SimulatedNode, name_space: str) -> Policy | None:

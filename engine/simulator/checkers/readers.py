@@ -25,6 +25,8 @@ class Readers(Checker):
         # A merge that began in the same turn has not changed the set yet, and what it brings follows.
         if whole and not (state.holder and state.phase in (Phase.COMPLETE, Phase.MERGE)):
             self.fail(f"{node.name} serves {reader.topic} of {reader.name_space} in phase {state.phase}")
+        if whole and not state.has_obtained(reader.elements):
+            self.fail(f"{node.name} serves {reader.topic} of {reader.name_space}, which it has not obtained")
 
     def settled(self) -> None:
         """Every reader process has got the set of each name-space that it reads."""

@@ -35,6 +35,7 @@ class Resurrection(Checker):
         super().__init__(cluster)
         self._tombstones: dict[Place, Tombstones] = {}
         self._pairs: set[frozenset[str]] = set()
+        self._replaced: dict[Place, int] = {}
 
     def met(self, node: SimulatedNode, fellow: SimulatedNode) -> None:
         """At the first time, older data may come with either of them."""
@@ -69,6 +70,8 @@ class Resurrection(Checker):
         """What a node holds after a restart need not be what it held before."""
         for place in [place for place in self._tombstones if place[0] is node]:
             del self._tombstones[place]
+        for place in [place for place in self._replaced if place[0] is node]:
+            del self._replaced[place]
 
     def stepped(self, node: SimulatedNode, name_space: str, before: Standing | None, now: Standing) -> None:
         """Look at each change; a merge that may take away makes a new beginning."""
@@ -76,11 +79,18 @@ class Resurrection(Checker):
         place = (node, name_space)
         if not now.holder or before is None:
             return
-        rules = node.runtime.spaces[name_space].state.policy.merges
-        if now.lineage != before.lineage and DISCARDING.intersection(rule.type for rule in rules):
+        if now.lineage != before.lineage and self._may_discard(place):
             self._tombstones.pop(place, None)
         if now.phase is not Phase.MERGE:
             self._look(place)
+
+    @staticmethod
+    def _may_discard(place: Place) -> bool:
+        """Whether a merge policy of the node may take away what it knows."""
+        node, name_space = place
+        assert node.runtime is not None
+        rules = node.runtime.spaces[name_space].state.policy.merges
+        return bool(DISCARDING.intersection(rule.type for rule in rules))
 
     def looked(self) -> None:
         """Look at all complete sets."""
@@ -90,8 +100,12 @@ class Resurrection(Checker):
     def _look(self, place: Place) -> None:
         node, name_space = place
         assert node.runtime is not None
+        data = node.runtime.spaces[name_space]
+        if data.replaced != self._replaced.get(place, 0) and self._may_discard(place):
+            self._tombstones.pop(place, None)
+        self._replaced[place] = data.replaced
         tombstones = self._tombstones.setdefault(place, {})
-        for group, group_set in node.runtime.spaces[name_space].working.groups.items():
+        for group, group_set in data.working.groups.items():
             for (known_group, key), tombstone in tombstones.items():
                 if known_group == group:
                     last = _last(group_set.instance(key))

@@ -89,4 +89,4 @@ def _says_so(node: SimulatedNode, other: SimulatedNode, name_space: str) -> bool
 
 
 def _is_elector(state: NameSpaceState) -> bool:
-    return state.policy.may_be_master and state.phase is not Phase.DISCOVER
+    return state.policy.may_be_master and not state.is_lazy and state.phase is not Phase.DISCOVER

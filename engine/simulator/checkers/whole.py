@@ -100,9 +100,9 @@ class Whole(Checker):
 
     def _check_aligned(self, node: SimulatedNode, name_space: str) -> None:
         assert node.runtime is not None
-        working = node.runtime.spaces[name_space].working
+        working, state = (data := node.runtime.spaces[name_space]).working, data.state
         given = self._given.get((node.id, name_space), ())
-        misses = [missing(each, working) for each in given]
+        misses = [[one for one in missing(each, working) if state.has_group(one[0])] for each in given]
         whole = [each for each, lost in zip(given, misses, strict=True) if not lost]
         if not whole:
             closest = min(misses, key=len, default=[])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.core.messages import Deliveries, Delivery, ReaderKey
-from engine.core.readers import FIRST_PAUSE_S, ReaderTable
+from engine.core.readers import FIRST_PAUSE_S, HANDED_OVER_S, ReaderTable
 
 KEY = ReaderKey("process", "Track", ("",), "space")
 NODES = ("a", "b")
@@ -68,3 +68,64 @@ def test_while_the_first_delivery_is_open_a_further_reader_changes_nothing() -> 
     assert table.open(lambda *_: "a", 0.0) == [KEY]
     table.joined(KEY, 0.0)
     assert table.open(lambda *_: "a", 10.0) == []
+
+
+def on_hosts() -> dict[str, ReaderTable]:
+    """A node on the reader's host, and one with a higher id that is not; both know the reader."""
+    hosts = {"local": frozenset(("host",)), "remote": frozenset(("elsewhere",))}
+    tables = {node: ReaderTable(node, lambda each: hosts.get(each, frozenset())) for node in hosts}
+    for table in tables.values():
+        table.seen(KEY, frozenset(("host",)), None)
+    return tables
+
+
+def serve(table: ReaderTable, node: str) -> None:
+    assert table.open(lambda *_: node, 0.0) == [KEY]
+    table.done(KEY)
+
+
+def tell(tables: dict[str, ReaderTable]) -> None:
+    for sender, receiver in (("local", "remote"), ("remote", "local")):
+        tables[receiver].take_claims(tables[sender].message(1), sender)
+
+
+def in_charge(tables: dict[str, ReaderTable]) -> list[str]:
+    return [node for node, table in tables.items() if table.in_charge_of("space")]
+
+
+def test_of_two_that_served_a_reader_the_one_on_its_host_is_in_charge() -> None:
+    """The other one does not miss what the reader misses (soak 5, phase 76)."""
+    tables = on_hosts()
+    for node, table in tables.items():
+        serve(table, node)
+    tell(tables)
+    assert in_charge(tables) == ["local"]
+    assert tables["local"].take_handed_over(0.0) == []
+
+
+def test_a_node_on_its_host_takes_a_reader_over_that_another_one_served() -> None:
+    """The other one lets go of what it keeps there, when the first one has had time for it."""
+    tables = on_hosts()
+    serve(tables["remote"], "remote")
+    tell(tables)
+    assert in_charge(tables) == ["remote"]
+    assert tables["local"].take_over(lambda *_: "remote") == [], "while it is not complete"
+    assert tables["local"].take_over(lambda *_: "local") == [KEY]
+    tell(tables)
+    assert in_charge(tables) == ["local"]
+    assert tables["remote"].take_over(lambda *_: "local") == []
+    assert tables["remote"].take_handed_over(1.0) == []
+    assert tables["remote"].next_retry() == 1.0 + HANDED_OVER_S
+    assert tables["remote"].take_handed_over(1.0 + HANDED_OVER_S) == [KEY]
+    assert tables["remote"].take_handed_over(100.0) == []
+
+
+def test_what_comes_back_is_not_let_go_of() -> None:
+    tables = on_hosts()
+    for node, table in tables.items():
+        serve(table, node)
+    tell(tables)
+    assert tables["remote"].take_handed_over(0.0) == []
+    tables["remote"].lost("local")
+    assert tables["remote"].take_over(lambda *_: "remote") == [KEY]
+    assert tables["remote"].take_handed_over(100.0) == []

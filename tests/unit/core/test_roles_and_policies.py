@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.core.namespaces import Alignee, MergeRule, MergeType
+from engine.core.namespaces import Alignee, Element, MergeRule, MergeType
 from engine.core.states import Phase, ServiceState
 from tests.unit.core.cluster import NS, Cluster, check_settles
 
@@ -85,15 +85,15 @@ def test_lazy_node_keeps_nothing_until_a_reader_on_its_host_wants_it() -> None:
     lazy = cluster.start("b", priority=200, alignee=Alignee.LAZY)
     cluster.run(5)
     assert (cluster.phase("b"), cluster.master("a"), lazy.working) == (Phase.PASSIVE, "a", set())
-    lazy.core.wanted(NS, cluster.now)
-    check_settles(cluster, "b", {1})
+    lazy.core.wanted(NS, [Element("*", "*")], cluster.now)
+    check_settles(cluster, "a", {1})
 
 
 def test_on_request_node_never_keeps_anything() -> None:
     cluster = Cluster()
     cluster.start("a", priority=10, stored={1}, quality=1)
     passive = cluster.start("b", alignee=Alignee.ON_REQUEST)
-    passive.core.wanted(NS, cluster.now)
+    passive.core.wanted(NS, [Element("*", "*")], cluster.now)
     cluster.run(5)
     assert (cluster.phase("b"), passive.core.state) == (Phase.PASSIVE, ServiceState.COMPLETE)
 
