@@ -8,7 +8,7 @@ from __future__ import annotations
 import pathlib
 from typing import TYPE_CHECKING
 
-from engine.config.fates import SECTIONS, Entry, Fate, fates
+from engine.config.fates import SECTIONS, WITHOUT_WARNING, Entry, Fate, fates
 from engine.config.schema import Type, engine_schema
 from engine.node.threads import SERVICE, SETTING_OF
 
@@ -25,14 +25,16 @@ element and attribute of that schema whether it works, is not needed, or is refu
 for a file:
 
 ```sh
-ospltool check --target ospltool ospl.xml   # DUR128: no effect; DUR130: refused
+ospltool check --target ospltool ospl.xml   # DUR128, DUR129: no effect; DUR130: refused
 ospltool check --effective ospl.xml         # every setting, its origin, and whether it has an effect
 ```
 
 - **works**: the node follows it; the test named beside it shows that.
 - **not needed here**: the node does not follow it. It says so at its start with a WARNING in ospl-info.log
   (file, line, element and reason), unless the value asks for nothing but what the node does anyway (column
-  *No word when*).
+  *No word when*). *Any value: DUR129* means that nothing is lost whatever the value is, and that the setting
+  stands in almost every file of OpenSplice: a WARNING at each start of each node would hide those that
+  matter. So `check --target ospltool --show info` says it, and `info` and `--effective` mark the setting.
 - **refused**: going on without it would do harm, so the node does not start.
 
 An element or attribute that is not in the schema keeps the node from starting if it is in the
@@ -42,6 +44,14 @@ error (DUR020, DUR021), and `ospltool info` shows it with the settings.
 
 A setting that is not in the file is never reported. What `Domain/Service` says of other services does not
 concern a node.
+
+## Threads that hang
+
+Every thread of a node says what it is busy with. One that makes no progress for 10 s, or for as long as its
+work may take, is named with a WARNING in ospl-info.log (DUL-NODE-STUCK); with `Watchdog@deadlockDetection`
+the lease is withheld until it moves again. One thread withholds no lease: `past` writes what the node
+remembers of itself (`store.past`), and nobody waits for it. To end a node with sound data because of that
+file would do harm, and a disk that hangs holds up the thread of the store, too.
 
 ## Scheduling
 
@@ -112,7 +122,8 @@ def _has_more(path: str, entry: Entry) -> bool:
 def _accepted(entry: Entry) -> str:
     if entry.accepted.startswith("="):
         return f"as {entry.accepted.removeprefix('=')}"
-    return {"*": "any value", "": ""}.get(entry.accepted, f"`{entry.accepted.replace('|', '`, `')}`")
+    words = {"*": "any value", WITHOUT_WARNING: "any value: DUR129", "": ""}
+    return words.get(entry.accepted, f"`{entry.accepted.replace('|', '`, `')}`")
 
 
 if __name__ == "__main__":

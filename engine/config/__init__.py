@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from engine.config.fleet import Fleet, FleetNode, load_fleet
+from engine.config.fleet import Fleet, FleetNode, FleetSpace, load_fleet
 from engine.config.loader import Interpreted, interpret, load
 from engine.config.problems import ConfigError, Kind, Position, Problem, Span
 from engine.config.reader import parse, read_document
@@ -21,6 +21,7 @@ __all__ = [
     "Document",
     "Fleet",
     "FleetNode",
+    "FleetSpace",
     "Interpreted",
     "Kind",
     "Node",

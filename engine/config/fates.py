@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 SECTIONS = ("Domain", "DurabilityService")
 """The parts of the schema that concern a node."""
 
+WITHOUT_WARNING = "~"
+"""As `accepted`: no value has an effect, and none is worth a WARNING at the start of a node."""
 _ANY = "*"
 _BELOW = "/**"
 
@@ -47,16 +49,17 @@ class Entry:
         path: the schema path of the line, which is what is reported.
         fate: what a node does.
         accepted: values that ask for nothing but what a node does anyway, separated by `|`; `*` for any,
-            `=` and a path for the value that is set there.
+            `~` for any that is reported all the same, but not at the start; `=` and a path for the value
+            that is set there.
         test: the test that shows that it works.
         reason: why it is not needed, or refused.
     """
 
     path: str
     fate: Fate
-    accepted: str
-    test: str
-    reason: str
+    accepted: str = ""
+    test: str = ""
+    reason: str = ""
 
 
 class WithoutEffect(NamedTuple):
@@ -68,6 +71,11 @@ class WithoutEffect(NamedTuple):
     entry: Entry
     thing: Node | Attribute
     values: tuple[tuple[str, Value], ...]
+
+    @property
+    def warns(self) -> bool:
+        """Whether the node says so at its start."""
+        return self.entry.accepted != WITHOUT_WARNING
 
     @property
     def path(self) -> str:

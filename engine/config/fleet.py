@@ -1,7 +1,8 @@
-"""The nodes of one deployment: `fleet.toml`.
+"""The nodes of one deployment, and what is expected of it: `fleet.toml`.
 
-One format for start, check, simulate and record: `[[node]]` tables with `name`, `file` (relative to the fleet
-file), and optionally `role` and `env = {}`.
+One format for start, check, simulate, record, top, health and status: `[[node]]` tables with `name`, `file`
+(relative to the fleet file), and optionally `role`, `env = {}` and `domain`; `[[name-space]]` tables with
+`name`, `copies`, `on-disk` and `domain`; `domain` for all of them. To watch only, no `file` is needed.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ from engine.config.reader import path_of_uri, read_bytes
 MAX_NODES = 1000
 """Most nodes of one fleet file."""
 
-_KEYS = frozenset({"name", "file", "role", "env"})
+MAX_DOMAIN = 230
+_KEYS = frozenset({"domain", "node", "name-space"})
+_NODE_KEYS = frozenset({"name", "file", "role", "env", "domain"})
+_SPACE_KEYS = frozenset({"name", "copies", "on-disk", "domain"})
 _AT = re.compile(r"\s*\(at line (\d+), column (\d+)\)$")
 
 
@@ -28,8 +32,9 @@ _AT = re.compile(r"\s*\(at line (\d+), column (\d+)\)$")
 class FleetNode:
     """One node.
 
-    `file` is a path or URI ready to be opened; `role` None leaves the role of the file; `env` has variables
-    on top of those of the process; `line` is that of the table in the fleet file.
+    `file` is a path or URI ready to be opened, empty where the fleet is only watched; `role` None leaves the
+    role of the file, `domain` None its domain; `env` has variables on top of those of the process; `line` is
+    that of the table in the fleet file.
     """
 
     name: str
@@ -37,10 +42,24 @@ class FleetNode:
     role: str | None = None
     env: Mapping[str, str] = dataclasses.field(default_factory=lambda: MappingProxyType({}))
     line: int = 0
+    domain: int | None = None
 
     def environ(self, base: Mapping[str, str]) -> dict[str, str]:
         """The variables that the node's file sees: those of the fleet file over those of `base`."""
         return {**base, **self.env}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FleetSpace:
+    """How many nodes shall hold a name-space (`copies`), and how many of them on disk; 0 for not said.
+
+    `domain` None means every domain of the fleet.
+    """
+
+    name: str
+    copies: int = 0
+    on_disk: int = 0
+    domain: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -49,14 +68,15 @@ class Fleet:
 
     path: str
     nodes: tuple[FleetNode, ...]
+    name_spaces: tuple[FleetSpace, ...] = ()
 
     def node(self, name: str) -> FleetNode | None:
         """The node of that name."""
         return next((node for node in self.nodes if node.name == name), None)
 
 
-def load_fleet(path: str | Path) -> Fleet:
-    """Read a fleet file.
+def load_fleet(path: str | Path, *, only_watched: bool = False) -> Fleet:
+    """Read a fleet file. One that is only watched need not say which files its nodes have.
 
     Raises:
         ConfigError: it cannot be read, is not TOML, or describes no usable fleet; all problems are named.
@@ -73,7 +93,7 @@ def load_fleet(path: str | Path) -> Fleet:
         raise ConfigError([_toml_problem(name, text, str(error))]) from error
     except RecursionError as error:
         raise ConfigError([Problem(Kind.TOO_LARGE, "values are nested too deep", name, 1, 1)]) from error
-    return _Reader(name, text).fleet(table)
+    return _Reader(name, text, needs_files=not only_watched).fleet(table)
 
 
 def _toml_problem(path: str, text: str, message: str) -> Problem:
@@ -84,22 +104,43 @@ def _toml_problem(path: str, text: str, message: str) -> Problem:
     return Problem(Kind.SYNTAX, message, path, line, 1)
 
 
+class _Places:
+    """Where tables and their keys stand: TOML readers do not tell. Line and column count from 1."""
+
+    def __init__(self, text: str) -> None:
+        self._tables: dict[str, list[int]] = {}
+        self._keys: dict[tuple[int, str], tuple[int, int]] = {}
+        table = 0
+        for number, line in enumerate(text.splitlines(), 1):
+            if found := re.match(r"\s*\[\[\s*([\w-]+)\s*\]\]", line):
+                table = number
+                self._tables.setdefault(found[1], []).append(number)
+            elif found := re.match(r"\s*([\w-]+|\"[^\"]*\")\s*=", line):
+                self._keys.setdefault((table, found[1].strip('"')), (number, found.start(1) + 1))
+
+    def table(self, name: str, index: int) -> int:
+        """The line of a table of an array; 1 when it is written in another way."""
+        lines = self._tables.get(name, [])
+        return lines[index] if index < len(lines) else 1
+
+    def key(self, table: int, name: str) -> tuple[int, int]:
+        """Line and column of a key of the table in a line, 0 for the top; else the table's own."""
+        return self._keys.get((table, name), (max(table, 1), 1))
+
+
 class _Reader:
-    def __init__(self, path: str, text: str) -> None:
+    def __init__(self, path: str, text: str, *, needs_files: bool) -> None:
         self.path = path
+        self.needs_files = needs_files
         self.problems: list[Problem] = []
-        self.lines = [
-            number
-            for number, line in enumerate(text.splitlines(), 1)
-            if re.match(r"\s*\[\[\s*node\s*\]\]", line)
-        ]
+        self.places = _Places(text)
 
     def fleet(self, table: dict[str, Any]) -> Fleet:
         for key in table:
-            if key != "node":
-                self._found(
-                    Kind.UNKNOWN_ELEMENT, f"unknown key {quoted(key)}; a fleet has [[node]] tables", 1
-                )
+            if key not in _KEYS:
+                words = "a fleet has domain, [[node]] and [[name-space]]"
+                self._found(Kind.UNKNOWN_ELEMENT, f"unknown key {quoted(key)}; {words}", *self._top(key))
+        domain = self._domain(table, 0)
         entries = table.get("node")
         if not isinstance(entries, list) or not entries:
             self._found(Kind.MISSING_ELEMENT, "a fleet needs at least one [[node]] table", 1)
@@ -107,47 +148,90 @@ class _Reader:
         if len(entries) > MAX_NODES:
             self._found(Kind.TOO_LARGE, f"a fleet has at most {MAX_NODES} nodes, not {len(entries)}", 1)
             entries = []
-        nodes = [node for at, entry in enumerate(entries) if (node := self._node(entry, self._line(at)))]
+        nodes = [node for at, entry in enumerate(entries) if (node := self._node(entry, at, domain))]
         self._check_names(nodes)
+        spaces = self._spaces(table, domain, len(entries))
         if self.problems:
             raise ConfigError(self.problems)
-        return Fleet(self.path, tuple(nodes))
+        return Fleet(self.path, tuple(nodes), tuple(spaces))
 
-    def _line(self, at: int) -> int:
-        return self.lines[at] if at < len(self.lines) else 1
+    def _top(self, key: str) -> tuple[int, int]:
+        line = self.places.table(key, 0)
+        return (line, 1) if line > 1 else self.places.key(0, key)
 
-    def _found(self, kind: Kind, message: str, line: int) -> None:
-        self.problems.append(Problem(kind, message, self.path, line, 1))
+    def _found(self, kind: Kind, message: str, line: int, column: int = 1) -> None:
+        self.problems.append(Problem(kind, message, self.path, line, column))
 
-    def _node(self, entry: Any, line: int) -> FleetNode | None:
+    def _node(self, entry: Any, at: int, domain: int | None) -> FleetNode | None:
+        line = self.places.table("node", at)
         if not isinstance(entry, dict):
             self._found(Kind.BAD_VALUE, "node must be a table", line)
             return None
-        for key in entry:
-            if key not in _KEYS:
-                self._found(Kind.UNKNOWN_ATTRIBUTE, f"unknown key {quoted(key)} of a node", line)
-        name = self._text(entry, "name", line)
-        file = self._text(entry, "file", line)
-        role = self._text(entry, "role", line) if "role" in entry else None
+        self._check_keys(entry, _NODE_KEYS, "a node", line)
+        name = self._text(entry, "name", "a node", line)
+        file = self._text(entry, "file", "a node", line) if self.needs_files or "file" in entry else ""
+        role = self._text(entry, "role", "a node", line) if "role" in entry else None
+        own = self._domain(entry, line)
         env = entry.get("env", {})
         if not isinstance(env, dict) or not all(isinstance(value, str) for value in env.values()):
-            self._found(
-                Kind.BAD_VALUE, 'env must be a table of texts, such as env = { PRIORITY = "100" }', line
-            )
+            message = 'env must be a table of texts, such as env = { PRIORITY = "100" }'
+            self._found(Kind.BAD_VALUE, message, *self.places.key(line, "env"))
             env = {}
-        if not name or not file:
+        if not name or (self.needs_files and not file):
             return None
-        if "://" not in file:
+        if file and "://" not in file:
             file = str(Path(self.path).parent / file)
-        return FleetNode(name, file, role, MappingProxyType(dict(env)), line)
+        found = domain if own is None else own
+        return FleetNode(name, file, role, MappingProxyType(dict(env)), line, found)
 
-    def _text(self, entry: dict[str, Any], key: str, line: int) -> str:
+    def _spaces(self, table: dict[str, Any], domain: int | None, nodes: int) -> list[FleetSpace]:
+        entries = table.get("name-space", [])
+        if not isinstance(entries, list):
+            self._found(Kind.BAD_VALUE, "write [[name-space]] tables", *self._top("name-space"))
+            return []
+        found: dict[tuple[str, int | None], FleetSpace] = {}
+        for at, entry in enumerate(entries):
+            line = self.places.table("name-space", at)
+            if not isinstance(entry, dict):
+                self._found(Kind.BAD_VALUE, "name-space must be a table", line)
+                continue
+            self._check_keys(entry, _SPACE_KEYS, "a name-space", line)
+            name = self._text(entry, "name", "a name-space", line)
+            copies = self._number(entry, "copies", line, nodes)
+            on_disk = self._number(entry, "on-disk", line, copies or nodes)
+            own = self._domain(entry, line)
+            space = FleetSpace(name, copies, on_disk, domain if own is None else own)
+            if (space.name, space.domain) in found:
+                message = f"two name-spaces are called {quoted(name)}"
+                self._found(Kind.DUPLICATE_NAME, message, *self.places.key(line, "name"))
+            found[space.name, space.domain] = space
+        return list(found.values())
+
+    def _check_keys(self, entry: dict[str, Any], known: frozenset[str], what: str, line: int) -> None:
+        for key in entry:
+            if key not in known:
+                message = f"unknown key {quoted(key)} of {what}; it has {', '.join(sorted(known))}"
+                self._found(Kind.UNKNOWN_ATTRIBUTE, message, *self.places.key(line, key))
+
+    def _text(self, entry: dict[str, Any], key: str, what: str, line: int) -> str:
         value = entry.get(key)
         if isinstance(value, str) and value.strip() and "\0" not in value:
             return value
-        wrong = f"{key} of a node must be a text" if key in entry else f"a node lacks {key}"
-        self._found(Kind.MISSING_ATTRIBUTE if key not in entry else Kind.BAD_VALUE, wrong, line)
+        wrong = f"{key} of {what} must be a text" if key in entry else f"{what} lacks {key}"
+        kind = Kind.BAD_VALUE if key in entry else Kind.MISSING_ATTRIBUTE
+        self._found(kind, wrong, *self.places.key(line, key))
         return ""
+
+    def _domain(self, entry: dict[str, Any], line: int) -> int | None:
+        return self._number(entry, "domain", line, MAX_DOMAIN) if "domain" in entry else None
+
+    def _number(self, entry: dict[str, Any], key: str, line: int, most: int) -> int:
+        value = entry.get(key, 0)
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most:
+            return value
+        message = f"{key} must be a number from 0 to {most}, not {quoted(str(value))}"
+        self._found(Kind.BAD_VALUE, message, *self.places.key(line, key))
+        return 0
 
     def _check_names(self, nodes: list[FleetNode]) -> None:
         seen: dict[str, int] = {}

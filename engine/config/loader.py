@@ -28,7 +28,7 @@ class Interpreted:
 
     Where `problems` is not empty no node starts on it; `configuration` then has defaults in the places that
     could not be read, so that the check can still look at the rest. `schema_problems` is everything in the
-    file that the schema does not allow, whether a node of ours minds or not.
+    file that the schema does not allow, whether an ospltool node minds or not.
     """
 
     configuration: Configuration
@@ -102,10 +102,12 @@ def interpret(document: Document, *, role: str | None = None, service: str = "du
     found_without = without_effect(sections["Domain"], sections[_SERVICE], service)
     problems += [_refusal(document, each) for each in found_without if each.entry.fate is Fate.REFUSED]
     ignored = [each for each in found_without if each.entry.fate is Fate.NOT_NEEDED]
+    ignored += name_spaces.without_effect
     unknown = strangers(document, found)
     without = [
         Ignored(documented(each.path), each.entry.reason, Origin(document.path, *each.thing.position))
         for each in ignored
+        if each.warns
     ]
     configuration = dataclasses.replace(
         configuration,

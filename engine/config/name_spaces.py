@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 
+from engine.config.fates import Entry, Fate, WithoutEffect
 from engine.config.problems import Kind, Problem
 from engine.config.sections import SettingsReader
 from engine.config.settings import NameSpaces, Origin
@@ -26,7 +27,7 @@ from engine.core.namespaces import (
 
 _BASE = "DurabilityService/NameSpaces"
 BUILT_IN_PARTITION = "__BUILT-IN PARTITION__"
-"""The partition of the topics that DDS itself publishes; a node of ours leaves them to Cyclone DDS."""
+"""The partition of the topics that DDS itself publishes; an ospltool node leaves them to Cyclone DDS."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -39,10 +40,14 @@ class _Defined:
 
 
 class NameSpaceReader:
-    """Reads //OpenSplice/DurabilityService/NameSpaces; `problems` has what no node could work with."""
+    """Reads //OpenSplice/DurabilityService/NameSpaces; `problems` has what no node could work with.
+
+    `without_effect` has what does nothing because of other settings.
+    """
 
     def __init__(self, document: Document, reader: SettingsReader) -> None:
         self.problems: list[Problem] = []
+        self.without_effect: list[WithoutEffect] = []
         self._document = document
         self._reader = reader
 
@@ -117,7 +122,7 @@ class NameSpaceReader:
     def _policy(self, node: Node) -> Policy:
         path = f"{_BASE}/Policy"
         read = self._reader
-        return Policy(
+        policy = Policy(
             name_space=read.text(f"{path}@nameSpace", node),
             durability=Durability(read.text(f"{path}@durability", node)),
             aligner=read.flag(f"{path}@aligner", node),
@@ -132,6 +137,15 @@ class NameSpaceReader:
                 for merge in node.named("Merge")
             ),
         )
+        given = node.attribute("masterPriority")
+        if given and policy.may_be_master and not policy.may_lead_others:
+            entry = Entry(
+                f"{path}@masterPriority",
+                Fate.NOT_NEEDED,
+                reason=f"a node with alignee {policy.alignee} is no master of others",
+            )
+            self.without_effect.append(WithoutEffect(entry, given, ((entry.path, given.value),)))
+        return policy
 
     def _check_names(self, defined: list[_Defined]) -> None:
         first: dict[str, _Defined] = {}

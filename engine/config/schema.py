@@ -128,7 +128,7 @@ def documented(path: str) -> str:
 
 @functools.cache
 def engine_schema() -> Schema:
-    """The schema with what the documentation has beyond it, and a node of ours therefore takes.
+    """The schema with what the documentation has beyond it, and an ospltool node therefore takes.
 
     Policy durability Volatile stands in the deployment guide, 5.2.3.2, but OpenSplice itself refuses it.
     """

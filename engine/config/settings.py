@@ -95,7 +95,7 @@ class Verbosity(enum.IntEnum):
 
 
 class StoreMode(enum.StrEnum):
-    """The kind of OpenSplice store that the file asks for; nodes of ours have one store of their own."""
+    """The kind of OpenSplice store that the file asks for; ospltool nodes have one store of their own."""
 
     XML = "XML"
     KV = "KV"
@@ -297,7 +297,7 @@ class NameSpaces:
     """//OpenSplice/DurabilityService/NameSpaces (guide 5.2.2, 5.2.3), in document order.
 
     Name-spaces that hold only built-in topics are set apart in `builtin`: Cyclone DDS distributes that data
-    itself, so no node of ours aligns it. The origins run in parallel to their values; a private policy of a
+    itself, so no ospltool node aligns it. The origins run in parallel to their values; a private policy of a
     deprecated NameSpace has the origin of that NameSpace and stands before all others.
     """
 

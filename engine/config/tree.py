@@ -58,11 +58,6 @@ class Source:
         text = self.data[starts[number - 1] : end].removeprefix(b"\xef\xbb\xbf")
         return text.decode(self.encoding, "replace").rstrip("\r\n")
 
-    @property
-    def line_count(self) -> int:
-        """How many lines the file has."""
-        return len(self._line_starts())
-
     def text(self, span: Span) -> str:
         """The characters of a range of bytes."""
         return self.data[span.start : span.end].decode(self.encoding, "replace")

@@ -6,6 +6,7 @@ What is reported here is what the OpenSplice validator refuses, with positions, 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 from engine.config.problems import Kind, Position, Problem, Span, quoted
 from engine.config.schema import ROOT, Item, Schema, Type, documented
@@ -27,6 +28,16 @@ def problem(
     return Problem(kind, message, document.path, line, column, span, documented(subject), hint, other)
 
 
+OTHER_FILES: Final = {
+    "CycloneDDS": "this is a configuration of Cyclone DDS itself; CYCLONEDDS_URI names it to a process",
+    "CycloneDDSConfiguration": "this is a configuration of Cyclone DDS itself; CYCLONEDDS_URI names it",
+    "dds": "these are QoS profiles (DDS for lightweight CCM), which a QosProvider of an application reads",
+    "MetaData": "this describes a type, as OpenSplice keeps it in a store",
+    "persistence": "this looks like a part of a store of OpenSplice",
+}
+"""What XML of other kinds is, by its root element."""
+
+
 def schema_problems(document: Document, known: Schema) -> Iterator[Problem]:
     """Everything in a document that the schema does not allow, in document order.
 
@@ -35,7 +46,7 @@ def schema_problems(document: Document, known: Schema) -> Iterator[Problem]:
     root = document.root
     if root.name != ROOT:
         message = f"the root element is <{quoted(root.name)[1:-1]}>, not <{ROOT}>"
-        yield problem(document, Kind.ROOT, message, root.name_span, "")
+        yield problem(document, Kind.ROOT, message, root.name_span, "", hint=OTHER_FILES.get(root.name, ""))
         return
     stack = [root]
     while stack:

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from engine.runtime import past
 from engine.runtime.persistence import Persistence
 from engine.runtime.startup import TOLD, read_store
 from engine.store.interface import StoreError, StoreFull
@@ -131,7 +132,7 @@ class Disk:
             return
         self.persistence = Persistence(store, self._work.moved)
         for name, note in found.replaced.items():
-            self.persistence.mark(name, TOLD, note)
+            self.persistence.mark(name, {TOLD: note})
         self._found = found
         self._on_result()
         try:
@@ -204,12 +205,16 @@ class Disk:
 
 
 def used_bytes(directory: Path | None) -> int:
-    """What the files in a store directory take up on the disk, as `du` counts; 0 when that cannot be read."""
+    """What the files of a store take up on the disk, as `du` counts; 0 when that cannot be read.
+
+    What the node remembers of its past lies beside them and does not count.
+    """
     if directory is None:
         return 0
     try:
         with os.scandir(directory) as entries:
-            return sum(entry.stat(follow_symlinks=False).st_blocks * _BLOCK_BYTES for entry in entries)
+            own = [entry for entry in entries if not entry.name.startswith(past.FILE)]
+            return sum(entry.stat(follow_symlinks=False).st_blocks * _BLOCK_BYTES for entry in own)
     except OSError:
         return 0
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from engine.capture.neighbourhood import Changes, DurableReader, Neighbourhood, Offer
+    from engine.capture.unkept import Unkept
     from engine.core.messages import ReaderKey
     from engine.dds.discovery import EndpointSeen
     from engine.dds.participant import NodeParticipant
@@ -94,15 +95,27 @@ class Incoming:
         for writer, groups in changes.writers:
             self._runtime.housekeeping.writers(writer, groups)
         self._check_offers(changes.offers)
+        for unkept in changes.unkept:
+            self._not_kept(unkept)
         self._wire.keeping.changed(changes)
 
     def _check_offers(self, offers: Iterable[Offer]) -> None:
         for offer in offers:
-            writer, qos = offer.endpoint.guid, offer.endpoint.endpoint_qos
-            policies = self._wire.taps.refusals(offer.groups[0], qos)
-            if policies and self._neighbourhood.refuse(writer):
+            policies = self._wire.taps.refusals(offer.groups[0], offer.endpoint.endpoint_qos)
+            if policies and self._neighbourhood.refuse(offer, policies) is not None:
+                self._runtime.counters["unkept_writers"] += 1
                 for group in offer.groups:
-                    self._runtime.holdings.refuse_writer(group, writer.hex(), policies)
+                    self._runtime.holdings.refuse_writer(group, offer.endpoint.guid.hex(), policies)
+
+    def _not_kept(self, unkept: Unkept) -> None:
+        self._runtime.counters["unkept_writers"] += 1
+        self._tracer.event(
+            "group.not-kept",
+            topic=unkept.topic,
+            partitions=", ".join(unkept.partitions) or "the default partition",
+            writer=unkept.writer,
+            cause=unkept.text,
+        )
 
     def _hosts(self, reader: DurableReader) -> frozenset[str]:
         """The addresses of a reader's host; one that is heard over loopback only is on ours."""
@@ -121,7 +134,7 @@ class Incoming:
             self._post(lambda: resolved(resolution.type, resolution.reason))
 
         def resolved(description: Any, reason: str) -> None:
-            self._writers_seen(self._neighbourhood.resolved(reference, description))
+            self._writers_seen(self._neighbourhood.resolved(reference, description, reason))
             if description is None:
                 self._tracer.event(
                     "group.creation-failed", group=f"*.{endpoint.topic}", retries=3, cause=reason

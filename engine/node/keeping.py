@@ -76,7 +76,7 @@ class Keeping:
 
     @property
     def writers(self) -> int:
-        """Writers of ours that keep instances ALIVE."""
+        """Our writers that keep instances ALIVE."""
         return sum(process.kept for process in self._processes.values())
 
     # Delivery.
@@ -260,6 +260,30 @@ class Keeping:
                 if rows:
                     groups.append((description, rows))
         self._runtime.serving.show_again(reader, groups, Again(b""))
+
+    def handed_over(self, reader: ReaderKey) -> None:
+        """Another node keeps a reader's instances ALIVE: this one need not, but for other readers there."""
+        participant = bytes.fromhex(reader.participant)
+        process = self._processes.get(participant)
+        ours = [
+            other
+            for state in self._runtime.core.name_spaces
+            for other in self._runtime.core.in_charge_of(state.name)
+            if other.participant == reader.participant
+        ]
+        for group, kept in self._kept.items():
+            if (
+                participant in kept
+                and is_given(group, reader.topic, reader.partitions)
+                and not any(is_given(group, other.topic, other.partitions) for other in ours)
+            ):
+                kept.discard(participant)
+                description = self._runtime.descriptions[group]
+                job = functools.partial(
+                    _tell_ends, description=description, instances=(), disposes=False, closes=True
+                )
+                if process is not None:
+                    self._put(process, job, _ignore)
 
     # The sets.
 

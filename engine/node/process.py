@@ -37,10 +37,11 @@ from engine.node.streams import Streams
 from engine.node.threads import Threads
 from engine.node.wire import DdsWire, receiver_partition
 from engine.runtime import codec
+from engine.runtime.past import ACTIVITY, IN_ORDER, Past
 from engine.runtime.ports import FilterRefused
 from engine.runtime.runtime import Runtime
 from engine.runtime.startup import core_settings
-from engine.runtime.view import unstored, without_candidates
+from engine.runtime.view import only_parts, unstored, without_candidates
 from engine.store.interface import StoreError
 from engine.tracing.levels import Level
 
@@ -113,6 +114,7 @@ class Node:
         environ: where CYCLONEDDS_URI is looked up.
         lease: the supervisor's side, None without a supervisor.
         carried: what this process has held before it moved to another network interface.
+        past: what the node remembers; consoles are shown it.
 
     Attributes:
         carries: why `run` has returned, if it was in order to begin anew on another network interface: what
@@ -127,9 +129,11 @@ class Node:
         environ: Mapping[str, str],
         lease: Lease | None = None,
         carried: Carried | None = None,
+        past: Past | None = None,
     ) -> None:
         self.carries: Carried | None = None
         self._carried = carried or Carried()
+        self._past = past or Past(None, time.time_ns, pid=0, version="")
         self._interfaces = InterfaceWatch() if is_automatic(configuration, environ) else None
         self._is_moving = False
         self._configuration = configuration
@@ -183,6 +187,9 @@ class Node:
         """Join the domain with what the store held."""
         configuration, name, node = self._configuration, self._name, found.report.node_id
         self._found = found
+        before = self._past.open(self._activities.work(ACTIVITY, withholds=False))
+        if before is not None and before.end != IN_ORDER:
+            self._tracer.event("lifecycle.run-before", cause=before.end)
         self._participant = self._stack.enter_context(
             NodeParticipant(configuration.domain.id, self._uri, name, bytes.fromhex(node))
         )
@@ -263,6 +270,7 @@ class Node:
         self._wire.on_rejected = self._runtime.serving.rejected
         self._wire.keeping.runtime = self._runtime
         self._runtime.serving.on_taken_over = self._wire.keeping.taken_over
+        self._runtime.serving.on_handed_over = self._wire.keeping.handed_over
         self._runtime.serving.was_away = self._wire.keeping.was_away
         self._runtime.serving.living = self._neighbourhood.living
         self._clients = self._serve_clients()
@@ -287,7 +295,7 @@ class Node:
         )
         identity = showing.identity_of(configuration, self._disk.kind, found, self._started_ns)
         self._showing = showing.Showing(
-            self._runtime, self._wire, identity, self._clock, lambda: self._disk.used_bytes
+            self._runtime, self._wire, identity, self._clock, lambda: self._disk.used_bytes, self._past
         )
         self._stack.callback(self._tracer.subscribe(self._showing.event, Level.FINE))
 
@@ -458,6 +466,7 @@ class Node:
             problem = self._runtime.persistence.problem
             waiting = unstored(self._runtime) if problem else 0
             said = {"problem": problem, "unstored": waiting, "waits": without_candidates(self._runtime)}
+            said["parts"] = only_parts(self._runtime)
             self._say(state, node=self._found.report.node_id, **said)
             self._incoming.count_undecodable(
                 {**self._channel.malformed, BULK_TOPIC: self._receiver.malformed}

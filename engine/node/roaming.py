@@ -13,6 +13,7 @@ from engine.core.settings import StoredSet
 from engine.dds.interfaces import address_of, suitable_interface
 
 if TYPE_CHECKING:
+    from engine.core.namespaces import Element
     from engine.dataset.dataset import DataSet
     from engine.dataset.groups import GroupDescription
     from engine.runtime.runtime import Runtime
@@ -59,6 +60,7 @@ class Carried:
 
     sets: dict[str, tuple[DataSet, list[GroupDescription]]] = dataclasses.field(default_factory=dict)
     stored: dict[str, StoredSet] = dataclasses.field(default_factory=dict)
+    wanted: dict[str, tuple[Element, ...]] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def of(cls, runtime: Runtime) -> Carried:
@@ -66,6 +68,7 @@ class Carried:
         carried = cls()
         for name, data in runtime.spaces.items():
             state = data.state
+            carried.wanted[name] = state.wanted
             if not data.is_switched:
                 continue
             groups = data.working.groups
@@ -77,6 +80,8 @@ class Carried:
                 state.line,
                 apart=state.apart,
                 role=runtime.settings.role,
+                part=state.may_lack,
+                whole=state.whole,
             )
         return carried
 
@@ -84,5 +89,9 @@ class Carried:
         """What a store held, with these sets in the place of its own."""
         parts = {name: part for name, part in found.parts.items() if name not in self.sets}
         return dataclasses.replace(
-            found, sets={**found.sets, **self.sets}, stored={**found.stored, **self.stored}, parts=parts
+            found,
+            sets={**found.sets, **self.sets},
+            stored={**found.stored, **self.stored},
+            parts=parts,
+            wanted={**found.wanted, **self.wanted},
         )

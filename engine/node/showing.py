@@ -1,4 +1,4 @@
-"""What a node shows to consoles: snapshots of its state, and every event that it traces."""
+"""What a node shows to consoles: snapshots of its state, every event that it traces, and its past."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from engine.config.settings import Configuration
     from engine.node.wire import DdsWire
+    from engine.runtime.past import Past
     from engine.runtime.ports import Clock
     from engine.runtime.runtime import Runtime
     from engine.runtime.startup import Found
@@ -23,12 +24,16 @@ if TYPE_CHECKING:
 
 MONITOR_TOPIC: Final = "d_monitor"
 EVENTS_TOPIC: Final = "d_monitorEvents"
+PAST_TOPIC: Final = "d_past"
 TOPICS: Final = (
     ChannelTopic(MONITOR_TOPIC, is_state=True, reads=False),
     ChannelTopic(EVENTS_TOPIC, is_state=False, reads=False),
+    ChannelTopic(PAST_TOPIC, is_state=True, reads=False),
 )
 """What a node opens to show itself."""
 SNAPSHOT_PAUSE_S: Final = 0.25
+PAST_PAUSE_S: Final = 1.0
+"""The past is published when it has grown, and not more often than this: who is there has the events."""
 
 
 class Showing:
@@ -40,6 +45,7 @@ class Showing:
         identity: what of the process does not change.
         clock: the node's.
         disk_bytes: how much the store takes up on the disk now.
+        past: what the node remembers.
 
     Attributes:
         due_s: when the next snapshot is due.
@@ -52,12 +58,16 @@ class Showing:
         identity: Identity,
         clock: Clock,
         disk_bytes: Callable[[], int],
+        past: Past,
     ) -> None:
         self._runtime = runtime
         self._wire = wire
         self._identity = identity
         self._clock = clock
         self._disk_bytes = disk_bytes
+        self._past = past
+        self._past_due_s = 0.0
+        self._past_shown = -1
         self.due_s = 0.0
 
     def show(self, now: float) -> None:
@@ -70,8 +80,13 @@ class Showing:
             self._clock.wall_ns(),
             self._wire.deliveries(),
             self._disk_bytes(),
+            self._wire.unkept(),
         )
         self._wire.publish(MONITOR_TOPIC, monitor.encode(shown))
+        self._past.masters(shown)
+        if now >= self._past_due_s and self._past.revision != self._past_shown:
+            self._past_due_s, self._past_shown = now + PAST_PAUSE_S, self._past.revision
+            self._wire.publish(PAST_TOPIC, monitor.encode(self._past.shown(shown.id, shown.name)))
 
     def event(self, record: Record) -> None:
         """Publish an event; the tracer calls it on whatever thread traces."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import itertools
 import queue
 import threading
 import time
@@ -18,7 +19,7 @@ from engine.dds.bulk import BulkSender
 from engine.dds.errors import DdsError, DdsTimeout
 from engine.node.keeping import Keeping
 from engine.runtime.codec import STATUS_TOPIC
-from engine.runtime.monitor import DeliveryView
+from engine.runtime.monitor import DeliveryView, UnkeptView
 from engine.runtime.ports import Delivered
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ WORKERS: Final = 8
 """Streams, deliveries and type look-ups that may run at once; more wait for a free thread."""
 MAX_UNSENT: Final = 20_000
 """Protocol and monitor messages that may wait for their turn; monitor messages are dropped first."""
+MAX_UNKEPT_SHOWN: Final = 100
+"""Durable writers that the monitor shows as not kept."""
 BATCH_TIMEOUT_S: Final = 30.0
 SHARED_TIMEOUT_S: Final = 2.0
 """A stream to several fellows ends when one stays behind for so long; each then asks for the rest alone."""
@@ -191,6 +194,13 @@ class DdsWire:
     def deliveries(self) -> tuple[DeliveryView, ...]:
         """The last deliveries, oldest first."""
         return tuple(self._deliveries)
+
+    def unkept(self) -> tuple[UnkeptView, ...]:
+        """The durable writers that are there and are not kept, some of many."""
+        return tuple(
+            UnkeptView(one.writer, one.topic, ", ".join(one.partitions), one.why.value, one.text)
+            for one in itertools.islice(self._neighbourhood.unkept, MAX_UNKEPT_SHOWN)
+        )
 
     def _show(self, reader: ReaderKey, began_ns: int, result: Delivered | None, problem: str = "") -> None:
         """Keep a delivery for consoles, in place of what was shown while it ran."""

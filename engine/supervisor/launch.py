@@ -76,7 +76,7 @@ class Launch:
 
 
 def module_command(module: str, *arguments: str) -> tuple[str, ...]:
-    """The command that runs a module of ours with this interpreter.
+    """The command that runs a module of ospltool with this interpreter.
 
     `-P` keeps the working directory out of the module path: a file `engine.py` in the directory of an
     application must not become the node.

@@ -86,6 +86,10 @@ class SupervisorLink:
             write_json(self._directory / "state.json", document)
         self.renew()
 
+    def end(self, cause: str) -> None:
+        """Say why the node is about to end by itself: the supervisor and `status` show it."""
+        self.report(self._state, fault=cause)
+
     def fileno(self) -> int:
         """The descriptor that becomes readable when the supervisor is gone."""
         return self._supervisor

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from engine.supervisor.launch import Launch
 
+MAX_CAUSE: Final = 500
+"""Characters of what a node said last that are kept."""
 STOP_SIGNALS: Final = (
     signal.SIGTERM,
     signal.SIGINT,
@@ -106,7 +108,10 @@ class Supervisor:
         self._selector.unregister(node.handle)
         node.close()
         self._node = None
-        self._obey(self._watch.exited(now, exit_code))
+        said = self._directory.state()
+        is_its_word = node.identity is not None and said.get("pid") == node.identity.pid
+        cause = said.get("fault") if is_its_word else None
+        self._obey(self._watch.exited(now, exit_code, str(cause or "")[:MAX_CAUSE]))
 
     def _obey(self, commands: list[Command]) -> None:
         for command in commands:

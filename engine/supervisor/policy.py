@@ -26,8 +26,11 @@ import dataclasses
 import enum
 from typing import Final
 
-START_GRACE_S: Final = 30.0
-"""How long a node may take from its start to its first renewal, when ExpiryTime is shorter."""
+START_GRACE_S: Final = 120.0
+"""How long a node may take from its start to its first renewal, when ExpiryTime is shorter.
+
+A machine that starts many programs at once is slow, and who is killed while it starts begins anew.
+"""
 
 RESTART_LIMIT: Final = 5
 RESTART_WINDOW_S: Final = 60.0
@@ -132,8 +135,8 @@ class Watch:
             self._deadline = now + self.rules.expiry_s
         return []
 
-    def exited(self, now: float, exit_code: int) -> list[Command]:
-        """The node process has ended; a negative code is the signal that ended it."""
+    def exited(self, now: float, exit_code: int, cause: str = "") -> list[Command]:
+        """The node process has ended; a negative code is the signal that ended it, `cause` its last word."""
         how = f"killed by signal {-exit_code}" if exit_code < 0 else f"exit code {exit_code}"
         if self.phase is Phase.STOPPING:
             if exit_code:
@@ -148,7 +151,7 @@ class Watch:
         if exit_code == EXIT_ENDED:
             self.reason = "the node ended by itself, in order"
             return self._end(Phase.ENDED, EXIT_ENDED)
-        self._fail(f"the node ended unexpectedly ({how})")
+        self._fail(f"the node ended unexpectedly ({how})" + (f": {cause}" if cause else ""))
         if exit_code == EXIT_CONFIGURATION:
             return self._end(Phase.DIED, EXIT_CONFIGURATION)
         if self.rules.action is Action.RESTART:

@@ -237,7 +237,7 @@ def write_json(path: pathlib.Path, value: object) -> None:
 
 
 def read_json(path: pathlib.Path) -> Any:
-    """The value in a file of ours, None when there is none that can be read."""
+    """The value in one of our files, None when there is none that can be read."""
     try:
         with path.open("rb") as file:
             return json.loads(file.read(_MAX_FILE_BYTES))

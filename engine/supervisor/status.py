@@ -61,6 +61,7 @@ class NodeStatus:
         store_problem: why its store refuses data, or cannot be opened for want of room; empty when it works.
         unstored: how many samples are in memory only while the store refuses.
         waits_for: what keeps it from being operational and does not end by itself; empty for nothing.
+        parts: of which name-spaces it has a part only, in words; empty for none.
     """
 
     directory: NodeDirectory
@@ -73,6 +74,7 @@ class NodeStatus:
     store_problem: str = ""
     unstored: int = 0
     waits_for: str = ""
+    parts: str = ""
 
     @property
     def sentence(self) -> str:
@@ -82,7 +84,10 @@ class NodeStatus:
         reason = f"{'; ' if store else ': '}{self.reason}" if self.reason else ""
         name = self.record.domain_name
         past = self._past_words()
-        return f'ospltool system with domain name "{name}" {self.condition}{state}{store}{reason}{past}'
+        parts = f"; {self.parts}" if self.parts else ""
+        return (
+            f'ospltool system with domain name "{name}" {self.condition}{state}{store}{reason}{parts}{past}'
+        )
 
     def _past_words(self) -> str:
         """How a node that is well again failed, and when."""
@@ -114,6 +119,7 @@ def status_of(directory: NodeDirectory) -> NodeStatus | None:
     if not is_supervised and record.phase not in FINAL:
         reason = "its supervisor was killed" + (", the node is ending" if is_orphan else "")
     problem, unstored, waits = said.get("problem"), said.get("unstored"), said.get("waits")
+    parts = said.get("parts")
     is_said_by_it = record.node is not None and said.get("pid") == record.node.pid and record.node.is_alive()
     state, since_ns = said.get("state"), said.get("time_ns")
     if not isinstance(state, str) or not (is_said_by_it or state in _LAST_STATES):
@@ -133,6 +139,7 @@ def status_of(directory: NodeDirectory) -> NodeStatus | None:
         store_problem=problem if is_said_by_it and isinstance(problem, str) else "",
         unstored=unstored if is_said_by_it and isinstance(unstored, int) else 0,
         waits_for=waits if is_said_by_it and isinstance(waits, str) else "",
+        parts=parts if is_said_by_it and isinstance(parts, str) else "",
     )
 
 

@@ -52,7 +52,7 @@ THREADS: Final = frozenset(
 
 
 class UnknownEventError(KeyError):
-    """An event id that is not in the catalogue: a mistake of ours."""
+    """An event id that is not in the catalogue: a bug in ospltool."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

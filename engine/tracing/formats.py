@@ -9,7 +9,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Final
 
-from engine.tracing.record import field_text, json_value, seconds_text
+from engine.tracing.record import json_value, seconds_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 JSON_FORMAT_VERSION: Final = 1
 _SECOND_NS: Final = 1_000_000_000
-_SETTING_WIDTH: Final = 46
 _HEADER: Final = re.compile(
     r"(?:(?P<local>\S+) (?P<sign>-?)(?P<seconds>\d+)\.(?P<nanoseconds>\d{9}) )?"
     r"(?P<state>\S+) \((?P<thread>[^()\s]+)\) -> (?P<text>.*)"
@@ -99,12 +98,6 @@ def json_format(record: Record) -> str:
 
 if TYPE_CHECKING:
     Format = Callable[[Record], str]
-
-
-def setting_line(name: str, value: object, indent: int = 0) -> str:
-    """A line of the settings below `lifecycle.configuration`, such as `- Role      : DefaultRole`."""
-    head = f"{'  ' * indent}- {name}"
-    return f"{head:<{_SETTING_WIDTH}}: {field_text(name, value)}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

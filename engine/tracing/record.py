@@ -19,7 +19,7 @@ _SECOND_NS: Final = 1_000_000_000
 
 
 class EventFieldsError(TypeError):
-    """An event was traced with other fields than its message has: a mistake of ours."""
+    """An event was traced with other fields than its message has: a bug in ospltool."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

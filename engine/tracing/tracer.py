@@ -37,7 +37,6 @@ class Output:
 
     Attributes:
         lost: lines that could not be written since the last one that could.
-        lost_total: lines that could not be written, ever.
         cause: why the last of them could not.
     """
 
@@ -45,7 +44,6 @@ class Output:
     verbosity: Level = Level.INFO
     format: Format = dataclasses.field(default_factory=TextFormat)
     lost: int = 0
-    lost_total: int = 0
     cause: str = ""
 
 
@@ -145,11 +143,6 @@ class Tracer:
         with self._lock:
             return tuple(self._recent)
 
-    @property
-    def lost_lines(self) -> int:
-        """Lines that could not be written, over all outputs."""
-        return sum(output.lost_total for output in self._outputs)
-
     def close(self) -> None:
         """Close the outputs; events that come later are kept in memory only. May be called again."""
         with self._lock:
@@ -209,7 +202,6 @@ class Tracer:
             output.sink.write(output.format(record))
         except OSError as error:
             output.lost += 1
-            output.lost_total += 1
             output.cause = str(error)
 
     def _loss_record(self, output: Output, before: Record) -> Record:

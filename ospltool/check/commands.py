@@ -17,7 +17,7 @@ from ospltool.output.text import table
 MAX_LISTED = 5
 """Most files in one sentence of the summary; the number of the others is said."""
 
-_SERVICES = {Target.OPENSPLICE: "OpenSplice", Target.OSPLTOOL: "a node of ours"}
+_SERVICES = {Target.OPENSPLICE: "OpenSplice", Target.OSPLTOOL: "an ospltool node"}
 
 __all__ = [
     "UsageFault",

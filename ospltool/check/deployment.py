@@ -1,7 +1,7 @@
 """What a deployment amounts to: roles, expected masters, and which merge meets which.
 
-All of it is computed as a node of ours computes it: first match for policies and scopes, and the order of the
-election. What only a running system knows, quality and ids, is left open and said to be open.
+All of it is computed as an ospltool node computes it: first match for policies and scopes, and the order of
+the election. What only a running system knows, quality and ids, is left open and said to be open.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ class ExpectedMaster:
     """Who becomes master of a name-space in a role, as far as the files tell.
 
     `candidates` may all be it: one, or several with the same highest masterPriority, among whom the quality
-    of the stored data and then the highest id decide. `rule` says in words what decided.
+    of the stored data and then the highest id decide. A node that is Lazy or On_Request is no master of
+    others. `rule` says in words what decided.
     """
 
     name_space: str
@@ -61,9 +62,9 @@ def expected_masters(definitions: dict[str, list[Definition]]) -> list[ExpectedM
 
 
 def _expected(name: str, role: str, members: list[Definition]) -> ExpectedMaster:
-    able = [
-        (each, each.policy.master_priority) for each in members if each.policy and each.policy.may_be_master
-    ]
+    every = [(each, each.policy) for each in members if each.policy and each.policy.may_be_master]
+    leading = [one for one in every if one[1].may_lead_others]
+    able = [(each, policy.master_priority) for each, policy in leading or every]
     if not able:
         return ExpectedMaster(name, role, (), "nobody may be master")
     highest = max(priority for _, priority in able)
@@ -76,7 +77,8 @@ def _expected(name: str, role: str, members: list[Definition]) -> ExpectedMaster
         rule = "legacy election: newest stored data, then highest id"
     else:
         rule = f"equal masterPriority {highest}: newest stored data, then highest id"
-    return ExpectedMaster(name, role, best, rule)
+    alone = "" if leading else "; but with ospltool each Lazy node is master of its own part"
+    return ExpectedMaster(name, role, best, rule + alone)
 
 
 TAKES = frozenset({MergeType.MERGE, MergeType.REPLACE, MergeType.CATCHUP})

@@ -13,7 +13,6 @@ from engine.config.problems import quoted
 from engine.config.schema import Item, Type, documented, engine_schema, schema
 from engine.config.values import did_you_mean
 from ospltool.check.registry import SECTIONS, Rule, all_rules
-from ospltool.diagnostics.model import Target
 from ospltool.output import envelope
 
 WIDTH = 100
@@ -100,8 +99,8 @@ def rule_text(each: Rule) -> str:
     """The documentation of a rule."""
     sections = each.sections()
     lines = [f"{each.code} {each.name} ({each.severity.label}, since {each.since})", "", each.summary]
-    if each.targets != frozenset(Target):
-        lines += ["", f"Matters for {' and '.join(sorted(each.targets))} only."]
+    if each.matters_for:
+        lines += ["", each.matters_for]
     for name in SECTIONS:
         title = "What OpenSplice does" if name == "OpenSplice" else name
         body = "\n".join(f"  {line}".rstrip() for line in sections.get(name, "").splitlines())

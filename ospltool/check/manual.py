@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 from ospltool.check.registry import SECTIONS, Rule, all_rules
-from ospltool.diagnostics.model import Target
+from ospltool.output.pages import write_pages
 
 FAMILIES = {
     "DUR0": ("files.md", "Files and structure"),
@@ -59,8 +58,8 @@ def _chapter(each: Rule) -> str:
     sections = each.sections()
     lines = [f"## {each.code} {each.name}", "", _escaped(each.summary), ""]
     facts = [f"Severity: {each.severity.label}. Since {each.since}."]
-    if each.targets != frozenset(Target):
-        facts.append(f"Matters for {' and '.join(sorted(each.targets))} only.")
+    if each.matters_for:
+        facts.append(each.matters_for)
     lines += [" ".join(facts), ""]
     for name in SECTIONS:
         title = "What OpenSplice does" if name == "OpenSplice" else name
@@ -80,14 +79,5 @@ def _escaped(text: str) -> str:
     )
 
 
-def main(arguments: list[str]) -> int:
-    """Write the manual into a directory."""
-    directory = Path(arguments[0])
-    directory.mkdir(parents=True, exist_ok=True)
-    for name, text in pages().items():
-        (directory / name).write_text(text, "utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    write_pages(sys.argv[1], pages())

@@ -71,7 +71,7 @@ class Rule:
     """One rule.
 
     `targets` are the services for which it means anything; `blocks` those that refuse to start, unless a
-    finding says otherwise.
+    finding says otherwise. One that is `alone` is not looked for where the file is for other services, too.
     """
 
     code: str
@@ -81,7 +81,16 @@ class Rule:
     scope: Scope
     targets: frozenset[Target]
     blocks: frozenset[Target]
+    alone: bool
     check: Check
+
+    @property
+    def matters_for(self) -> str:
+        """For which services it matters, as a sentence; empty for all of them."""
+        if self.targets == EVERYWHERE:
+            return ""
+        names = " and ".join(sorted(self.targets))
+        return f"Looked for with `--target {names}` only." if self.alone else f"Matters for {names} only."
 
     @property
     def summary(self) -> str:
@@ -124,6 +133,7 @@ def rule(
     scope: Scope = Scope.NODE,
     targets: frozenset[Target] = EVERYWHERE,
     blocks: frozenset[Target] = NOWHERE,
+    alone: bool = False,
     since: str = "0.1",
 ) -> Callable[[Check], Check]:
     """Register a function as a rule."""
@@ -131,7 +141,7 @@ def rule(
     def register(check: Check) -> Check:
         assert code not in _RULES, f"{code} is taken"
         assert check.__doc__, f"{code} has no documentation"
-        _RULES[code] = Rule(code, name, severity, since, scope, targets, blocks, check)
+        _RULES[code] = Rule(code, name, severity, since, scope, targets, blocks, alone, check)
         return check
 
     return register

@@ -152,7 +152,8 @@ def _kept(deployment: Examined, rules: dict[str, Rule]) -> tuple[list[tuple[Rule
 
 def _is_chosen(each: Rule, choice: Choice) -> bool:
     is_selected = choice.codes is None or each.code in choice.codes
-    return is_selected and bool(each.targets & choice.targets)
+    is_meant = each.targets >= choice.targets if each.alone else bool(each.targets & choice.targets)
+    return is_selected and is_meant
 
 
 def _is_compared(deployment: Examined) -> bool:

@@ -8,10 +8,10 @@ from typing import Protocol
 import pytest
 
 from engine.config import ConfigError, interpret, parse
-from ospltool.check.registry import Scope, all_rules
+from ospltool.check.registry import EVERYWHERE, Scope, all_rules
 from ospltool.check.runner import Choice, Examined, run
 from ospltool.check.views import FileView, FleetView, NodeView
-from ospltool.diagnostics.model import Diagnostic, Report
+from ospltool.diagnostics.model import Diagnostic, Report, Target
 
 CLEAN = """<?xml version="1.0" encoding="UTF-8"?>
 <OpenSplice>
@@ -28,7 +28,7 @@ CLEAN = """<?xml version="1.0" encoding="UTF-8"?>
     </Service>
   </Domain>
   <DDSI2Service name="ddsi2">
-    <General><NetworkInterfaceAddress>10.0.0.1</NetworkInterfaceAddress></General>
+    <General><NetworkInterfaceAddress>127.0.0.1</NetworkInterfaceAddress></General>
     <Discovery><SPDPInterval>2s</SPDPInterval></Discovery>
   </DDSI2Service>
   <DurabilityService name="durability">
@@ -113,6 +113,7 @@ class Checked(Protocol):
         *,
         environ: Mapping[str, str] | None = None,
         codes: Sequence[str] | None = None,
+        targets: frozenset[Target] = EVERYWHERE,
     ) -> Report: ...
 
 
@@ -121,9 +122,13 @@ def checked() -> Checked:
     """All findings of one file, or those of some rules."""
 
     def check(
-        text: str | bytes, *, environ: Mapping[str, str] | None = None, codes: Sequence[str] | None = None
+        text: str | bytes,
+        *,
+        environ: Mapping[str, str] | None = None,
+        codes: Sequence[str] | None = None,
+        targets: frozenset[Target] = EVERYWHERE,
     ) -> Report:
-        chosen = Choice(codes=frozenset(codes) if codes else None)
+        chosen = Choice(frozenset(codes) if codes else None, targets)
         return run([examined(view_of(text, environ=environ))], chosen)
 
     return check
@@ -154,12 +159,13 @@ def check_case(checked: Checked) -> Callable[[str, str, str], None]:
     def check(code: str, bad: str, good: str) -> None:
         marked = bad.partition("«")[2].partition("»")[0]
         bad = bad.replace("«", "").replace("»", "")
-        found = checked(bad, codes=[code]).diagnostics
+        targets = all_rules()[code].targets
+        found = checked(bad, codes=[code], targets=targets).diagnostics
         assert found, f"{code} does not find anything"
         assert {each.code for each in found} == {code}
         if marked:
             assert underlined(found[0]) == marked
-        assert not checked(good, codes=[code]).diagnostics
+        assert not checked(good, codes=[code], targets=targets).diagnostics
         for each in found:
             assert each.message
             assert each.message.isprintable()

@@ -87,6 +87,9 @@ def test_exit_codes(ran: Callable[..., Ran], files: Path, arguments: list[str], 
     assert ran("check", *arguments).code == code
 
 
+TARGETS = ("opensplice", "ospltool")
+
+
 def test_data_goes_to_stdout_and_the_summary_to_stderr(ran: Callable[..., Ran], files: Path) -> None:
     done = ran("check", "bad.xml", "info.xml", "--output", "concise")
     assert (
@@ -97,7 +100,7 @@ def test_data_goes_to_stdout_and_the_summary_to_stderr(ran: Callable[..., Ran], 
         "1 error, 1 info in 2 files; 1 below warning not shown (--show info)",
         "fixable: 0 with --fix, 1 more with --unsafe-fixes",
         "OpenSplice refuses to start with bad.xml",
-        "a node of ours refuses to start with bad.xml",
+        "an ospltool node refuses to start with bad.xml",
     ]
 
 
@@ -109,7 +112,7 @@ def line_of(path: Path, piece: str) -> str:
 
 def test_a_target_leaves_out_what_matters_to_the_other(ran: Callable[..., Ran], files: Path) -> None:
     assert "OpenSplice" not in ran("check", "bad.xml", "--target", "ospltool").err
-    assert "a node of ours" not in ran("check", "bad.xml", "--target", "opensplice").err
+    assert "an ospltool node" not in ran("check", "bad.xml", "--target", "opensplice").err
 
 
 @pytest.mark.parametrize("output", ["full", "concise", "json", "sarif"])
@@ -176,6 +179,8 @@ def test_the_effective_configuration_marks_what_has_no_effect(ran: Callable[...,
     marked = [line for line in out.splitlines() if ", no effect on a node: " in line]
     assert [line.split()[:3] for line in marked] == [
         ["//OpenSplice/Domain/RetentionPeriod", "=", '"9"'],
+        ["//OpenSplice/DurabilityService/Network/WaitForAttachment[@maxWaitCount]", "=", "100"],
+        ["//OpenSplice/DurabilityService/Network/WaitForAttachment/ServiceName", "=", '"ddsi2"'],
         ["//OpenSplice/DurabilityService/Persistent/StoreMode", "=", '"XML"'],
     ]
     data = json.loads(ran("check", "--effective", "v.xml", "--json").out)["data"]
@@ -233,6 +238,21 @@ def test_the_matrix_shows_ties_learned_name_spaces_and_roles_without_a_master(
     assert "ships in role Bridge: no master (nobody may be master)" in text
     assert "boats in role Harbour: b (the only candidate)" in text
     assert any("learned" in line and line.split()[2] == "a" for line in text.splitlines())
+
+
+def test_no_lazy_node_is_expected_to_be_master_beside_one_that_keeps_everything(
+    ran: Callable[..., Ran], files: Path, varied: Callable[..., str]
+) -> None:
+    (files / "keeper.xml").write_text(varied())
+    lazy = varied(('alignee="Initial" masterPriority="100"', 'alignee="Lazy" masterPriority="200"'))
+    (files / "lazy.xml").write_text(lazy)
+    text = ran("check", "--matrix", "--node", "k=keeper.xml", "--node", "l=lazy.xml").out
+    assert "ships in role Harbour: k (the only candidate)" in text
+    alone = ran("check", "--matrix", "--node", "l=lazy.xml").out
+    assert "each Lazy node is master of its own part" in alone
+    codes = {target: ran("check", "lazy.xml", "--target", target, "--show", "info").out for target in TARGETS}
+    assert ["DUR305" in codes[each] for each in TARGETS] == [True, False]
+    assert ["DUR312" in codes[each] for each in TARGETS] == [False, True]
 
 
 def test_fix_and_diff(ran: Callable[..., Ran], files: Path) -> None:

@@ -184,3 +184,30 @@ def test_nodes_and_variables_of_the_command_line(tmp_path: Path) -> None:
 def test_malformed_options_are_refused(nodes: list[str], variables: list[str]) -> None:
     with pytest.raises(UsageFault):
         named_nodes(nodes, variables, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("<CycloneDDS><Domain/></CycloneDDS>", "a configuration of Cyclone DDS itself"),
+        ('<dds><qos_library name="l"/></dds>', "QoS profiles"),
+        ("<MetaData/>", "describes a type"),
+    ],
+)
+def test_xml_of_another_kind_is_named_as_what_it_is(
+    text: str, said: str, checked: Callable[..., Report]
+) -> None:
+    (only,) = checked(text).diagnostics
+    assert only.code == "DUR006"
+    assert said in only.help
+
+
+def test_an_unset_variable_is_one_finding_with_its_places(checked: Callable[..., Report], clean: str) -> None:
+    text = (
+        clean.replace("<Role>Harbour", "<Role>${SITE}")
+        .replace("/var/lib", "${SITE}")
+        .replace("/var/log", "${SITE}")
+    )
+    (only,) = checked(text, codes=["DUR011"]).diagnostics
+    assert "and 2 more places" in only.message
+    assert len(only.related) == 2

@@ -61,7 +61,7 @@ def test_a_conflict_points_at_both_files_and_names_a_witness(
 def test_a_shared_store_is_an_error_only_where_the_machine_is_known_to_be_the_same(
     varied: Callable[..., str], checked_fleet: Callable[..., Report], clean: str
 ) -> None:
-    unknown = varied(("10.0.0.1", "auto"))
+    unknown = varied(("127.0.0.1", "auto"))
     (same,) = checked_fleet(clean, clean, codes=["DUR742"]).diagnostics
     (maybe,) = checked_fleet(unknown, unknown, unknown, codes=["DUR742"]).diagnostics
     assert (same.severity, maybe.severity) == (Severity.ERROR, Severity.INFO)

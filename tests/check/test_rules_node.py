@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ospltool.check.registry import Scope
-from ospltool.diagnostics.model import Report
+from ospltool.diagnostics.model import Report, Severity, Target
 
 CASES: list[tuple[str, list[tuple[str, str]], list[tuple[str, str]]]] = []
 for code, cases in tomllib.loads(Path(__file__).with_name("rules_node.toml").read_text("utf-8")).items():
@@ -40,6 +40,18 @@ def test_a_file_without_durability_is_none_for_a_node(check_case: Callable[..., 
 
 def test_the_clean_configuration_has_no_finding_at_all(checked: Callable[..., Report], clean: str) -> None:
     assert checked(clean).diagnostics == ()
+
+
+def test_what_nodes_do_not_need_is_no_finding_where_opensplice_reads_the_file_too(
+    checked: Callable[..., Report], clean: str
+) -> None:
+    text = clean.replace("masterPriority", 'equalityCheck="false" masterPriority')
+    assert checked(text, codes=["DUR129"]).diagnostics == ()
+    found = checked(text, targets=frozenset({Target.OSPLTOOL})).diagnostics
+    assert [(each.code, each.severity, each.message.split()[0]) for each in found] == [
+        ("DUR129", Severity.INFO, "<WaitForAttachment>"),
+        ("DUR129", Severity.INFO, "equalityCheck"),
+    ]
 
 
 def test_every_rule_about_one_file_has_its_cases(rule_codes: Callable[[Scope], list[str]]) -> None:

@@ -9,7 +9,10 @@ import typer.main
 
 from ospltool.cli import app
 
-WITHOUT_JSON: dict[str, str] = {"cat": "it always answers in JSON lines"}
+WITHOUT_JSON: dict[str, str] = {
+    "cat": "it always answers in JSON lines",
+    "metrics": "its one format is that of Prometheus; `health --json` says the same",
+}
 """Commands without --json, and why."""
 
 
@@ -23,7 +26,11 @@ def commands(node: typing.Any, path: tuple[str, ...] = ()) -> typing.Iterator[tu
         yield from commands(child, (*path, name))
 
 
-COMMANDS = dict(commands(typer.main.get_command(app.build([]))))
+COMMANDS = {
+    name: command
+    for verb in app.VERBS
+    for name, command in commands(typer.main.get_command(app.build([verb])))
+}
 
 
 def options_of(command: typing.Any) -> dict[str, typing.Any]:

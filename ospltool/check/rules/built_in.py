@@ -270,7 +270,7 @@ def ineffective_filter(node: NodeView) -> Iterator[Finding]:
         <Filter content="id &lt; 10"/>
     Use instead:
         <Filter content="id &lt; 10"><PartitionTopic>ships.Position</PartitionTopic></Filter>
-    OpenSplice: Warns and ignores the filter, as nodes of ours do.
+    OpenSplice: Warns and ignores the filter, as ospltool nodes do.
     Reference: //OpenSplice/Domain/Filters/Filter
     """
     for element in node.domain.find_all("Filters/Filter") if node.domain else ():

@@ -84,7 +84,7 @@ def clocks_of_different_kinds(fleet: FleetView) -> Iterator[Finding]:
         n1: <UserClock><UserClockModule>simclock</UserClockModule></UserClock>; n2: none
     Use instead:
         The same UserClock on all nodes, or on none
-    OpenSplice: Uses the user clock for all timestamps of its domain on that node. Nodes of ours do not load
+    OpenSplice: Uses the user clock for all timestamps of its domain on that node. ospltool nodes do not load
         clocks; they keep the stamps that writers give.
     Reference: //OpenSplice/Domain/UserClock; eventual consistency, Destination Order
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from engine.config import Kind, Span
+from engine.config import Kind, Span, Value
 from engine.config.problems import printable, quoted
 from ospltool.check import edits
 from ospltool.check.findings import Finding
@@ -13,6 +13,7 @@ from ospltool.check.registry import EVERYWHERE, Scope, rule
 from ospltool.check.views import FileView, NodeView
 from ospltool.diagnostics.model import Severity
 
+MAX_RELATED = 5
 _OF_ANY_FILE = frozenset({Kind.UNREADABLE, Kind.TOO_LARGE, Kind.ENCODING})
 
 
@@ -118,7 +119,8 @@ def document_type(file: FileView) -> Iterator[Finding]:
 def wrong_root(file: FileView) -> Iterator[Finding]:
     """The root element is not OpenSplice.
 
-    Why: It is another kind of file, such as the configuration of Cyclone DDS itself.
+    Why: It is another kind of file: a configuration of Cyclone DDS itself (CYCLONEDDS_URI), QoS profiles
+        for a QosProvider (`dds`), or something else. The finding names it where it is known.
 
     Example:
         <CycloneDDS>...</CycloneDDS>
@@ -184,14 +186,20 @@ def unset_variable(node: NodeView) -> Iterator[Finding]:
     OpenSplice: An unset ${VAR} expands to the empty string.
     Reference: deployment guide, environment variables in configuration files
     """
+    found: dict[str, list[tuple[str, Value, Span]]] = {}
     for path, value in node.values:
         for use in value.uses:
             if use.vanishes:
-                span = node.document.variable_span(value, use)
-                name = printable(use.name)
-                message = f"variable '{name}' is not set: {quoted(value.raw)} becomes {quoted(value.text)}"
-                how = f"set it for the check (--env), or write ${{{name}:-default}} or ${{{name}:?reason}}"
-                yield node.found(span, message, advice=how, subject=path)
+                place = (path, value, node.document.variable_span(value, use))
+                found.setdefault(use.name, []).append(place)
+    for each, places in found.items():
+        (path, value, span), *others = places
+        name = printable(each)
+        more = f", and {len(others)} more {'places' if len(others) > 1 else 'place'}" if others else ""
+        message = f"variable '{name}' is not set: {quoted(value.raw)} becomes {quoted(value.text)}{more}"
+        how = f"set it for the check (--env), or write ${{{name}:-default}} or ${{{name}:?reason}}"
+        related = tuple(node.place(other, "here too") for _, _, other in others[:MAX_RELATED])
+        yield node.found(span, message, advice=how, related=related, subject=path)
 
 
 _BARE = re.compile(r"(?<![\\$])\$([A-Za-z_][A-Za-z0-9_]*)")

@@ -268,7 +268,7 @@ def node_without_network(fleet: FleetView) -> Iterator[Finding]:
         <Domain> with <Service name="durability"> only
     Use instead:
         <Service name="ddsi2"><Command>ddsi2</Command></Service> and <DDSI2Service name="ddsi2"/>
-    OpenSplice: Needs a network service to leave the machine. Nodes of ours always have a network.
+    OpenSplice: Needs a network service to leave the machine. ospltool nodes always have a network.
     Reference: deployment guide 5.3.2
     """
     if len(fleet.nodes) < 2:

@@ -107,7 +107,7 @@ def mixed_priorities(fleet: FleetView) -> Iterator[Finding]:
     """One node has masterPriority 255 for a name-space, another one has not.
 
     Why: 255 asks for the legacy election, any other value for the election by priority; the two do not
-        understand each other. Between nodes of ours 255 then is the highest priority.
+        understand each other. Between ospltool nodes 255 then is the highest priority.
 
     Example:
         n1: <Policy nameSpace="a" .../> (255); n2: <Policy nameSpace="a" masterPriority="100" .../>
@@ -184,7 +184,7 @@ def election_live_lock(fleet: FleetView) -> Iterator[Finding]:
     Example:
         masterPriority 200, 100 and 50 on three nodes of one role
     Use instead:
-        Two values at most: one for the preferred master, one lower for all others. Nodes of ours do not
+        Two values at most: one for the preferred master, one lower for all others. ospltool nodes do not
         have the fault and take any values.
     OpenSplice: Compares fellows with the priority of the node itself instead of that of the best
         candidate so far, so that the highest system id among the higher priorities wins.

@@ -9,7 +9,7 @@ from engine.core import expressions
 from engine.core.namespaces import MergeType
 from ospltool.check.deployment import TAKES, by_role, is_senseless, listed, merge_towards, names_of
 from ospltool.check.findings import Finding
-from ospltool.check.registry import Scope, rule
+from ospltool.check.registry import OPENSPLICE, Scope, rule
 from ospltool.check.views import Definition, FleetView
 from ospltool.diagnostics.model import Place, Severity
 
@@ -63,7 +63,7 @@ def senseless_merge(fleet: FleetView) -> Iterator[Finding]:
         role A: <Merge type="Replace" scope="B"/>; role B: <Merge type="Replace" scope="A"/>
     Use instead:
         Replace or Catchup on the side that follows, Ignore on the one that leads; or Merge on both
-    OpenSplice: Known to be meaningless and not checked. Nodes of ours report it and treat both as Ignore.
+    OpenSplice: Known to be meaningless and not checked. ospltool nodes report it and treat both as Ignore.
     Reference: deployment guide 5.2.3.4
     """
     for name, left, right, here, there in _role_pairs(fleet):
@@ -204,3 +204,46 @@ def role_not_covered(fleet: FleetView) -> Iterator[Finding]:
             if missing:
                 message = f"name-space '{name}': no Merge matches role {', '.join(map(repr, missing))}"
                 yield each.view.found(each.policy_node or each.node, message)
+
+
+@rule("DUR426", "one-scope-for-all-roles", Severity.WARNING, scope=Scope.FLEET, targets=OPENSPLICE)
+def one_scope_for_all_roles(fleet: FleetView) -> Iterator[Finding]:
+    """One Merge is for the own role and for another one, and the own role has several nodes.
+
+    Why: In three of three runs of OpenSplice 6.9 with the scope `*` and two roles, the master of a role took
+        the data of the other role, and its fellows never did: one had 270 instances, the other 200, for good.
+        The reason is not known. `ospltool trace anomalies` shows it as set-diverged.
+
+    Example:
+        n1 and n2 of role A, n3 of role B, all with <Merge type="Merge" scope="*"/>
+    Use instead:
+        One role for all nodes of the name-space, if they are to hold the same data
+    OpenSplice: Looks the policy up by the role of the state that it merges.
+    Reference: deployment guide 5.2.3.4
+    """
+    for name, definitions in fleet.by_name_space().items():
+        roles = by_role(definitions)
+        for role, members in roles.items():
+            others = [other for other in roles if other != role]
+            if len(members) < 2 or not others:
+                continue
+            for each in members:
+                merge = next(
+                    (
+                        one
+                        for one in (each.policy.merges if each.policy else ())
+                        if one.type in TAKES
+                        and expressions.matches(one.scope, role)
+                        and any(expressions.matches(one.scope, other) for other in others)
+                    ),
+                    None,
+                )
+                if merge is not None:
+                    message = (
+                        f"name-space '{name}': the scope '{merge.scope}' is for the own role '{role}', which "
+                        f"has {len(members)} nodes, and for {listed([repr(other) for other in others])}"
+                    )
+                    place = _merge_place(each, role)
+                    subject = "DurabilityService/NameSpaces/Policy/Merge"
+                    yield each.view.found(place.span or each.node, message, subject=subject)
+                    break  # the others of the role are alike, or DUR421 says so

@@ -48,7 +48,7 @@ def deprecated_setting(node: NodeView) -> Iterator[Finding]:
 def commercial_setting(node: NodeView) -> Iterator[Finding]:
     """A setting belongs to the commercial edition of OpenSplice.
 
-    Why: With the community edition, and with nodes of ours, it has no effect.
+    Why: With the community edition, and with ospltool nodes, it has no effect.
 
     Example:
         <Domain><Database><Size>10485760</Size></Database>...</Domain>
@@ -142,7 +142,7 @@ def heartbeat_default_differs(node: NodeView) -> Iterator[Finding]:
         <Network><InitialDiscoveryPeriod>3.0</InitialDiscoveryPeriod></Network>
     Use instead:
         <Network><Heartbeat><ExpiryTime update_factor="0.2">10.0</ExpiryTime></Heartbeat>...</Network>
-    OpenSplice: Takes 4.0 s and 0.25 when the element is absent. Nodes of ours take the documented values.
+    OpenSplice: Takes 4.0 s and 0.25 when the element is absent. ospltool nodes take the documented values.
     Reference: //OpenSplice/DurabilityService/Network/Heartbeat/ExpiryTime
     """
     if node.service and not node.setting("Network/Heartbeat"):
@@ -161,7 +161,7 @@ def equality_check_ineffective(node: NodeView) -> Iterator[Finding]:
     Example:
         <Policy equalityCheck="true" .../>
     Use instead:
-        <Policy equalityCheck="false" .../> on OpenSplice. Nodes of ours never move equal data, whatever is
+        <Policy equalityCheck="false" .../> on OpenSplice. ospltool nodes never move equal data, whatever is
         set.
     OpenSplice: Compares the hash only when the numbers of messages differ, which is evidently inverted:
         equal sets without a living writer are always sent in full. The payload is not part of the hash
@@ -203,33 +203,55 @@ def y2038_partly_ready(node: NodeView) -> Iterator[Finding]:
 
 @rule("DUR128", "no-effect-on-a-node", Severity.WARNING, targets=OSPLTOOL)
 def no_effect_on_a_node(node: NodeView) -> Iterator[Finding]:
-    """A setting has no effect on a node of ours.
+    """A setting has no effect on an ospltool node.
 
-    Why: Whoever set it believes in it. docs/settings.md has a table of every setting.
+    Why: The setting looks as if it did something. docs/settings.md has a table of every setting.
 
     Example:
         <Persistent>...<KeyValueStore type="leveldb"/></Persistent>
     Use instead:
-        Nothing, where only nodes of ours read the file. What concerns the domain as a whole is an INFO.
+        Remove the setting where only ospltool nodes read the file. A setting that concerns the whole
+        domain is an INFO.
     OpenSplice: Follows it, unless another rule says otherwise.
     Reference: //OpenSplice/DurabilityService/Persistent/KeyValueStore
     """
     for each in _without_effect(node, Fate.NOT_NEEDED):
-        severity = Severity.INFO if each.path.startswith("Domain") else None
-        message = f"{_called(each)} has no effect on a node: {each.entry.reason}"
-        yield node.found(_place(each), message, subject=each.path, severity=severity)
+        if each.warns:
+            severity = Severity.INFO if each.path.startswith("Domain") else None
+            message = f"{_called(each)} has no effect on a node: {each.entry.reason}"
+            yield node.found(_place(each), message, subject=each.path, severity=severity)
+
+
+@rule("DUR129", "needless-on-a-node", Severity.INFO, targets=OSPLTOOL, alone=True)
+def needless_on_a_node(node: NodeView) -> Iterator[Finding]:
+    """A setting has no effect on an ospltool node, and nothing is lost by that.
+
+    Why: A change of its value makes no difference. As it stands in almost every file of OpenSplice, a
+        node says nothing of it at its start, nor does this rule where OpenSplice reads the file, too.
+
+    Example:
+        <Policy equalityCheck="true" .../>
+    Use instead:
+        Nothing: leave it out.
+    OpenSplice: Follows it, unless another rule says otherwise.
+    Reference: //OpenSplice/DurabilityService/Network/WaitForAttachment
+    """
+    for each in _without_effect(node, Fate.NOT_NEEDED):
+        if not each.warns:
+            message = f"{_called(each)} has no effect on a node: {each.entry.reason}"
+            yield node.found(_place(each), message, subject=each.path)
 
 
 @rule("DUR130", "refused-setting", Severity.ERROR, targets=OSPLTOOL, blocks=OSPLTOOL)
 def refused_setting(node: NodeView) -> Iterator[Finding]:
-    """A setting is refused by nodes of ours: going on without it would do harm.
+    """An ospltool node refuses this setting, because ignoring it would do harm.
 
-    Why: The data would not be what the setting promises.
+    Why: Without it, the data would not be what the setting promises.
 
     Example:
         <Domain><GIDKey groups="ships"/>...</Domain>
     Use instead:
-        Nothing: leave it out, and see docs/settings.md for the reason.
+        Remove the setting; docs/settings.md gives the reason.
     OpenSplice: Follows it.
     Reference: //OpenSplice/Domain/GIDKey
     """

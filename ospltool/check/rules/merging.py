@@ -182,7 +182,7 @@ def delete_transfers(node: NodeView) -> Iterator[Finding]:
     Example:
         <Merge type="Delete" scope="*"/>
     Use instead:
-        Ignore, when nothing should move. Nodes of ours move nothing for Delete.
+        Ignore, when nothing should move. ospltool nodes move nothing for Delete.
     OpenSplice: Requests and receives the whole set of the other side first.
     Reference: deployment guide 5.2.3.4
     """

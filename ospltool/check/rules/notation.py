@@ -75,7 +75,7 @@ def silent_non_aligner(node: NodeView) -> Iterator[Finding]:
         <NameSpace><Partition>*</Partition></NameSpace>
     Use instead:
         <NameSpace alignmentKind="Initial_And_Aligner"><Partition>*</Partition></NameSpace>
-    OpenSplice: Takes Initial without aligner when the attribute is absent. Nodes of ours take the
+    OpenSplice: Takes Initial without aligner when the attribute is absent. ospltool nodes take the
         documented default.
     Reference: //OpenSplice/DurabilityService/NameSpaces/NameSpace[@alignmentKind]
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from engine.config import Kind
 from engine.config.settings import StoreMode
@@ -96,7 +96,7 @@ def empty_store_directory(node: NodeView) -> Iterator[Finding]:
         <StoreDirectory>${STORE}</StoreDirectory>
     Use instead:
         <StoreDirectory>${STORE:?where to store}</StoreDirectory>
-    OpenSplice: Fails to open the store quietly and runs without persistency. Nodes of ours refuse to
+    OpenSplice: Fails to open the store quietly and runs without persistency. ospltool nodes refuse to
         start.
     Reference: //OpenSplice/DurabilityService/Persistent/StoreDirectory
     """
@@ -229,7 +229,7 @@ def xml_store_limits(node: NodeView) -> Iterator[Finding]:
         <Persistent><StoreDirectory>/d</StoreDirectory></Persistent>
     Use instead:
         <Persistent><StoreDirectory>/d</StoreDirectory><StoreMode>KV</StoreMode>...
-    OpenSplice: XML is the default. Nodes of ours have a store of their own, whatever is set.
+    OpenSplice: XML is the default. ospltool nodes have a store of their own, whatever is set.
     Reference: //OpenSplice/DurabilityService/Persistent/StoreMode
     """
     settings = node.configuration.persistent
@@ -241,11 +241,45 @@ def xml_store_limits(node: NodeView) -> Iterator[Finding]:
         )
 
 
+@rule("DUR612", "impossible-store", Severity.WARNING)
+def impossible_store(node: NodeView) -> Iterator[Finding]:
+    """The store directory cannot be made on this machine: a part of its path is no directory.
+
+    Why: Persistent data has nowhere to go.
+
+    Example:
+        <StoreDirectory>/dev/null/store</StoreDirectory>
+    Use instead:
+        <StoreDirectory>/var/lib/durability</StoreDirectory>
+    OpenSplice: Fails to open the store quietly and runs without persistency. ospltool nodes refuse to
+        start.
+    Reference: //OpenSplice/DurabilityService/Persistent/StoreDirectory
+    """
+    element = node.setting("Persistent/StoreDirectory")
+    if element and element.value and not element.value.is_broken and element.text.startswith("/"):
+        obstacle = _obstacle(element.text)
+        if obstacle:
+            message = f"'{element.text}' cannot be made here: '{obstacle}' is no directory"
+            yield node.found(element.value, message, subject=element.path)
+
+
+def _obstacle(path: str) -> str:
+    """The part of a path that is there and is no directory; empty when a directory can be made."""
+    try:
+        for part in (Path(path), *Path(path).parents):
+            if part.exists():
+                return "" if part.is_dir() else str(part)
+    except (OSError, ValueError):  # may not be looked at, or no path at all
+        return ""
+    return ""
+
+
 @rule("DUR611", "leveldb-store", Severity.WARNING, targets=OPENSPLICE)
 def leveldb_store(node: NodeView) -> Iterator[Finding]:
-    """The key-value store is LevelDB, in which a set is not stored as a whole.
+    """The key-value store is LevelDB, which the community edition lacks and which stores no set as a whole.
 
-    Why: A commit does nothing there: after a crash a part of a set may be on the disk, and the rest not.
+    Why: A commit does nothing there: after a crash a part of a set may be on the disk, and the rest not. A
+        build without LevelDB, such as those of the community edition, opens no store at all.
 
     Example:
         <KeyValueStore type="leveldb"/>

@@ -10,7 +10,7 @@ from engine.core.namespaces import MAX_PRIORITY, Alignee, Durability, Policy
 from ospltool.check import edits
 from ospltool.check.containment import covers
 from ospltool.check.findings import Finding
-from ospltool.check.registry import OPENSPLICE, rule
+from ospltool.check.registry import OPENSPLICE, OSPLTOOL, rule
 from ospltool.check.views import NodeView
 from ospltool.diagnostics.model import Severity
 
@@ -137,7 +137,7 @@ def priority_without_aligner(node: NodeView) -> Iterator[Finding]:
             yield node.found(attribute, message, subject=f"{element.path}@masterPriority", fix=fix)
 
 
-@rule("DUR305", "lazy-master", Severity.WARNING)
+@rule("DUR305", "lazy-master", Severity.WARNING, targets=OPENSPLICE)
 def lazy_master(node: NodeView) -> Iterator[Finding]:
     """A node may become master of a name-space whose data it does not fetch at start.
 
@@ -148,11 +148,12 @@ def lazy_master(node: NodeView) -> Iterator[Finding]:
         <Policy aligner="true" alignee="Lazy" masterPriority="200" .../>
     Use instead:
         <Policy aligner="true" alignee="Initial" masterPriority="200" .../>, or masterPriority="0"
-    OpenSplice: Has no check for it.
+    OpenSplice: Has no check for it. ospltool nodes that are Lazy or On_Request are never master for others,
+        see DUR312.
     Reference: deployment guide 5.2.3.1, 5.4.3
     """
     for policy, element in node.policies:
-        if policy.may_be_master and policy.alignee is not Alignee.INITIAL:
+        if policy.may_be_master and not policy.may_lead_others:
             place = element.attribute("alignee") or element
             priority = policy.master_priority
             message = f"a node with alignee {policy.alignee} and masterPriority {priority} may be master"
@@ -162,17 +163,17 @@ def lazy_master(node: NodeView) -> Iterator[Finding]:
 
 @rule("DUR306", "lazy-over-ddsi", Severity.INFO, targets=OPENSPLICE)
 def lazy_over_ddsi(node: NodeView) -> Iterator[Finding]:
-    """Alignee Lazy together with a DDSI network, over which OpenSplice treats it as Initial.
+    """OpenSplice treats alignee Lazy as Initial when its network is DDSI.
 
-    Why: The memory and the traffic that Lazy should save are used all the same.
+    Why: Lazy is meant to save memory and traffic, and saves neither here.
 
     Example:
         <DDSI2Service name="ddsi2"/> with <Policy alignee="Lazy" .../>
     Use instead:
         <Policy alignee="Initial" .../>, or no name-space for the data on this node
-    OpenSplice: DDSI makes a local reader for every writer of durable data, so there is always an
-        interest. Nodes of ours are Lazy, but by name-space: with the first durable reader of a name-space on
-        their host they begin to keep all of it.
+    OpenSplice: DDSI creates a local reader for every writer of durable data, so the node is always
+        interested. An ospltool node is Lazy by partition and topic: it begins to keep what a durable reader
+        on its host reads.
     Reference: deployment guide 5.2.3.1
     """
     if node.configuration.ddsi.is_configured:
@@ -293,3 +294,26 @@ def empty_role(node: NodeView) -> Iterator[Finding]:
         yield node.found(element, "the role is empty")
     elif not node.role:
         yield node.found(node.document.root.name_span, "the role is empty", subject="Domain/Role")
+
+
+@rule("DUR312", "lazy-priority", Severity.INFO, targets=OSPLTOOL)
+def lazy_priority(node: NodeView) -> Iterator[Finding]:
+    """A Policy sets masterPriority, but its node is Lazy or On_Request and therefore no master of others.
+
+    Why: Such a node has no whole set to give. Someone may count on it as a master.
+
+    Example:
+        <Policy aligner="true" alignee="Lazy" masterPriority="200" .../>
+    Use instead:
+        <Policy aligner="true" alignee="Initial" masterPriority="200" .../>, or no masterPriority
+    OpenSplice: Lets it become master; see DUR305.
+    Reference: deployment guide 5.2.3.1, 5.4.3
+    """
+    for policy, element in node.policies:
+        attribute = element.attribute("masterPriority")
+        if attribute and policy.may_be_master and not policy.may_lead_others:
+            priority = policy.master_priority
+            message = (
+                f"masterPriority {priority} has no effect: a node with alignee {policy.alignee} is no master"
+            )
+            yield node.found(attribute, message, subject=f"{element.path}@masterPriority")

@@ -209,14 +209,14 @@ def durable_subscriptions_apart(file: FileView) -> Iterator[Finding]:
 
 @rule("DUR817", "no-effect-on-a-service", Severity.WARNING, scope=Scope.PERSISTENCE, targets=OSPLTOOL)
 def no_effect_on_a_service(file: FileView) -> Iterator[Finding]:
-    """A tag has no effect on a persistence service of ours.
+    """A tag has no effect on a persistence service of ospltool.
 
-    Why: Whoever set it believes in it. The service says the same when it starts.
+    Why: The tag looks as if it did something. The service reports the same when it starts.
 
     Example:
         <persistence_service name="p"><filesystem>...</filesystem></persistence_service>
     Use instead:
-        Nothing: `ospltool persistence run --store DIRECTORY` says where the data goes.
+        Remove the tag; `ospltool persistence run --store DIRECTORY` says where the data goes.
     OpenSplice: Has no persistence service of this kind.
     Reference: persistence service, Synchronization Configuration
     """

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import ipaddress
+import socket
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
@@ -46,7 +49,7 @@ def service_not_listed(node: NodeView) -> Iterator[Finding]:
     Use instead:
         <Service name="net"><Command>ddsi2</Command></Service>
     OpenSplice: `No matching service with name="..." found under Domain`, and the domain does not start.
-        Nodes of ours do not start other services.
+        ospltool nodes do not start other services.
     Reference: //OpenSplice/Domain/Service
     """
     listed = {_name(entry) for entry in _entries(node)}
@@ -309,9 +312,9 @@ def system_id_range(node: NodeView) -> Iterator[Finding]:
 
 @rule("DUR712", "only-this-machine", Severity.INFO, targets=OSPLTOOL)
 def only_this_machine(node: NodeView) -> Iterator[Finding]:
-    """No DDSI2 service is configured and enabled: a node of ours then talks on this machine only.
+    """No DDSI2 service is configured and enabled, so that an ospltool node uses loopback only.
 
-    Why: Nodes on other machines are never met, without any error.
+    Why: The node never meets nodes on other machines, and reports no error.
 
     Example:
         a file without <DDSI2Service>
@@ -322,6 +325,73 @@ def only_this_machine(node: NodeView) -> Iterator[Finding]:
     """
     if node.service is not None and not node.configuration.ddsi.is_configured:
         message = (
-            "without a DDSI2 service a node of ours talks over loopback only, unless CYCLONEDDS_URI is set"
+            "without a DDSI2 service an ospltool node talks over loopback only, unless CYCLONEDDS_URI is set"
         )
         yield node.found(node.service.attribute("name") or node.service, message)
+
+
+_MULTICAST = frozenset({"spdp", "asm", "ssm"})
+
+
+@rule("DUR713", "ddsi-keyword", Severity.ERROR, targets=OPENSPLICE, blocks=OPENSPLICE)
+def ddsi_keyword(node: NodeView) -> Iterator[Finding]:
+    """AllowMulticast of a DDSI2 service is neither true, false nor a list of spdp, asm and ssm.
+
+    Why: The networking service refuses its configuration, and the domain stops.
+
+    Example:
+        <DDSI2Service name="ddsi2"><General><AllowMulticast>yes</AllowMulticast></General></DDSI2Service>
+    Use instead:
+        <DDSI2Service name="ddsi2"><General><AllowMulticast>true</AllowMulticast></General></DDSI2Service>
+    OpenSplice: The networking service reports the value and ends.
+    Reference: //OpenSplice/DDSI2Service/General/AllowMulticast
+    """
+    for element in _ddsi_settings(node, "General/AllowMulticast"):
+        words = {word.strip().lower() for word in element.text.split(",")}
+        if not (words <= _MULTICAST or words in ({"true"}, {"false"})):
+            message = f"{element.text.strip()!r} is none of true, false, or a list of spdp, asm and ssm"
+            yield node.found(element, message)
+
+
+@rule("DUR714", "interface-not-here", Severity.INFO)
+def interface_not_here(node: NodeView) -> Iterator[Finding]:
+    """NetworkInterfaceAddress names an interface or an address that this machine does not have.
+
+    Why: On this machine the service would not start. Where the file is for another machine, this is as it
+        should be.
+
+    Example:
+        <General><NetworkInterfaceAddress>192.0.2.7</NetworkInterfaceAddress></General>
+    Use instead:
+        AUTO, or an address or a name that `ip address` lists on the machine of the node
+    OpenSplice: The networking service reports that no interface matches, and ends.
+    Reference: //OpenSplice/DDSI2Service/General/NetworkInterfaceAddress
+    """
+    for element in _ddsi_settings(node, "General/NetworkInterfaceAddress"):
+        name = element.text.strip()
+        if name and name.upper() != "AUTO" and not _is_here(name):
+            yield node.found(element, f"this machine has no interface and no address {name!r}")
+
+
+def _ddsi_settings(node: NodeView, path: str) -> Iterator[Node]:
+    """A setting of all DDSI services, where it has a value."""
+    for service in _configurations(node):
+        element = service.find(path) if service.name in _DDSI else None
+        if element is not None and element.value and not element.value.is_broken:
+            yield element
+
+
+def _is_here(name: str) -> bool:
+    """Whether this machine has an interface of a name, or an address; true where that cannot be told."""
+    if any(name == interface for _, interface in socket.if_nameindex()):
+        return True
+    try:
+        family = socket.AF_INET6 if ipaddress.ip_address(name).version == 6 else socket.AF_INET
+    except ValueError:
+        return False
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((name, 0))
+    except OSError as error:
+        return error.errno != errno.EADDRNOTAVAIL
+    return True

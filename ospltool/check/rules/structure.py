@@ -46,7 +46,7 @@ def unknown_element(node: NodeView) -> Iterator[Finding]:
     Use instead:
         <DurabilityService name="durability"><Persistent>...</Persistent></DurabilityService>
     OpenSplice: Its validator compares names with case, reports `For element '...' the child element '...'
-        is not allowed` without a line, and the domain does not start. Nodes of ours refuse it below
+        is not allowed` without a line, and the domain does not start. ospltool nodes refuse it below
         DurabilityService, start with a WARNING elsewhere, and leave other services alone.
     Reference: //OpenSplice
     """
@@ -185,7 +185,7 @@ def removed_setting(node: NodeView) -> Iterator[Finding]:
 
 @rule("DUR027", "no-durability-service", Severity.WARNING, targets=OSPLTOOL, blocks=OSPLTOOL)
 def no_durability_service(node: NodeView) -> Iterator[Finding]:
-    """A file has no DurabilityService, so that no node of ours can run with it.
+    """A file has no DurabilityService, so that no ospltool node can run with it.
 
     Why: Durable data is kept by other nodes only, and lost when none of them is connected.
 
@@ -226,7 +226,7 @@ def wrong_service_name(node: NodeView) -> Iterator[Finding]:
             ]
             fits_domain = len(names) == 1 and names[0] in listed
             if fits_domain and wanted not in listed:
-                hint = f"OpenSplice runs it as '{names[0]}'; a node of ours needs to be told that name"
+                hint = f"OpenSplice runs it as '{names[0]}'; an ospltool node needs to be told that name"
                 yield node.from_problem(problem, advice=hint, blocks=NOWHERE, severity=Severity.WARNING)
             else:
                 yield node.from_problem(problem)

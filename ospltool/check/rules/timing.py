@@ -126,7 +126,7 @@ def heartbeat_detects_nothing(node: NodeView) -> Iterator[Finding]:
         <Domain><Daemon><Heartbeat><ExpiryTime update_factor="0.25">1.0</ExpiryTime>... as well
     OpenSplice: Takes a fellow for lost when the heartbeat of its splice-daemon expires,
         Domain/Daemon/Heartbeat, 4.0 s by default. The one of the service paces status messages and rounds
-        of the legacy election. Nodes of ours use Network/Heartbeat, as documented.
+        of the legacy election. ospltool nodes use Network/Heartbeat, as documented.
     Reference: deployment guide 5.4.1, //OpenSplice/Domain/Daemon/Heartbeat
     """
     element = node.setting("Network/Heartbeat/ExpiryTime")
@@ -210,7 +210,7 @@ def clocks_not_watched(node: NodeView) -> Iterator[Finding]:
     Use instead:
         <TimeAlignment>true</TimeAlignment> and synchronised clocks
     OpenSplice: Warns about more than one second of difference only when it is on. Off, requests have no
-        end time. Nodes of ours always measure and show the difference.
+        end time. ospltool nodes always measure and show the difference.
     Reference: eventual consistency, Destination Order;
         //OpenSplice/DurabilityService/Network/Alignment/TimeAlignment
     """

@@ -236,7 +236,7 @@ def unknown_store_mode(node: NodeView) -> Iterator[Finding]:
     Use instead:
         <StoreMode>KV</StoreMode>
     OpenSplice: The validator refuses the file. With the validator off, everything but KV and KV:...
-        silently means XML. Nodes of ours have one kind of store, but refuse the word all the same.
+        silently means XML. ospltool nodes have one kind of store, but refuse the word all the same.
     Reference: //OpenSplice/DurabilityService/Persistent/StoreMode
     """
     for problem in node.problems(Kind.BAD_VALUE):
@@ -256,7 +256,7 @@ def volatile_durability(node: NodeView) -> Iterator[Finding]:
         <Policy durability="Volatile" .../>
     Use instead:
         Leave the partitions out of every name-space of this node.
-    OpenSplice: Refuses the file; with the validator off it reads Durable, the opposite. Nodes of ours do
+    OpenSplice: Refuses the file; with the validator off it reads Durable, the opposite. ospltool nodes do
         what the guide says.
     Reference: deployment guide 5.2.3.2
     """
