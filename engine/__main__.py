@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from engine.config import Configuration
+    from engine.runtime.past import Past
 
 DEFAULT_URI: Final = "OSPL_URI"
 COLLECTION: Final = (100_000, 20, 50)
@@ -53,12 +54,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if not options.uri:
         parser.error(f"no configuration: give a URI or set {DEFAULT_URI}")
+    link = None
     try:
-        configuration = load(options.uri, os.environ, role=options.role)
         link = SupervisorLink.from_environ(os.environ)
+        configuration = load(options.uri, os.environ, role=options.role)
         tracer = make_tracer(configuration)
         reporter = make_reporter(configuration)
     except (ConfigError, LinkError, ReportTargetError, RotationError, TraceFileError, OSError) as error:
+        _tell_end(link, error)
         print(f"ospltool: {error}", file=sys.stderr)  # noqa: T201  # narration of a program
         return EXIT_CONFIGURATION
     reporter.attach(tracer)
@@ -67,8 +70,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def serve(configuration: Configuration, tracer: Tracer, link: SupervisorLink | None) -> int:
-    """Run the node that a configuration describes."""
+    """Run the node that a configuration describes, and remember how it ended."""
+    from engine.runtime import past
+
+    persistent = configuration.persistent
+    path = pathlib.Path(persistent.store_directory, past.FILE) if persistent else None
+    remembered = past.Past(path, time.time_ns, pid=os.getpid(), version=product_version())
+    tracer.subscribe(remembered.event)
+    end = "an error of ospltool; its trace says which"
+    with contextlib.closing(remembered):
+        try:
+            code, end = _serve(configuration, tracer, link, remembered)
+        finally:
+            remembered.end(end)
+    return code
+
+
+def _serve(
+    configuration: Configuration, tracer: Tracer, link: SupervisorLink | None, past: Past
+) -> tuple[int, str]:
+    """The exit code, and how the node ended."""
     from engine.node.process import ConfigurationRefused, Node, NodeFault
+    from engine.runtime.past import IN_ORDER
 
     gc.set_threshold(*COLLECTION)
     if link:
@@ -82,7 +105,7 @@ def serve(configuration: Configuration, tracer: Tracer, link: SupervisorLink | N
     try:
         name = os.environ.get(NODE_NAME, configuration.domain.name)
         told: list[str] = []
-        node = Node(configuration, name, tracer, os.environ, link)
+        node = Node(configuration, name, tracer, os.environ, link, past=past)
 
         def end(received: int, _: object) -> None:
             told.append(signal.Signals(received).name)
@@ -92,22 +115,29 @@ def serve(configuration: Configuration, tracer: Tracer, link: SupervisorLink | N
             signal.signal(number, end)
         node.run()
         while node.carries is not None and not told:
-            node = Node(configuration, name, tracer, os.environ, link, node.carries)
+            node = Node(configuration, name, tracer, os.environ, link, node.carries, past)
             if told:  # between two nodes nobody was there to hear it
                 node.request_stop(told[-1])
             node.run()
     except ConfigurationRefused as refusal:
         tracer.event("lifecycle.bad-configuration", cause=str(refusal))
+        _tell_end(link, refusal)
         print(f"ospltool: {refusal}", file=sys.stderr)  # noqa: T201  # narration of a program
-        return EXIT_CONFIGURATION
+        return EXIT_CONFIGURATION, str(refusal)
     except NodeFault as fault:
         tracer.event("lifecycle.unrecoverable", cause=str(fault))
+        _tell_end(link, fault)
         print(f"ospltool: {fault}", file=sys.stderr)  # noqa: T201  # narration of a program
-        return EXIT_DIED
+        return EXIT_DIED, str(fault)
     except Exception as error:
         tracer.event("lifecycle.unrecoverable", cause=repr(error))
         raise
-    return EXIT_ENDED
+    return EXIT_ENDED, IN_ORDER
+
+
+def _tell_end(link: SupervisorLink | None, cause: Exception) -> None:
+    if link:
+        link.end(str(cause))
 
 
 def tell_ignored(configuration: Configuration, tracer: Tracer) -> None:

@@ -6,6 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.capture.foreign import ForeignServices
+from engine.capture.unkept import UnkeptWriters, Why, untyped
 from engine.core.namespaces import Group
 from engine.dataset.groups import BUILTIN_PARTITION, DurabilityKind, GroupDescription
 from engine.dds.channel import PeerAttached, PeerDetached
@@ -15,6 +16,7 @@ from engine.dds.participant import TagRole
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from engine.capture.unkept import Unkept
     from engine.dataset.groups import GroupQos, TypeDescription
     from engine.dds.discovery import Change, TopicSeen
     from engine.dds.qos import EndpointQos
@@ -65,6 +67,7 @@ class Changes:
         ends_seen: the durable reader endpoints behind them, with their GUIDs. True stands for one that is
             new although its process had such readers before: those got theirs without it.
         processes_gone: participants that left or were lost.
+        unkept: durable writers that cannot be kept, and why; each reason is told once.
         fellows: processes of fellows that attached or detached, in order: (node id, participant, attached).
     """
 
@@ -76,6 +79,7 @@ class Changes:
     readers_gone: list[DurableReader] = dataclasses.field(default_factory=list)
     ends_seen: list[tuple[DurableReader, bytes, bool]] = dataclasses.field(default_factory=list)
     processes_gone: list[bytes] = dataclasses.field(default_factory=list)
+    unkept: list[Unkept] = dataclasses.field(default_factory=list)
     fellows: list[tuple[str, bytes, bool]] = dataclasses.field(default_factory=list)
 
 
@@ -85,6 +89,7 @@ class Neighbourhood:
     def __init__(self) -> None:
         self.participants: dict[bytes, ParticipantSeen] = {}
         self.routes: dict[bytes, tuple[Group, ...]] = {}
+        self.unkept = UnkeptWriters()
         self._topics: dict[tuple[str, str], EndpointQos] = {}
         self._types: dict[TypeRef, TypeDescription] = {}
         self._waiting: dict[TypeRef, list[EndpointSeen]] = {}
@@ -140,11 +145,12 @@ class Neighbourhood:
         offers = self._offers.get(group.topic, {}).items()
         return frozenset(writer for writer, offer in offers if group in offer.groups)
 
-    def refuse(self, writer: bytes) -> bool:
-        """Ignore from now on what a writer writes, because the tap refuses it; whether that is news."""
-        is_news = bool(self.routes.get(writer))
-        self.routes[writer] = ()
-        return is_news
+    def refuse(self, offer: Offer, policies: Sequence[str]) -> Unkept | None:
+        """Ignore from now on what a writer writes, because the tap refuses it; None where that is no news."""
+        endpoint = offer.endpoint
+        is_news = bool(self.routes.get(endpoint.guid))
+        self.routes[endpoint.guid] = ()
+        return self.unkept.add(endpoint, Why.QOS, ", ".join(policies)) if is_news else None
 
     def _qos_of(self, endpoint: EndpointSeen) -> GroupQos:
         """The QoS of a writer's group: a durable topic's, where topic discovery tells it, else the writer's.
@@ -186,12 +192,14 @@ class Neighbourhood:
                 self._endpoint_gone(change, found)
         return found
 
-    def resolved(self, reference: TypeRef, description: TypeDescription | None) -> Changes:
-        """A type was looked up; what was waiting for it. None gives up on its writers."""
+    def resolved(self, reference: TypeRef, description: TypeDescription | None, reason: str = "") -> Changes:
+        """A type was looked up; what was waiting for it. None gives up on its writers, for a reason."""
         found = Changes()
         for endpoint in self._waiting.pop(reference, []):
             if description is None:
                 self.routes[endpoint.guid] = ()
+                if endpoint.guid not in self._gone:
+                    self._not_kept(endpoint, Why.TYPE_UNKNOWN, found, reason)
                 continue
             self._writer_seen(endpoint, description, found)
             if endpoint.guid in self._gone:  # what it wrote before may have been captured
@@ -228,19 +236,27 @@ class Neighbourhood:
             self._reader_seen(endpoint, participant, found)
         elif endpoint.type is None:
             self.routes[endpoint.guid] = ()
+            self._not_kept(endpoint, untyped(endpoint), found)
         elif endpoint.type in self._types:
             self._writer_seen(endpoint, self._types[endpoint.type], found)
         else:
             waiting = self._waiting.setdefault(endpoint.type, [])
             waiting.append(endpoint)
+            self.unkept.add(endpoint, Why.TYPE_AWAITED)
             if len(waiting) == 1:
                 found.unresolved.append(endpoint)
+
+    def _not_kept(self, endpoint: EndpointSeen, why: Why, found: Changes, detail: str = "") -> None:
+        unkept = self.unkept.add(endpoint, why, detail)
+        if unkept is not None:
+            found.unkept.append(unkept)
 
     def _writer_seen(self, endpoint: EndpointSeen, description: TypeDescription, found: Changes) -> None:
         """The groups of a writer; a sample of a writer in several partitions is one in each."""
         type_id = description.type_id
         groups = tuple(Group(name, endpoint.topic, type_id) for name in endpoint.partitions or ("",))
         self.routes[endpoint.guid] = groups
+        self.unkept.remove(endpoint.guid)
         self._writers[endpoint.guid] = endpoint.topic
         found.writers.append((endpoint.guid, groups))
         offer = Offer(endpoint, description, groups)
@@ -271,6 +287,7 @@ class Neighbourhood:
     def _endpoint_gone(self, change: EndpointGone, found: Changes) -> None:
         # The route of a writer stays: samples of it may still be queued in the tap.
         topic = self._writers.pop(change.guid, None)
+        self.unkept.remove(change.guid)
         if topic is not None:
             offers = self._offers[topic]
             del offers[change.guid]

@@ -17,11 +17,17 @@ if TYPE_CHECKING:
 
 
 class Seam:
-    """The former reader's samples all count; of the present one's those that the former one did not have."""
+    """The former reader's samples all count; of the present one's those that the former one did not have.
 
-    def __init__(self) -> None:
+    Args:
+        known: writers that the former reader was in step with long before. What the present one hears of them
+            before something that the former one had, the former one had, too, however long ago.
+    """
+
+    def __init__(self, known: Collection[bytes] = ()) -> None:
+        self._known = frozenset(known)
         self._given: dict[bytes, dict[Captured, int]] = {}
-        self._ahead: dict[Captured, int] = {}
+        self._ahead: dict[bytes, dict[Captured, int]] = {}
         self._last: dict[bytes, Captured] = {}
 
     def give(self, records: Iterable[Captured], *, both: bool = True) -> None:
@@ -29,8 +35,11 @@ class Seam:
         for record in records:
             if both:
                 self._last[record.writer] = record
-            if record in self._ahead:
-                _take_one(self._ahead, record)
+            ahead = self._ahead.get(record.writer, {})
+            if record in ahead:
+                if record.writer in self._known:
+                    _drop_before(ahead, record)
+                _take_one(ahead, record)
             else:
                 given = self._given.setdefault(record.writer, {})
                 given[record] = given.get(record, 0) + 1
@@ -39,14 +48,18 @@ class Seam:
         """The present reader has these, while there may be more of the former one."""
         for record in records:
             if not self._was_given(record):
-                self._ahead[record] = self._ahead.get(record, 0) + 1
+                ahead = self._ahead.setdefault(record.writer, {})
+                ahead[record] = ahead.get(record, 0) + 1
+            elif record.writer in self._known:
+                self._ahead.pop(record.writer, None)
 
-    def is_in_step(self, writers: Collection[bytes]) -> bool:
+    def is_in_step(self, writers: Collection[bytes], busy: Collection[bytes] = ()) -> bool:
         """Whether the present reader has heard what the former one had last of each of these writers.
 
-        `hear` all that it has before asking.
+        Of a writer that has given nothing to both that is not known; `busy` ones are waited for.
+        `hear` all that the present reader has before asking.
         """
-        return all(
+        return self._last.keys() >= set(busy) and all(
             record not in self._given.get(writer, ())
             for writer, record in self._last.items()
             if writer in writers
@@ -55,7 +68,7 @@ class Seam:
     def rest(self) -> list[Captured]:
         """What the present reader has heard and the former one, of which nothing more comes, has not had."""
         ahead, self._ahead = self._ahead, {}
-        fresh = list(collections.Counter(ahead).elements())
+        fresh = [record for each in ahead.values() for record in collections.Counter(each).elements()]
         for record in fresh:
             self._given.pop(record.writer, None)
         return fresh
@@ -79,10 +92,14 @@ class Seam:
         given = self._given.get(record.writer)
         if given is None or record not in given:
             return False
-        while (first := next(iter(given))) != record:
-            del given[first]
+        _drop_before(given, record)
         _take_one(given, record)
         return True
+
+
+def _drop_before(counts: dict[Captured, int], record: Captured) -> None:
+    while (first := next(iter(counts))) != record:
+        del counts[first]
 
 
 def _take_one(counts: dict[Captured, int], record: Captured) -> None:

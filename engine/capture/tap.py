@@ -7,7 +7,12 @@ the second one begins to keep, too; when it has what the first one gave last, th
 Nothing is lost. A writer hears of the second reader before it hears of the end of the first one (discovery is
 reliable and ordered), so that it always has one to send to again what was lost on the way; and it has had
 `BESIDE_S` to get through what it owed to the first one alone. Every writer that matches the second one
-matches the first one, too. Nothing comes twice: see `engine.capture.seam`.
+matches the first one, too.
+
+Nothing comes twice: see `engine.capture.seam`. The second one may be seconds behind, as a writer sends it
+what it still has of its history. What it hears of a writer that was there all the time, before something
+that the first one had, is nothing new. A writer whose cache is full waits for the second one, and gives
+nothing to either meanwhile: nothing shows how far behind the second one is, so that is waited for.
 
 While the second one is not yet in step with a writer, which takes some milliseconds, Cyclone DDS drops what a
 full queue refuses instead of offering it again. So the queue must have room when this begins.
@@ -41,7 +46,9 @@ LONGEST_S: Final = 60.0
 """How long writers that come again and again can put it off."""
 BEHIND_S: Final = 10.0
 """A second one that is not in step after so long is given up, and another one is made."""
-FORGET_S: Final = 5.0
+QUIET_S: Final = 3.0
+"""A writer that gave something so recently, but nothing to both, may be held up by the second one."""
+FORGET_S: Final = 30.0
 """How long after the end what the first one had is remembered, in case the second one gets it later."""
 ROOM: Final = 0.1
 """How full the queue may be, 0 to 1, when this begins, and when both keep what comes."""
@@ -76,6 +83,7 @@ class _Move:
         remembers_s: since when it is remembered what the first one gives.
         listens_s: since when the second one keeps what comes, too.
         earlier: records in the queue of the first one that came before that.
+        gave_s: when each writer's last record was drained from the first one.
     """
 
     reader: CaptureReader
@@ -85,6 +93,7 @@ class _Move:
     remembers_s: float | None = None
     listens_s: float | None = None
     earlier: int = 0
+    gave_s: dict[bytes, float] = dataclasses.field(default_factory=dict)
 
 
 class Tap:
@@ -176,7 +185,7 @@ class Tap:
             return
         writers = frozenset(move.reader.matched_writers())
         if writers <= move.writers or now_s >= move.began_s + LONGEST_S:
-            self._seam, move.remembers_s = Seam(), now_s
+            self._seam, move.remembers_s = Seam(move.writers), now_s
         else:
             move.writers, move.quiet_s = writers, now_s
 
@@ -195,7 +204,9 @@ class Tap:
         self._seam.hear(_all_of(move.reader))
         if now_s < listens_s + LISTEN_S:
             return None
-        if not self._seam.is_in_step(move.reader.matched_writers()):
+        writers = move.reader.matched_writers()
+        busy = {writer for writer, at_s in move.gave_s.items() if now_s < at_s + QUIET_S}
+        if not self._seam.is_in_step(writers, busy & writers.keys()):
             if now_s >= listens_s + BEHIND_S:
                 self._give_up(move)
             return None
@@ -212,26 +223,35 @@ class Tap:
 
     def drain(self, limit: int) -> list[Captured]:
         """Take up to `limit` records, oldest first; fewer does not mean that it is empty."""
-        return _singly(self.drain_runs(limit)[1]) if self._seam else self._reader.drain(limit)
+        is_plain = self._seam is None and self._move is None
+        return self._reader.drain(limit) if is_plain else _singly(self.drain_runs(limit)[1])
 
     def drain_runs(self, limit: int) -> tuple[int, list[Captured | CapturedRun]]:
         """The same, but many writes that are alike come as one `CapturedRun`; how many records, and they."""
-        seam, move = self._seam, self._move
+        if self._move is not None:
+            return self._drain_beside(self._move, limit)
+        seam = self._seam
         if seam is None:
             return self._reader.drain_runs(limit)
-        if move is not None:
+        fresh = self._drain_former(seam, limit) if self._former else self._drain_present(seam, limit)
+        self._reader.wake()  # there may be more
+        return len(fresh), [*fresh]
+
+    def _drain_beside(self, move: _Move, limit: int) -> tuple[int, list[Captured | CapturedRun]]:
+        """What the first one has, while the second one is there, too."""
+        seam = self._seam
+        if seam is not None:
             # The second one first: so it always has as much room as the first one, and refuses nothing.
             seam.hear(_all_of(move.reader))
-            count, taken = self._reader.drain_runs(limit)
+        count, taken = self._reader.drain_runs(limit)
+        move.gave_s.update(dict.fromkeys((each.writer for each in taken), time.monotonic()))
+        if seam is not None:
             singly = _singly(taken)
             earlier = count if move.listens_s is None else min(move.earlier, count)
             move.earlier = max(0, move.earlier - earlier)
             seam.give(singly[:earlier], both=False)
             seam.give(singly[earlier:])
-            return count, taken
-        fresh = self._drain_former(seam, limit) if self._former else self._drain_present(seam, limit)
-        self._reader.wake()  # there may be more
-        return len(fresh), [*fresh]
+        return count, taken
 
     def _drain_former(self, seam: Seam, limit: int) -> list[Captured]:
         assert self._former is not None

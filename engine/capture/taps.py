@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from engine.capture.tap import Tap
+from engine.core.expressions import is_literal
 from engine.dataset.sample import DATA
 from engine.dds import abi
 from engine.dds.qos import incompatibilities
-from engine.dds.tap import CaptureReader
+from engine.dds.tap import ANY_PARTITION, CaptureReader
 from engine.dds.topics import open_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import TypeAlias
 
     from engine.capture.tap import Moved
     from engine.core.namespaces import Group
@@ -24,12 +26,21 @@ if TYPE_CHECKING:
 
 TAP_BYTES: Final = 16 << 20
 """What may wait in a tap; then its writers are held back."""
+STAND_IN: Final = "\x7f"
+"""Stands for the wildcards of a partition in a name that the expression accepts and nobody uses."""
 MOVING_S: Final = 0.1
 """How often `turn` should be called while a tap moves."""
 
 
+_Key: TypeAlias = "tuple[str, str, str]"
+"""Topic, type, and the partition of the reader: none for all that are no expressions."""
+
+
 class Taps:
     """Opened by one thread, and looked at by others.
+
+    A reader in every partition (`*`) does not match a writer in `A*`: two expressions never meet (DDS 1.4,
+    2.2.3.13). A group with such a name has a tap of its own, in a partition that the expression accepts.
 
     Args:
         participant: where they live.
@@ -39,18 +50,18 @@ class Taps:
     def __init__(self, participant: NodeParticipant, signal: Signal) -> None:
         self._participant = participant
         self._signal = signal
-        self._taps: dict[tuple[str, str], Tap] = {}
+        self._taps: dict[_Key, Tap] = {}
         self._raised: list[tuple[str, str]] = []
 
     def __iter__(self) -> Iterator[Tap]:
         return iter(list(self._taps.values()))
 
     def open(self, description: GroupDescription) -> None:
-        """Make the tap of a group's topic and type; one that is there requests what the group does.
+        """Make the tap for a group; one that is there requests what the group does.
 
         Of groups that request different durability the highest counts, in whatever order they come.
         """
-        key = (description.group.topic, description.type.type_id)
+        key = _key(description.group)
         if key in self._taps:
             self.request(description)
             return
@@ -60,6 +71,7 @@ class Taps:
             return CaptureReader(
                 self._participant,
                 topic,
+                partitions=(key[2],) if key[2] else ANY_PARTITION,
                 capacity_bytes=TAP_BYTES,
                 exclusive=description.qos.exclusive,
                 durability=durability,
@@ -71,9 +83,9 @@ class Taps:
 
     def request(self, description: GroupDescription) -> None:
         """More may be known of a group; its tap, if there is one, requests no less than that."""
-        key = (description.group.topic, description.type.type_id)
+        key = _key(description.group)
         if key in self._taps and self._taps[key].request(description.qos.requested):
-            self._raised.append(key)
+            self._raised.append(key[:2])
 
     def take_raised(self) -> list[tuple[str, str]]:
         """The topics and types whose taps request more since the last call: other writers may match now."""
@@ -82,12 +94,12 @@ class Taps:
 
     def refusals(self, group: Group, offer: EndpointQos) -> tuple[str, ...] | None:
         """The policies because of which a writer does not match the tap of a group; None without a tap."""
-        tap = self._taps.get((group.topic, group.type_id))
+        tap = self._taps.get(_key(group))
         return None if tap is None else incompatibilities(offer, tap.qos)
 
     def is_sound(self, group: Group, sample: Sample) -> bool | None:
         """Whether a sample is what a tap of the group would have captured; None without a tap."""
-        tap = self._taps.get((group.topic, group.type_id))
+        tap = self._taps.get(_key(group))
         if tap is None:
             return None
         is_key = not sample.status & DATA
@@ -110,3 +122,9 @@ class Taps:
         """Capture nothing any more."""
         for tap in self:
             tap.close()
+
+
+def _key(group: Group) -> _Key:
+    name = group.partition
+    stand_in = "" if is_literal(name) else name.replace("*", STAND_IN).replace("?", STAND_IN)
+    return group.topic, group.type_id, stand_in

@@ -3,7 +3,8 @@
 A thread of its own renews the lease towards the supervisor. An activity that is busy with one piece of work
 for longer than it may (see `engine.dds.activity`) is reported; with
 //DurabilityService/Watchdog/deadlockDetection the lease is then withheld until it moves again, and the
-supervisor applies the FailureAction (deployment guide 5.5.1).
+supervisor applies the FailureAction (deployment guide 5.5.1). An activity for which nobody waits is only
+reported: to end the process because of it would do more harm than it does.
 """
 
 from __future__ import annotations
@@ -77,9 +78,10 @@ class Watch:
             self._verdict = verdict
             counts = ", ".join(f"{work.name} {work.done}" for work in self._activities.all())
             self._tell("watch.threads", activities=counts, verdict=verdict)
-        if self._stuck and self._detects:
+        withholding = [work.name for work in self._stuck if work.withholds]
+        if withholding and self._detects:
             if not self._is_withheld:
-                names = ", ".join(sorted(work.name for work in self._stuck))
+                names = ", ".join(sorted(withholding))
                 self._tell("watch.lease-withheld", activities=names)
             self._is_withheld = True
             return

@@ -103,7 +103,8 @@ class Answers:
     ) -> Iterator[bytes]:
         """Samples and link. `states` are the name-spaces that the answer is about, None for an update."""
         touched = self._held.name_spaces(self.interest(request)) if states is not None else []
-        complete = all(state.complete for state in states or ())
+        elements = self.interest(request).elements
+        complete = all(state.has_all(elements) for state in states or ())
         addition = self._addition(request, touched, states)
         return self._make(request, groups, addition, complete=complete)
 
@@ -139,13 +140,15 @@ class Answers:
     ) -> dict[str, bytes]:
         if extensions.NAME not in request.extensions:
             return {}
+        elements = self.interest(request).elements
         return extensions.pack(
             living=[
                 writer.hex() for writer in itertools.islice(self._living(self.interest(request)), MAX_LIVING)
             ],
             update=covered is None,
-            name_spaces={state.name: state.complete for state in touched},
-            covers=[state.name for state in covered or () if state.complete],
+            name_spaces={state.name: state.has_all(elements) for state in touched},
+            covers=[state.name for state in covered or () if state.has_all(elements)],
+            parts=[state.name for state in covered or () if state.has_part_of(elements)],
         )
 
 

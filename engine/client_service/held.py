@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from engine.core.expressions import intersection, matches
-from engine.core.namespaces import Alignee
+from engine.core.namespaces import Element
 from engine.core.states import Phase
 from engine.dds.client_protocol.messages import Completeness, GroupState
 
@@ -27,6 +27,11 @@ class Interest:
     topic: str
     partitions: tuple[str, ...]
     by_expression: bool = False
+
+    @property
+    def elements(self) -> tuple[Element, ...]:
+        """What is meant, as expressions."""
+        return tuple(Element(partition, self.topic) for partition in self.partitions)
 
     def wants(self, group: Group) -> bool:
         """Whether a group is meant."""
@@ -56,10 +61,9 @@ class Held:
         """Whether this node answers for a name-space when nobody is addressed: its master does."""
         return state.is_master(self._runtime.settings.node)
 
-    def want(self, state: NameSpaceState) -> None:
-        """A client wants a name-space that a Lazy alignee does not keep yet."""
-        if state.phase is Phase.PASSIVE and state.policy.alignee is Alignee.LAZY:
-            self._runtime.core.wanted(state.name, self._runtime.holdings.clock.monotonic())
+    def want(self, state: NameSpaceState, interest: Interest) -> None:
+        """A client wants data that a Lazy alignee may not keep yet."""
+        self._runtime.holdings.want(state.name, interest.elements)
 
     def groups(
         self, states: list[NameSpaceState], interest: Interest
@@ -72,16 +76,16 @@ class Held:
                 if description is not None and interest.wants(group):
                     yield description, group_set.samples()
 
-    def completeness(self, state: NameSpaceState) -> Completeness:
-        """What of a name-space is here."""
-        if state.phase in (Phase.DISCOVER, Phase.PASSIVE):
+    def completeness(self, state: NameSpaceState, group: Group) -> Completeness:
+        """What of a group is here; of one of which only a part may be here, nobody can call it complete."""
+        if state.phase is Phase.DISCOVER or not state.keeps(group):
             return Completeness.UNKNOWN
-        return Completeness.COMPLETE if state.complete else Completeness.INCOMPLETE
+        return Completeness.COMPLETE if state.has_group(group) else Completeness.INCOMPLETE
 
     def group_states(self, states: list[NameSpaceState], interest: Interest | None) -> list[GroupState]:
         """The completeness of the groups that are meant, of all with None."""
         found = {
-            GroupState(group.partition, group.topic, self.completeness(state))
+            GroupState(group.partition, group.topic, self.completeness(state, group))
             for state in states
             for group in self._runtime.spaces[state.name].working.groups
             if interest is None or interest.wants(group)

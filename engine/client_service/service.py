@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from engine.core.namespace import NameSpaceState
-    from engine.core.namespaces import Group
+    from engine.core.namespaces import Element, Group
     from engine.dataset.sample import Sample
     from engine.dds.activity import Activities
     from engine.dds.captured import Captured
@@ -91,7 +91,7 @@ class ClientService:
         self._questions: list[Question] = []
         self._followers: dict[Way, Follower] = {}
         self._newest: dict[Way, tuple[int, bytes]] = {}
-        self._told: dict[str, bool] = {}
+        self._told: dict[str, tuple[bool, tuple[Element, ...]]] = {}
         self._view = Held(runtime)
         self._routes = routes
         self._is_sound = is_sound
@@ -206,7 +206,7 @@ class ClientService:
         hold_s = min(MAX_HOLD_S, 0.0 if request.timeout.ns < 0 else request.timeout.ns / 1e9)
         held = HeldRequest(client, self._clock.monotonic() + hold_s, request)
         for state in self._view.name_spaces(self._answers.interest(request)):
-            self._view.want(state)
+            self._view.want(state, self._answers.interest(request))
         self._held.append(held)
 
     def _supersede(self, request: HistoryRequest) -> None:
@@ -219,10 +219,11 @@ class ClientService:
     def _answer(self, held: HeldRequest, now: float) -> bool:
         """Answer a request if that is possible or due; False to hold it."""
         request = held.request
-        states = self._view.name_spaces(self._answers.interest(request))
+        interest = self._answers.interest(request)
+        states = self._view.name_spaces(interest)
         mine = states if request.servers else [s for s in states if self._view.is_responsible(s)]
         undecided = [state for state in states if state.following is None]
-        waits = undecided or [state for state in mine if not state.complete]
+        waits = undecided or [state for state in mine if not state.has_all(interest.elements)]
         if waits and now < held.deadline_s:
             return False
         if not mine:
@@ -232,8 +233,9 @@ class ClientService:
         return True
 
     def _send_set(self, client: bytes, request: HistoryRequest, states: list[NameSpaceState]) -> None:
-        whole = [state for state in states if state.complete]
-        groups = list(self._view.groups(whole, self._answers.interest(request)))
+        interest = self._answers.interest(request)
+        whole = [state for state in states if state.has_all(interest.elements)]
+        groups = list(self._view.groups(whole, interest))
         is_followed = bool((extensions.unpack(request.extensions) or {}).get("follow"))
         if is_followed:
             self._followers[way_of(request)] = Follower(
@@ -459,8 +461,9 @@ class ClientService:
         """Tell everybody about groups whose completeness has changed."""
         changed = []
         for state in self._runtime.core.name_spaces:
-            if self._told.get(state.name, False) != state.complete:
-                self._told[state.name] = state.complete
+            now = (state.complete, state.whole)
+            if self._told.get(state.name, (False, ())) != now:
+                self._told[state.name] = now
                 changed.append(state)
         groups = self._view.group_states(changed, None)
         if groups:

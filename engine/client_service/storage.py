@@ -14,6 +14,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.core.expressions import intersection, matches
+from engine.core.namespaces import Group
 from engine.core.states import Phase
 from engine.dataset.dataset import weight_of
 from engine.dataset.groups import DurabilityKind
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from engine.core.namespace import NameSpaceState
-    from engine.core.namespaces import Group
     from engine.dataset.dataset import GroupSet
     from engine.runtime.runtime import CapturedRun, CapturedSample, Runtime
     from engine.runtime.sets import NameSpaceData
@@ -163,9 +163,10 @@ class Storage:
             del self._refused[next(iter(self._refused))]
 
     def _is_kept(self, groups: tuple[Group, ...]) -> bool:
-        """Whether what is captured goes into a set; a Lazy name-space that nobody wanted drops it."""
-        states = [state for group in groups if (state := self._runtime.core.name_space_of(group))]
-        return bool(states) and all(state.phase is not Phase.PASSIVE for state in states)
+        """Whether what is captured goes into a set; a Lazy alignee drops what nobody wanted."""
+        known = [(group, self._runtime.core.name_space_of(group)) for group in groups]
+        states = [(group, state) for group, state in known if state is not None]
+        return bool(states) and all(state.keeps(group) for group, state in states)
 
     def _new_tally(self, writer: bytes) -> _Tally:
         while len(self._tallies) >= MAX_WRITERS:
@@ -358,7 +359,7 @@ class Storage:
 
 def _must_keep(state: NameSpaceState, topic: str, partition: str) -> bool:
     return (
-        state.phase is not Phase.PASSIVE
+        state.keeps(Group(partition, topic))
         and state.policy.durability.value not in _NOT_KEPT
         and not state.policy.filtered  # nobody can tell from a name whether the sample passes
         and any(

@@ -26,12 +26,14 @@ class Work:
         since_s: since when the activity has been busy with it, monotonic; None while it waits for work.
         done: pieces and parts that are done.
         tid: the thread (as the operating system numbers it) that did the last piece, 0 before.
+        withholds: whether the lease is withheld while it is stuck; not where nobody waits for it.
     """
 
-    __slots__ = ("done", "name", "patience_s", "since_s", "tid")
+    __slots__ = ("done", "name", "patience_s", "since_s", "tid", "withholds")
 
-    def __init__(self, name: str = "", patience_s: float = PATIENCE_S) -> None:
+    def __init__(self, name: str = "", patience_s: float = PATIENCE_S, *, withholds: bool = True) -> None:
         self.name = name
+        self.withholds = withholds
         self.patience_s = patience_s
         self.since_s: float | None = None
         self.done = 0
@@ -80,9 +82,9 @@ class Activities:
         self._lock = threading.Lock()
         self._works: list[Work] = []
 
-    def work(self, name: str, patience_s: float = 0.0) -> Work:
+    def work(self, name: str, patience_s: float = 0.0, *, withholds: bool = True) -> Work:
         """A lasting activity, such as a thread; `patience_s` counts where it is the longer one."""
-        work = Work(name, max(self._patience_s, patience_s))
+        work = Work(name, max(self._patience_s, patience_s), withholds=withholds)
         with self._lock:
             self._works.append(work)
         return work

@@ -56,6 +56,7 @@ NODE_TOPICS: Final = (
     ChannelTopic("d_message", is_state=False),
     ChannelTopic("d_monitor", is_state=True, reads=False),
     ChannelTopic("d_monitorEvents", is_state=False, reads=False),
+    ChannelTopic("d_past", is_state=True, reads=False),
 )
 """What a node opens."""
 
@@ -64,6 +65,8 @@ CONSOLE_TOPICS: Final = (
     ChannelTopic("d_monitorEvents", is_state=False, writes=False),
 )
 """What a console opens."""
+PAST_TOPICS: Final = (ChannelTopic("d_past", is_state=True, writes=False),)
+"""What a console opens besides, to learn what happened before it came."""
 
 
 class Announced(NamedTuple):

@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import enum
+import itertools
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -133,6 +134,7 @@ class DirectedSession:
         self._is_abandoned = False
         self._kept: dict[tuple[str, str, str], list[RawWriter]] = {}
         self._topics: dict[tuple[int, str, TypeDescription], Topic] = {}
+        self._strengths = itertools.count(offering.LEAST_STRENGTH)
         self._stack = contextlib.ExitStack()
         self._stack.callback(_sessions.release)
         try:
@@ -275,7 +277,7 @@ class DirectedSession:
         giver = self._low() if mode is Mode.INSTEAD else self._participant
         if mode is Mode.INSTEAD:
             self._spent.add(group)
-        goes = RawWriter(giver, self._topic(giver, group[0], description), offer)
+        goes = self._open_writer(giver, group, description, offer)
         passing.callback(goes.close)
         if not keeps:
             return goes, goes
@@ -328,7 +330,7 @@ class DirectedSession:
         oldest.close()
 
     def _kept_by(self, participant: NodeParticipant, group: tuple[str, str, str]) -> RawWriter | None:
-        """The newest writer of a participant of ours that stays for a group."""
+        """The newest writer of our participant that stays for a group."""
         kept = reversed(self._kept.get(group, ()))
         return next((one for one in kept if one.guid[:12] == participant.guid[:12]), None)
 
@@ -339,9 +341,20 @@ class DirectedSession:
         description: TypeDescription,
         offer: EndpointQos,
     ) -> RawWriter:
-        writer = RawWriter(participant, self._topic(participant, group[0], description), offer)
+        writer = self._open_writer(participant, group, description, offer)
         self._kept.setdefault(group, []).append(writer)
         return writer
+
+    def _open_writer(
+        self,
+        participant: NodeParticipant,
+        group: tuple[str, str, str],
+        description: TypeDescription,
+        offer: EndpointQos,
+    ) -> RawWriter:
+        """With OWNERSHIP EXCLUSIVE, each writer may change what those before it have given."""
+        offer = dataclasses.replace(offer, strength=next(self._strengths))
+        return RawWriter(participant, self._topic(participant, group[0], description), offer)
 
     def _replace(self, group: tuple[str, str, str]) -> None:
         """A whole set was delivered: of its writers that stay, those before the newest are needed no more."""

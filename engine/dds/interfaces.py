@@ -97,7 +97,7 @@ def reachable(addresses: Sequence[str]) -> str:
 
 
 def address_towards(address: str, otherwise: str) -> str:
-    """The address of ours from which a `host:port` is reached; `otherwise` where there is no way to it."""
+    """Our address from which a `host:port` is reached; `otherwise` where there is no way to it."""
     host, _, port = address.rpartition(":")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as probe:

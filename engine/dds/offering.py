@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from engine.dds.discovery import EndpointSeen
     from engine.dds.typeinfo import TypeRef
 
-_NO_STRENGTH: Final = -(1 << 31)
-"""OWNERSHIP_STRENGTH: every original writer owns an instance before a writer of ours does."""
+LEAST_STRENGTH: Final = -(1 << 31)
+"""OWNERSHIP_STRENGTH: every original writer owns an instance before our writers do, which count from here."""
 
 
 def offer(qos: GroupQos, partition: str, readers: list[EndpointSeen]) -> EndpointQos:
@@ -33,7 +33,7 @@ def offer(qos: GroupQos, partition: str, readers: list[EndpointSeen]) -> Endpoin
         history_depth=KEEP_ALL,
         by_source_timestamp=qos.by_source_timestamp,
         exclusive=qos.exclusive,
-        strength=_NO_STRENGTH,
+        strength=LEAST_STRENGTH,
         autodispose=False,
         batching=True,
         partitions=(partition,) if partition else (),

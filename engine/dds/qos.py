@@ -163,6 +163,8 @@ def endpoint_qos(values: EndpointQos) -> Iterator[int]:
             abi.qset_writer_batching(qos, True)
         if values.deadline_ns != abi.INFINITE_NS:
             abi.qset_deadline(qos, values.deadline_ns)
+        if values.latency_budget_ns:
+            abi.qset_latency_budget(qos, values.latency_budget_ns)
         if values.liveliness or values.liveliness_lease_ns != abi.INFINITE_NS:
             abi.qset_liveliness(qos, values.liveliness, values.liveliness_lease_ns)
         if values.representations:

@@ -77,6 +77,7 @@ class CaptureReader:
             durability=durability,
             history_depth=KEEP_ALL,
             exclusive=exclusive,
+            latency_budget_ns=abi.INFINITE_NS,
             partitions=partitions,
             representations=BOTH_REPRESENTATIONS,
         )

@@ -151,7 +151,7 @@ def _document(
     receive_buffer_bytes: int,
     internal: str = "",
 ) -> str:
-    """The parts that every participant of ours shares.
+    """The parts that all our participants share.
 
     Messages of up to 65500 bytes with 16000-byte fragments doubled the measured rate on Ethernet frames;
     the retransmit settings keep replay to a late joiner from stalling.

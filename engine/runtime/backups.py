@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Final
 from engine.store.interface import SetState, StoreError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from engine.dataset.dataset import Summary
     from engine.store.backups import Replaced
     from engine.store.interface import SetInfo, SetWriter, Store
@@ -73,11 +75,17 @@ class Backups:
             return None
         return dataclasses.replace(keeps, before=before.stored.count, after=wanted.count, mark=before.mark)
 
-    def commit(self, writer: SetWriter, mark: str, note: Replaced | None) -> SetInfo:
-        """Make the writer's version the complete one; with a note, the present one stays as a back-up."""
+    def commit(
+        self, writer: SetWriter, mark: str, note: Replaced | None, marks: Mapping[str, str | None]
+    ) -> SetInfo:
+        """Make the writer's version the complete one, with what is remembered beside it.
+
+        With a note, the present one stays as a back-up.
+        """
         before = self._store.complete_set(writer.name_space)
         kept = self._kept(writer.name_space)
-        info = self._store.commit_complete(writer, mark, keep_previous=note.to_mark() if note else None)
+        kept_as = note.to_mark() if note else None
+        info = self._store.commit_complete(writer, mark, keep_previous=kept_as, marks=marks)
         left = {one.version for one in self._kept(writer.name_space)}
         for one in kept:
             if one.version not in left:

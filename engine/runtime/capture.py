@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from engine.core.states import Phase
 from engine.dataset.dataset import NO_FLOOR, Outcome
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, make_sample, make_samples
 from engine.runtime.stream import MAX_BATCH_BYTES
@@ -240,7 +239,7 @@ class _Batch:
             if group not in self._by_group:
                 state = self._holdings.core.name_space_of(group)
                 description = self._holdings.descriptions.get(group)
-                if state is None or description is None or state.phase is Phase.PASSIVE:
+                if state is None or description is None or not state.keeps(group):
                     continue
                 self._by_group[group] = _Sink(description, self._holdings.spaces[state.name])
             sinks.append(self._by_group[group])

@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING, Final
 
 from engine.core import plain
+from engine.core.namespaces import Element
 from engine.core.node import DurabilityNode
 from engine.dataset.sample import DATA
 from engine.runtime import backups
@@ -17,7 +18,7 @@ from engine.runtime.withholding import without_rest
 from engine.store.backups import Replaced
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from engine.core.events import NameSpaceLearned
     from engine.core.messages import Epoch
@@ -35,9 +36,14 @@ MAX_CAUSE: Final = 300
 """Characters of what a fault of somebody else's may write into the trace."""
 MAX_AHEAD: Final = 20
 """Writers with samples in the future that are named in the trace."""
+MAX_OUTSIDE: Final = 1000
+"""Groups of no name-space that are counted and named in the trace."""
 LINEAGE: Final = "lineage"
 LINE: Final = "line"
 APART: Final = "apart"
+PART: Final = "part"
+WHOLE: Final = "whole"
+WANTED: Final = "wanted"
 ROLE: Final = "role"
 ELEMENTS: Final = "elements"
 LEARNED: Final = "learned"
@@ -58,7 +64,9 @@ COUNTERS: Final = (
     "refused",
     "resent",
     "refused_writers",
+    "unkept_writers",
     "refused_groups",
+    "outside_groups",
     "withheld",
     *DEVIATIONS,
     "stream_bytes_sent",
@@ -91,6 +99,8 @@ class Holdings:
         self._filters = filters
         self.gates: dict[Group, Gate] = {}
         self._refused: set[Group] = set()
+        self._outside: set[Group] = set()
+        self._unwanted: set[Group] = set()
         self._undecided: dict[Group, set[bytes]] = {}
         self.persistence = persistence
         self.wire = wire
@@ -128,11 +138,12 @@ class Holdings:
         state = next(state for state in self.core.name_spaces if state.name == name)
         loaded, part = self._loaded.pop(name, None), self._parts.pop(name, None)
         self.spaces[name] = NameSpaceData(state, loaded=loaded, part=part)
-        self.persistence.mark(name, ELEMENTS, json.dumps(plain.to_plain(event.name_space.elements)))
+        marks = {ELEMENTS: json.dumps(plain.to_plain(event.name_space.elements))}
         if not event.is_configured:
-            self.persistence.mark(name, LEARNED, "yes")
+            marks[LEARNED] = "yes"
         elif name in {learned.name for learned in self.settings.learned}:
-            self.persistence.mark(name, LEARNED, "")
+            marks[LEARNED] = ""
+        self.persistence.mark(name, marks)
         self.tracer.event(
             "namespace.added",
             namespace=name,
@@ -140,6 +151,29 @@ class Holdings:
             alignee=event.policy.alignee,
             durability=event.policy.durability,
         )
+
+    def want_stored(self) -> None:
+        """Whatever readers here have wanted of a Lazy name-space is maintained, after a restart too."""
+        for name, data in self.spaces.items():
+            groups = data.loaded.groups.items() if data.loaded is not None else ()
+            self.want(name, [Element(group.partition, group.topic) for group, held in groups if held.count])
+
+    def want(self, name_space: str, elements: Iterable[Element]) -> None:
+        """Readers on this host want groups; those of a Lazy name-space are captured from now on."""
+        state = self.spaces[name_space].state
+        known = state.wanted
+        self.core.wanted(name_space, elements, self.clock.monotonic())
+        if state.wanted != known:
+            self.persistence.mark(name_space, {WANTED: json.dumps(plain.to_plain(state.wanted))})
+        for group in [group for group in self._unwanted if state.name_space.contains(group)]:
+            if state.is_wanted(group):
+                self._unwanted.discard(group)
+                self._capture(self.descriptions[group])
+
+    def _capture(self, description: GroupDescription) -> None:
+        self.wire.open_group(description)
+        depth = description.qos.history_depth
+        self.tracer.event("capture.started", group=description.group, depth=depth)
 
     def open_group(self, description: GroupDescription, *, announce: bool) -> bool:
         """Keep a group from now on; with `announce`, tell fellows. False when it is none of ours.
@@ -149,6 +183,8 @@ class Holdings:
         group = description.group
         state = self.core.name_space_of(group)
         if state is None or state.name not in self.spaces:
+            if announce:
+                self._tell_outside(group)
             return False
         data = self.spaces[state.name]
         if not data.is_kept(description) or not self._open_gate(description):
@@ -158,10 +194,12 @@ class Holdings:
             group_set = data.open_group(description)
             if data.loaded and group in data.loaded.groups:
                 group_set.raise_floor(data.loaded.groups[group].floor_ns)
-            self.wire.open_group(description)
             self.tracer.event("group.found", group=group, durability=description.qos.durability.name)
             self.tracer.event("group.administrating", group=group)
-            self.tracer.event("capture.started", group=group, depth=description.qos.history_depth)
+            if state.is_wanted(group):
+                self._capture(description)
+            else:  # no writer must take this node for one that keeps what it writes
+                self._unwanted.add(group)
             if announce:
                 self._announce(description)
             return True
@@ -174,6 +212,13 @@ class Holdings:
                 cause=f"{description.qos} differs from {self.descriptions[group].qos}, which stays",
             )
         return True
+
+    def _tell_outside(self, group: Group) -> None:
+        """A durable writer is in no name-space of this node; said of each group once."""
+        if group not in self._outside and len(self._outside) < MAX_OUTSIDE:
+            self._outside.add(group)
+            self.counters["outside_groups"] += 1
+            self.tracer.event("group.outside", group=group)
 
     def _open_gate(self, description: GroupDescription) -> bool:
         """Find the content filter of a group; False when it does not fit, so that nothing may be kept."""
@@ -227,13 +272,14 @@ class Holdings:
         if raised == known:
             return
         self.descriptions[group] = raised
-        self.wire.open_group(raised)
-        self.tracer.event(
-            "capture.moving",
-            group=group,
-            before=known.qos.requested.name,
-            requested=raised.qos.requested.name,
-        )
+        if group not in self._unwanted:
+            self.wire.open_group(raised)
+            self.tracer.event(
+                "capture.moving",
+                group=group,
+                before=known.qos.requested.name,
+                requested=raised.qos.requested.name,
+            )
         if announce:
             self._announce(raised)
         state = self.core.name_space_of(group)
@@ -265,17 +311,23 @@ class Holdings:
         wanted = data.stored_part(self.descriptions.values())
         self.set_handed_over_ns[data.state.name] = self.clock.wall_ns()
         note = Replaced(f"node {self.settings.name}", self.clock.wall_ns(), keeps) if keeps else None
-        self.persistence.write_set(data.state.name, groups, wanted, lineage, turn, keeps=note)
-        self.remember_lineage(data)
+        marks = self._marks_of(data)
+        self.persistence.write_set(data.state.name, groups, wanted, lineage, turn, marks=marks, keeps=note)
 
     def remember_lineage(self, data: NameSpaceData) -> None:
         """Let the store remember to which history the set belongs."""
+        self.persistence.mark(data.state.name, self._marks_of(data))
+
+    def _marks_of(self, data: NameSpaceData) -> dict[str, str]:
         state = data.state
-        line = " ".join(map(lineage_text, state.line))
-        for key, value in ((LINEAGE, lineage_text(state.lineage)), (LINE, line)):
-            self.persistence.mark(state.name, key, value)
-        self.persistence.mark(state.name, APART, "yes" if state.apart else "")
-        self.persistence.mark(state.name, ROLE, self.settings.role)
+        return {
+            LINEAGE: lineage_text(state.lineage),
+            LINE: " ".join(map(lineage_text, state.line)),
+            APART: "yes" if state.apart else "",
+            PART: "yes" if state.may_lack else "",
+            WHOLE: json.dumps(plain.to_plain(state.whole)) if state.may_lack else "",
+            ROLE: self.settings.role,
+        }
 
     def tell_backups(self) -> None:
         """Trace what became of back-ups."""

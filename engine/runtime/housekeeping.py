@@ -211,7 +211,7 @@ class Housekeeping:
         """Let the store remember up to where data has been deleted."""
         group_set = data.working.groups.get(group)
         if group_set is not None:
-            self._holdings.persistence.mark(data.state.name, floor_mark(group), str(group_set.floor_ns))
+            self._holdings.persistence.mark(data.state.name, {floor_mark(group): str(group_set.floor_ns)})
 
     def _find(self, group: Group) -> tuple[NameSpaceData | None, GroupDescription | None]:
         state = self._holdings.core.name_space_of(group)

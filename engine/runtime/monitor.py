@@ -53,13 +53,19 @@ class AlignmentView:
     started_ns: int
 
 
+PART: Final = "part"
+"""The phase of a Lazy name-space whose readers have what they want."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class NameSpaceView:
     """One name-space on this node.
 
-    `phase` is the name-space's own life-cycle state; `why` says in words which rule chose the master, from
+    `phase` is the name-space's own life-cycle state, or `PART` where a Lazy node has what readers on its host
+    want: such a set is never called complete. `why` says in words which rule chose the master, from
     which candidates; `epoch` and `merge_id` are shown as "counter/id". `master_since_ns` is since when this
-    node follows this master in this epoch, 0 when it follows none or does not say.
+    node follows this master in this epoch, 0 when it follows none or does not say. A set `from_parts` is what
+    Lazy nodes had kept: nobody with a whole one was there.
     """
 
     name: str
@@ -82,6 +88,17 @@ class NameSpaceView:
     groups: int
     alignments: tuple[AlignmentView, ...] = ()
     master_since_ns: int = 0
+    from_parts: bool = False
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether it waits for nothing: it is complete, a part, or passive as its policy asks."""
+        return self.complete or self.phase in (PART, "passive")
+
+    @property
+    def is_less_than_whole(self) -> bool:
+        """Whether it may lack for good what others have: it is a part, comes from parts, or is passive."""
+        return self.from_parts or (self.is_at_rest and not self.complete)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -140,8 +157,19 @@ class DeviationView:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class UnkeptView:
+    """A durable writer whose data the node does not keep: `why` is a code, `text` says it in words."""
+
+    writer: str
+    topic: str
+    partition: str
+    why: str
+    text: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class StoreView:
-    """Where sets live: `kind` is "memory" or "sqlite"; `problem` is set while the store is degraded.
+    """Where sets live: `kind` is "memory", "sqlite" or "simulated"; `problem` is set while it is degraded.
 
     `disk_bytes` is what all files of the store take up on the disk, with indexes, backups and the write-ahead
     log; 0 while that is not known.
@@ -159,7 +187,8 @@ class NodeSnapshot:
     """One node at one moment.
 
     `groups_left_out` counts the groups that did not fit into `groups`; `counters` are totals since start.
-    `deviations` are those of the readers that are there, of at most 100.
+    `deviations` are those of the readers that are there, `unkept` the durable writers that are there and are
+    not kept; of each at most 100.
     """
 
     id: str
@@ -183,6 +212,7 @@ class NodeSnapshot:
     deliveries: tuple[DeliveryView, ...] = ()
     counters: dict[str, int] = dataclasses.field(default_factory=dict)
     deviations: tuple[DeviationView, ...] = ()
+    unkept: tuple[UnkeptView, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -200,8 +230,50 @@ class NodeEvent:
     text: str
 
 
-Message = NodeSnapshot | NodeEvent
-_KINDS: Final[dict[str, type[Message]]] = {"node": NodeSnapshot, "event": NodeEvent}
+@dataclasses.dataclass(frozen=True, slots=True)
+class Masterhood:
+    """A master that a node has confirmed for a name-space, since when, and why."""
+
+    since_ns: int
+    name_space: str
+    role: str
+    master: str
+    epoch: str
+    why: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Run:
+    """One process of a node or persistence service.
+
+    `ended_ns` is 0 while it runs; `end` is "in order" or why it ended. A run that ended without a word has
+    the time of the last event that it left.
+    """
+
+    started_ns: int
+    pid: int
+    version: str
+    ended_ns: int = 0
+    end: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NodePast:
+    """What a node or persistence service remembers: events of INFO and above, masterships and runs.
+
+    The oldest come first. All times are those of its own clock.
+    """
+
+    id: str
+    name: str
+    events: tuple[NodeEvent, ...]
+    masterships: tuple[Masterhood, ...]
+    runs: tuple[Run, ...]
+
+
+Message = NodeSnapshot | NodeEvent | NodePast
+_KINDS: Final[dict[str, type[Message]]] = {"node": NodeSnapshot, "event": NodeEvent, "past": NodePast}
+_NAMES: Final = {kind: name for name, kind in _KINDS.items()}
 
 
 class MonitorFault(ValueError):
@@ -213,8 +285,8 @@ def encode(message: Message) -> bytes:
 
     Bytes of a path that are no text arrive as question marks.
     """
-    kind = "node" if isinstance(message, NodeSnapshot) else "event"
-    document = {"format_version": FORMAT_VERSION, "kind": kind, "data": plain.to_plain(message)}
+    kind, data = _NAMES[type(message)], plain.to_plain(message)
+    document = {"format_version": FORMAT_VERSION, "kind": kind, "data": data}
     return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode(errors="replace")
 
 

@@ -29,7 +29,7 @@ from engine.store.interface import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from engine.core.namespaces import Group
     from engine.dataset.dataset import Summary
@@ -88,15 +88,15 @@ class _WriteSet:
     groups: list[tuple[GroupDescription, Rows]]
     wanted: Summary
     mark: str
+    marks: Mapping[str, str]
     turn: Turn | None
     keeps: Replaced | None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Mark:
+class _Marks:
     name_space: str
-    key: str
-    value: str
+    marks: Mapping[str, str]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class _Fellows:
     fellows: tuple[Fellow, ...]
 
 
-_Job = _Append | _Fill | _WriteSet | _Mark | _Fellows
+_Job = _Append | _Fill | _WriteSet | _Marks | _Fellows
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -252,23 +252,25 @@ class Persistence:
         mark: str,
         turn: Turn | None = None,
         *,
+        marks: Mapping[str, str] | None = None,
         keeps: Replaced | None = None,
     ) -> None:
         """A new complete set, of which `wanted` is the summary; it replaces the stored one at one stroke.
 
+        At the same stroke the store remembers what `marks` says of it.
         Where the stored set is equal, nothing is written, and where `turn` leads to it, no more than that.
         With `keeps`, the stored set stays as a back-up, unless it is empty or equal; see `backup_reports`.
         """
         with self._lock:
             self._overflowed.discard(name_space)
             self._handed_over += 1
-            self._jobs.append(_WriteSet(name_space, list(groups), wanted, mark, turn, keeps))
+            self._jobs.append(_WriteSet(name_space, list(groups), wanted, mark, marks or {}, turn, keeps))
 
-    def mark(self, name_space: str, key: str, value: str) -> None:
-        """Something to remember for a name-space."""
+    def mark(self, name_space: str, marks: Mapping[str, str]) -> None:
+        """What to remember for a name-space."""
         with self._lock:
             self._handed_over += 1
-            self._jobs.append(_Mark(name_space, key, value))
+            self._jobs.append(_Marks(name_space, marks))
 
     def remember_fellows(self, name_space: str, fellows: tuple[Fellow, ...]) -> None:
         """The fellows to wait for at the next start."""
@@ -317,14 +319,14 @@ class Persistence:
     def _append(self, name_space: str, changes: list[Change]) -> Result | None:
         return Stored(name_space, self._store.append(name_space, changes))
 
-    def _carry_out(self, job: _Fill | _WriteSet | _Mark | _Fellows) -> Result | None:
+    def _carry_out(self, job: _Fill | _WriteSet | _Marks | _Fellows) -> Result | None:
         if isinstance(job, _Fill):
             self._fill(job)
             return None
         if isinstance(job, _WriteSet):
             return SetStored(job.name_space, self._write(job))
-        if isinstance(job, _Mark):
-            self._store.mark(job.name_space, job.key, job.value)
+        if isinstance(job, _Marks):
+            self._store.mark(job.name_space, job.marks)
         else:
             self._store.remember_fellows(job.name_space, job.fellows)
         return None
@@ -382,8 +384,9 @@ class Persistence:
         assert info is not None
         known = {group.description for group in info.groups}
         declared = [Change(description, None) for description, _ in job.groups if description not in known]
-        if changes or declared:
-            self._store.append(job.name_space, [*changes, *declared])
+        remembered = self._store.marks(job.name_space)
+        if changes or declared or any(remembered.get(key) != value for key, value in job.marks.items()):
+            self._store.append(job.name_space, [*changes, *declared], job.marks)
         left = self._store.filling(job.name_space)
         if left is not None:
             self._store.abandon(left)
@@ -406,7 +409,7 @@ class Persistence:
             writer.add(description, comes, goes)
         if not writer.stored.same_content(job.wanted):
             return None
-        self._backups.commit(writer, job.mark, note)
+        self._backups.commit(writer, job.mark, note, job.marks)
         del self._filling[job.name_space]
         return job.wanted.count
 
@@ -419,7 +422,7 @@ class Persistence:
                 for some in samples.split(WRITE_SAMPLES):
                     writer.add(description, some)
                     self._moved()
-            return self._backups.commit(writer, job.mark, note)
+            return self._backups.commit(writer, job.mark, note, job.marks)
         except StoreError:
             with contextlib.suppress(StoreError):
                 self._store.abandon(writer)  # on a full disk a part of it may be in its own way

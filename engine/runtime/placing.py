@@ -1,7 +1,7 @@
 """What came from a fellow is put in place: it joins the set that is here, or takes its place.
 
 At the start of a run the stored set joins what the aligner gives, unless the two evolved apart (see
-`engine.core.merging.why_not_joined`). Then, and where a merge policy takes a set away, the store keeps a
+`engine.core.joining.why_not_joined`). Then, and where a merge policy takes a set away, the store keeps a
 back-up of it (deployment guide 5.2.3.3).
 """
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 GIVE: Final = "give"
 """The purpose of a stream that nobody asked for: samples that its sender found to be missing here."""
+EXTEND: Final = "extend"
+"""The purpose of a request for more groups of a set of which a Lazy alignee has a part."""
 _REPLACING: Final = (MergeType.REPLACE.value.lower(), MergeType.CATCHUP.value.lower())
 _SHARING: Final = ("repair", MergeType.MERGE.value.lower())
 """After these, what the aligner lacks is given to it."""
@@ -95,6 +97,7 @@ class Placing:
         surplus: Difference = {}
         if data.state.holder and purpose in _SHARING:
             surplus = _without(data.working, incoming.data)
+            surplus = {group: samples for group, samples in surplus.items() if incoming.target.wants(group)}
         return Finished(incoming.data, Turn([], incoming.number), surplus)
 
     @staticmethod
@@ -151,8 +154,10 @@ class Placing:
         for description in incoming.descriptions:
             self._holdings.open_group(description, announce=False)
         known = self._holdings.descriptions
-        for group in [group for group in incoming.data.groups if group not in known]:
-            del incoming.data.groups[group]
+        state = self._holdings.spaces[incoming.begin.name_space].state
+        groups = incoming.data.groups
+        for group in [group for group in groups if group not in known or not state.is_wanted(group)]:
+            del groups[group]
 
     def _remember_floors(self, data: NameSpaceData, incoming: Incoming) -> None:
         for group, group_set in incoming.data.groups.items():

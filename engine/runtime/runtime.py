@@ -90,6 +90,7 @@ class Runtime:
             holdings, self.serving, self.housekeeping, self._telling, secret or os.urandom(16)
         )
         self.turn()  # the name-spaces come with the first events of the core
+        holdings.want_stored()
         for _, descriptions in loaded.values():
             for description in descriptions:
                 holdings.open_group(description, announce=False)
@@ -231,7 +232,7 @@ class Runtime:
         elif isinstance(event, events.NameSpaceLearned):
             self.holdings.add_name_space(event)
         elif isinstance(event, events.NameSpaceDoubted):
-            self.persistence.mark(event.name_space, LEARNED, "")
+            self.persistence.mark(event.name_space, {LEARNED: ""})
         elif isinstance(event, events.LoadStored):
             self._inject(event.name_space)
         elif isinstance(event, events.AbandonSet):
@@ -247,6 +248,8 @@ class Runtime:
                 merge_state=event.lineage,
                 role=self.settings.role,
             )
+        elif isinstance(event, events.WholeKnown):
+            self.holdings.remember_lineage(self.spaces[event.name_space])
         elif isinstance(event, events.SendSet):
             self.transfers.send(event)
         elif isinstance(event, events.ExpectSet):
@@ -263,7 +266,7 @@ class Runtime:
             self._tracer.event(
                 "deliver.chosen",
                 reader=event.reader.participant,
-                group=f"{','.join(event.reader.partitions)}.{event.reader.topic}",
+                group=event.reader.text,
                 node=self.settings.name,
                 reason=SERVES,
             )
@@ -272,9 +275,11 @@ class Runtime:
             self._tracer.event(
                 "deliver.taken-over",
                 reader=event.reader.participant,
-                group=f"{','.join(event.reader.partitions)}.{event.reader.topic}",
+                group=event.reader.text,
             )
             self.serving.taken_over(event.reader)
+        elif isinstance(event, events.HandedOver):
+            self.serving.handed_over(event.reader)
         elif isinstance(event, events.NoAligner):
             subject = f"nobody may be master of name-space '{event.name_space}'"
             self.refusal = f"{subject}, and waiting is off; {NOBODY_REMEDY}"
@@ -294,7 +299,7 @@ class Runtime:
         if away_ns is not None or node in self._away:
             (self._away.discard if away_ns is None else self._away.add)(node)
             for name in self.spaces:
-                self.persistence.mark(name, away_mark(node), "" if away_ns is None else str(away_ns))
+                self.persistence.mark(name, {away_mark(node): "" if away_ns is None else str(away_ns)})
 
     def _group_announced(self, event: events.GroupAnnounced) -> None:
         fellow = self.core.name_of(event.fellow)

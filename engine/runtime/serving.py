@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import TypeAlias
 
-    from engine.core.namespaces import Group
     from engine.dataset.groups import GroupDescription
     from engine.dataset.sample import Sample
     from engine.runtime.holdings import Holdings
@@ -40,6 +39,7 @@ class Serving:
         self.tails = Tails()
         self.on_difference: Callable[[str, Difference], None] | None = None
         self.on_taken_over: Callable[[ReaderKey], None] | None = None
+        self.on_handed_over: Callable[[ReaderKey], None] | None = None
         self.was_away: Callable[[Sample], bool] = lambda _: False
         self.living: Callable[[Group], frozenset[bytes]] = lambda _: frozenset()
         self.deviations: dict[ReaderKey, collections.Counter[str]] = {}
@@ -59,6 +59,7 @@ class Serving:
             self._holdings.counters["not_given"] += max(0, tail.count - MAX_TAIL)
             self._give(reader, tail.samples)
         for tail in self.tails.take_returns(now):
+            self._holdings.counters["not_given"] += max(0, tail.count - MAX_TAIL)
             for state in self._holdings.core.name_spaces if tail.samples else ():
                 for reader in self._holdings.core.in_charge_of(state.name):
                     self._give(reader, tail.samples)
@@ -104,13 +105,13 @@ class Serving:
         self._since_ns.setdefault(reader, self._holdings.clock.wall_ns())
         self._holdings.core.reader_seen(reader, hosts, now)
         if self._holdings.settings.hosts & hosts:
-            self._holdings.core.wanted(reader.name_space, now)
+            self._holdings.want(reader.name_space, reader.elements)
 
     def gone(self, reader: ReaderKey) -> None:
         """The last durable reader of its kind in a process went away."""
         self.tails.forget(reader)
         if self._waiting.pop(reader, None) is not None:
-            self._holdings.tracer.event("deliver.reader-gone", reader=reader.participant, group=_text(reader))
+            self._holdings.tracer.event("deliver.reader-gone", reader=reader.participant, group=reader.text)
         self._got.pop(reader, None)
         self._joined.pop(reader, None)
         self._since_ns.pop(reader, None)
@@ -118,9 +119,14 @@ class Serving:
         self._holdings.core.reader_gone(reader)
 
     def taken_over(self, reader: ReaderKey) -> None:
-        """This node is in charge of a served reader now, because the one that was is gone."""
+        """This node is in charge of a served reader now: the one that was is gone, or not on its host."""
         if self.on_taken_over is not None:
             self.on_taken_over(reader)
+
+    def handed_over(self, reader: ReaderKey) -> None:
+        """Another node is in charge of a reader now, and keeps its instances ALIVE."""
+        if self.on_handed_over is not None:
+            self.on_handed_over(reader)
 
     def joined(self, reader: ReaderKey, end: bytes) -> None:
         """One more durable reader of a kind appeared in a process, with this GUID.
@@ -239,7 +245,7 @@ class Serving:
         self._holdings.tracer.event(
             "deliver.deviates",
             reader=reader.participant,
-            group=_text(reader),
+            group=reader.text,
             count=count,
             reason=DEVIATIONS[cause],
         )
@@ -262,7 +268,7 @@ class Serving:
     def _begin(self, reader: ReaderKey, groups: Groups, *, whole: bool, how: _How) -> None:
         count = sum(len(samples) for _, samples in groups)
         self._holdings.tracer.event(
-            "deliver.started", group=_text(reader), reader=reader.participant, samples=count
+            "deliver.started", group=reader.text, reader=reader.participant, samples=count
         )
         self.tails.begins(reader, groups, has_all=whole or isinstance(how, Again))
         self._holdings.wire.deliver(reader, groups, whole=whole, how=how)
@@ -287,7 +293,7 @@ class Serving:
         self.tails.ended(reader, holdings.clock.monotonic())
         self._next(reader)
         holdings.counters["delivered"] += result.samples
-        group = _text(reader)
+        group = reader.text
         if result.resent and not result.problem:
             holdings.tracer.event("align.resent", group=group)
         for text in result.refused:
@@ -323,10 +329,6 @@ class Serving:
 
 def _reads(reader: ReaderKey, group: Group) -> bool:
     return is_given(group, reader.topic, reader.partitions)
-
-
-def _text(reader: ReaderKey) -> str:
-    return f"{','.join(reader.partitions)}.{reader.topic}"
 
 
 def _once(groups: Groups) -> Groups:

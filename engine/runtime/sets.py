@@ -115,8 +115,8 @@ class NameSpaceData:
 
     def stage(self, data: DataSet, turn: Turn | None) -> None:
         """A set that is to be the working set once it is complete."""
-        # A filtered set is not what lies in the store already, whatever has arrived: it is written anew.
-        self.staging, self.turn = data, None if self.state.policy.filtered else turn
+        # A part is not what lies in the store already, whatever has arrived: it is written anew.
+        self.staging, self.turn = data, None if self.state.is_part else turn
 
     def stage_nothing(self) -> None:
         """Forget what was staged."""

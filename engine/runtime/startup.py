@@ -10,7 +10,7 @@ from engine.core.messages import DAMAGED, NO_EPOCH, Epoch
 from engine.core.namespaces import Element, NameSpace
 from engine.core.settings import CoreSettings, StoredSet
 from engine.dataset.dataset import NO_FLOOR, DataSet
-from engine.runtime.holdings import APART, ELEMENTS, LEARNED, LINE, LINEAGE, ROLE
+from engine.runtime.holdings import APART, ELEMENTS, LEARNED, LINE, LINEAGE, PART, ROLE, WANTED, WHOLE
 from engine.runtime.housekeeping import floor_mark
 from engine.store.backups import REPLACED_MARK
 from engine.store.interface import DamageLog
@@ -43,6 +43,7 @@ class Found:
         learned: name-spaces that were learned from fellows, with their elements.
         replaced: what a command noted when it put another set in the place of a node's, where that has not
             been told yet, by name-space.
+        wanted: what readers on this host have wanted of Lazy name-spaces, by name-space.
     """
 
     report: OpenReport
@@ -53,6 +54,7 @@ class Found:
     away: dict[str, int]
     learned: tuple[NameSpace, ...] = ()
     replaced: dict[str, str] = dataclasses.field(default_factory=dict)
+    wanted: dict[str, tuple[Element, ...]] = dataclasses.field(default_factory=dict)
 
 
 def read_store(store: Store) -> Found:
@@ -64,9 +66,11 @@ def read_store(store: Store) -> Found:
     away: dict[str, int] = {}
     learned: list[NameSpace] = []
     replaced: dict[str, str] = {}
+    wanted: dict[str, tuple[Element, ...]] = {}
     for name in store.name_spaces():
         away.update(_away(store.marks(name)))
         learned += _learned(name, store.marks(name))
+        wanted[name] = _elements(store.marks(name).get(WANTED, ""))
         writer = store.filling(name)
         if writer is not None:
             parts[name], _ = _load(store, name, DamageLog(), writer.version)  # what is damaged is asked for
@@ -81,6 +85,8 @@ def read_store(store: Store) -> Found:
             group_set.raise_floor(int(marks.get(floor_mark(group), NO_FLOOR)))
         info = store.complete_set(name)
         quality = info.quality_ns if info else None
+        if quality is not None and marks.get(PART):
+            quality = 0  # a Lazy alignee kept it for its readers; a node with the set has more
         sets[name] = (data, descriptions)
         stored[name] = StoredSet(
             DAMAGED if quality is None else quality,
@@ -88,21 +94,28 @@ def read_store(store: Store) -> Found:
             tuple(map(_lineage, marks[LINE].split())) if LINE in marks else (NO_EPOCH,),
             apart=bool(marks.get(APART)),
             role=marks.get(ROLE, ""),
+            part=bool(marks.get(PART)),
+            whole=() if quality is None else _elements(marks.get(WHOLE, "")),
         )
         if log.count:
             damage[name] = f"{log.count} damaged, first: {log.first[0]}"
         elif store.report.is_damaged:
             stored[name] = dataclasses.replace(stored[name], quality_ns=DAMAGED)
-    return Found(store.report, sets, parts, stored, damage, away, tuple(learned), replaced)
+    return Found(store.report, sets, parts, stored, damage, away, tuple(learned), replaced, wanted)
 
 
 def _learned(name: str, marks: Mapping[str, str]) -> list[NameSpace]:
-    if not marks.get(LEARNED):
-        return []
+    elements = _elements(marks.get(ELEMENTS, "")) if marks.get(LEARNED) else ()
+    return [NameSpace(name, elements)] if elements else []
+
+
+def _elements(mark: str) -> tuple[Element, ...]:
+    """The expressions in a mark; none where it is missing or damaged: fellows and readers tell them again."""
     try:
-        return [NameSpace(name, plain.from_json(tuple[Element, ...], marks.get(ELEMENTS, "")))]
+        elements: tuple[Element, ...] = plain.from_json(tuple[Element, ...], mark)
+        return elements
     except ValueError:
-        return []  # fellows will tell it again
+        return ()
 
 
 def _load(
@@ -155,6 +168,7 @@ def core_settings(
         away=found.away,
         stored={**lost, **found.stored},
         learned=found.learned,
+        wanted=found.wanted,
     )
 
 

@@ -31,8 +31,11 @@ if TYPE_CHECKING:
 
 TAIL_S: Final = 0.1
 """How long after a set was taken what is captured is given to its reader, too."""
-RETURN_S: Final = 1.0
-"""How long after its return what a writer sends is given again to readers that were there."""
+RETURN_S: Final = 3.0
+"""How long after its return what a writer sends is given again to readers that were there.
+
+A writer finds the readers of a host one by one; a second, short cut, in which no lease ends, delays that.
+"""
 PASSED_S: Final = 0.2
 """How long after a delivery it is seen whether the writer itself sends something newer."""
 MAX_LOST: Final = 10_000
@@ -102,7 +105,12 @@ class Tails:
         self._sets[reader] = Tail(now + TAIL_S)
 
     def lost(self, writer: bytes) -> None:
-        """A writer is lost: what comes of it from now on, comes since it is back."""
+        """A writer is lost: what comes of it from now on, comes since it is back.
+
+        What came since it was back the last time is due at once.
+        """
+        if (tail := self._returns.get(writer)) is not None:
+            tail.until_s = 0.0
         self._lost[writer] = Tail(math.inf)
         if len(self._lost) > MAX_LOST:
             del self._lost[next(iter(self._lost))]
@@ -110,6 +118,11 @@ class Tails:
     def returned(self, writer: bytes, now: float) -> None:
         """A writer is back that had been lost."""
         tail = self._lost.pop(writer, None) or Tail(now)
+        if (former := self._returns.get(writer)) is not None:
+            former.count += tail.count
+            for group, samples in tail.samples.items():
+                former.samples.setdefault(group, []).extend(samples)
+            tail = former
         tail.until_s = now + RETURN_S
         self._returns[writer] = tail
 
@@ -154,7 +167,7 @@ class Tails:
         for reader, tail in self._sets.items():
             if is_given(group, reader.topic, reader.partitions):
                 tail.add(group, sample)
-        if (tail_of := self._returns.get(sample.writer) or self._lost.get(sample.writer)) is not None:
+        if (tail_of := self._lost.get(sample.writer) or self._returns.get(sample.writer)) is not None:
             tail_of.add(group, sample)
         for passed in self._passed.values():
             passed.add(group, sample)

@@ -10,7 +10,7 @@ from engine.dataset.rows import Rows
 from engine.dataset.sample import digest_sum
 from engine.runtime import stream
 from engine.runtime.incoming import Incoming, IncomingStreams
-from engine.runtime.placing import GIVE, Placing
+from engine.runtime.placing import EXTEND, GIVE, Placing
 from engine.runtime.reconciling import messages as notes
 from engine.runtime.reconciling import resume as resuming
 from engine.runtime.reconciling.alignee import Comparing
@@ -80,19 +80,21 @@ class Transfers:
     def _keep_streams(self) -> None:
         for incoming in self._incoming.keep(self._is_wanted):
             data = self._holdings.spaces[incoming.begin.name_space]
-            if not data.state.policy.filtered:
+            if not data.state.is_part:
                 resuming.broke_off(data, incoming)
 
     # Out.
 
     def send(self, event: SendSet) -> None:
         """Send the set of a name-space as it is now; to those who say what they hold, what they lack."""
-        everything = tuple(target for target in event.targets if not target.compares)
+        everything = tuple(each for each in event.targets if not (each.compares or each.elements))
         if everything:
             self._send_set(event.name_space, event.lineage, everything, None)
         for target in event.targets:
             if target.compares:
                 self._answering.asked(event.name_space, target)
+            elif target.elements:
+                self._send_set(event.name_space, event.lineage, (target,), None)
 
     def _send_to(self, name_space: str, target: Target, answer: Answer | None) -> None:
         self._send_set(name_space, self._holdings.spaces[name_space].state.lineage, (target,), answer)
@@ -103,7 +105,8 @@ class Transfers:
         holdings = self._holdings
         data = holdings.spaces[name_space]
         is_delayed = all(target.purpose == "delayed" for target in targets)
-        held = sent_part(holdings, (data.loaded or DataSet()) if is_delayed else data.working)
+        whole = (data.loaded or DataSet()) if is_delayed else data.working
+        held = sent_part(holdings, whole, targets[0].wants)
         groups = []
         for group, group_set in held.groups.items():
             samples = group_set.samples() if answer is None else Rows.of(answer.new.get(group, ()))
@@ -221,8 +224,8 @@ class Transfers:
         fresh, incoming.fresh = incoming.fresh, []
         holdings, name = self._holdings, incoming.begin.name_space
         data = holdings.spaces[name]
-        if not resuming.is_filled(data, incoming) or data.state.policy.filtered:
-            return  # of a filtered set only what passes is stored, once it is whole
+        if not resuming.is_filled(data, incoming) or data.state.is_part:
+            return  # of a part only what belongs to it is stored, once it is whole
         for description, samples in fresh:
             state = holdings.core.name_space_of(description.group)
             known = holdings.descriptions.get(description.group, description)
@@ -254,19 +257,22 @@ class Transfers:
             elapsed_ns=holdings.clock.wall_ns() - incoming.started_ns,
         )
         holdings.tell_changes()  # before the core decides about anything on the ground of it
-        holdings.core.set_received(
-            name, request, incoming.begin.lineage, holdings.clock.monotonic(), moved=_sum(new) + _sum(surplus)
-        )
-        self._give(data, surplus, floors)
+        moved = _sum(new) + _sum(surplus) if incoming.target.purpose == "repair" else 0
+        lineage, now = incoming.begin.lineage, holdings.clock.monotonic()
+        holdings.core.set_received(name, request, lineage, now, moved=moved)
+        if incoming.target.purpose != EXTEND:
+            self._give(data, incoming.target, surplus, floors)
 
     # Gifts.
 
-    def _give(self, data: NameSpaceData, surplus: Difference, known: dict[Group, int]) -> None:
+    def _give(
+        self, data: NameSpaceData, target: Target, surplus: Difference, known: dict[Group, int]
+    ) -> None:
         """Give the fellows what an alignment showed to be here only, and what they do not know as deleted."""
         floors = {
             group: group_set.floor_ns
             for group, group_set in (data.staging or data.working).groups.items()
-            if group_set.floor_ns > known.get(group, NO_FLOOR)
+            if group_set.floor_ns > known.get(group, NO_FLOOR) and target.wants(group)
         }
         descriptions = self._holdings.descriptions
         given = [group for group in {*surplus, *floors} if group in descriptions]

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from engine.core.election import NOBODY, NOBODY_REMEDY
 from engine.core.messages import NO_EPOCH
+from engine.core.states import Phase
 from engine.runtime.monitor import (
+    PART,
     AlignmentView,
     DeviationView,
     FellowView,
@@ -21,7 +23,7 @@ from engine.runtime.monitor import (
 if TYPE_CHECKING:
     from engine.core.fellows import Fellow
     from engine.dataset.dataset import Summary
-    from engine.runtime.monitor import DeliveryView
+    from engine.runtime.monitor import DeliveryView, UnkeptView
     from engine.runtime.runtime import Runtime
     from engine.runtime.sets import NameSpaceData
 
@@ -52,6 +54,7 @@ def snapshot(
     wall_ns: int,
     deliveries: tuple[DeliveryView, ...],
     disk_bytes: int = 0,
+    unkept: tuple[UnkeptView, ...] = (),
 ) -> NodeSnapshot:
     """The node as it is now; `disk_bytes` is what its store takes up, 0 for not known."""
     settings = runtime.settings
@@ -83,6 +86,7 @@ def snapshot(
         groups_left_out=max(0, len(groups) - MAX_GROUPS_SHOWN),
         deliveries=deliveries,
         deviations=_deviations(runtime),
+        unkept=unkept,
         counters={
             **runtime.counters,
             "queued": runtime.persistence.queued_changes,
@@ -126,8 +130,8 @@ def _name_space(runtime: Runtime, data: NameSpaceData, now: float, wall_ns: int)
         durability=policy.durability.value,
         master_priority=policy.master_priority,
         merges=tuple(f"{rule.type.value} {rule.scope}" for rule in policy.merges),
-        phase=state.phase.value,
-        complete=state.complete,
+        phase=PART if state.complete and state.is_lazy else state.phase.value,
+        complete=state.complete and not state.is_lazy,
         master=following.node,
         confirmed=state.following is not None,
         epoch=str(following),
@@ -139,6 +143,7 @@ def _name_space(runtime: Runtime, data: NameSpaceData, now: float, wall_ns: int)
         groups=len(data.working.groups),
         alignments=tuple(_alignments(runtime, data)),
         master_since_ns=wall_ns - int((now - state.followed_s) * 1e9) if state.following else 0,
+        from_parts=state.from_parts,
     )
 
 
@@ -182,6 +187,22 @@ def without_candidates(runtime: Runtime) -> str:
     """Which name-spaces cannot have a master, in a sentence; empty when all can."""
     names = [f"'{state.name}'" for state in runtime.core.name_spaces if state.why == NOBODY]
     return f"name-space {', '.join(names)} has no master: {NOBODY}; {NOBODY_REMEDY}" if names else ""
+
+
+def only_parts(runtime: Runtime) -> str:
+    """Of which name-spaces this node has a part only, in a sentence; empty for none."""
+    states = runtime.core.name_spaces
+    kept = [f"'{state.name}'" for state in states if state.is_lazy and state.complete]
+    idle = [f"'{state.name}'" for state in states if state.is_lazy and state.phase is Phase.PASSIVE]
+    made = [f"'{state.name}'" for state in states if state.from_parts]
+    said = []
+    if kept:
+        said.append(f"it keeps of name-space {', '.join(kept)} the part that readers on its host want")
+    if idle:
+        said.append(f"it is Lazy and keeps nothing of name-space {', '.join(idle)}: no reader here wants it")
+    if made:
+        said.append(f"its set of name-space {', '.join(made)} comes from parts, and may lack data")
+    return "; ".join(said)
 
 
 def _groups(runtime: Runtime, data: NameSpaceData, identity: Identity) -> list[GroupView]:

@@ -9,7 +9,7 @@ from engine.store import schema
 from engine.store.catalog import read_catalog
 from engine.store.files import DAMAGED
 from engine.store.interface import StoreDamaged, StoreFailed, refused
-from engine.store.view import read_fellows, read_marks
+from engine.store.remembered import read_fellows, read_marks
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import errno
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
 from engine.dataset.dataset import Summary, weight_of
 
@@ -52,7 +52,7 @@ class StoreDamaged(StoreError):
 
 
 class StoreRefused(StoreError):
-    """The store is sound but not for us: a newer format, or not a store of ours at all."""
+    """The store is sound but not for us: a newer format, or not a store of ospltool at all."""
 
 
 class LockedStore(StoreRefused):
@@ -101,6 +101,9 @@ class Damage(NamedTuple):
 MAX_BACKUPS: Final = 2
 """Back-ups of a name-space that a store keeps; one more drops the oldest."""
 
+Marks: TypeAlias = "Mapping[str, str | None]"
+"""Values to remember for a name-space, by key; None forgets one."""
+NO_MARKS: Final[Marks] = {}
 MAX_DAMAGE_KEPT: Final = 1_000
 
 
@@ -258,17 +261,25 @@ class Store(Protocol):
         ...
 
     def commit_complete(
-        self, writer: SetWriter, mark: str = "", *, keep_previous: str | None = None
+        self,
+        writer: SetWriter,
+        mark: str = "",
+        *,
+        keep_previous: str | None = None,
+        marks: Marks = NO_MARKS,
     ) -> SetInfo:
         """Make the writer's version the complete one and drop the previous, in one transaction.
 
-        With `keep_previous` the previous one stays as a back-up under that mark; of more back-ups than
-        `MAX_BACKUPS` the oldest is dropped.
+        What `marks` says is remembered in the same transaction; see `mark`. With `keep_previous` the
+        previous one stays as a back-up under that mark; of more back-ups than `MAX_BACKUPS` the oldest is
+        dropped.
         """
         ...
 
-    def restore_backup(self, version: int, mark: str, keep_previous: str) -> SetInfo:
+    def restore_backup(self, version: int, mark: str, keep_previous: str, marks: Marks = NO_MARKS) -> SetInfo:
         """Make a back-up the complete set again; the present one takes its place as a back-up, so marked.
+
+        What `marks` says is remembered in the same transaction; see `mark`.
 
         Raises:
             LookupError: there is no such back-up.
@@ -287,8 +298,12 @@ class Store(Protocol):
         """Drop a version that is still filling."""
         ...
 
-    def append(self, name_space: str, changes: Sequence[Change]) -> dict[Group, Summary]:
+    def append(
+        self, name_space: str, changes: Sequence[Change], marks: Marks = NO_MARKS
+    ) -> dict[Group, Summary]:
         """Bring live changes, in their order, to the complete set as one transaction.
+
+        What `marks` says is remembered in the same transaction; see `mark`.
 
         Returns:
             The new watermark of each group named in `changes`, once all of them are on disk. A sample that
@@ -317,8 +332,8 @@ class Store(Protocol):
         """Replace the fellows known to a name-space."""
         ...
 
-    def mark(self, name_space: str, key: str, value: str | None) -> None:
-        """Remember a value for a name-space (its elements, a merge id, ...); None forgets it."""
+    def mark(self, name_space: str, marks: Marks) -> None:
+        """Remember values of a name-space, such as its elements, in one transaction; None forgets one."""
         ...
 
     def marks(self, name_space: str) -> dict[str, str]:

@@ -16,6 +16,7 @@ from engine.dataset.rows import Rows
 from engine.store.backups import surplus
 from engine.store.changes import FillingSet
 from engine.store.interface import (
+    NO_MARKS,
     GroupInfo,
     OpenReport,
     SetInfo,
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from engine.dataset.groups import GroupDescription
     from engine.dataset.rows import Samples
     from engine.dataset.sample import Sample
-    from engine.store.interface import Change, DamageLog, Fellow, SetWriter
+    from engine.store.interface import Change, DamageLog, Fellow, Marks, SetWriter
 
 _MASK: Final = (1 << 128) - 1
 _PIECE: Final = 4096
@@ -114,6 +115,13 @@ class Medium:
                         group.rows[digest] = sample._replace(source_time_ns=time_ns)
                         return True
         return False
+
+    def remember(self, name_space: str, marks: Marks) -> None:
+        """Remember values of a name-space; None forgets one."""
+        known = {**self.marks.get(name_space, {}), **marks}
+        self.marks[name_space] = {key: value for key, value in known.items() if value is not None}
+        if not self.marks[name_space]:
+            del self.marks[name_space]
 
     def drop(self, version: _Version) -> None:
         """Forget a version and the space that it used."""
@@ -237,16 +245,25 @@ class MemoryStore:
         return version
 
     def commit_complete(
-        self, writer: SetWriter, mark: str = "", *, keep_previous: str | None = None
+        self,
+        writer: SetWriter,
+        mark: str = "",
+        *,
+        keep_previous: str | None = None,
+        marks: Marks = NO_MARKS,
     ) -> SetInfo:
         """Make the writer's version the complete one."""
         self._medium.check_writable()
-        return self._switch_to(self._filling(writer), mark, keep_previous)
+        info = self._switch_to(self._filling(writer), mark, keep_previous)
+        self._medium.remember(info.name_space, marks)
+        return info
 
-    def restore_backup(self, version: int, mark: str, keep_previous: str) -> SetInfo:
+    def restore_backup(self, version: int, mark: str, keep_previous: str, marks: Marks = NO_MARKS) -> SetInfo:
         """Make a back-up the complete set again."""
         self._medium.check_writable()
-        return self._switch_to(self._backup(version), mark, keep_previous)
+        info = self._switch_to(self._backup(version), mark, keep_previous)
+        self._medium.remember(info.name_space, marks)
+        return info
 
     def _switch_to(self, version: _Version, mark: str, keep_previous: str | None) -> SetInfo:
         previous = self._complete(version.name_space)
@@ -278,7 +295,9 @@ class MemoryStore:
         self._medium.check_writable()
         self._medium.drop(self._filling(writer))
 
-    def append(self, name_space: str, changes: Sequence[Change]) -> dict[Group, Summary]:
+    def append(
+        self, name_space: str, changes: Sequence[Change], marks: Marks = NO_MARKS
+    ) -> dict[Group, Summary]:
         """Bring live changes to the complete set."""
         version = self._complete(name_space)
         if version is None:
@@ -288,6 +307,7 @@ class MemoryStore:
         for description, added, evicted in changes:
             _change(self._medium, version, description, () if added is None else (added,), evicted)
             touched[description.group] = version.groups[description.group].stored
+        self._medium.remember(name_space, marks)
         return touched
 
     def load(
@@ -319,15 +339,10 @@ class MemoryStore:
         self._medium.check_writable()
         self._medium.fellows[name_space] = tuple(sorted(fellows))
 
-    def mark(self, name_space: str, key: str, value: str | None) -> None:
-        """Remember a value, or forget it with None."""
+    def mark(self, name_space: str, marks: Marks) -> None:
+        """Remember values; None forgets one."""
         self._medium.check_writable()
-        known = self._medium.marks.setdefault(name_space, {})
-        known.pop(key, None)
-        if value is not None:
-            known[key] = value
-        if not known:
-            del self._medium.marks[name_space]
+        self._medium.remember(name_space, marks)
 
     def marks(self, name_space: str) -> dict[str, str]:
         """What was remembered with `mark`."""

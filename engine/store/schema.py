@@ -8,6 +8,7 @@ numbers. Small rows carry a check of their own; samples carry their digest.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import os
 import sqlite3
@@ -97,7 +98,8 @@ def check_format(connection: sqlite3.Connection, path: Path) -> bool:
     """Whether the file has our tables (False: it is empty).
 
     Raises:
-        StoreRefused: it is somebody else's database, or a newer format of ours.
+        StoreRefused: it is somebody else's database, or a newer format.
+        StoreDamaged: its tables have other columns than ours.
         sqlite3.Error: it cannot be read.
     """
     (application,) = connection.execute("PRAGMA application_id").fetchone()
@@ -112,7 +114,27 @@ def check_format(connection: sqlite3.Connection, path: Path) -> bool:
             f"{path}: the store has format {version}, written by a newer ospltool; "
             f"this one reads formats up to {FORMAT_VERSION}"
         )
+    if version == FORMAT_VERSION and (other := _columns(connection) ^ _our_columns()):
+        table, column = min(other)[:2]
+        raise StoreDamaged(f"{path}: table {table!r} is not as it was made, see its column {column!r}")
     return True
+
+
+def _columns(connection: sqlite3.Connection) -> frozenset[tuple[str, str, str, int, int]]:
+    """Table, name, type, NOT NULL and place in the primary key of every column of a database."""
+    rows = connection.execute(
+        'SELECT t.name, c.name, c.type, c."notnull", c.pk'
+        " FROM sqlite_schema AS t, pragma_table_info(t.name) AS c"
+        " WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
+    )
+    return frozenset(rows.fetchall())
+
+
+@functools.cache
+def _our_columns() -> frozenset[tuple[str, str, str, int, int]]:
+    with contextlib.closing(sqlite3.connect(":memory:")) as memory:
+        memory.executescript(TABLES)
+        return _columns(memory)
 
 
 def create(connection: sqlite3.Connection, node_id: str) -> None:
@@ -152,7 +174,7 @@ def _check_functions(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def typed(error: sqlite3.Error, path: Path) -> StoreError | None:
-    """The store error that an SQLite error stands for; None when it is a mistake of ours."""
+    """The store error that an SQLite error stands for; None when it is a bug in ospltool."""
     code = getattr(error, "sqlite_errorcode", None)
     primary = None if code is None else code & 0xFF
     may_be_full = primary in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)

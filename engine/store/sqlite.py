@@ -6,7 +6,6 @@ and the store goes on: the next call may work, as it does when a full disk has r
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import sqlite3
 from typing import TYPE_CHECKING, Final
@@ -30,6 +29,7 @@ from engine.store.changes import FillingSet, Net, Piece, net_changes
 from engine.store.database import check_structure, lost_tail, open_database, put_aside
 from engine.store.files import DATABASE, LEDGER, LOCK, Ledger, Lock, Record
 from engine.store.interface import (
+    NO_MARKS,
     OpenReport,
     SetState,
     Soundness,
@@ -40,9 +40,10 @@ from engine.store.interface import (
     refused,
     unfinished,
 )
+from engine.store.remembered import read_fellows, read_marks, write_fellows, write_marks
 from engine.store.room import has_room_for_copy, room_on_disk
 from engine.store.rows import SampleTable, Unexpected
-from engine.store.view import StoreView, name_spaces, read_fellows, read_marks
+from engine.store.view import StoreView, name_spaces
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
     from engine.dataset.groups import GroupDescription
     from engine.dataset.rows import Samples
     from engine.dataset.sample import Sample
-    from engine.store.interface import Change, DamageLog, Fellow, SetInfo, SetWriter
+    from engine.store.interface import Change, DamageLog, Fellow, Marks, SetInfo, SetWriter
 
 MISSING: Final = "missing"
 """Mark of a name-space whose set went with a damaged file and has not been written anew."""
@@ -155,7 +156,7 @@ class SqliteStore:
             if damaged:
                 findings.append(f"{damaged} remembered fellows have a damaged entry and are forgotten")
         self._versions = catalog.versions
-        self._dropped = collections.deque(catalog.dropped)
+        self._dropped = list(catalog.dropped)
         self.report = OpenReport(
             self._node_id, self._incarnation, bool(closed), tuple(findings), fellows, losses > 0
         )
@@ -167,7 +168,7 @@ class SqliteStore:
         complete = {one.name_space for one in catalog.versions.values() if one.state is SetState.COMPLETE}
         for space in name_spaces(self._connection, catalog.versions) if catalog.unusable else ():
             if space not in complete:
-                self._write_mark(space, MISSING, "a damaged entry")
+                write_marks(self._connection, space, {MISSING: "a damaged entry"})
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -276,16 +277,21 @@ class SqliteStore:
         self._write(version, {description.group: net})
 
     def commit_complete(
-        self, writer: SetWriter, mark: str = "", *, keep_previous: str | None = None
+        self,
+        writer: SetWriter,
+        mark: str = "",
+        *,
+        keep_previous: str | None = None,
+        marks: Marks = NO_MARKS,
     ) -> SetInfo:
         """Make the writer's version the complete one."""
-        return self._switch_to(self._filling(writer.version), mark, keep_previous)
+        return self._switch_to(self._filling(writer.version), mark, keep_previous, marks)
 
-    def restore_backup(self, version: int, mark: str, keep_previous: str) -> SetInfo:
+    def restore_backup(self, version: int, mark: str, keep_previous: str, marks: Marks = NO_MARKS) -> SetInfo:
         """Make a back-up the complete set again."""
-        return self._switch_to(self._backup(version), mark, keep_previous)
+        return self._switch_to(self._backup(version), mark, keep_previous, marks)
 
-    def _switch_to(self, version: Version, mark: str, keep_previous: str | None) -> SetInfo:
+    def _switch_to(self, version: Version, mark: str, keep_previous: str | None, marks: Marks) -> SetInfo:
         previous = self._find(version.name_space, SetState.COMPLETE)
         dropped: Sequence[Version] = [] if previous is None else [previous]
         if previous is not None and keep_previous is not None:
@@ -299,9 +305,7 @@ class SqliteStore:
             if previous is not None and keep_previous is not None:
                 write_version(self._connection, previous, SetState.KEPT, keep_previous)
             write_version(self._connection, version, SetState.COMPLETE, mark)
-            self._connection.execute(
-                "DELETE FROM mark WHERE name_space = ? AND key = ?", (version.name_space, MISSING)
-            )
+            write_marks(self._connection, version.name_space, {**marks, MISSING: None})
         for one in dropped:
             self._forget(one)
         if previous is not None and keep_previous is not None:
@@ -333,30 +337,35 @@ class SqliteStore:
         del self._versions[version.number]
         self._dropped.extend(row.id for row in version.groups.values())
 
-    def append(self, name_space: str, changes: Sequence[Change]) -> dict[Group, Summary]:
+    def append(
+        self, name_space: str, changes: Sequence[Change], marks: Marks = NO_MARKS
+    ) -> dict[Group, Summary]:
         """Bring live changes to the complete set."""
         version = self._find(name_space, SetState.COMPLETE)
         if version is None:
             raise LookupError(f"there is no complete set of name-space {name_space!r}")
         nets = net_changes(changes)
-        self._write(version, nets)
+        self._write(version, nets, marks)
         return {group: version.groups[group].stored for group in nets}
 
-    def _write(self, version: Version, nets: dict[Group, Net]) -> None:
+    def _write(self, version: Version, nets: dict[Group, Net], marks: Marks = NO_MARKS) -> None:
         try:
-            self._write_once(version, nets)
+            self._write_once(version, nets, marks)
         except Unexpected:
             for group, net in nets.items():
                 known = version.groups.get(group)
                 net.sort_out(self._table.present(known.id, net.samples()) if known else set())
-            self._write_once(version, nets)
+            self._write_once(version, nets, marks)
 
-    def _write_once(self, version: Version, nets: Mapping[Group, Net | Piece]) -> None:
+    def _write_once(
+        self, version: Version, nets: Mapping[Group, Net | Piece], marks: Marks = NO_MARKS
+    ) -> None:
         with self._transaction():
+            write_marks(self._connection, version.name_space, marks)
             rows = {group: self._change(version, net) for group, net in nets.items()}
             swept = self._sweep()
         version.groups.update(rows)
-        self._dropped_less(swept)
+        del self._dropped[:swept]
 
     def _change(self, version: Version, net: Net | Piece) -> GroupRow:
         known = version.groups.get(net.description.group)
@@ -399,10 +408,6 @@ class SqliteStore:
             )
         return finished
 
-    def _dropped_less(self, finished: int) -> None:
-        for _ in range(finished):
-            self._dropped.popleft()
-
     def begin_anew(self) -> str:
         """Put a damaged file aside and go on with an empty one."""
         if not self._may_begin_anew:
@@ -414,7 +419,7 @@ class SqliteStore:
             fellows, _ = read_fellows(db)
         lost = {one.name_space for one in self._versions.values() if one.state is SetState.COMPLETE}
         aside = self._exchange_file()
-        self._versions, self._dropped = {}, collections.deque()
+        self._versions, self._dropped = {}, []
         self._table = SampleTable(self._connection)
         with self._transaction():
             schema.create(self._connection, self._node_id)
@@ -422,9 +427,9 @@ class SqliteStore:
                 "UPDATE node SET incarnation = ?, commits = ?, closed = 0",
                 (self._incarnation, self._commits),
             )
-            for mark in [*marks, *((space, MISSING, aside) for space in lost)]:
-                self._write_mark(*mark)
-            self._write_fellows(fellows)
+            for space, key, value in [*marks, *((space, MISSING, aside) for space in lost)]:
+                write_marks(self._connection, space, {key: value})
+            write_fellows(self._connection, fellows)
         return aside
 
     def tidy(self) -> bool:
@@ -432,7 +437,7 @@ class SqliteStore:
         if self._dropped:
             with self._transaction():
                 finished = self._sweep()
-            self._dropped_less(finished)
+            del self._dropped[:finished]
         return bool(self._dropped)
 
     def optimize(self) -> bool:
@@ -466,33 +471,12 @@ class SqliteStore:
         """Replace the fellows known to a name-space."""
         with self._transaction():
             self._connection.execute("DELETE FROM fellow WHERE name_space = ?", (name_space,))
-            self._write_fellows({name_space: fellows})
+            write_fellows(self._connection, {name_space: fellows})
 
-    def _write_fellows(self, known: Mapping[str, Iterable[Fellow]]) -> None:
-        self._connection.executemany(
-            "INSERT OR REPLACE INTO fellow VALUES (?, ?, ?, ?, ?)",
-            [
-                (space, *one, schema.row_check(space, *one))
-                for space, fellows in known.items()
-                for one in fellows
-            ],
-        )
-
-    def mark(self, name_space: str, key: str, value: str | None) -> None:
-        """Remember a value, or forget it with None."""
+    def mark(self, name_space: str, marks: Marks) -> None:
+        """Remember values; None forgets one."""
         with self._transaction():
-            if value is None:
-                self._connection.execute(
-                    "DELETE FROM mark WHERE name_space = ? AND key = ?", (name_space, key)
-                )
-            else:
-                self._write_mark(name_space, key, value)
-
-    def _write_mark(self, name_space: str, key: str, value: str) -> None:
-        check = schema.row_check(name_space, key, value)
-        self._connection.execute(
-            "INSERT OR REPLACE INTO mark VALUES (?, ?, ?, ?)", (name_space, key, value, check)
-        )
+            write_marks(self._connection, name_space, marks)
 
     def marks(self, name_space: str) -> dict[str, str]:
         """What was remembered with `mark`; a damaged value is left out."""

@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from engine.store import schema
+from engine.store import header, schema
 from engine.store.catalog import read_catalog, read_node
 from engine.store.columns import sound_columns
 from engine.store.files import DATABASE, LOCK, lock_holder
-from engine.store.interface import Fellow, StoreFailed, StoreRefused
+from engine.store.interface import Fellow, StoreError, StoreFailed, StoreRefused
+from engine.store.remembered import read_fellows, read_marks
 from engine.store.rows import read_group
 from engine.store.verification import sound_samples
 
@@ -45,7 +46,7 @@ class StoreView:
             path: a store directory, or the database file itself.
 
         Raises:
-            StoreRefused: there is no store of ours, or it is of a newer format.
+            StoreRefused: there is no ospltool store, or it is of a newer format.
             StoreDamaged: it cannot be read at all.
             StoreFailed: the file cannot be opened.
         """
@@ -53,6 +54,19 @@ class StoreView:
         self._copy: tempfile.TemporaryDirectory[str] | None = None
         if not self.path.is_file():
             raise StoreRefused(f"{self.path}: there is no store")
+        self._is_mended = False
+        try:
+            self._open()
+        except StoreError:
+            if not header.is_damaged(self.path):
+                raise
+            self._is_mended = True
+            with contextlib.suppress(StoreError):
+                self._open()
+                return
+            raise
+
+    def _open(self) -> None:
         try:
             self._connection = self._connect()
         except sqlite3.Error as error:
@@ -75,16 +89,21 @@ class StoreView:
     def _connect(self) -> sqlite3.Connection:
         log = self.path.with_name(self.path.name + "-wal")
         used = self.path.name == DATABASE and lock_holder(self.path.with_name(LOCK)) is not None
-        if used:  # the node keeps the log and its index in being; reading them leaves nothing behind
+        # While a node has the store open, the log and its index exist anyway: reading leaves nothing behind.
+        if used and not self._is_mended:
             return sqlite3.connect(f"file:{quote(str(self.path))}?mode=ro", uri=True, isolation_level=None)
-        if not log.exists() or not log.stat().st_size:
+        has_log = log.exists() and bool(log.stat().st_size)
+        if not has_log and not self._is_mended:
             uri = f"file:{quote(str(self.path))}?mode=ro&immutable=1"
             return sqlite3.connect(uri, uri=True, isolation_level=None)
         self._copy = tempfile.TemporaryDirectory(prefix="ospltool-store-")
         target = Path(self._copy.name) / self.path.name
         try:
             shutil.copyfile(self.path, target)
-            shutil.copyfile(log, target.with_name(log.name))
+            if has_log:
+                shutil.copyfile(log, target.with_name(log.name))
+            if self._is_mended:
+                header.mend(target, has_log=has_log)
         except OSError as error:
             self._remove_copy()
             raise StoreFailed(f"{error.filename}: {error.strerror}") from error
@@ -108,7 +127,8 @@ class StoreView:
     @property
     def findings(self) -> tuple[str, ...]:
         """What reading the small tables noticed."""
-        return tuple(self._catalog.findings)
+        mended = (f"{self.path}: its header is damaged; a copy with a new one is read",) * self._is_mended
+        return (*mended, *self._catalog.findings)
 
     def node(self) -> tuple[str, int, bool]:
         """The node's id, its incarnation, and whether it closed the store."""
@@ -186,33 +206,6 @@ def name_spaces(connection: sqlite3.Connection, versions: dict[int, Version]) ->
     named = {version.name_space for version in versions.values()}
     marked = {space for space, _, _, is_sound in read_marks(connection) if is_sound}
     return tuple(sorted(named | marked | read_fellows(connection)[0].keys()))
-
-
-def read_marks(
-    connection: sqlite3.Connection, name_space: str | None = None
-) -> list[tuple[str, str, str, bool]]:
-    """Name-space, key and value of the marks of one name-space or all, and whether the check is right."""
-    rows = connection.execute(
-        "SELECT name_space, key, value, row_check FROM mark WHERE ?1 IS NULL OR name_space = ?1",
-        (name_space,),
-    ).fetchall()
-    return [
-        (space, key, value, check == schema.row_check(space, key, value)) for space, key, value, check in rows
-    ]
-
-
-def read_fellows(connection: sqlite3.Connection) -> tuple[dict[str, tuple[Fellow, ...]], int]:
-    """The remembered fellows by name-space, and how many more have a damaged entry."""
-    fellows: dict[str, list[Fellow]] = {}
-    damaged = 0
-    for space, id_, name, role, check in connection.execute(
-        "SELECT name_space, id, name, role, row_check FROM fellow ORDER BY name_space, id"
-    ):
-        if check == schema.row_check(space, id_, name, role):
-            fellows.setdefault(space, []).append(Fellow(id_, name, role))
-        else:
-            damaged += 1
-    return {space: tuple(known) for space, known in fellows.items()}, damaged
 
 
 def _unreadable(error: sqlite3.Error, path: Path) -> Exception:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.client_service.held import Held, Interest
-from engine.core.namespaces import MergeType
+from engine.core.namespaces import Group, MergeType
 from engine.core.states import Phase
 from engine.dds.client_protocol.messages import Completeness
 from tests.simulation.scenarios import SLOW, TOPIC, Scenario, node
@@ -14,7 +14,9 @@ def completeness(scenario: Scenario, name: str) -> list[Completeness]:
     assert runtime is not None
     held = Held(runtime)
     interest = Interest(TOPIC.topic, (TOPIC.partition,))
-    return [held.completeness(state) for state in held.name_spaces(interest)]
+    return [
+        held.completeness(state, Group(TOPIC.partition, TOPIC.topic)) for state in held.name_spaces(interest)
+    ]
 
 
 def test_a_set_that_is_being_merged_is_not_complete_and_is_when_it_is_done() -> None:

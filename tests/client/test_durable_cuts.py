@@ -100,6 +100,8 @@ def test_a_durable_writer_hands_over_what_both_nodes_missed_once_and_as_it_was(h
     counters = done(keeper, counters=1)["counters"]
     assert (counters["written"], counters["stored"], counters["pending"]) == (21, 21, 0)
     assert counters["handed_over"] >= 11
+    told = [int(each["count"]) for name in NODES for each in hosts.trace(name, "client.handed-over")]
+    assert sum(told) >= 11
     late = hosts.reader(prefix=hosts.prefixes["n1"])
     late.wait_instances(20)
     assert late.tally()["states"].get("disposed") == 1

@@ -67,6 +67,10 @@ def test_cat_prints_the_history_that_a_late_reader_gets_and_ends(lab: ClientLab,
     assert samples[0]["partitions"] == ["stock"]
     assert samples[0]["type"] == "depot::Reading"
     assert {each["source_time_ns"] for each in samples} == {*range(1_000, 1_010), 2_000}
+    assert {each["writer"] for each in samples} == {None}, "who wrote it is not on the wire"
+    assert all(len(each["delivered_by"]) == 32 for each in samples)
+    stored = run("cat", "Reading", "--store", lab.home("n1") / "store")[1]
+    assert all(len(each["writer"]) == 32 and "delivered_by" not in each for each in stored)
 
 
 def test_cat_shows_what_a_condition_accepts_from_nodes_and_from_the_store(lab: ClientLab, run: Run) -> None:
@@ -130,6 +134,11 @@ def test_cat_follows_what_nobody_keeps(lab: ClientLab, run: Run) -> None:
 
 def test_history_is_waited_for_shown_and_deleted(lab: ClientLab, run: Run) -> None:
     place = ("--domain", lab.domain, "--timeout", "30s", "--json")
+    for verb in (("wait", "Reading", "--partition", "stocks"), ("delete", "Reading", "else*")):
+        code, _, err = run("history", *verb, "--domain", lab.domain, "--timeout", "3s")
+        assert code == 1
+        assert "no service keeps a group of topic 'Reading' in partition" in err
+    assert run("history", "delete", "Nothing", "stock", *place)[0] == 1
     code, (answer,), err = run("history", "wait", "Reading", "--partition", "st*", *place)
     assert (code, answer["complete"], err) == (0, True, "")
     code, (answer,), _ = run("history", "state", "Rea*", *place)
@@ -140,7 +149,12 @@ def test_history_is_waited_for_shown_and_deleted(lab: ClientLab, run: Run) -> No
     code, text, _ = run("history", "state", "--domain", lab.domain)
     assert code == 0
     assert any("Reading" in line and "complete" in line for line in text)
-    assert run("history", "state", "Nothing", *place)[0] == 1
+    for options, words in {
+        ("Nothing",): "a group of topic 'Nothing'",
+        ("--partition", "no*"): "any group",
+    }.items():
+        code, _, err = run("history", "state", *options, *place)
+        assert (code, f"no service keeps {words}" in err) == (1, True)
     code, _, err = run("history", "wait", "Nothing", "--domain", lab.domain, "--timeout", "1s")
     assert (code, "nobody writes, reads or keeps it" in err) == (1, True)
 

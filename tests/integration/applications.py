@@ -52,6 +52,8 @@ def qos_of(options: dict[str, Any]) -> Any:
         policies.append(Policy.Ownership.Exclusive)
     if "strength" in options:
         policies.append(Policy.OwnershipStrength(options["strength"]))
+    if "latency_budget_ns" in options:
+        policies.append(Policy.LatencyBudget(options["latency_budget_ns"]))
     if "lifespan_ns" in options:
         policies.append(Policy.Lifespan(options["lifespan_ns"]))
     return Qos(*policies)
@@ -550,6 +552,15 @@ def hostile(options: dict[str, Any]) -> None:
         one.close()
 
 
+def untyped(options: dict[str, Any]) -> None:
+    """A TRANSIENT writer that tells no type information; it ends when it is told to."""
+    from tests.integration.untyped import write
+
+    say(guid=write(options["domain"], options["topic"], keyed=options["keyed"], count=options["count"]))
+    for _ in commands():
+        pass
+
+
 ROLES = {
     "writer": writer,
     "refused_writer": refused_writer,
@@ -560,6 +571,7 @@ ROLES = {
     "readers_in_turn": readers_in_turn,
     "watch": watch,
     "hostile": hostile,
+    "untyped": untyped,
 }
 
 if __name__ == "__main__":

@@ -31,6 +31,8 @@ PLACES = {{
     "sender": ("engine.dds.channel", "Channel.publish"),
     "pump": ("engine.dds.discovery", "Discovery.take"),
     "client": ("engine.client_service.lines", "Lines._carry_out"),
+    "past": ("engine.runtime.past", "_Writer._append"),
+    "past-whole": ("engine.runtime.past", "_Writer._replace"),
     "turn": ("engine.runtime.runtime", "Runtime.turn"),
 }}
 def hang_at(place, module, path):

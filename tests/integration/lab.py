@@ -56,6 +56,8 @@ class Lab:
         self.prefixes: dict[str, Sequence[str]] = {}
         self.code: dict[str, Path] = {}
         """Where the packages are that a node runs, if not this checkout."""
+        self.shifts_s: dict[str, float] = {}
+        """By how much the wall clock of a node is wrong."""
         self._settings: dict[str, Settings] = {}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._programs: list[Program] = []
@@ -130,9 +132,11 @@ class Lab:
     def launch(self, name: str, environ: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
         """Start the process of a node that nobody expects to stay."""
         home, code = self.home(name), self.code.get(name, ROOT)
+        shift_s = self.shifts_s.get(name)
+        module = ("engine",) if shift_s is None else ("chaos.skewed", str(shift_s))
         with (home / "output.log").open("ab") as output:
             return subprocess.Popen(
-                [*self.prefixes.get(name, ()), sys.executable, "-m", "engine", str(home / "ospl.xml")],
+                [*self.prefixes.get(name, ()), sys.executable, "-m", *module, str(home / "ospl.xml")],
                 cwd=code,
                 env={**self.environ, "PYTHONPATH": str(code), "OSPL_LOGPATH": str(home), **(environ or {})},
                 stdin=subprocess.DEVNULL,

@@ -93,6 +93,17 @@ class Network:
         for one, address in ((host, self.addresses[other]), (other, self.addresses[host])):
             _ip("-n", self._spaces[one], "route", "del", "blackhole", f"{address}/32")
 
+    def silence(self, host: str, other: str) -> None:
+        """Let nothing of a host reach another one, which it goes on hearing."""
+        for interface in ("all", "e0"):
+            setting = f"/proc/sys/net/ipv4/conf/{interface}/rp_filter"
+            _run(*self.on(host), "sh", "-c", f"echo 0 > {setting}")
+        _ip("-n", self._spaces[host], "route", "add", "blackhole", f"{self.addresses[other]}/32")
+
+    def end_silence(self, host: str, other: str) -> None:
+        """Let a host be heard again."""
+        _ip("-n", self._spaces[host], "route", "del", "blackhole", f"{self.addresses[other]}/32")
+
     def slow_down(self, host: str, kbit_s: int) -> None:
         """Let a host send no faster than that; what waits is not lost. Skips the test where `tc` cannot."""
         tc = shutil.which("tc", path=f"{os.environ['PATH']}:/usr/sbin:/sbin")

@@ -20,7 +20,7 @@ class Hanging:
 
     def __init__(self, lab: Lab, directory: Path) -> None:
         self._lab, self._directory = lab, directory
-        path = lab.configure("n1", Settings())
+        path = lab.configure("n1", Settings(terminate_s=2.0))
         scheduling = "<Scheduling><Class>Default</Class><Priority>0</Priority></Scheduling>"
         watched = f'<Watchdog deadlockDetection="true">{scheduling}</Watchdog></DurabilityService>'
         lease = '<Lease><ExpiryTime update_factor="0.1">2</ExpiryTime></Lease></Domain>'
@@ -35,15 +35,42 @@ class Hanging:
             fields.get("activity", fields.get("activities", "")) for fields in self._lab.trace("n1", event)
         )
 
-    def check(self, place: str, activity: str, work: Callable[[], object]) -> None:
+    def check(self, place: str, activity: str, work: Callable[[], object], *, withholds: bool = True) -> None:
         """What hangs there while it is made to work is named, and withholds the lease until it moves."""
         file = self._directory / place
         file.touch()
         work()
-        for event in ("watch.progress-lost", "watch.lease-withheld", "watch.progress-back"):
+        withheld = ("watch.lease-withheld",) if withholds else ()
+        for event in ("watch.progress-lost", *withheld, "watch.progress-back"):
             if event == "watch.progress-back":
                 file.unlink()
             self._lab.seen.wait_for(f"{event}: {activity}", partial(self._is_named, event, activity))
+
+    def check_type_of_nobody(self) -> None:
+        """A writer is gone before its type was asked for: that its group can not be had is told."""
+        lab, file = self._lab, self._directory / "look-up"
+        file.touch()
+        writer = lab.program("writer", steps=[{"count": 1, "time": 1_000, "type": "OtherPlain"}])
+        named = partial(self._is_named, "watch.progress-lost", "OtherPlain")
+        lab.seen.wait_for("it is looked up", named)
+        writer.kill()
+        file.unlink()
+        lab.seen.wait_for("it is not found", lambda: bool(lab.trace("n1", "group.creation-failed")))
+
+    def check_unwritten(self) -> None:
+        """The store hangs as the node ends: in time, and it says how much it has not written."""
+        (self._directory / "store").touch()
+        lab = self._lab
+        before = self._captured()
+        lab.write({"first": 100, "count": 7, "time": 1_000})
+        lab.seen.wait_for("it is captured", lambda: self._captured() == before + 7)
+        assert lab.stop("n1") == [0]
+        (left,) = lab.trace("n1", "store.not-flushed")
+        assert int(left["samples"]) > 0
+
+    def _captured(self) -> int:
+        shown = self._lab.seen.node("n1")
+        return shown.counters["captured"] if shown else 0
 
     def _is_named(self, event: str, activity: str) -> bool:
         return activity in self.named(event)
@@ -58,10 +85,14 @@ def test_every_thread_that_hangs_is_named(lab: Lab, tmp_path: Path) -> None:
         lab.program("writer", steps=[{"count": 1, "time": 1_000, **step}])
 
     node.check("look-up", "groupCreationThread (type of topic", partial(write, type="Keyless"))
+    node.check_type_of_nobody()
     node.check("delivery", "resendQueue (delivery", lab.reader)
     node.check("stream", "sampleRequestHandler (", partial(lab.start, "n2"))
     node.check("store", "persistentDataListener", partial(write, first=5))
     node.check("pump", "AdminEventDispatcher (discovery)", lab.check)
     node.check("turn", "ospl_durability", lab.check)
+    node.check("past", "past (writes store.past)", partial(lab.stop, "n2"), withholds=False)
+    assert "past" not in node.named("watch.lease-withheld")
     node.check("sender", "statusThread", lab.check)
-    assert "dcpsHeartbeatListener" in node.named("watch.progress-lost")
+    node.check("sender", "dcpsHeartbeatListener", lab.check)
+    node.check_unwritten()

@@ -33,6 +33,8 @@ def check_refused_at_start(lab: Lab) -> None:
     assert "group stock.Reading" in line
     assert "ospl.xml:" in line
     assert "column 1: the type has no field 'valeu'" in line
+    (refused,) = lab.trace("n1", "lifecycle.bad-configuration")
+    assert "the type has no field 'valeu'" in refused["cause"]
     assert len(lab.on_disk("n1")["stock", "Reading"]) == 10
 
 
@@ -55,6 +57,8 @@ def test_what_a_filter_does_not_accept_is_nowhere_on_its_node(lab: Lab) -> None:
     lab.write({"type": "Plain", "count": 3, "time": 1_000})
     seen.wait_for("all was looked at", lambda: withheld(lab, "n1") == 5)
     seen.wait_for("half is stored", lambda: seen.samples("n1") == seen.stored("n1") == 10)
+    assert {each["group"] for each in lab.trace("n1", "filter.applies")} == {"stock.Reading"}
+    assert {each["namespace"] for each in lab.trace("n1", "namespace.filtered")} == {"stock"}
     (refused,) = lab.trace("n1", "filter.refused")
     assert refused["group"] == "stock.Plain"
     assert "the type has no field 'nothing'" in refused["cause"]

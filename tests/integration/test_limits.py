@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ospltool.live.complaints import complaints
+from ospltool.health.signs.data import of_capture, of_readers
 from tests.integration.configurations import Settings
 from tests.integration.lab import Lab
 from tests.integration.test_split_brain import EVERYWHERE, SplitLab
@@ -69,7 +69,7 @@ def test_three_nodes_hold_what_limits_allow_and_the_same_after_a_restart(lab: La
     for name in names:
         shown = lab.seen.node(name)
         assert shown is not None
-        said = [one.text for one in complaints(shown)]
+        said = [one.what for one in of_capture(shown)]
         assert any(f"{name} rejected samples of stock.Reading: " in text for text in said), said
         assert lab.trace(name, "capture.limited")[0]["group"] == "stock.Reading"
         assert "Resource limits of group stock.Reading rejected" in lab.information(name)
@@ -102,7 +102,7 @@ def test_what_a_reader_has_no_room_for_is_tried_again_until_it_takes(
 
     def waits() -> bool:
         shown = lab.seen.node("n1")
-        said = [one.text for one in complaints(shown)] if shown else []
+        said = [one.what for one in of_readers(shown)] if shown else []
         return (
             shown is not None and shown.counters["resent"] >= 2 and any("RESOURCE_LIMITS" in s for s in said)
         )
@@ -118,7 +118,7 @@ def test_what_a_reader_has_no_room_for_is_tried_again_until_it_takes(
     assert len(lab.trace("n1", "align.resent")) == 1
     shown = lab.seen.node("n1")
     assert shown is not None
-    assert [one.text for one in complaints(shown)] == []
+    assert [one.what for one in (*of_capture(shown), *of_readers(shown))] == []
 
 
 @pytest.mark.netns

@@ -73,8 +73,12 @@ EARLY = {
 """What readers see that were there all the time: their set, and as disposed what was in it."""
 
 
-OWNED = "cnfffnfDD"
-"""With OWNERSHIP EXCLUSIVE, by Replace: what far's writer, which lives, has written is not taken from it."""
+OWNED = {
+    "Merge": {"near": "cncnnnfDc", "far": "cnfffnfDD"},
+    "Replace": {"near": NEAR, "far": "cnfffnfDD"},
+    "Catchup": {"near": NEAR, "far": "cnfffnfDD"},
+}
+"""What early readers see with OWNERSHIP EXCLUSIVE: what the owner wrote, which lives; near's is stronger."""
 
 
 def name_of(policy: str, order: str) -> str:
@@ -83,10 +87,12 @@ def name_of(policy: str, order: str) -> str:
 
 def readers_of() -> list[dict[str, Any]]:
     keeping = {"name": "all", "topic": "Tall", "partition": "merge"}
-    owned = {"name": "Replace exclusive", "topic": "Texc", "partition": "replace", "exclusive": True}
     return [
         keeping,
-        owned,
+        *(
+            {"name": f"{policy} exclusive", "topic": "Texc", "partition": policy.lower(), "exclusive": True}
+            for policy in OWNED
+        ),
         *(
             {
                 "name": name_of(policy, order),
@@ -153,6 +159,10 @@ def steps_of(partition: str, steps: list[dict[str, Any]]) -> list[dict[str, Any]
 
 def steps_in_all(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [step for policy in POLICIES for step in steps_of(policy.lower(), steps)]
+
+
+def steps_owned(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [step for policy in OWNED for step in steps_of(policy.lower(), steps)]
 
 
 def tell(writer: Program, step: dict[str, Any]) -> None:
@@ -249,9 +259,9 @@ def apart_and_together(hosts: HostsLab, *, autodispose: bool) -> Split:
     }
     for side, owner in owners.items():
         owner.answer("done")
-        owner.tell(steps=steps_of("replace", common if side == "near" else [{"first": 0, "time": 900}]))
+        owner.tell(steps=steps_owned(common if side == "near" else [{"first": 0, "time": 900}]))
         owner.answer("done")
-    held = len(COMMON) * (len(POLICIES) * len(ORDERS) + 1) + 2
+    held = len(COMMON) * (len(POLICIES) * len(ORDERS) + len(OWNED)) + 2
     for name in hosts.names:
         hosts.views["n1"].wait_for("all have it", functools.partial(holds, hosts, "n1", name, held))
     hosts.network.cut("b")
@@ -261,11 +271,13 @@ def apart_and_together(hosts: HostsLab, *, autodispose: bool) -> Split:
         writer.tell(steps=steps_in_all(STEPS[side]))
         writer.answer("done")
     for side, owner in owners.items():
-        owner.tell(steps=steps_of("replace", STEPS[side]))
+        owner.tell(steps=steps_owned(STEPS[side]))
         owner.answer("done")
     tell(keeping["near"], {"first": 0, "time": 3_000})
     tell(keeping["far"], {"first": 0, "time": 5_000})
-    held = (len(COMMON) + 2) * (len(POLICIES) * len(ORDERS) + 1) + 3  # one more instance, and a dispose
+    held = (len(COMMON) + 2) * (
+        len(POLICIES) * len(ORDERS) + len(OWNED)
+    ) + 3  # one more instance, and a dispose
     for name in hosts.names:
         hosts.views[name].wait_for("it is held", functools.partial(holds, hosts, name, name, held))
     hosts.network.heal("b")
@@ -318,11 +330,15 @@ def test_what_takes_the_place_of_a_newer_sample_has_its_time_which_is_counted(sp
         assert sum(int(found["count"]) for found in traced if "later" in found["reason"]) == count
 
 
-def test_an_owner_that_lives_is_not_overruled_which_is_counted(split: Split) -> None:
-    ends = {("early", "near"): NEAR, ("early", "far"): OWNED, ("late", "far"): NEAR}
-    for (age, side), wanted in ends.items():
-        split.check(age, side, "Replace", "exclusive", wanted)
-    for name, count in (("n1", 0), ("n2", 5)):
+@pytest.mark.parametrize("policy", OWNED)
+def test_an_owner_that_lives_is_not_overruled(split: Split, policy: str) -> None:
+    for side in SIDES:
+        split.check("early", side, policy, "exclusive", OWNED[policy][side])
+        split.check("late", side, policy, "exclusive", SETS[policy][side])
+
+
+def test_owners_that_are_not_overruled_are_counted(split: Split) -> None:
+    for name, count in (("n1", 0), ("n2", 10)):
         view = split.hosts.views[name]
         view.wait_for("it is counted", functools.partial(counts, split.hosts, name, "owned", count))
 

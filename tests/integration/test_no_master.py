@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from engine.core.election import NOBODY
-from ospltool.live.complaints import complaints
 from tests.integration.configurations import Settings
 from tests.integration.lab import Lab
 
@@ -20,7 +19,7 @@ def test_two_nodes_with_priority_0_are_a_concern(lab: Lab) -> None:
 
     def concern(name: str) -> bool:
         shown = lab.seen.node(name)
-        return shown is not None and any(NOBODY in each.text for each in complaints(shown))
+        return shown is not None and any(NOBODY in space.why for space in shown.name_spaces)
 
     lab.seen.wait_for("both are a concern", lambda: all(map(concern, names)))
     assert NOBODY in lab.errors("n1")

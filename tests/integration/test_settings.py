@@ -65,6 +65,7 @@ NICED: Final = {
     "worker": 7,
     "persistentData": 5,
     "gc": 1,
+    "past": 1,
 }
 REALTIME: Final = {"heartbeat": 7, "sender": 7, "tev": 7, "watch": 9}
 
@@ -128,6 +129,7 @@ def test_scheduling_that_is_not_permitted_is_said_and_the_rest_is_done(lab: Lab)
 ANNOUNCED: Final = {
     "<Network>": '<Network transport_priority="11">',
     "<Heartbeat>": '<Heartbeat transport_priority="22">',
+    "<Role>": "<Descripton>misspelt</Descripton><Role>",
     "<NameSpaces>": "<EntityNames><Publisher>says</Publisher><Subscriber>hears</Subscriber></EntityNames>"
     '<ClientDurability enabled="true"><EntityNames><Subscriber>asked</Subscriber>'
     "<Partition>clients</Partition></EntityNames></ClientDurability><NameSpaces>",
@@ -159,6 +161,8 @@ def test_endpoints_of_the_protocol_announce_names_and_priorities(lab: Lab) -> No
 
         assert flag.wait_until(has_all, PATIENCE_S), found
     (ignored,) = lab.trace("n1", "lifecycle.setting-ignored")
+    (unknown,) = lab.trace("n1", "lifecycle.setting-unknown")
+    assert unknown["setting"] == "//OpenSplice/Domain/Descripton"
     path = lab.home("n1") / "ospl.xml"
     line = path.read_text("utf-8").split("<StoreMode>")[0].count("\n") + 1
     assert ignored["place"] == f"{path}:{line}"

@@ -47,7 +47,8 @@ def shown_bytes(lab: Lab, name: str) -> int:
 
 def du(lab: Lab, name: str) -> int:
     """What the files of a store take up on the disk."""
-    return sum(path.stat().st_blocks * 512 for path in (lab.home(name) / "store").iterdir())
+    files = [path for path in (lab.home(name) / "store").iterdir() if not path.name.startswith("store.past")]
+    return sum(path.stat().st_blocks * 512 for path in files)
 
 
 def test_a_second_node_on_the_same_store_is_refused_and_told_who_has_it(lab: Lab) -> None:
@@ -57,6 +58,8 @@ def test_a_second_node_on_the_same_store_is_refused_and_told_who_has_it(lab: Lab
     text = lab.output("n1")
     assert f"the store is in use by node 'n1' (process {lab.pid('n1')})" in text
     assert "Traceback" not in text
+    (fatal,) = lab.trace("n1", "lifecycle.unrecoverable")
+    assert fatal["cause"] in text
     lab.write({"count": 10, "time": 1_000})
     lab.seen.wait_for("the first one goes on", lambda: lab.seen.stored("n1") == 10)
     lab.seen.wait_for("it shows what its files take up", lambda: shown_bytes(lab, "n1") == du(lab, "n1") > 10)
@@ -263,6 +266,8 @@ def test_a_node_that_finds_its_disk_full_waits_for_room_and_goes_on(lab: Lab, sm
     assert lab.seen.node("n1") is None, "it is not in the domain yet"
     assert lab.stop("n1") == [0], "it ends in order while it waits"
     assert lab.trace("n1", "lifecycle.stopped")
+    (waiting,) = lab.trace("n1", "store.waiting")
+    assert waiting["directory"] == str(lab.home("n1") / "store")
 
     lab.start("n1")
     lab.seen.wait_for("it waits again", lambda: lab.information("n1").count(warning) == 2)

@@ -166,3 +166,40 @@ def test_a_writer_that_was_cut_off_and_is_back_is_alive_for_every_reader(hosts: 
     for case in CASES:
         for seen in (near, early, late, taking):
             assert seen.now()[topic_of(case)]["0"]["state"] == ("D" if case[0] else "NW"), case
+
+
+@pytest.mark.parametrize("hosts", ["abc"], ids=["three hosts"], indirect=True)
+def test_a_writer_cut_from_one_host_only_is_alive_there_again_with_the_newest_last(hosts: HostsLab) -> None:
+    """The link between two hosts is cut; the node of the third one hears both all the time."""
+    lab = hosts.lab
+    lab.configure_three()
+    hosts.start()
+    reader, elsewhere = start(hosts, "n2"), start(hosts, "n3")
+    writers = {
+        case: hosts.writer("n1", readers=5, steps=[{"count": 3, "time": 1_000}], **options_of(case))
+        for case in CASES
+    }
+    for seen in (reader, elsewhere):
+        seen.wait("it was written", is_alive)
+    view = hosts.views["n3"]
+    view.wait_for("it is stored", lambda: all(view.stored(name) == 3 * len(CASES) for name in hosts.names))
+
+    hosts.network.part("a", "b")
+    reader.wait("the writers are lost", lambda seen: not is_alive(seen))
+    for case, writer in writers.items():
+        if case[2]:
+            writer.tell(
+                steps=[{"first": 1, "count": 1, "time": 4_000}, {"first": 1, "count": 1, "time": 5_000}]
+            )
+            writer.answer("done")
+    view.wait_for("n3 has it", lambda: view.stored("n3") >= 3 * len(CASES))
+    hosts.network.reunite("a", "b")
+
+    for seen in (reader, elsewhere):
+        seen.wait_merged()
+        seen.wait("the writers are heard everywhere", is_alive)
+    hosts.wait_complete("n3", *hosts.names)
+    for seen in (reader, elsewhere):
+        for case in CASES:
+            samples = [word for word in seen.words(case, 1).split() if word.startswith("S")]
+            assert samples[-1] == ("S5000" if case[2] else "S1001"), (case, samples)

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from typing import Protocol
 
 from engine.runtime import monitor
-from engine.runtime.monitor import GroupView, NameSpaceView, NodeEvent, NodeSnapshot
+from engine.runtime.monitor import GroupView, NameSpaceView, NodeEvent, NodePast, NodeSnapshot
 from ospltool.live.dds import LiveFeed
 from tests.integration.programs import Program
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 class Source(Protocol):
@@ -58,7 +58,9 @@ class ProgramSource:
             line = self._program.line(timeout_s)
         except queue.Empty:
             return False
-        self._held.append(monitor.decode(line["monitor"].encode()))
+        message = monitor.decode(line["monitor"].encode())
+        assert not isinstance(message, NodePast)
+        self._held.append(message)
         return True
 
     def close(self) -> None:

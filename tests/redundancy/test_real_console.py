@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from engine.runtime.past import UNKNOWN_END
 from ospltool.cli.app import main
 from ospltool.live.dds import LiveFeed
 from ospltool.live.model import SystemModel
@@ -73,3 +74,27 @@ def test_the_console_shows_providers_and_who_was_killed_or_has_ended(
     assert instances.stop("b") == [0]
     follow(feed, model, lambda: states()["b"] is State.STOPPED)
     assert bool(model.domain_lost_ns)
+
+
+def test_a_console_that_comes_late_sees_what_services_have_said_and_how_their_runs_ended(
+    instances: Instances, lab: Lab
+) -> None:
+    instances.start("a", "b")
+    instances.wait_connected("a", "b")
+    instances.kill("a")
+    killed_ns = time.time_ns()
+    instances.start("a")
+    instances.wait_connected("a", "b")
+    feed = LiveFeed(lab.domain, uri=lab.uri)
+    model = SystemModel()
+    try:
+        follow(feed, model, lambda: len(model.runs) == 2 and len(model.persistence) == 2)
+    finally:
+        feed.close()
+    ids = {one.view.name: one.id for one in model.persistence.ordered()}
+    assert [run.end for run in model.runs[ids["a"]]] == [UNKNOWN_END, ""]
+    assert [run.end for run in model.runs[ids["b"]]] == [""]
+    told = [(one.node_name, one.text) for one in model.events if one.time_ns > killed_ns]
+    assert ("a", f"the run before this one did not end in order: {UNKNOWN_END}") in told
+    assert any(one.node_name == "b" and one.time_ns < killed_ns for one in model.events)
+    assert len({(one.node, one.time_ns, one.number) for one in model.events}) == len(model.events)

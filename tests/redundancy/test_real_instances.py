@@ -51,14 +51,17 @@ def check_providers(instances: Instances, names: str) -> str:
 
 
 def check_given_once(instances: Instances, names: str) -> None:
-    """Whoever is not connected with the writer got each sample once."""
+    """Whoever is not connected with the writer got each sample once, or another time from another provider.
+
+    On a busy machine one of them may change its provider meanwhile, which gives it everything again.
+    """
     instances.wait_for(
         "they show what they got",
         lambda: all(instances.counter(name, "received") >= COUNT for name in names[2:]),
     )
-    for name in names[2:]:
-        assert instances.counter(name, "received") == COUNT
-        assert instances.counter(name, "repeated") == 0
+    repeated = {name: instances.counter(name, "repeated") for name in names[2:]}
+    assert {name: instances.counter(name, "received") - COUNT for name in repeated} == repeated
+    assert sum(repeated.values()) <= COUNT
 
 
 def check_newest(instances: Instances, name: str, time_ns: int) -> None:

@@ -119,7 +119,7 @@ def _put_texts(writer: Writer, texts: tuple[str, ...]) -> None:
 
 
 def _put_reader_qos(writer: Writer, durability: int) -> None:
-    """The policies that every reader of ours has; servers look at the durability alone."""
+    """The policies that all our readers have; servers look at the durability alone."""
     writer.put("i", 4, durability)
     writer.put("iIiI", 4, *INFINITE, *ZERO)  # deadline, latency budget
     writer.put("iiI", 4, 0, *INFINITE)  # liveliness

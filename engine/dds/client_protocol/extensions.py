@@ -1,6 +1,6 @@
 """What we add to the protocol, in its own places for additions; who does not know it is not disturbed.
 
-A message carries one addition of ours: `ospltool`, a JSON object, or with a sample `ospltool.sample`, which
+A message carries one addition: `ospltool`, a JSON object, or with a sample `ospltool.sample`, which
 tells what the protocol has no place for: exact status, whole sequence number, encapsulation, key, and the
 history depth of the sample's group.
 """

@@ -26,11 +26,6 @@ class Limits:
     max_instances: int = UNLIMITED
     max_samples_per_instance: int = UNLIMITED
 
-    @property
-    def are_none(self) -> bool:
-        """Whether everything is selected."""
-        return self == Limits()
-
     def select(self, samples: Iterable[Sample]) -> list[Sample]:
         """The samples to give, instance by instance, each oldest first.
 

@@ -2,7 +2,7 @@
 
 The name of a sample is its writer, source time, status, instance and content digest. A node computes the
 same digest from what it captured or was aligned with, so it can say of each name whether it has exactly that
-sample. These blocks travel as additions of ours (see `extensions`) beside the JSON.
+sample. These blocks travel as additions (see `extensions`) beside the JSON.
 """
 
 from __future__ import annotations

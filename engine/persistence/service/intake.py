@@ -86,6 +86,12 @@ class Intake:
                 self._writer_seen(offers[writer])
             else:
                 self._writer_gone(writer)
+        for unkept in changes.unkept:
+            if self._groups.covers(unkept.topic):
+                self.counters["unkept_writers"] += 1
+                self._news.append(
+                    f"writer {unkept.writer} of topic {unkept.topic!r} is not kept: {unkept.text}"
+                )
 
     def _writer_seen(self, offer: Offer) -> None:
         if not self._groups.covers(offer.endpoint.topic):
@@ -106,7 +112,7 @@ class Intake:
         """Whether a writer does not match its tap; then what it writes is ignored, and it is said once."""
         writer = offer.endpoint.guid
         policies = self.taps.refusals(offer.groups[0], offer.endpoint.endpoint_qos)
-        if policies and self.neighbourhood.refuse(writer):
+        if policies and self.neighbourhood.refuse(offer, policies) is not None:
             self._writer_gone(writer)
             self._names[writer] = ()
             self.counters["refused_writers"] += len(offer.groups)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import os
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -42,9 +43,13 @@ from engine.persistence.service.store import Store
 from engine.persistence.service.subscribing import Subscribing
 from engine.persistence.service.synchronization import Synchronization
 from engine.persistence.service.view import InstanceView
+from engine.runtime import past
 from engine.tracing.catalogue import catalogue
 from engine.tracing.record import message
+from engine.tracing.version import product_version
 
+SAID: Final = "persistence.said"
+"""The event id of what a service says."""
 LONGEST_TURN_S: Final = 1.0
 WORKERS: Final = 8
 CLOSE_S: Final = 10.0
@@ -90,8 +95,17 @@ class Service:
     """
 
     def __init__(self, settings: PersistenceService, options: Options) -> None:
+        past_file = options.directory / past.FILE
+        self._past = past.Past(past_file, time.time_ns, pid=os.getpid(), version=product_version())
+
+        tell = options.say
+
+        def say(text: str) -> None:
+            self._past.say(text, SAID)
+            tell(text)
+
         self._settings = settings
-        self._options = options
+        self._options = options = dataclasses.replace(options, say=say)
         self._mailbox = Mailbox()
         self._activities = Activities()
         self._work = self._activities.work("service")
@@ -141,6 +155,10 @@ class Service:
         self._parts: list[Part] = [self._lifespans, self._synchronization, self._serving, self._subscribing]
         self._store.open(self._parts)
         self._stack.callback(self._store.close, CLOSE_S)
+        self._stack.callback(self._past.close)
+        before = self._past.open(self._activities.work(past.ACTIVITY, withholds=False))
+        if before is not None and before.end != past.IN_ORDER:
+            options.say(f"the run before this one did not end in order: {before.end}")
         self._participant = self._stack.enter_context(
             NodeParticipant(
                 options.domain_id, uri, options.name, bytes.fromhex(self._store.id), TagRole.PERSISTENCE
@@ -190,7 +208,7 @@ class Service:
             links=self._links,
             watch=self._watch,
         )
-        self._status = Status(options.name, self._channel, self._submit)
+        self._status = Status(options.name, self._store.id, self._channel, self._past, self._submit)
 
     def _listen(self) -> None:
         self._pump.add("topics", self._topics.take)  # before the writers of these topics
@@ -269,6 +287,9 @@ class Service:
                     self._carry_out()
                     due_s = self._turn()
             return self._end()
+        except Exception as error:
+            self._past.end(str(error))
+            raise
         finally:
             self._stack.close()
 
@@ -322,6 +343,7 @@ class Service:
             self._mailbox.wait(0.1)
             self._carry_out()
             self._save()
+        self._past.end(past.IN_ORDER)
         self._status.show_last(self.shown())
         self._readers.close()
         self._peers.close(1.0)
@@ -348,11 +370,10 @@ class Service:
             return
 
         def resolved(resolution: Any) -> None:
-            found = self._intake.neighbourhood.resolved(reference, resolution.type)
+            found = self._intake.neighbourhood.resolved(reference, resolution.type, resolution.reason)
             self._intake.changed(found)
             if resolution.type is None:
                 self._counters["unresolved"] += 1
-                self._options.say(f"topic {endpoint.topic!r} is not captured: {resolution.reason}")
 
         self._submit(lambda: resolve_type(self._participant, reference), resolved)
 

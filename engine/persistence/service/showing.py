@@ -16,6 +16,7 @@ from engine.persistence.service.serving import Serving
 from engine.persistence.service.subscribing import Subscribing
 from engine.persistence.service.view import (
     MAX_WRITERS_SHOWN,
+    PAST_TOPIC,
     TOPIC,
     DeliveryView,
     GroupView,
@@ -24,7 +25,10 @@ from engine.persistence.service.view import (
     WriterView,
 )
 
-STATUS_TOPICS: Final = (ChannelTopic(TOPIC, is_state=True, reads=False),)
+STATUS_TOPICS: Final = (
+    ChannelTopic(TOPIC, is_state=True, reads=False),
+    ChannelTopic(PAST_TOPIC, is_state=True, reads=False),
+)
 """What an instance opens to show itself."""
 
 

@@ -27,6 +27,8 @@ from engine.persistence.service.serving import Serving
 from engine.persistence.service.store import Store
 from engine.persistence.service.subscribing import Subscribing
 from engine.persistence.service.synchronization import Synchronization
+from engine.runtime import monitor
+from engine.runtime.past import Past
 
 STATUS_S: Final = 1.0
 STATUS_SHARE: Final = 20
@@ -131,18 +133,25 @@ class Status:
 
     Args:
         name: of the instance.
+        id: of its store.
         channel: where it is published.
+        past: what the instance remembers.
         submit: runs something that blocks on another thread, and then something on this one.
     """
 
     def __init__(
         self,
         name: str,
+        id: str,  # noqa: A002  # as in what it shows
         channel: Channel,
+        past: Past,
         submit: Callable[[Callable[[], Any], Callable[[Any], None]], None],
     ) -> None:
         self._name = name
+        self._id = id
         self._channel = channel
+        self._past = past
+        self._past_shown = -1
         self._submit = submit
         self._is_showing = False
         self._due_s = 0.0
@@ -182,3 +191,8 @@ class Status:
     def _publish(self, payload: bytes) -> None:
         with contextlib.suppress(DdsTimeout):
             self._channel.publish(view.TOPIC, self._name, payload)
+            revision = self._past.revision
+            if revision != self._past_shown:
+                past = monitor.encode(self._past.shown(self._id, self._name))
+                self._channel.publish(view.PAST_TOPIC, self._name, past)
+                self._past_shown = revision

@@ -9,6 +9,7 @@ from typing import Any, Final
 from engine.core import plain
 
 TOPIC: Final = "p_status"
+PAST_TOPIC: Final = "p_past"
 
 FORMAT_VERSION: Final = 1
 MAX_BYTES: Final = 16 << 20

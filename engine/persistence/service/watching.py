@@ -17,6 +17,8 @@ from engine.persistence.service.view import InstanceView, ViewFault
 
 WATCH_TOPICS: Final = (ChannelTopic(view.TOPIC, is_state=True, writes=False),)
 """What is opened by whoever wants to see instances."""
+PAST_TOPICS: Final = (ChannelTopic(view.PAST_TOPIC, is_state=True, writes=False),)
+"""What is opened besides, to learn what happened before."""
 _SLICE_S: Final = 0.5
 
 

@@ -12,7 +12,8 @@ import dataclasses
 import hashlib
 from typing import TYPE_CHECKING, Final
 
-from engine.core.messages import SampleRequest
+from engine.core.events import is_asked_for
+from engine.core.messages import MERGE_PURPOSES, SampleRequest
 from engine.dataset.blocks import MAX_SAMPLES
 from engine.dataset.dataset import DataSet, Outcome, weight_of
 from engine.dataset.rows import Rows
@@ -48,7 +49,7 @@ MAX_LIST: Final = 8 << 20
 """Identities in a list: 64 MiB of them."""
 _MASK: Final = (1 << 128) - 1
 _OF_LOADED: Final = ("initial",)
-_OF_WORKING: Final = ("collect", "repair", "merge", "replace", "catchup")
+_OF_WORKING: Final = ("collect", "repair", *MERGE_PURPOSES)
 
 
 @dataclasses.dataclass(eq=False)
@@ -110,12 +111,16 @@ class Comparing:
         """A request is about to go out: tell the aligner what is here, if it is anything much."""
         self.keep_wanted()
         name = event.name_space
-        if self._holdings.spaces[name].state.policy.filtered:
+        state = self._holdings.spaces[name].state
+        if state.policy.filtered:
             return  # a part of a set is not what the aligner has, whatever the difference
         if name in self._distrusted:
             self._distrusted.discard(name)
             return
-        held = _held(self._holdings.spaces[name], event.purpose)
+        known = next((each for each in self._holdings.core.fellows if each.node == event.aligner), None)
+        if event.elements and not (known and known.knows_parts):
+            return
+        held = _held(self._holdings.spaces[name], event)
         root = held.summary() if held is not None else None
         if held is None or root is None or not MIN_SAMPLES <= root.count <= MAX_LIST:
             return
@@ -124,7 +129,6 @@ class Comparing:
         base = self._bases[name, event.request] = Base(
             event.aligner, salt, groups, root, self._holdings.clock.monotonic()
         )
-        known = next((each for each in self._holdings.core.fellows if each.node == event.aligner), None)
         roll_up = known.roll_up(name) if known else None
         is_equal = roll_up is not None and (roll_up.count, roll_up.digest) == (root.count, root.digest)
         length = 0 if is_equal else min(FIRST_SYMBOLS, root.count)
@@ -361,13 +365,17 @@ def joined(
 
 
 def _keep(made: DataSet, removed: Difference, loaded: DataSet) -> tuple[Difference, Difference]:
-    """Put back what the aligner lacks and this node has stored; returns it, and what it pushed out."""
+    """Put back what the aligner lacks and this node has stored; returns it, and what it pushed out.
+
+    The aligner need not know the group at all: its topic may be younger than the aligner's last run.
+    """
     kept: Difference = {}
     evicted: Difference = {}
     for group, samples in removed.items():
-        stored, target = loaded.groups.get(group), made.groups.get(group)
-        if stored is None or target is None:
+        stored = loaded.groups.get(group)
+        if stored is None:
             continue
+        target = made.open_like(group, stored)
         for sample in samples:
             if sample not in stored.instance(sample.key):
                 continue
@@ -388,12 +396,15 @@ def _less(samples: Difference, others: Difference) -> Difference:
     return less
 
 
-def _held(data: NameSpaceData, purpose: str) -> DataSet | None:
-    """What a request for this purpose is compared with."""
-    if purpose in _OF_LOADED and not data.state.holder:
+def _held(data: NameSpaceData, event: ExpectSet) -> DataSet | None:
+    """What a request is compared with."""
+    if event.purpose in _OF_LOADED and not data.state.holder and not event.elements:
         return resuming.held(data)
-    if purpose in _OF_WORKING and data.state.holder:
-        return data.working
+    if event.purpose in _OF_WORKING and data.state.holder:
+        asked = DataSet()
+        groups = data.working.groups
+        asked.groups = {group: groups[group] for group in groups if is_asked_for(group, event.elements)}
+        return asked
     return None
 
 

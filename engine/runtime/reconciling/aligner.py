@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Final
 
-from engine.core.messages import RANGES
+from engine.core.messages import MERGE_PURPOSES, RANGES
 from engine.dataset.dataset import DataSet
 from engine.dataset.rows import Rows, changes
 from engine.runtime.faults import StreamFault
@@ -46,7 +46,7 @@ LIST_BYTES: Final = 8
 """Of each identity in a list."""
 MAX_SKETCHES: Final = 6
 """After so many the symbols have failed; two or three are enough as a rule."""
-_NEEDS_WHOLE: Final = ("initial", "merge", "replace", "catchup")
+_NEEDS_WHOLE: Final = ("initial", *MERGE_PURPOSES)
 
 
 @dataclasses.dataclass(slots=True)
@@ -189,9 +189,10 @@ class Answering:
         if question.is_compared:
             return
         sketch = question.sketch
-        held = self._holdings.spaces[question.name_space].working
-        question.lineage = self._holdings.spaces[question.name_space].state.lineage
-        root = sent_part(self._holdings, held).summary()
+        space = self._holdings.spaces[question.name_space]
+        question.lineage = space.state.lineage
+        sent = sent_part(self._holdings, space.working, question.target.wants)
+        root = sent.summary()
         if (sketch.count, sketch.digest) == (root.count, root.digest):
             self._holdings.tracer.event(
                 "align.equal",
@@ -206,10 +207,7 @@ class Answering:
             self._ask(question, min(FIRST_SYMBOLS, max(MIN_SYMBOLS, sketch.count)))
             return
         question.is_compared = True
-        groups = [
-            (group, group_set.samples())
-            for group, group_set in sent_part(self._holdings, held).groups.items()
-        ]
+        groups = [(group, group_set.samples()) for group, group_set in sent.groups.items()]
         self._steps.begin(self._compare(question, sketch, groups, root))
 
     def _compare(
@@ -338,7 +336,10 @@ class Answering:
 
         from engine.dataset import reconciliation
 
-        present = sent_part(self._holdings, self._holdings.spaces[question.name_space].working)
+        target = question.target
+        assert target is not None
+        working = self._holdings.spaces[question.name_space].working
+        present = sent_part(self._holdings, working, target.wants)
         root = present.summary()
         if root.same_content(answer.root) or question.sketch is None:
             return answer
@@ -383,8 +384,9 @@ def _is_worth_a_list(count: int, groups: list[tuple[Group, Rows]]) -> bool:
     return 2 * LIST_BYTES * count < sum(samples.payload_bytes for _, samples in groups)
 
 
-def sent_part(holdings: Holdings, held: DataSet) -> DataSet:
-    """What of a set is sent: the groups that are described."""
+def sent_part(holdings: Holdings, held: DataSet, wants: Callable[[Group], bool] = lambda _: True) -> DataSet:
+    """What of a set is sent: the groups that are described and wanted."""
     part = DataSet()
-    part.groups = {group: held.groups[group] for group in held.groups if group in holdings.descriptions}
+    described = holdings.descriptions
+    part.groups = {group: held.groups[group] for group in held.groups if group in described and wants(group)}
     return part

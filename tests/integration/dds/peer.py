@@ -161,7 +161,7 @@ def raw_writer(options: dict[str, Any]) -> None:
     participant = NodeParticipant(options["domain"], os.environ["CYCLONEDDS_URI"], "writer", b"w" * 16)
     topic = Topic.of_class(participant, "Plain", sample_types.Plain)
     durability = DurabilityKind(options.get("durability", 0))
-    qos = EndpointQos(history_depth=0, blocking_ns=10_000_000_000, autodispose=False, durability=durability)
+    qos = EndpointQos(history_depth=0, blocking_ns=60_000_000_000, autodispose=False, durability=durability)
     one = RawWriter(participant, topic, qos)
     at_end(lambda: None)
     one.wait_matched(1, 10)

@@ -78,14 +78,14 @@ def test_each_writer_s_samples_come_once_and_in_order_while_the_tap_moves(
     for durability in (DurabilityKind.TRANSIENT, DurabilityKind.PERSISTENT):
         assert tap.request(durability)
         assert not tap.request(durability)
-        wait_until(has_moved, lambda _: signal.wait(0.02), 30)
+        wait_until(has_moved, lambda _: signal.wait(0.02))
         assert not tap.is_moving
         so_far = [len(each) + MORE for each in numbers.values()]
         wait_until(functools.partial(has, so_far), signal.wait)
     ends = [threading.Thread(target=each.end) for each in writers]  # which takes as long as it is drained
     for end in ends:
         end.start()
-    wait_until(lambda: has([]) and not any(end.is_alive() for end in ends), lambda _: signal.wait(0.02), 30)
+    wait_until(lambda: has([]) and not any(end.is_alive() for end in ends), lambda _: signal.wait(0.02))
     written = [each.expect(lambda line: line.get("written"))["written"] for each in writers]
     wait_until(lambda: has(written) and not len(tap), signal.wait)
     assert [fault for each in numbers.values() for fault in faults(each)] == []

@@ -6,6 +6,7 @@ import pytest
 
 from engine.config import interpret, parse
 from engine.config.fates import Fate, fate_of, without_effect
+from engine.config.schema import documented
 
 FILE = """<OpenSplice>
  <Domain><Name>d</Name>{domain}
@@ -34,7 +35,7 @@ CASES = {
         [("Domain/Service/Locking", 5)],
     ),
     "a value that asks for no more than the node does": (read(service="<Locking> FALSE</Locking>"), []),
-    "any value": (read(durability='<Network latency_budget="0.5"/>'), []),
+    "any value": (read("<Description>of people</Description>"), []),
     "the value of another place": (
         read("<Daemon><Heartbeat><ExpiryTime update_factor='0.2'>10</ExpiryTime></Heartbeat></Daemon>"),
         [],
@@ -69,6 +70,29 @@ def test_what_has_no_effect_is_found_once_with_its_place(
     assert [(each.path.removeprefix("//OpenSplice/").replace("[@", "@").rstrip("]"), each.origin.line)
             for each in interpreted.configuration.ignored] == expected  # fmt: skip
     assert interpreted.problems == ()
+
+
+QUIET = {
+    "latency_budget": '<Network latency_budget="0.5"/>',
+    "latency_budget of heartbeats": '<Network><Heartbeat latency_budget="0.5"/></Network>',
+    "latency_budget of alignment": '<Network><Alignment latency_budget="0.5"/></Network>',
+    "TimeAlignment": "<Network><Alignment><TimeAlignment>false</TimeAlignment></Alignment></Network>",
+    "WaitForAttachment": '<Network><WaitForAttachment maxWaitCount="5"><ServiceName>x</ServiceName>'
+    "</WaitForAttachment></Network>",
+}
+
+
+@pytest.mark.parametrize("durability", QUIET.values(), ids=QUIET)
+def test_what_every_file_has_is_marked_without_a_warning_at_each_start(durability: str) -> None:
+    document = parse(read(durability=durability), "f.xml", {})
+    root = document.root
+    (found,) = without_effect(root.find("Domain"), root.find("DurabilityService"), "durability")
+    assert not found.warns
+    configuration = interpret(document).configuration
+    assert configuration.ignored == ()
+    marked = {each.path for each in configuration.settings if each.ignored}
+    assert marked >= {documented(path) for path, _ in found.values}
+    assert {each.ignored for each in configuration.settings} == {"", found.entry.reason}
 
 
 def test_settings_are_marked_whether_somebody_reads_them_or_not() -> None:

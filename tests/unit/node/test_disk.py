@@ -34,7 +34,7 @@ def fill(directory: Path, *, complete: tuple[str, ...], parts: tuple[str, ...], 
                 if name in parts:
                     store.begin_set(name).add(GROUP, SAMPLES)
             if replaced:
-                store.mark(name, REPLACED_MARK, replaced)
+                store.mark(name, {REPLACED_MARK: replaced})
 
 
 def said(directory: Path) -> list[tuple[str, object]]:

@@ -253,7 +253,7 @@ def check_told(told: list[TopicSeen | EndpointSeen]) -> tuple[GroupQos, set[byte
             request = EndpointQos(durability=kept.requested)
             for offer in neighbourhood.offers("Observations", DESCRIPTION.type_id):
                 refused = incompatibilities(offer.endpoint.endpoint_qos, request)
-                if refused and neighbourhood.refuse(offer.endpoint.guid):
+                if refused and neighbourhood.refuse(offer, refused) is not None:
                     news.append(offer.endpoint.guid)
     assert kept is not None
     return kept, {guid for guid, groups in neighbourhood.routes.items() if not groups}, news

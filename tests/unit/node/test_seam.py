@@ -94,3 +94,28 @@ def test_a_sample_that_is_written_again_as_it_was_counts_again(
     seam.hear(records(heard))
     assert seam.rest() == records(rest)
     assert seam.fresh(records(later)) == records(fresh)
+
+
+@pytest.mark.parametrize(("known", "later"), [(WRITERS, ""), (WRITERS[1:], "")])
+def test_a_present_one_that_is_far_behind_brings_nothing_twice(known: tuple[bytes, ...], later: str) -> None:
+    """It still gets what the former one had long before that was remembered."""
+    seam = Seam(known)
+    seam.give(records("efg"))
+    seam.hear(records("abcde"))
+    found = seam.rest() + seam.fresh(records("fgh"))
+    expected = "h" if WRITERS[0] in known else "abcdfgh"
+    assert "".join(chr(one.source_time_ns) for one in found) == expected
+
+
+def test_what_only_the_present_one_has_counts_also_of_a_known_writer() -> None:
+    seam = Seam(WRITERS)
+    seam.hear(records("abcd"))
+    seam.give(records("bc"))
+    assert "".join(chr(one.source_time_ns) for one in seam.rest()) == "d"
+
+
+def test_a_busy_writer_that_gave_nothing_to_both_is_waited_for() -> None:
+    """Its cache may be full because the present reader is behind: nothing shows how far."""
+    seam = Seam()
+    assert seam.is_in_step(WRITERS)
+    assert not seam.is_in_step(WRITERS, WRITERS[:1])

@@ -108,7 +108,7 @@ def test_store_does_not_sleep_while_the_node_ends(tmp_path: Path) -> None:
     began_s = time.monotonic()
     with written(tmp_path, session_s=0.001, sleep_s=PATIENCE_S) as made:
         made.disk.persistence.append(SPACE, [])
-        made.disk.persistence.mark(SPACE, "key", "value")
+        made.disk.persistence.mark(SPACE, {"key": "value"})
         made.disk.wake()
     assert time.monotonic() - began_s < PATIENCE_S / 2
 

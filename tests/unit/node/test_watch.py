@@ -57,6 +57,16 @@ def test_stuck_activity_is_said_once_and_withholds_the_lease_where_configured(
         assert watched.look() == (renewals, events)
 
 
+def test_an_activity_for_which_nobody_waits_is_named_and_withholds_nothing() -> None:
+    watched = Watched()
+    with watched.activities.work("past", withholds=False):
+        assert watched.look() == (3, ["watch.progress-lost"])
+        assert watched.watch.stuck == ("past",)
+        with watched.activities.work("store"):
+            assert watched.look() == (0, ["watch.progress-lost", "watch.lease-withheld"])
+        assert watched.tracer.recent()[-1].fields["activities"] == "store"
+
+
 def test_activity_that_moves_again_gets_the_lease_renewed() -> None:
     watched = Watched()
     with watched.activities.work("a"):

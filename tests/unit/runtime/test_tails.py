@@ -115,6 +115,30 @@ def test_what_comes_of_a_lost_writer_before_it_is_found_belongs_to_its_return() 
     assert not tails.wants(b"w" * 16)
 
 
+def test_what_came_of_a_writer_that_is_lost_again_is_due_at_once() -> None:
+    tails = Tails()
+    tails.lost(b"w" * 16)
+    tails.returned(b"w" * 16, 1.0)
+    told(tails, "aS1")
+    tails.lost(b"w" * 16)
+    assert [tail.samples for tail in tails.take_returns(1.1)] == [{GROUP: [sample("aS1")]}]
+
+
+def test_nothing_is_forgotten_of_a_writer_that_is_lost_and_back_between_two_looks() -> None:
+    tails = Tails()
+    tails.lost(b"w" * 16)
+    tails.returned(b"w" * 16, 1.0)
+    told(tails, "aS1")
+    tails.lost(b"w" * 16)
+    told(tails, "aS2")
+    tails.returned(b"w" * 16, 1.5)
+    told(tails, "aS3")
+    assert list(tails.take_returns(1.0 + RETURN_S)) == []
+    (tail,) = tails.take_returns(1.5 + RETURN_S)
+    assert tail.samples == {GROUP: [sample("aS1"), sample("aS2"), sample("aS3")]}
+    assert tail.count == 3
+
+
 def test_nothing_is_kept_for_a_reader_that_is_gone() -> None:
     tails = Tails()
     tails.set_taken(READER, 1.0)

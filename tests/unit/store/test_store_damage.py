@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from engine.core.messages import DAMAGED
+from engine.core.namespaces import Group
 from engine.dataset.dataset import DataSet, Summary
 from engine.dataset.rows import Rows
+from engine.dataset.sample import Sample
 from engine.runtime.persistence import Degraded, Persistence, Recovered
 from engine.runtime.startup import read_store
 from engine.store.files import DATABASE, LEDGER
 from engine.store.interface import Change, DamageLog, Fellow, StoreFailed, StoreRefused
 from engine.store.schema import PAGE_BYTES
 from engine.store.sqlite import SqliteStore
+from engine.store.view import StoreView
 from tests.unit.store.making import description, sample, samples
 
 if TYPE_CHECKING:
@@ -63,7 +66,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         store.commit_complete(writer, "mark", keep_previous="note" if number == 2 else None)
     while store.tidy():
         pass
-    store.mark(SPACE, "lineage", "1/a/1")
+    store.mark(SPACE, {"lineage": "1/a/1"})
     store.remember_fellows(SPACE, [Fellow("f" * 32, "n2", "role")])
     store.close()
     shutil.copytree(work, places["ended"])
@@ -195,6 +198,33 @@ def test_a_damaged_page_is_said_and_healed(
             continue
         check_start(store)
         check_healed(store, directory)
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes"),
+    [
+        (b"version INTEGER PRIMARY KEY AUTOINCREMENT, name_space", b"name_spacf"),
+        (b"sample_group INTEGER NOT NULL, source_time_ns", b"sourse_time_ns"),
+        (b"tableset_versionset_version", b"set_versiom"),
+        (b"PRIMARY KEY (sample_group, source_time_ns, digest)", b"digess)"),
+        (b"INTEGER NOT NULL, closed INTEGER NOT NULL", b"NOT NULK"),
+    ],
+    ids=["a column", "a column of the samples", "a table", "a key", "a keyword"],
+)
+def test_a_flipped_bit_in_the_definition_of_a_table_is_healed(
+    stores: dict[str, Path], tmp_path: Path, was: bytes, becomes: bytes
+) -> None:
+    """SQLite takes another name for what somebody meant; the node could not start again (round 72000007)."""
+    directory = tmp_path / "definition"
+    shutil.copytree(stores["ended"], directory)
+    content = bytearray((directory / DATABASE).read_bytes())
+    end = content.index(was) + len(was)
+    content[end - len(becomes) : end] = becomes
+    (directory / DATABASE).write_bytes(content)
+    store = open_damaged(directory)
+    assert store.report.is_damaged
+    check_start(store)
+    check_healed(store, directory)
 
 
 @pytest.mark.parametrize("where", [0.0, 0.01, 0.3, 0.7, 0.99])
@@ -354,3 +384,32 @@ def test_a_node_that_dies_before_its_set_is_written_anew_knows_that_it_is_missin
             assert again.report.fellows == {SPACE: (Fellow("f" * 32, "n2", "role"),)}
     store = open_damaged(copy)
     check_healed(store, copy)
+
+
+@pytest.mark.parametrize("how", ["zeros", "noise", "another page size"])
+@pytest.mark.parametrize("state", ["ended", "killed"])
+def test_whoever_looks_reads_past_a_damaged_header(
+    stores: dict[str, Path], tmp_path: Path, state: str, how: str
+) -> None:
+    directory = tmp_path / "looked"
+    shutil.copytree(stores[state], directory)
+    with StoreView(directory) as view:
+        whole = {info.version: read_view(view, info.version) for info in view.sets(SPACE)}
+    content = bytearray((directory / DATABASE).read_bytes())
+    content[:100] = {
+        "zeros": bytes(100),
+        "noise": random.Random(how).randbytes(100),
+        "another page size": content[:16] + b"\x10\x00" + content[18:100],
+    }[how]
+    (directory / DATABASE).write_bytes(content)
+    with StoreView(directory) as view:
+        assert {info.version: read_view(view, info.version) for info in view.sets(SPACE)} == whole
+        assert any("its header is damaged" in finding for finding in view.findings)
+    assert (directory / DATABASE).read_bytes() == content, "it is only looked at"
+
+
+def read_view(view: StoreView, version: int) -> dict[Group, set[Sample]]:
+    log = DamageLog()
+    found = {description.group: set(samples) for description, samples in view.load(version, log)}
+    assert log.count == 0, log.first
+    return found

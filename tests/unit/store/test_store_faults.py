@@ -244,7 +244,7 @@ def test_the_memory_store_fails_in_the_same_words() -> None:
     assert further > end
     medium.failing = True
     with pytest.raises(StoreFailed):
-        store.mark(SPACE, "key", "value")
+        store.mark(SPACE, {"key": "value"})
     with pytest.raises(StoreFailed):
         store.begin_set(SPACE)
     medium.failing = False

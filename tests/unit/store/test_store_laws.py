@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from engine.core.namespaces import Group
     from engine.dataset.groups import GroupDescription
     from engine.dataset.sample import Sample
-    from engine.store.interface import SetInfo, SetWriter, Store
+    from engine.store.interface import Marks, SetInfo, SetWriter, Store
 
 NAMES = ("left", "right")
 NODE_ID = "0123456789abcdef0123456789abcdef"
@@ -35,6 +35,7 @@ Content = dict["Group", dict[bytes, "Sample"]]
 groups = st.integers(0, 2).map(description)
 numbers = st.integers(0, 8)  # few, so that samples come, go and come again
 names = st.sampled_from(NAMES)
+some_marks = st.dictionaries(st.sampled_from("ab"), st.none() | st.text(max_size=5))
 
 
 @dataclasses.dataclass
@@ -48,6 +49,10 @@ class Model:
     kept: list[tuple[str, Content]] = dataclasses.field(default_factory=list)
     marks: dict[str, str] = dataclasses.field(default_factory=dict)
     fellows: tuple[Fellow, ...] = ()
+
+    def remember(self, marks: Marks) -> None:
+        known = {**self.marks, **marks}
+        self.marks = {key: value for key, value in known.items() if value is not None}
 
 
 def apply(content: Content, group: GroupDescription, added: list[Sample], evicted: list[Sample]) -> None:
@@ -141,14 +146,16 @@ class StoreLaws(RuleBasedStateMachine):
             apply(model.filling, group, added, evicted)
             assert model.writer.stored.count == sum(map(len, model.filling.values()))
 
-    @rule(name=names, mark=st.text(max_size=8), keep=st.booleans())
-    def commit(self, name: str, mark: str, keep: bool) -> None:
+    @rule(name=names, mark=st.text(max_size=8), keep=st.booleans(), marks=some_marks)
+    def commit(self, name: str, mark: str, keep: bool, marks: Marks) -> None:
         model = self.models[name]
         if model.writer is not None:
             note = f"replaced by {mark}"
             if keep and model.complete is not None:
                 model.kept = [*model.kept, (note, model.complete)][-MAX_BACKUPS:]
-            info = self.store.commit_complete(model.writer, mark, keep_previous=note if keep else None)
+            kept_as = note if keep else None
+            info = self.store.commit_complete(model.writer, mark, keep_previous=kept_as, marks=marks)
+            model.remember(marks)
             assert info.soundness is Soundness.INTACT
             assert info == self.store.complete_set(name)
             model.complete, model.mark = model.filling, mark
@@ -183,8 +190,11 @@ class StoreLaws(RuleBasedStateMachine):
     @rule(
         name=names,
         steps=st.lists(st.tuples(groups, st.none() | numbers, st.lists(numbers, max_size=3)), max_size=12),
+        marks=some_marks,
     )
-    def append(self, name: str, steps: list[tuple[GroupDescription, int | None, list[int]]]) -> None:
+    def append(
+        self, name: str, steps: list[tuple[GroupDescription, int | None, list[int]]], marks: Marks
+    ) -> None:
         changes = [
             Change(group, None if n is None else sample(n), [sample(o) for o in old if o != n])
             for group, n, old in steps
@@ -192,21 +202,20 @@ class StoreLaws(RuleBasedStateMachine):
         model = self.models[name]
         if model.complete is None:
             with pytest.raises(LookupError):
-                self.store.append(name, changes)
+                self.store.append(name, changes, marks)
             return
-        watermarks = self.store.append(name, changes)
+        watermarks = self.store.append(name, changes, marks)
+        model.remember(marks)
         for group, added, evicted in changes:
             apply(model.complete, group, [added] if added else [], list(evicted))
         assert set(watermarks) == {change.description.group for change in changes}
         for key, stored in watermarks.items():
             assert stored.count == len(model.complete[key])
 
-    @rule(name=names, key=st.sampled_from("ab"), value=st.none() | st.text(max_size=5))
-    def mark(self, name: str, key: str, value: str | None) -> None:
-        self.store.mark(name, key, value)
-        self.models[name].marks.pop(key, None)
-        if value is not None:
-            self.models[name].marks[key] = value
+    @rule(name=names, marks=some_marks)
+    def mark(self, name: str, marks: Marks) -> None:
+        self.store.mark(name, marks)
+        self.models[name].remember(marks)
 
     @rule(name=names, ids=st.sets(st.sampled_from("abc")))
     def fellows(self, name: str, ids: set[str]) -> None:

@@ -54,7 +54,7 @@ def filled(tmp_path: Path) -> Path:
     """A closed store with two groups of samples."""
     with contextlib.closing(open_disk(tmp_path)) as store:
         fill(store)
-        store.mark("space", "elements", "part*.Topic")
+        store.mark("space", {"elements": "part*.Topic"})
         store.remember_fellows("space", [Fellow("f" * 32, "other", "role")])
     return tmp_path
 

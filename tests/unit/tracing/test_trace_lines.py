@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from engine.tracing.catalogue import EventType, catalogue
 from engine.tracing.escaping import escape, unescape
-from engine.tracing.formats import Line, TextFormat, Timestamps, json_format, read_line, setting_line
+from engine.tracing.formats import Line, TextFormat, Timestamps, json_format, read_line
 from engine.tracing.record import Record, fill_in, message
 
 EVENTS = sorted(catalogue(), key=lambda kind: kind.id)
@@ -103,15 +103,3 @@ def test_the_local_column_follows_the_second() -> None:
 @pytest.mark.parametrize("line", ["", "- Role    : x", "INIT ospl_durability -> x", "a INIT (t) -> x"])
 def test_a_line_without_header_is_a_continuation(line: str) -> None:
     assert read_line(line) is None
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "indent", "expected"),
-    [
-        ("Role", "DefaultRole", 0, "- Role                                        : DefaultRole"),
-        ("groupHash", True, 1, "  - groupHash                                 : TRUE"),
-        ("A" * 60, 1, 0, f"- {'A' * 60}: 1"),
-    ],
-)
-def test_settings_stand_in_columns(name: str, value: object, indent: int, expected: str) -> None:
-    assert setting_line(name, value, indent) == expected

@@ -162,14 +162,12 @@ def test_lines_lost_to_a_full_disk_are_counted_in_the_trace_itself() -> None:
     sink.full = True
     for _ in range(3):
         tracer.event("lifecycle.operational")
-    assert tracer.lost_lines == 3
     sink.full = False
     tracer.event("lifecycle.stopped")
     assert [line.split("-> ")[1] for line in sink.written] == [
         "3 lines of this trace could not be written: [Errno 28] no space",
         "Durability destroyed",
     ]
-    assert tracer.lost_lines == 3
 
 
 def test_nothing_is_written_after_close_but_memory_goes_on() -> None:

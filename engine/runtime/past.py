@@ -1,0 +1,285 @@
+"""What a process remembers of its past: its last events, masterships and runs, for those who come late.
+
+A small file beside the store keeps them over a restart. A thread of its own writes it, and nobody waits for
+that: a disk that is full, slow or broken costs memory of the past and nothing else.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import json
+import os
+import threading
+from typing import TYPE_CHECKING, Any, Final
+
+from engine.core import plain
+from engine.runtime.monitor import Masterhood, NodeEvent, NodePast, Run
+from engine.tracing.levels import Level
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    from engine.runtime.monitor import NodeSnapshot
+    from engine.tracing.record import Record
+
+FILE: Final = "store.past"
+"""Its name in the directory of the store."""
+MAX_CALM: Final = 200
+"""Events of INFO that are kept."""
+MAX_GRAVE: Final = 100
+"""Events of WARNING and above that are kept: a flood of INFO does not push them out."""
+MAX_MASTERSHIPS: Final = 50
+MAX_RUNS: Final = 20
+MAX_TEXT: Final = 400
+"""Characters that are kept of the text of an event, and of the reason of a mastership."""
+MAX_FILE_BYTES: Final = 1 << 20
+"""A file that has grown to this is written anew, with only what is kept."""
+RETRY_S: Final = 10.0
+CLOSE_S: Final = 1.0
+"""How long the end of the process waits for the file."""
+IN_ORDER: Final = "in order"
+UNKNOWN_END: Final = "without a word: killed, crashed, or its host went down"
+
+Busy = contextlib.AbstractContextManager[object]
+ACTIVITY: Final = "past (writes store.past)"
+"""What a deadlock watch calls the thread; a hang of it is reported and withholds no lease."""
+
+_VERSION: Final = 1
+Entry = NodeEvent | Masterhood | Run
+_KINDS: Final[dict[str, type[Entry]]] = {"event": NodeEvent, "master": Masterhood, "run": Run}
+_NAMES: Final = {kind: name for name, kind in _KINDS.items()}
+
+
+class Past:
+    """The memory of one process. Safe to call from any thread; nothing here waits for the disk.
+
+    Args:
+        path: its file; None keeps it in memory only.
+        clock: wall clock, nanoseconds since 1970 UTC.
+        pid: of the process.
+        version: of the program.
+    """
+
+    def __init__(self, path: Path | None, clock: Callable[[], int], *, pid: int, version: str) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._calm: collections.deque[NodeEvent] = collections.deque(maxlen=MAX_CALM)
+        self._grave: collections.deque[NodeEvent] = collections.deque(maxlen=MAX_GRAVE)
+        self._masterships: collections.deque[Masterhood] = collections.deque(maxlen=MAX_MASTERSHIPS)
+        self._runs: collections.deque[Run] = collections.deque(maxlen=MAX_RUNS)
+        self._run = Run(clock(), pid, version)
+        self._runs.append(self._run)
+        self._masters: dict[str, tuple[str, str]] = {}
+        self._writer = _Writer(path, self._all) if path else None
+        self.revision = 0
+
+    def open(self, busy: Busy | None = None) -> Run | None:
+        """Take in what former runs have left, and begin to write; the run before, if one is known.
+
+        The store must be ours by now. A second call changes `busy` only, and returns None.
+
+        Args:
+            busy: what the thread that writes enters around each piece of work, for a deadlock watch.
+        """
+        if self._writer is None:
+            return None
+        self._writer.busy = busy or contextlib.nullcontext()
+        if self._writer.is_open:
+            return None
+        former = dict.fromkeys(_read(self._writer.path))  # a line may stand there twice
+        with self._lock:
+            recent = [*self._calm, *self._grave]
+            self._calm.clear()
+            self._grave.clear()
+            self._runs.clear()
+            events = [one for one in former if isinstance(one, NodeEvent)]
+            for event in (*events, *recent):
+                self._keep(event)
+            self._masterships.extend(one for one in former if isinstance(one, Masterhood))
+            last_ns = max((event.time_ns for event in events), default=0)
+            runs = {one.started_ns: one for one in former if isinstance(one, Run)}
+            for run in runs.values():
+                self._runs.append(_ended(run, last_ns))
+            before = self._runs[-1] if self._runs else None
+            self._runs.append(self._run)
+            self.revision += 1
+        self._writer.open()
+        return before
+
+    def event(self, record: Record) -> None:
+        """Keep an event that was traced, if it is of INFO or above."""
+        if record.event.level >= Level.INFO:
+            kind = record.event
+            self._add(
+                NodeEvent(
+                    "", "", record.sequence, record.time_ns, record.state, kind.thread, kind.level.name,
+                    kind.id, record.text[:MAX_TEXT],
+                )
+            )  # fmt: skip
+
+    def say(self, text: str, event: str) -> None:
+        """Keep a sentence of a process that has no trace, as an event of INFO."""
+        with self._lock:
+            number = self.revision + 1
+        self._add(NodeEvent("", "", number, self._clock(), "", "", Level.INFO.name, event, text[:MAX_TEXT]))
+
+    def masters(self, shown: NodeSnapshot) -> None:
+        """Keep which masters a snapshot confirms, where they are others than before."""
+        for view in shown.name_spaces:
+            now = view.master, view.epoch
+            if not view.confirmed or not view.master or self._masters.get(view.name) == now:
+                continue
+            self._masters[view.name] = now
+            since_ns = view.master_since_ns or shown.time_ns
+            self._add(
+                Masterhood(since_ns, view.name, shown.role, view.master, view.epoch, view.why[:MAX_TEXT])
+            )
+
+    def end(self, how: str) -> None:
+        """This run ends: `in order`, or why not."""
+        with self._lock:
+            ended = dataclasses.replace(self._run, ended_ns=self._clock(), end=how[:MAX_TEXT])
+            self._runs[-1] = self._run = ended
+            self.revision += 1
+        self._write(ended)
+
+    def shown(self, node: str, name: str) -> NodePast:
+        """Everything, in the name of a node or service."""
+        with self._lock:
+            events = sorted((*self._calm, *self._grave), key=lambda event: (event.time_ns, event.number))
+            return NodePast(
+                node,
+                name,
+                tuple(dataclasses.replace(event, node=node, node_name=name) for event in events),
+                tuple(self._masterships),
+                tuple(self._runs),
+            )
+
+    def close(self) -> None:
+        """Write what is left, unless the disk takes longer than a second."""
+        if self._writer:
+            self._writer.close()
+
+    def _add(self, entry: NodeEvent | Masterhood) -> None:
+        with self._lock:
+            if isinstance(entry, NodeEvent):
+                self._keep(entry)
+            else:
+                self._masterships.append(entry)
+            self.revision += 1
+        self._write(entry)
+
+    def _keep(self, event: NodeEvent) -> None:
+        (self._calm if event.level == Level.INFO.name else self._grave).append(event)
+
+    def _write(self, entry: Entry) -> None:
+        if self._writer:
+            self._writer.put(_line(entry))
+
+    def _all(self) -> bytes:
+        with self._lock:
+            kept: Iterable[Entry] = (*self._runs, *self._masterships, *self._calm, *self._grave)
+            return b"".join(map(_line, kept))
+
+
+class _Writer:
+    """Appends to the file on a thread of its own; `whole` makes its content anew."""
+
+    def __init__(self, path: Path, whole: Callable[[], bytes]) -> None:
+        self.path = path
+        self._whole = whole
+        self._lines: collections.deque[bytes] = collections.deque()
+        self._wake = threading.Event()
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.busy: Busy = contextlib.nullcontext()
+
+    @property
+    def is_open(self) -> bool:
+        return self._thread is not None
+
+    def open(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="past", daemon=True)
+        self._thread.start()
+
+    def put(self, line: bytes) -> None:
+        if self._thread is not None and len(self._lines) <= MAX_CALM:  # beyond, the file is written anew
+            self._lines.append(line)
+            self._wake.set()
+
+    def close(self) -> None:
+        self._closing.set()
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join(CLOSE_S)
+
+    def _run(self) -> None:
+        is_whole = False
+        while True:
+            is_last = self._closing.is_set()
+            self._wake.clear()
+            lines = [self._lines.popleft() for _ in range(len(self._lines))]
+            try:
+                with self.busy:
+                    if not is_whole or len(lines) > MAX_CALM or self.path.stat().st_size > MAX_FILE_BYTES:
+                        self._replace()
+                    elif lines:
+                        self._append(b"".join(lines))
+                is_whole = True
+            except OSError:  # what was not written is written with the whole, once there is room
+                is_whole = False
+            if is_last:
+                return
+            if is_whole:
+                self._wake.wait()
+            else:
+                self._closing.wait(RETRY_S)
+
+    def _append(self, data: bytes) -> None:
+        with self.path.open("ab", buffering=0) as file:
+            if file.write(data) != len(data):
+                raise OSError("no room for all of it")
+
+    def _replace(self) -> None:
+        temporary = self.path.with_name(f"{self.path.name}.new")
+        try:
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(self._whole())
+            temporary.replace(self.path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            raise
+
+
+def _line(entry: Entry) -> bytes:
+    document = {"version": _VERSION, "kind": _NAMES[type(entry)], "data": plain.to_plain(entry)}
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode(errors="replace") + b"\n"
+
+
+def _read(path: Path) -> Iterable[Entry]:
+    """The lines that can be read; what is damaged, or of another version, is passed over."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(2 * MAX_FILE_BYTES)
+    except OSError:
+        return
+    for line in data.splitlines():
+        try:
+            document: Any = json.loads(line)
+            if document["version"] == _VERSION:
+                entry: Entry = plain.from_plain(_KINDS[document["kind"]], document["data"])
+                yield entry
+        except (KeyError, ValueError, TypeError, RecursionError):
+            continue
+
+
+def _ended(run: Run, last_ns: int) -> Run:
+    """A former run; one that did not note its end has ended after the last event that is known."""
+    if run.ended_ns:
+        return run
+    return dataclasses.replace(run, ended_ns=max(run.started_ns, last_ns), end=UNKNOWN_END)

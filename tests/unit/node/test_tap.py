@@ -1,0 +1,109 @@
+"""A tap that moves while a writer is held up: the steps one by one, with readers that do as they are told."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import pytest
+
+from engine.capture import tap as moving
+from engine.capture.tap import BESIDE_S, LISTEN_S, QUIET_S, REMEMBER_S, Tap
+from engine.dataset.groups import DurabilityKind
+from engine.dataset.sample import DATA
+from engine.dds.captured import Captured, CapturedRun
+
+WRITER = b"w" * 16
+
+
+class Reader:
+    """A reader in memory: what is put into it can be drained."""
+
+    fill = 0.0
+    rejected = 0
+    topic = types.SimpleNamespace(name="Topic")
+
+    def __init__(self, durability: DurabilityKind, *, hears: bool) -> None:
+        self.qos = types.SimpleNamespace(durability=durability)
+        self._hears = hears
+        self._queue: list[Captured] = []
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def put(self, *numbers: int) -> None:
+        if self._hears:
+            self._queue += [Captured(number, WRITER, DATA, b"key", b"payload") for number in numbers]
+
+    def drain(self, limit: int) -> list[Captured]:
+        taken, self._queue = self._queue[:limit], self._queue[limit:]
+        return taken
+
+    def drain_runs(self, limit: int) -> tuple[int, list[Captured | CapturedRun]]:
+        taken = self.drain(limit)
+        return len(taken), [*taken]
+
+    def matched_writers(self) -> dict[bytes, bytes]:
+        return {WRITER: b"p" * 16}
+
+    def listen(self) -> None:
+        self._hears = True
+
+    def end(self) -> None:
+        self._hears = False
+
+    def wake(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@pytest.mark.parametrize("way", ["drain", "drain_runs"])
+def test_a_writer_that_the_second_reader_holds_up_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    clock = types.SimpleNamespace(now=100.0)
+    monkeypatch.setattr(moving, "time", types.SimpleNamespace(monotonic=lambda: clock.now))
+    readers: list[Reader] = []
+
+    def make(durability: DurabilityKind, *, hears: bool) -> Any:
+        readers.append(Reader(durability, hears=hears))
+        return readers[-1]
+
+    def drained() -> list[int]:
+        taken = tap.drain(100) if way == "drain" else tap.drain_runs(100)[1]
+        return [record.source_time_ns for record in taken if isinstance(record, Captured)]
+
+    tap = Tap(make, DurabilityKind.VOLATILE)
+    tap.request(DurabilityKind.PERSISTENT)
+    assert tap.turn() is None  # the second one is made
+    readers[0].put(1, 2, 3)
+    found = drained()
+    for pause_s in (BESIDE_S, REMEMBER_S):
+        clock.now += pause_s
+        assert tap.turn() is None
+    clock.now += LISTEN_S
+    assert tap.turn() is None, "it has given something to the first one less than QUIET_S ago"
+    readers[1].put(2, 3, 4)  # the second one gets what it lacks, and then both the next one
+    readers[0].put(4)
+    found += drained()
+    assert tap.turn() is not None
+    readers[1].put(5)
+    for _ in range(2):
+        found += drained()
+    assert found == [1, 2, 3, 4, 5]
+
+
+def test_a_writer_that_is_silent_for_long_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = types.SimpleNamespace(now=100.0)
+    monkeypatch.setattr(moving, "time", types.SimpleNamespace(monotonic=lambda: clock.now))
+
+    def make(durability: DurabilityKind, *, hears: bool) -> Any:
+        return Reader(durability, hears=hears)
+
+    tap = Tap(make, DurabilityKind.VOLATILE)
+    tap.request(DurabilityKind.PERSISTENT)
+    for pause_s in (0.0, BESIDE_S, REMEMBER_S):
+        clock.now += pause_s
+        assert tap.turn() is None
+    clock.now += max(LISTEN_S, QUIET_S)
+    assert tap.turn() is not None

@@ -1,0 +1,69 @@
+"""A set and what ties it to the sets of its fellows reach the disk together, wherever the power is cut."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from engine.dataset.dataset import DataSet
+from engine.dataset.rows import Rows
+from engine.runtime.persistence import Persistence, Turn
+from engine.simulator.disk import PowerCut, WatchedStore
+from engine.store.interface import Change, DamageLog
+from engine.store.memory import Medium
+from tests.unit.store.making import description, samples
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from engine.dataset.sample import Sample
+
+SPACE = "space"
+GROUP = description(depth=0)
+OLD, NEW = samples(0, 30, 100), samples(0, 60, 100)
+STEPS = 12
+"""More than any of the ways of writing a set takes."""
+
+
+def hand_over(
+    persistence: Persistence, new: Sequence[Sample], lineage: str, turn: Turn | None = None
+) -> None:
+    data = DataSet()
+    data.open_group(GROUP.group, 0).extend(Rows.of(new))
+    rows = [(GROUP, Rows.of(new))]
+    marks = {"lineage": lineage, "line": f"{lineage} and before"}
+    persistence.write_set(SPACE, rows, data.summary(), lineage, turn, marks=marks)
+
+
+def cut_after(steps: int, turn: Turn | None) -> tuple[int, dict[str, str]]:
+    """How many samples there are, and the marks, when the power is cut after so many writes."""
+    medium = Medium("0" * 32)
+    store = WatchedStore(medium)
+    persistence = Persistence(store)
+    hand_over(persistence, OLD, "old")
+    while persistence.work():
+        pass
+    hand_over(persistence, NEW, "new", turn)
+    store.steps_left = steps
+    with contextlib.suppress(PowerCut):
+        while persistence.work():
+            pass
+    again = WatchedStore(medium)
+    found = sum(len(piece) for _, pieces in again.load(SPACE, DamageLog()) for piece in pieces)
+    return found, again.marks(SPACE)
+
+
+@pytest.mark.parametrize("by_difference", [False, True])
+def test_a_power_cut_leaves_a_set_with_its_own_lineage(by_difference: bool) -> None:
+    data = DataSet()
+    data.open_group(GROUP.group, 0).extend(Rows.of(OLD))
+    changes = [Change(GROUP, one) for one in NEW[30:]]
+    turn = Turn(changes, before=data.summary()) if by_difference else None
+    left = [cut_after(steps, turn) for steps in range(STEPS)]
+    lineages = {30: "old", 60: "new"}
+    assert {count for count, _ in left} == set(lineages)
+    for count, marks in left:
+        lineage = lineages[count]
+        assert marks == {"lineage": lineage, "line": f"{lineage} and before"}
