@@ -9,7 +9,16 @@ import pathlib
 import urllib.parse
 from typing import TYPE_CHECKING, Any, Final
 
-from ospltool.analytics.contract import FORMAT_VERSION, META_FILE, NO_HOUR, Detail, Table, hour_of
+from ospltool.analytics.contract import (
+    FORMAT_VERSION,
+    META_FILE,
+    NO_HOUR,
+    OLDEST_VERSION,
+    SINCE,
+    Detail,
+    Table,
+    hour_of,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,19 +48,37 @@ class Case:
     Attributes:
         path: a directory of Parquet files, or a DuckDB file.
         detail: what was loaded.
+        version: the version of its format.
     """
 
     path: pathlib.Path
     detail: Detail
+    version: int = FORMAT_VERSION
 
     @property
     def is_directory(self) -> bool:
         """Whether it is a directory of Parquet files; otherwise it is a DuckDB file."""
         return self.path.is_dir()
 
+    def has(self, column: str) -> bool:
+        """Whether its version has a column, or a table, by its name."""
+        return SINCE.get(column, 0) <= self.version
+
     def files(self, table: Table) -> str:
         """A pattern for the Parquet files of a table, for engines that take one."""
         return f"{self.path}/{table}/**/*.parquet"
+
+
+def keep_private(directory: pathlib.Path) -> None:
+    """Lets only the owner read the files of a case, where only the owner can enter its directory."""
+    if directory.is_dir() and not directory.stat().st_mode & 0o077:
+        for path in directory.rglob("*"):
+            path.chmod(0o700 if path.is_dir() else 0o600)
+
+
+def is_case_directory(path: pathlib.Path) -> bool:
+    """Whether a path is a case of Parquet files."""
+    return path.is_dir() and (path / META_FILE).is_file()
 
 
 def open_case(path: pathlib.Path) -> Case:
@@ -75,15 +102,37 @@ def open_case(path: pathlib.Path) -> Case:
         ) from None
     except (OSError, ValueError, KeyError, TypeError) as cause:
         raise CaseError(f"{meta}: {cause}") from None
-    if version != FORMAT_VERSION:
-        raise CaseError(f"{meta}: format version {version}, this release reads {FORMAT_VERSION}")
-    return Case(path, detail)
+    if not isinstance(version, int) or not OLDEST_VERSION <= version <= FORMAT_VERSION:
+        raise CaseError(
+            f"{meta}: format version {version}, this release reads {OLDEST_VERSION} to {FORMAT_VERSION}; "
+            "load the traces again, or use a newer release"
+        )
+    return Case(path, detail, version)
 
 
-def write_meta(directory: pathlib.Path, detail: Detail) -> None:
-    """Writes what a case says about itself; a directory without it is not a case yet."""
-    described = {"format_version": FORMAT_VERSION, "kind": "case", "data": {"detail": detail.value}}
-    (directory / META_FILE).write_text(json.dumps(described) + "\n", encoding="utf-8")
+def write_meta(directory: pathlib.Path, detail: Detail, files: dict[str, Any] | None = None) -> None:
+    """Writes what a case says about itself; a directory without it is not a case yet.
+
+    Args:
+        directory: the case.
+        detail: what was loaded.
+        files: what is known of the files that were loaded, so that more can be added.
+    """
+    data = {"detail": detail.value, "files": files or {}}
+    described = {"format_version": FORMAT_VERSION, "kind": "case", "data": data}
+    written = directory / f".{META_FILE}"
+    written.write_text(json.dumps(described) + "\n", encoding="utf-8")
+    written.replace(directory / META_FILE)
+
+
+def files_of(case: Case) -> dict[str, Any]:
+    """What is known of the files that were loaded into a case; nothing where it does not say."""
+    try:
+        described = json.loads((case.path / META_FILE).read_text(encoding="utf-8"))
+        files = described["data"].get("files", {})
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+    return files if isinstance(files, dict) else {}
 
 
 def partition(node: str, hour: int) -> str:

@@ -12,9 +12,14 @@ import functools
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     import pyarrow as pa
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
+OLDEST_VERSION: Final = 1
+"""Cases since this version are read; what they lack is null."""
+
 META_FILE: Final = "case.json"
 HOUR_NS: Final = 3_600_000_000_000
 NO_HOUR: Final = "none"
@@ -30,6 +35,12 @@ class Table(enum.StrEnum):
     """The files that were loaded, with what was found in them."""
     TEMPLATES = "templates"
     """The catalogue: what each template means."""
+    STORED = "stored"
+    """What the stores of the case hold, by group."""
+
+
+SINCE: Final = {"stamp": 2, "stored": 2}
+"""Columns and tables that cases of older versions do not have, and since which version."""
 
 
 class Detail(enum.StrEnum):
@@ -55,6 +66,7 @@ RECORD_COLUMNS: Final = (
     ("thread", "string", "thread; for the store's lines the printer"),
     ("text", "string", "the message"),
     ("terminated", "bool", "a line end followed the message"),
+    ("stamp", "string", "the two times of the header, where they do not agree; null otherwise"),
     ("level", "string", "level by the catalogue, ? where it is not certain"),
     ("template", "string", "id of the template, as in table templates; null when none matches"),
     ("event", "string", "event of the shared vocabulary, such as align.request"),
@@ -92,11 +104,45 @@ TEMPLATE_COLUMNS: Final = (
     ("meaning", "string", "what happened and what to do about it"),
 )
 
+STORED_COLUMNS: Final = (
+    ("node", "string", "whose store it is"),
+    ("store", "string", "the path as it was given"),
+    ("format", "string", "who wrote the store"),
+    ("set_number", "int64", "identifies the set in its store"),
+    ("name_space", "string", "the name-space"),
+    ("kind", "string", "current, filling or backup"),
+    ("complete", "bool", "null where the store does not tell"),
+    ("group_name", "string", "the group, partition.topic"),
+    ("type_name", "string", "the type"),
+    ("samples", "int64", "samples that can be read"),
+    ("instances", "int64", "different keys among them"),
+    ("disposed", "int64", "samples that dispose their instance"),
+    ("damaged", "int64", "what cannot be read"),
+    ("oldest_ns", "int64", "oldest source time, 0 without samples"),
+    ("newest_ns", "int64", "newest source time, 0 without samples"),
+)
+
 COLUMNS: Final = {
     Table.RECORDS: RECORD_COLUMNS,
     Table.SOURCES: SOURCE_COLUMNS,
     Table.TEMPLATES: TEMPLATE_COLUMNS,
+    Table.STORED: STORED_COLUMNS,
 }
+
+
+def selected(table: Table, has: Callable[[str], bool], types: Mapping[str, str]) -> list[str]:
+    """The columns of a table as SQL selects them: null in their type where there is none.
+
+    Args:
+        table: the table.
+        has: whether a column is there, by its name; partition columns are asked for too.
+        types: the engine's name of each type.
+    """
+    kinds = [
+        *((name, "string") for name in PARTITIONS.get(table, ())),
+        *((n, k) for n, k, _ in COLUMNS[table]),
+    ]
+    return [name if has(name) else f"cast(null as {types[kind]}) as {name}" for name, kind in kinds]
 
 
 @functools.cache

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import duckdb
 
+from ospltool.analytics.arrow import values_of
 from ospltool.analytics.case import Case, CaseError
-from ospltool.analytics.contract import COLUMNS, PARTITIONS, Table
+from ospltool.analytics.contract import PARTITIONS, SINCE, Table, selected
 from ospltool.analytics.engines import ROWS_AT_ONCE, QueryError, Result
 
 if TYPE_CHECKING:
@@ -19,8 +20,20 @@ if TYPE_CHECKING:
 _SETTINGS: Final = {
     "autoinstall_known_extensions": "false",  # nothing is fetched from anywhere
     "autoload_known_extensions": "false",
+    "memory_limit": "600MB",
 }
 
+SQL_TYPES: Final = {
+    "string": "varchar",
+    "int64": "bigint",
+    "bool": "boolean",
+    "map": "map(varchar, varchar)",
+}
+
+NO_PROGRESS: Final = "set enable_progress_bar = false"
+"""A query that takes more than two seconds would print its progress into the answer."""
+
+LINES_AT_ONCE: Final = 20_000
 _READING: Final = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
 
 
@@ -48,14 +61,33 @@ class DuckEngine:
             QueryError: DuckDB refused it.
         """
         try:
-            statements = self._connection.extract_statements(sql)
-            if len(statements) != 1 or statements[0].type not in _READING:
-                raise QueryError("one query at a time, and only what reads: a case is not changed")
-            cursor = self._connection.execute(statements[0])
+            cursor = self._connection.execute(self._one(sql))
         except duckdb.Error as cause:
             raise QueryError(str(cause)) from None
         columns = tuple(str(column[0]) for column in cursor.description or ())
         return Result(columns, _rows(cursor))
+
+    def lines(self, sql: str) -> Iterator[tuple[Any, ...]]:
+        """The rows of the answer to a query, through Arrow: a tenth of the time of `query`.
+
+        Raises:
+            QueryError: DuckDB refused it.
+        """
+        try:
+            with contextlib.closing(
+                self._connection.sql(self._one(sql)).to_arrow_reader(LINES_AT_ONCE)
+            ) as batches:
+                for batch in batches:
+                    yield from zip(*(values_of(column) for column in batch.columns), strict=True)
+        except duckdb.Error as cause:
+            raise QueryError(str(cause)) from None
+
+    def _one(self, sql: str) -> duckdb.Statement:
+        """The statement of a text that is one query."""
+        statements = self._connection.extract_statements(sql)
+        if len(statements) != 1 or statements[0].type not in _READING:
+            raise QueryError("one query at a time, and only what reads: a case is not changed")
+        return statements[0]
 
     def close(self) -> None:
         """Closes the case."""
@@ -78,6 +110,7 @@ def _opened(case: Case, scratch: str) -> duckdb.DuckDBPyConnection:
         else:
             _check_tables(connection, case)
         directory = _quoted(str(case.path.absolute()))
+        connection.execute(NO_PROGRESS)
         connection.execute(f"set temp_directory = {_quoted(scratch)}")
         connection.execute(f"set allowed_directories = [{directory}, {_quoted(scratch)}]")
         connection.execute("set enable_external_access = false")
@@ -110,19 +143,37 @@ def _make_views(connection: duckdb.DuckDBPyConnection, case: Case) -> None:
 
 def _select(case: Case, table: Table) -> str:
     """What reads a table of Parquet files. The values of its partitions are text."""
+    if not any((case.path / table).rglob("*.parquet")):
+        return _no_rows(table)
     files = _quoted(case.files(table))
     parts = PARTITIONS.get(table, ())
     types = ", ".join(f"{_quoted(name)}: 'VARCHAR'" for name in parts)
     hive = f", hive_partitioning = true, hive_types = {{{types}}}" if parts else ", hive_partitioning = false"
-    names = ", ".join((*parts, *(name for name, _, _ in COLUMNS[table])))
+    names = ", ".join(selected(table, case.has, SQL_TYPES))
     return f"select {names} from read_parquet({files}{hive})"  # noqa: S608 - made of our own names
+
+
+def _no_rows(table: Table) -> str:
+    """A table that has no rows."""
+    nulls = ", ".join(selected(table, lambda _: False, SQL_TYPES))
+    return f"select {nulls} where false"
 
 
 def _check_tables(connection: duckdb.DuckDBPyConnection, case: Case) -> None:
     there = {str(name) for (name,) in connection.execute("select table_name from duckdb_tables()").fetchall()}
-    missing = [table.value for table in Table if table.value not in there]
+    missing = [table.value for table in Table if table.value not in there and table.value not in SINCE]
     if missing:
         raise CaseError(f"{case.path}: no case, it has no table {', '.join(missing)}")
+    for table in Table:
+        if table.value not in there:
+            connection.execute(f"create temp view {table} as {_no_rows(table)}")
+            continue
+        found = connection.table(table.value).description or []
+        known = {str(column[0]) for column in found}
+        columns = selected(table, known.__contains__, SQL_TYPES)
+        if set(columns) - known:  # made by an older release
+            whole = f"select {', '.join(columns)} from main.{table}"  # noqa: S608 - made of our own names
+            connection.execute(f"create temp view {table} as {whole}")
 
 
 def pack(case: Case, target: pathlib.Path) -> None:
@@ -133,6 +184,7 @@ def pack(case: Case, target: pathlib.Path) -> None:
     """
     try:
         with contextlib.closing(duckdb.connect(str(target), config=_config())) as connection:
+            connection.execute(NO_PROGRESS)
             for table in Table:
                 connection.execute(f"create table {table} as {_select(case, table)}")
     except duckdb.Error as cause:

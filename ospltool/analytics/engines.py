@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,6 +40,13 @@ class Engine(Protocol):
 
     def query(self, sql: str) -> Result:
         """The answer to a query.
+
+        Raises:
+            QueryError: the engine refused it.
+        """
+
+    def lines(self, sql: str) -> Iterator[tuple[Any, ...]]:
+        """The rows of the answer to a query of texts, integers, truth values and maps; for many rows.
 
         Raises:
             QueryError: the engine refused it.

@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from ospltool.analytics.case import Case, CaseError
-from ospltool.analytics.contract import COLUMNS, PARTITIONS, Table
+from ospltool.analytics.contract import Table, selected
 from ospltool.analytics.engines import AnalyticsMissingError, QueryError, Result
 from ospltool.analytics.java import java_home
 from ospltool.analytics.reading import check_reading
@@ -31,6 +31,7 @@ _SHORT_START: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 CONNECT: Final = "sc://"
 _LOCAL: Final = "local"
 _ADDRESS: Final = re.compile(r"(?:spark|sc)://(?P<addresses>[^/;]+)")
+SQL_TYPES: Final = {"string": "string", "int64": "bigint", "bool": "boolean", "map": "map<string,string>"}
 DEFAULT_PORT: Final = "15002"
 """Where Spark Connect listens when its URL names no port."""
 
@@ -157,11 +158,21 @@ class SparkEngine:
         self._session = session(master, settings) if opened is None else opened
         try:
             for table in Table:
-                names = (*PARTITIONS.get(table, ()), *(name for name, _, _ in COLUMNS[table]))
-                path = (case.path.absolute() / table).as_uri()
-                self._session.read.parquet(path).select(*names).createOrReplaceTempView(table.value)
+                self._make_view(case, table)
         except PySparkException as cause:
             raise CaseError(f"{case.path}: {_first_line(cause)}") from None
+
+    def _make_view(self, case: Case, table: Table) -> None:
+        """What an older case lacks is null, and a table without files has no rows."""
+        directory = case.path.absolute() / table
+        if not any(directory.rglob("*.parquet")):
+            nulls = ", ".join(selected(table, lambda _: False, SQL_TYPES))
+            frame = self._session.sql(f"select {nulls} where false")
+        else:
+            frame = self._session.read.parquet(directory.as_uri()).selectExpr(
+                *selected(table, case.has, SQL_TYPES)
+            )
+        frame.createOrReplaceTempView(table.value)
 
     @property
     def session(self) -> SparkSession:
@@ -181,6 +192,14 @@ class SparkEngine:
             return Result(tuple(frame.columns), _rows(frame))
         except PySparkException as cause:
             raise QueryError(_first_lines(cause)) from None
+
+    def lines(self, sql: str) -> Iterator[tuple[Any, ...]]:
+        """The rows of the answer to a query.
+
+        Raises:
+            QueryError: as `query`.
+        """
+        return self.query(sql).rows
 
     def close(self) -> None:
         """Ends the session, if it was opened here."""

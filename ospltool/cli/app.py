@@ -9,18 +9,21 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 import typer
+from typer.main import get_command_name
 
 from ospltool.cli.exits import CommandError, Exit
 from ospltool.output import streams
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 VERBS: Final = (
     "start",
     "stop",
     "status",
     "list",
+    "health",
+    "metrics",
     "top",
     "demo",
     "record",
@@ -30,6 +33,7 @@ VERBS: Final = (
     "simulate",
     "persistence",
     "trace",
+    "report",
     "store",
     "cat",
     "history",
@@ -91,11 +95,32 @@ def build(arguments: Sequence[str]) -> typer.Typer:
     app.callback()(_global_options)
     first = next(iter(arguments), "")
     is_completing = "_OSPLTOOL_COMPLETE" in os.environ
-    for verb in (first,) if first in VERBS and not is_completing else VERBS:
+    is_listed = first not in VERBS and not is_completing
+    for verb in VERBS if is_listed or is_completing else (first,):
         name = f"ospltool.cli.{verb}"
         if importlib.util.find_spec(name) is not None:
             importlib.import_module(name).register(app)
+    if is_listed:
+        _leave_out_parameters(app)
     return app
+
+
+def _leave_out_parameters(app: typer.Typer) -> None:
+    """A list of the verbs takes as long again where Typer looks at each one's parameters."""
+
+    def listed(description: str | None) -> Callable[[], None]:
+        def verb() -> None: ...
+
+        verb.__doc__ = description
+        return verb
+
+    for command in app.registered_commands:
+        if command.callback is not None:
+            command.name = command.name or get_command_name(command.callback.__name__)
+            command.callback = listed(command.callback.__doc__)
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            group.typer_instance.registered_commands = []
 
 
 def _show_version(wanted: bool) -> None:

@@ -60,8 +60,9 @@ def cat(
 
     Without --stored and --live, it reads what the running nodes deliver to a reader that comes late, and ends
     when they have delivered everything. --live goes on with what is written. --stored reads the complete sets
-    in stores. --where takes comparisons, BETWEEN, LIKE, AND, OR, NOT and parentheses; a dispose has its key
-    fields only.
+    in stores. Only these tell who wrote a sample; `delivered_by` is the node's writer that delivered it.
+    Where only parts that Lazy nodes keep can be reached, standard error says so.
+    --where takes comparisons, BETWEEN, LIKE, AND, OR, NOT and parentheses; a dispose has its key fields only.
 
     Exit codes: 0 good, 1 nothing of the topic, the history not complete in time, or a sample not readable,
     2 wrong usage or input not readable, 3 no node reachable.
@@ -120,8 +121,15 @@ class _Printer:
                 text = f"topic '{self.topic}': --where: the type has no field '{name}'"
                 raise CommandError(text, Exit.USAGE)
 
-    def put(self, fields: dict[str, Any], place: dict[str, object], sample: Sample | Captured) -> None:
-        """Print a sample, if it is meant."""
+    def put(
+        self,
+        fields: dict[str, Any],
+        place: dict[str, object],
+        sample: Sample | Captured,
+        *,
+        is_delivered: bool = False,
+    ) -> None:
+        """Print a sample, if it is meant; of one that a node delivered nobody can tell who wrote it."""
         from ospltool.stores.wording import status_text
 
         if self.is_full or (self._expression is not None and not self._expression.accepts(fields)):
@@ -130,7 +138,9 @@ class _Printer:
             "topic": self.topic,
             **place,
             "source_time_ns": sample.source_time_ns,
-            "writer": sample.writer,
+            **(
+                {"writer": None, "delivered_by": sample.writer} if is_delivered else {"writer": sample.writer}
+            ),
             "status": status_text(sample.status),
             "key": sample.key,
             "fields": fields,
@@ -190,6 +200,8 @@ def _cat_stores(printer: _Printer, stores: list[_Store], partitions: tuple[str, 
     for store in stores:
         damage = DamageLog()
         with opened(store.path) as reader:
+            for finding in reader.facts.findings:
+                printer.complain(finding)
             for one in reader.facts.current():
                 for group, samples in reader.read(one.number, damage):
                     is_meant = _is_meant(group, printer.topic, partitions)
@@ -271,7 +283,14 @@ def _cat_live(
             reader.close()
     for problem in reader.unreadable:
         printer.complain(problem)
-    if printer.is_full or follows:
+    if printer.is_full:
+        return
+    for name, nodes in reader.parts.items():
+        what = f"only parts of name-space '{name}' can be reached ({', '.join(nodes)})"
+        streams.say(
+            f"ospltool: topic '{printer.topic}': {what}; `ospltool history state` says of which groups"
+        )
+    if follows:
         return
     if not reader.has_heard_nodes:
         raise CommandError(f"domain {place.domain_id}: no node was heard", Exit.UNREACHABLE)
@@ -295,7 +314,8 @@ def _put_all(printer: _Printer, reader: Any, timeout_s: float, *, follows: bool)
         except Undecodable as error:
             printer.complain(_where(printer.topic, each.sample, error))
             continue
-        printer.put(fields, {"partitions": list(each.partitions), "type": each.type.name}, each.sample)
+        place = {"partitions": list(each.partitions), "type": each.type.name}
+        printer.put(fields, place, each.sample, is_delivered=each.is_delivered)
         if printer.is_full:
             return
     for type_ in reader.types:  # a topic without samples; the expression is wrong all the same

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ospltool.cli import feeds
-from ospltool.cli.exits import CommandError, Exit
+from ospltool.cli.domains import Partition, place_of
+from ospltool.cli.exits import CommandError, Exit, not_installed
 from ospltool.cli.units import duration_s
 from ospltool.output import envelope, streams
 
@@ -27,9 +26,7 @@ def doctor(
         typer.Argument(envvar="OSPL_URI", help="Look at the domain of this configuration."),
     ] = None,
     domain: Annotated[int | None, typer.Option(min=0, max=230, help="Look at this domain instead.")] = None,
-    partition: Annotated[
-        str | None, typer.Option(help="Durability partition of the nodes, if not the usual one.")
-    ] = None,
+    partition: Partition = None,
     topic: Annotated[str, typer.Option(help="Only topics that match, with * and ?.")] = "*",
     length: Annotated[
         float,
@@ -75,20 +72,11 @@ def _listen(
         from engine.dds.errors import DdsError
         from ospltool.doctor.listening import listen
     except ImportError as error:
-        raise feeds.not_installed("dds", error) from error
-    from engine.capture.uri import uri_of
-    from engine.dds.channel import PARTITION
-    from engine.dds.uri import cyclone_uri
-
-    domain_id, usual, settings = domain or 0, PARTITION, cyclone_uri()
-    if domain is None and uri:
-        from ospltool.cli.targets import targets
-
-        target = targets(uri, os.environ)[0]
-        domain_id = target.configuration.domain.id
-        usual = target.configuration.entity_names.partition
-        settings = uri_of(target.configuration, target.environ)
+        raise not_installed("dds", error) from error
+    place = place_of(uri, domain)
     try:
-        return listen(domain_id, settings, seconds, partition or usual, shows_all=shows_all)
+        return listen(
+            place.domain_id, place.settings, seconds, partition or place.partition, shows_all=shows_all
+        )
     except DdsError as error:
-        raise CommandError(f"domain {domain_id} can not be opened: {error}", Exit.UNREACHABLE) from error
+        raise CommandError(f"domain {place.domain_id} cannot be opened: {error}", Exit.UNREACHABLE) from error

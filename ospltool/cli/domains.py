@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ospltool.cli.exits import CommandError, Exit
+from ospltool.cli.exits import CommandError, Exit, not_installed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,6 +21,9 @@ Uri = Annotated[
     typer.Option("--uri", metavar="URI", envvar="OSPL_URI", help="Use the domain of this configuration."),
 ]
 Domain = Annotated[int | None, typer.Option(min=0, max=230, help="Use this domain instead.")]
+Partition = Annotated[
+    str | None, typer.Option(help="Durability partition of the nodes, if not the usual one.")
+]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -30,6 +33,13 @@ class Place:
     domain_id: int
     settings: str
     configuration: Configuration | None = None
+
+    @property
+    def partition(self) -> str:
+        """The partition in which its nodes talk to each other."""
+        from engine.dds.channel import PARTITION
+
+        return self.configuration.entity_names.partition if self.configuration else PARTITION
 
 
 def place_of(uri: str | None, domain: int | None) -> Place:
@@ -42,7 +52,7 @@ def place_of(uri: str | None, domain: int | None) -> Place:
         from engine.capture.uri import uri_of
         from engine.dds.uri import cyclone_uri
     except ImportError as error:
-        raise _not_installed(error) from error
+        raise not_installed("dds", error) from error
     if domain is not None or not uri:
         return Place(domain or 0, cyclone_uri())
     from ospltool.cli.targets import targets
@@ -62,14 +72,8 @@ def talking(place: Place) -> Iterator[None]:
     try:
         from engine.dds.errors import DdsError, UnsupportedCyclone
     except ImportError as error:
-        raise _not_installed(error) from error
+        raise not_installed("dds", error) from error
     try:
         yield
     except (DdsError, UnsupportedCyclone) as error:
         raise CommandError(f"domain {place.domain_id}: {error}", Exit.UNREACHABLE) from error
-
-
-def _not_installed(error: ImportError) -> CommandError:
-    from ospltool.cli.feeds import not_installed
-
-    return not_installed("dds", error)

@@ -36,3 +36,8 @@ class CommandError(Exception):
     def __init__(self, message: str, exit_code: Exit) -> None:
         super().__init__(message)
         self.exit_code = exit_code
+
+
+def not_installed(extra: str, error: ImportError) -> CommandError:
+    """What to say when an optional part is missing."""
+    return CommandError(f"{error}; install it with: pip install 'ospltool[{extra}]'", Exit.USAGE)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ospltool.cli.exits import CommandError, Exit
-from ospltool.output import streams
+from ospltool.output import envelope, streams
 
 
 def register(app: typer.Typer) -> None:
@@ -19,19 +19,22 @@ def explain(
     subject: Annotated[
         str | None,
         typer.Argument(
-            help="A code (DUR201), a rule's name, or a setting such as "
+            help="A code (DUR201, DUL-NODE-GONE), a rule's name, or a setting such as "
             "//OpenSplice/DurabilityService/NameSpaces/Policy[@masterPriority]; nothing lists all rules."
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Answer as JSON.")] = False,
 ) -> None:
-    """Explain what a rule finds and why, or what a setting means and what OpenSplice really does with it.
+    """Explain what a rule finds and why, a health code, or a setting and what OpenSplice does with it.
 
     Exit codes: 0 explained, 2 nothing is called like that.
     """
     from ospltool.check import explain as answers
     from ospltool.check.registry import Rule
 
+    if subject and subject.upper().startswith("DUL-"):
+        _explain_code(subject.upper(), as_json=as_json)
+        return
     try:
         found = answers.find(subject) if subject else None
     except answers.UnknownSubject as error:
@@ -44,3 +47,28 @@ def explain(
         streams.put(answers.rule_text(found))
     else:
         streams.put(answers.setting_text(found))
+
+
+def _explain_code(wanted: str, *, as_json: bool) -> None:
+    """Show a health code.
+
+    Raises:
+        CommandError: there is none of this name.
+    """
+    import dataclasses
+
+    from engine.config.values import did_you_mean
+    from ospltool.health.codes import codes
+    from ospltool.health.manual import text_of
+
+    found = codes().get(wanted)
+    if found is None:
+        hint = did_you_mean(wanted, list(codes()))
+        raise CommandError(
+            f"there is no health code {wanted!r}; {hint or 'docs/health lists them'}", Exit.USAGE
+        )
+    if as_json:
+        data = {**dataclasses.asdict(found), "severity": found.severity.label, "page": found.page}
+        streams.put(envelope.document("code", data))
+    else:
+        streams.put(text_of(found))

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import pathlib
 from typing import TYPE_CHECKING, Final
 
-from ospltool.cli.exits import CommandError, Exit
+from ospltool.cli.exits import CommandError, Exit, not_installed
 
 if TYPE_CHECKING:
+    from ospltool.cli.domains import Place
     from ospltool.live.feed import Feed
 
 DRAWN: Final = "none"
 """Stands for a deployment where the seed decides everything."""
-
-
-def not_installed(extra: str, error: ImportError) -> CommandError:
-    """What to say when an optional part is missing."""
-    return CommandError(f"{error}; install it with: pip install 'ospltool[{extra}]'", Exit.USAGE)
 
 
 def recording(path: pathlib.Path, speed: float) -> Feed:
@@ -70,26 +65,23 @@ def live(uri: str | None, domain: int | None, partition: str | None) -> Feed:
     Raises:
         CommandError: the configuration cannot be read, or the domain not be opened.
     """
+    from ospltool.cli.domains import place_of
+
+    return live_at(place_of(uri, domain), partition)
+
+
+def live_at(place: Place, partition: str | None) -> Feed:
+    """A domain.
+
+    Raises:
+        CommandError: it cannot be opened.
+    """
     try:
         from engine.dds.errors import DdsError
         from ospltool.live.dds import LiveFeed
     except ImportError as error:
         raise not_installed("dds", error) from error
-    from engine.capture.uri import uri_of
-    from engine.dds.channel import PARTITION
-    from engine.dds.uri import cyclone_uri
-
-    domain_id, wanted_partition, settings = 0, PARTITION, cyclone_uri()
-    if domain is not None:
-        domain_id = domain
-    elif uri:
-        from ospltool.cli.targets import targets
-
-        target = targets(uri, os.environ)[0]
-        domain_id = target.configuration.domain.id
-        wanted_partition = target.configuration.entity_names.partition
-        settings = uri_of(target.configuration, target.environ)
     try:
-        return LiveFeed(domain_id, partition or wanted_partition, settings)
+        return LiveFeed(place.domain_id, partition or place.partition, place.settings)
     except DdsError as error:
-        raise CommandError(f"domain {domain_id} can not be opened: {error}", Exit.UNREACHABLE) from error
+        raise CommandError(f"domain {place.domain_id} cannot be opened: {error}", Exit.UNREACHABLE) from error

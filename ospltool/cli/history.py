@@ -55,10 +55,11 @@ def wait(
     """Wait until a reader of the topic that starts now would get its complete history.
 
     The masters of all name-spaces that hold the topic and partitions must have their complete sets, and no
-    merge may be under way there. No data is transferred. Without --partition, all partitions are meant.
+    merge may be under way there. Parts that Lazy nodes have do not do; such a node takes the question for a
+    reader, and obtains what is asked about. No data is sent here. Without --partition, all are meant.
 
-    Exit codes: 0 complete, 1 not in time, or nobody knows the topic, 2 wrong usage or configuration, 3 no
-    service for clients reachable.
+    Exit codes: 0 complete, 1 not in time, nobody knows the topic, or no service keeps it in these partitions,
+    2 wrong usage or configuration, 3 no service for clients reachable.
     """
     wanted = tuple(partitions or ("*",))
     deadline_s = began_s = time.monotonic()
@@ -68,6 +69,7 @@ def wait(
         types = _types(client, topic, deadline_s)
         for description in types:
             _wait(client, topic, description, wanted, deadline_s)
+        _expect_groups(client, topic, wanted, deadline_s)
     elapsed_s = time.monotonic() - began_s
     if as_json:
         value = {"topic": topic, "partitions": wanted, "complete": True, "waited_ns": round(elapsed_s * 1e9)}
@@ -92,11 +94,13 @@ def delete(
 
     Readers keep what they have. Samples up to that source time that arrive later are not taken in.
 
-    Exit codes: 0 deleted, 1 no node has confirmed it in time, or none can, 2 wrong usage or configuration,
-    3 no service for clients reachable.
+    Exit codes: 0 deleted, 1 no service keeps such a group, no node has confirmed it in time, or none can,
+    2 wrong usage or configuration, 3 no service for clients reachable.
     """
     until_ns = time.time_ns() if until is None else until
+    deadline_s = time.monotonic() + timeout
     with _client(uri, domain) as client:
+        _expect_groups(client, topic, (partition,), deadline_s)
         client.delete_historical_data(partition, topic, until_ns=until_ns, timeout_s=timeout)
     if as_json:
         value = {"topic": topic, "partition": partition, "until_ns": until_ns, "deleted": True}
@@ -114,6 +118,9 @@ def state(
     as_json: AsJson = False,
 ) -> None:
     """Show how complete the groups of a topic are at every service.
+
+    Of a Lazy node those are complete that came from a whole set; of the rest nobody can tell what is missing.
+    What a node does not keep is unknown to it: of a Lazy node, groups that no reader on its host wants.
 
     Exit codes: 0 all are complete, 1 some are not, or there is no such group, 2 wrong usage or configuration,
     3 no service for clients reachable.
@@ -139,7 +146,7 @@ def state(
         ]
         streams.put(table(("PARTITION", "TOPIC", "NODE", "STATE"), rows))
     if not found:
-        streams.say(f"ospltool: no service keeps a group of topic {topic}")
+        streams.say(f"ospltool: {_nothing(topic, tuple(partitions or ()))}")
     if not found or any(each.completeness.name != "COMPLETE" for each in found):
         raise typer.Exit(Exit.FINDINGS)
 
@@ -162,6 +169,22 @@ def _client(uri: str | None, domain: int | None) -> Iterator[DurabilityClient]:
             raise CommandError(f"domain {place.domain_id}: {error}; {hint}", Exit.UNREACHABLE) from error
         except DurabilityError as error:
             raise CommandError(str(error), Exit.FINDINGS) from error
+
+
+def _expect_groups(
+    client: DurabilityClient, topic: str, partitions: tuple[str, ...], deadline_s: float
+) -> None:
+    """Refuse to call anything good that is about no group at all."""
+    left_s = max(0.5, deadline_s - time.monotonic())
+    if not client.durability_state(topic, partitions, timeout_s=left_s):
+        raise CommandError(_nothing(topic, partitions), Exit.FINDINGS)
+
+
+def _nothing(topic: str, partitions: tuple[str, ...]) -> str:
+    """That there is no such group, in words."""
+    what = "any group" if topic == "*" else f"a group of topic '{topic}'"
+    where = f" in partition {', '.join(partitions)}" if partitions else ""
+    return f"no service keeps {what}{where}"
 
 
 def _types(client: DurabilityClient, topic: str, deadline_s: float) -> list[TypeDescription]:

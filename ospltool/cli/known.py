@@ -41,7 +41,7 @@ def find_nodes(given: str, environ: Mapping[str, str]) -> list[NodeStatus]:
     if named:
         return named
     from engine.config import ConfigError  # only those who name a file pay for reading it
-    from ospltool.cli.targets import resolved, targets
+    from ospltool.cli.targets import is_fleet, resolved, targets
 
     try:
         keys = {target.key for target in targets(given, environ)}
@@ -50,8 +50,25 @@ def find_nodes(given: str, environ: Mapping[str, str]) -> list[NodeStatus]:
     exact = [status for status in known if status.directory.path.name in keys]
     if exact:
         return exact
+    if is_fleet(given):
+        return _of_fleet(given, known)
     try:
         path = resolved(given)
     except ConfigError as error:
         raise CommandError(str(error), Exit.UNRECOVERABLE) from error
     return [status for status in known if status.record.configuration == path]
+
+
+def _of_fleet(given: str, known: list[NodeStatus]) -> list[NodeStatus]:
+    """The nodes whose names a fleet file gives, with or without their files.
+
+    Raises:
+        CommandError: the file is wrong.
+    """
+    from engine.config import ConfigError, load_fleet
+
+    try:
+        names = {node.name for node in load_fleet(given, only_watched=True).nodes}
+    except ConfigError as error:
+        raise CommandError(str(error), Exit.UNRECOVERABLE) from error
+    return [status for status in known if status.record.domain_name in names]

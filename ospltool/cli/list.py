@@ -24,7 +24,7 @@ def list_nodes(
     Exit codes: 0 always, unless the run directory cannot be read (2).
     """
     from engine.supervisor.status import Condition
-    from ospltool.cli import known, report
+    from ospltool.cli import known, node_report
 
     shown = [
         each
@@ -32,6 +32,6 @@ def list_nodes(
         if include_stopped or each.condition is not Condition.STOPPED
     ]
     if as_json:
-        report.put_json("list", shown)
+        node_report.put_json("list", shown)
     else:
-        report.put_table(shown)
+        node_report.put_table(shown)

@@ -112,7 +112,7 @@ def _start(settings: PersistenceService, name: str, directory: pathlib.Path, dom
         from engine.persistence.service.process import Options, Service
         from engine.store.interface import StoreError
     except ImportError as error:
-        from ospltool.cli.feeds import not_installed
+        from ospltool.cli.exits import not_installed
 
         raise not_installed("dds", error) from error
     options = Options(name, directory, domain, os.environ, lambda text: streams.say(f"ospltool: {text}"))
@@ -141,7 +141,7 @@ def status(
         from engine.dds.uri import cyclone_uri
         from engine.persistence.service.watching import Watching
     except ImportError as error:
-        from ospltool.cli.feeds import not_installed
+        from ospltool.cli.exits import not_installed
 
         raise not_installed("dds", error) from error
     try:
@@ -155,7 +155,7 @@ def status(
             if over.is_set():
                 raise typer.Exit(Exit.INTERRUPTED)
     except DdsError as error:
-        raise CommandError(f"domain {domain} can not be opened: {error}", Exit.UNREACHABLE) from error
+        raise CommandError(f"domain {domain} cannot be opened: {error}", Exit.UNREACHABLE) from error
     if not instances:
         raise CommandError(f"no instance heard in domain {domain}", Exit.UNREACHABLE)
     if any(each.problems for each in instances):

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from ospltool.cli import feeds, interrupts
+from ospltool.cli.domains import Partition
 from ospltool.cli.exits import CommandError, Exit
-from ospltool.cli.top_json import LISTEN_S, listen
 from ospltool.cli.units import duration_s
+from ospltool.cli.watched import LISTEN_S, POLL_S, listen_for
 from ospltool.output import envelope, streams
 
 if TYPE_CHECKING:
     from ospltool.live.feed import Feed
     from ospltool.live.recorder import Recorder
 
-POLL_S: Final = 0.25
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(B|KiB|MiB|GiB|kB|MB|GB)?")
 _BYTES: Final = {
     "B": 1,
@@ -61,9 +61,7 @@ def record(
         typer.Option("--output", "-o", help="The file to write; older parts get numbers."),
     ] = None,
     domain: Annotated[int | None, typer.Option(min=0, max=230, help="Record this domain instead.")] = None,
-    partition: Annotated[
-        str | None, typer.Option(help="Durability partition of the nodes, if not the usual one.")
-    ] = None,
+    partition: Partition = None,
     length: Annotated[
         float | None,
         typer.Option("--for", parser=duration_s, metavar="DURATION", help="Stop after this time."),
@@ -114,13 +112,14 @@ def record(
 
 
 def _once(feed: Feed, seconds: float) -> None:
-    from ospltool.live.export import as_json
-    from ospltool.live.model import SystemModel
+    from ospltool.health.export import as_json
+    from ospltool.health.health import Health
+    from ospltool.health.system import System
 
-    model = SystemModel()
-    listen(feed, model, seconds)
-    streams.put(as_json(model, feed.now_ns()))
-    if model.is_empty:
+    system = System((feed, Health))
+    listen_for(system, seconds)
+    streams.put(as_json(system.health, feed.now_ns()))
+    if system.model.is_empty:
         streams.say(f"ospltool: nobody heard in {feed.title} within {seconds:g} s")
         raise typer.Exit(Exit.UNREACHABLE)
 

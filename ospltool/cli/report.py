@@ -1,68 +1,74 @@
-"""How `start`, `stop`, `status` and `list` show nodes."""
+"""`ospltool report`: an incident as one file to hand over."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import dataclasses
+import pathlib
+import sys
+from typing import Annotated
 
-from ospltool.output import envelope, streams
-from ospltool.output.text import table, visible
+import typer
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from engine.supervisor.status import NodeStatus
-
-
-def as_data(status: NodeStatus) -> dict[str, object]:
-    """A node as its JSON form has it."""
-    record = status.record
-    return {
-        "domain_name": record.domain_name,
-        "domain_id": record.domain_id,
-        "role": record.role,
-        "condition": status.condition.name.lower(),
-        "state": status.state,
-        "state_since_ns": status.state_since_ns,
-        "reason": status.reason,
-        "store_problem": status.store_problem,
-        "in_memory_only": status.unstored,
-        "waits_for": status.waits_for,
-        "uri": record.uri,
-        "configuration": record.configuration,
-        "store": record.store,
-        "started_ns": record.started_ns,
-        "changed_ns": record.changed_ns,
-        "restarts": record.restarts,
-        "last_failure": record.failure,
-        "last_failure_ns": record.failed_ns,
-        "supervisor_pid": record.supervisor.pid,
-        "node_pid": record.node.pid if record.node is not None else None,
-        "directory": status.directory.path,
-    }
+from ospltool.cli.exits import CommandError, Exit
+from ospltool.cli.trace_shared import AsJson, EngineName, Inputs, Master, Nodes, Since, Skew, Until, end
 
 
-def put_json(kind: str, statuses: Sequence[NodeStatus]) -> None:
-    """Write nodes as JSON."""
-    streams.put(envelope.document(kind, [as_data(status) for status in statuses]))
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("report", short_help="Write an incident report: one HTML file to hand over.")(report)
 
 
-def put_sentences(statuses: Sequence[NodeStatus]) -> None:
-    """Write one sentence for each node."""
-    streams.put("".join(f"{visible(status.sentence)}\n" for status in statuses))
+def report(
+    names: Inputs = None,
+    output: Annotated[
+        pathlib.Path, typer.Option("-o", "--output", help="Write the report into this file.")
+    ] = pathlib.Path("report.html"),
+    skew: Skew = None,
+    since: Since = None,
+    until: Until = None,
+    nodes: Nodes = None,
+    engine: EngineName = "duckdb",
+    master: Master = "local[*]",
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write an incident report of a case or of files: one HTML file, without script and without network.
 
+    It has the verdict, the stories with times, the decisive alignment as a picture, a time line of nodes and
+    masters, the sizes of sets as curves, what stores and configurations show, and what is not known.
 
-def put_table(statuses: Sequence[NodeStatus]) -> None:
-    """Write nodes as a table."""
-    header = ("DOMAIN NAME", "CONDITION", "STATE", "ROLE", "PID", "CONFIGURATION")
-    rows = [
-        (
-            status.record.domain_name,
-            status.condition.name.lower(),
-            status.state or "-",
-            status.record.role,
-            status.record.node.pid if status.record.node is not None else "-",
-            status.record.configuration,
-        )
-        for status in statuses
-    ]
-    streams.put(table(header, rows))
+    Exit codes: 0 nothing found, 1 anomalies or a damaged file, 2 wrong usage or input not readable.
+    """
+    from ospltool.cli.trace_analyses import evidence_of
+    from ospltool.output import envelope, streams
+
+    with evidence_of(names, engine, master) as evidence:
+        from ospltool.forensics import text
+        from ospltool.forensics.configured import findings
+        from ospltool.forensics.evidence import window_of
+        from ospltool.forensics.investigation import investigate
+
+        window = window_of(evidence, since, until, nodes or ())
+        found = investigate(evidence, window, evidence.skews(skew or ()))
+        configurations, problems = findings(evidence.attachments)
+        if problems:
+            unknown = (*found.verdict.unknown, *problems)
+            found = dataclasses.replace(found, verdict=dataclasses.replace(found.verdict, unknown=unknown))
+    if as_json:
+        streams.put(envelope.document("report", text.as_value(found)))
+    else:
+        from engine.tracing.version import product_version
+        from ospltool.forensics.page import About, page
+        from ospltool.output.files import new_text
+
+        about = About(
+            tuple(names or ()), evidence.nodes, evidence.attachments, configurations,
+            f"ospltool {product_version()}, {' '.join(['ospltool', *sys.argv[1:]])}",
+        )  # fmt: skip
+        try:
+            with new_text(output, force=force) as stream:
+                stream.write(page(found, about))
+        except OSError as error:
+            raise CommandError(f"{output}: {error.strerror}", Exit.USAGE) from error
+        streams.say(f"{output}: {found.verdict.headline}")
+    end(has_findings=found.is_bad)

@@ -29,17 +29,18 @@ def status(
 
     A node whose store refuses data is shown with the cause, and with how many samples are in its memory only.
     It runs all the same, so the exit code stays 0. A node that has recovered is shown with its last failure.
+    Of a node that has only a part of a name-space's set, it says so.
 
     Exit codes: 0 all shown nodes run and respond, 1 one does not or none is known, 2 wrong usage.
     """
     from engine.supervisor.status import RESPONDING
-    from ospltool.cli import known, report
+    from ospltool.cli import known, node_report
 
     found = known.find_nodes(uri, os.environ) if uri else known.known_nodes(os.environ)
     if as_json:
-        report.put_json("status", found)
+        node_report.put_json("status", found)
     else:
-        report.put_sentences(found)
+        node_report.put_sentences(found)
     if not found:
         streams.say(f"ospltool: no node{f' of {uri}' if uri else ''} is known here")
     is_good = bool(found) and all(each.condition in RESPONDING for each in found)

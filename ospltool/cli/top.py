@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ospltool.cli import feeds
-from ospltool.cli.exits import CommandError, Exit
+from ospltool.cli.domains import Partition
+from ospltool.cli.exits import CommandError, Exit, not_installed
+from ospltool.cli.watched import Watched, WatchedDomain, watched
 
 if TYPE_CHECKING:
-    from ospltool.live.feed import Feed
+    from ospltool.health.system import Source
     from tui.operator import Operator
 
 
@@ -25,12 +27,10 @@ def register(app: typer.Typer) -> None:
 def top(
     uri: Annotated[
         str | None,
-        typer.Argument(envvar="OSPL_URI", help="Watch the domain of this configuration."),
+        typer.Argument(envvar="OSPL_URI", help="Watch the domain of this configuration or fleet file."),
     ] = None,
-    domain: Annotated[int | None, typer.Option(min=0, max=230, help="Watch this domain instead.")] = None,
-    partition: Annotated[
-        str | None, typer.Option(help="Durability partition of the nodes, if not the usual one.")
-    ] = None,
+    domain: WatchedDomain = None,
+    partition: Partition = None,
     replay: Annotated[
         pathlib.Path | None, typer.Option(help="Show a recording instead of a living domain.")
     ] = None,
@@ -56,6 +56,13 @@ def top(
     ] = None,
     theme: Annotated[str | None, typer.Option(help="ops-dark, ops-light, ops-ansi or ops-mono.")] = None,
     ascii_only: Annotated[bool, typer.Option("--ascii", help="Use only ASCII characters.")] = False,
+    notify: Annotated[
+        str,
+        typer.Option(
+            metavar="COMMAND",
+            help="Run this when a fault begins; its text, node and name-space are appended.",
+        ),
+    ] = "",
     operate: Annotated[
         bool,
         typer.Option(
@@ -83,7 +90,9 @@ def top(
     """Open the operations console: nodes, name-spaces, masters, alignment, events, persistence services.
 
     It watches, changes nothing without --operate, and needs no node on this machine. Without a configuration
-    it watches domain 0. --json listens for three seconds and says what the screens would show.
+    it watches domain 0. A fleet file says which nodes, name-spaces and copies there should be; of several
+    domains in it one is shown, `d` shows the next, and the first line says how the others are. --json listens
+    for three seconds and says what the screens would show.
 
     Exit codes: 0 left in order, 2 wrong usage or the console is not installed, 3 domain not reachable, or
     nobody heard with --json.
@@ -97,15 +106,22 @@ def top(
     if theme is not None:
         _require_theme(theme)
 
-    def open_feed() -> Feed:
+    def open_sources() -> list[Source]:
+        from ospltool.health.health import Health
+
         if simulate is not None:
-            return feeds.simulated(simulate, seed, faults, minutes, speed)
-        return feeds.recording(replay, speed) if replay is not None else feeds.live(uri, domain, partition)
+            return [(feeds.simulated(simulate, seed, faults, minutes, speed), Health)]
+        if replay is not None:
+            return [(feeds.recording(replay, speed), Health)]
+        chosen = watched(uri, domain)
+        if as_json:
+            _require_one(chosen)
+        return [(feeds.live_at(one.place, partition), one.health) for one in chosen]
 
     if as_json:
         from ospltool.cli.top_json import put_json
 
-        put_json(open_feed, screen=screen, at=at)
+        put_json(lambda: open_sources()[0], screen=screen, at=at)
         return
     if serve:
         _serve(port, operate=operate)
@@ -113,12 +129,13 @@ def top(
     if not has_terminal():
         raise CommandError("the console needs a terminal; `ospltool top --json` does not", Exit.USAGE)
     try:
+        from tui.alarm import AlarmFault
         from tui.app import run_console
     except ImportError as error:
-        raise feeds.not_installed("console", error) from error
+        raise not_installed("console", error) from error
     from ospltool.trace.reading.sources import SourceError
 
-    feed = open_feed()
+    (feed, watch_health), *others = open_sources()
     operator = _operator() if operate else None
     try:
         code = run_console(
@@ -128,10 +145,24 @@ def top(
             ascii_only=ascii_only,
             traces=tuple(trace or ()),
             operator=operator,
+            notify=notify,
+            watch_health=watch_health,
+            others=tuple(others),
         )
-    except SourceError as error:
+    except (SourceError, AlarmFault) as error:
         raise CommandError(str(error), Exit.USAGE) from error
     raise typer.Exit(code)
+
+
+def _require_one(found: list[Watched]) -> None:
+    """A document is about one domain.
+
+    Raises:
+        CommandError: there are several.
+    """
+    if len(found) > 1:
+        numbers = ", ".join(str(one.place.domain_id) for one in found)
+        raise CommandError(f"the fleet has the domains {numbers}; choose one with --domain", Exit.USAGE)
 
 
 def has_terminal() -> bool:
@@ -143,7 +174,7 @@ def _require_theme(theme: str) -> None:
     try:
         from tui.themes import ALL
     except ImportError as error:
-        raise feeds.not_installed("console", error) from error
+        raise not_installed("console", error) from error
     if theme not in ALL:
         raise CommandError(f"no theme {theme!r}; there are {', '.join(ALL)}", Exit.USAGE)
 
@@ -166,7 +197,7 @@ def _serve(port: int, *, operate: bool) -> None:
     try:
         from tui.serve import ServeFault, serve
     except ImportError as error:
-        raise feeds.not_installed("serve", error) from error
+        raise not_installed("serve", error) from error
     own = sys.argv[1:]
     kept = [word for word in own if word != "--serve" and not word.startswith("--port=")]
     while "--port" in kept:

@@ -2,42 +2,42 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
 from ospltool.cli.exits import CommandError, Exit
+from ospltool.cli.watched import LISTEN_S, listen_for
 from ospltool.output import envelope, streams
 
 if TYPE_CHECKING:
-    from ospltool.live.feed import Feed, TimeTravel
+    from ospltool.health.health import Health
+    from ospltool.health.system import Source, System
+    from ospltool.live.feed import TimeTravel
     from ospltool.live.model import SystemModel
 
-LISTEN_S: Final = 3.0
-"""How long a living domain is listened to: every node shows itself at least twice in that time."""
-
-POLL_S: Final = 0.25
+LAST_NS: Final = 12_000_000_000
+STEP_NS: Final = 500_000_000
 
 SCREENS: Final = {
-    "overview": ("nodes", "concerns"),
+    "overview": ("nodes", "health"),
     "node": ("nodes",),
-    "name-space": ("nodes", "masters", "concerns"),
+    "name-space": ("nodes", "masters", "health"),
     "alignment": ("alignments", "nodes"),
     "conflicts": ("conflicts",),
     "groups": ("groups",),
     "trace": ("events", "events_left_out"),
     "store": ("nodes",),
     "findings": ("findings",),
-    "persistence": ("persistence_services", "concerns"),
+    "persistence": ("persistence_services", "health"),
 }
 """The members of the whole document that each screen is made from."""
 
 ALWAYS: Final = ("time_ns", "caption", "domain_lost_ns", "messages_left_out")
 
 
-def put_json(open_feed: Callable[[], Feed], *, screen: str | None, at: str | None) -> None:
+def put_json(open_source: Callable[[], Source], *, screen: str | None, at: str | None) -> None:
     """Listen, or wind to a moment, and write one document of kind "system".
 
     Raises:
@@ -46,40 +46,32 @@ def put_json(open_feed: Callable[[], Feed], *, screen: str | None, at: str | Non
     """
     if screen is not None and screen not in SCREENS:
         raise CommandError(f"no screen {screen!r}; there are {', '.join(SCREENS)}", Exit.USAGE)
+    from ospltool.health.system import System
     from ospltool.live.feed import TimeTravel
-    from ospltool.live.model import SystemModel
     from ospltool.live.providers import why_none
 
-    model = SystemModel()
-    feed = open_feed()
+    system = System(open_source())
+    feed = system.feed
     try:
         if isinstance(feed, TimeTravel):
-            _wind(feed, feed, model, at)
+            _wind(system, feed, at)
         elif at is not None:
             raise CommandError("only a recording or a simulation has another moment than now", Exit.USAGE)
         else:
-            listen(feed, model, LISTEN_S)
-        data = _document(model, feed.now_ns(), screen)
+            listen_for(system, LISTEN_S)
+        data = _document(system.health, feed.now_ns(), screen)
     finally:
         feed.close()
     streams.put(envelope.document("system", data))
-    if screen == "persistence" and not model.persistence:
+    if screen == "persistence" and not system.model.persistence:
         streams.say(f"ospltool: {why_none(feed.mode)}")
-    if model.is_empty:
+    if system.model.is_empty:
         streams.say(f"ospltool: no node and no persistence service heard in {feed.title}")
         raise typer.Exit(Exit.UNREACHABLE)
 
 
-def listen(feed: Feed, model: SystemModel, seconds: float) -> None:
-    """Take in what comes in so many seconds."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        model.apply(feed.poll(), feed.now_ns())
-        time.sleep(min(POLL_S, max(0.0, end - time.monotonic())))
-
-
-def _wind(feed: Feed, travel: TimeTravel, model: SystemModel, at: str | None) -> None:
-    """To the moment; without one, to the end."""
+def _wind(system: System, travel: TimeTravel, at: str | None) -> None:
+    """To the moment; without one, to the end. The last seconds are played, since what is wrong takes time."""
     from ospltool.live.moments import moment_of
 
     begin_ns = travel.timeline.begin_ns
@@ -88,27 +80,30 @@ def _wind(feed: Feed, travel: TimeTravel, model: SystemModel, at: str | None) ->
     except ValueError as error:
         raise CommandError(str(error), Exit.USAGE) from error
     travel.pause(paused=True)
-    travel.seek(moment_ns)
-    for _ in _until_quiet(feed, model):
-        pass
+    near_ns = min(moment_ns, travel.timeline.end_ns)
+    for step_ns in (*range(near_ns - LAST_NS, near_ns, STEP_NS), moment_ns):
+        if step_ns > begin_ns or step_ns == moment_ns:
+            travel.seek(step_ns)
+            _until_quiet(system)
 
 
 _FAR_NS: Final = 1 << 62
 
 
-def _until_quiet(feed: Feed, model: SystemModel) -> Iterator[None]:
+def _until_quiet(system: System) -> None:
     """Poll until nothing moves any more: a long way is wound in several polls."""
-    before_ns = -1
+    feed, before_ns = system.feed, -1
     while feed.now_ns() != before_ns:
         before_ns = feed.now_ns()
-        model.apply(feed.poll(), feed.now_ns())
-        yield
+        system.model.apply(feed.poll(), feed.now_ns())
+    system.health.update(feed.now_ns())
 
 
-def _document(model: SystemModel, now_ns: int, screen: str | None) -> dict[str, Any]:
-    from ospltool.live.export import system
+def _document(one: Health, now_ns: int, screen: str | None) -> dict[str, Any]:
+    from ospltool.health.export import system
 
-    data = system(model, now_ns)
+    model = one.model
+    data = system(one, now_ns)
     if screen in (None, "findings"):
         data["findings"] = _findings(model)
     if screen is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pathlib
 import re
@@ -14,13 +13,14 @@ import typer.main
 from typer.core import TyperGroup
 
 from ospltool.cli.exits import CommandError, Exit
+from ospltool.cli.trace_shared import AsJson, Skew, end, errors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+    from collections.abc import MutableMapping, Sequence
 
-    from ospltool.trace.reading.damage import Damage
-    from ospltool.trace.reading.record import Record
-    from ospltool.trace.reading.sources import Found, Source
+    from ospltool.forensics.attachments import Attachment
+    from ospltool.forensics.evidence import RawEvidence
+    from ospltool.trace.reading.sources import Found
 
     Command = Any  # Typer does not show its class
 
@@ -44,13 +44,6 @@ _SETTINGS: Final[dict[str, Any]] = {
 Names = Annotated[
     list[str] | None, typer.Argument(metavar="FILE|DIRECTORY|NODE=FILE...", help="What to read.")
 ]
-Skew = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--skew", metavar="NODE=DURATION", help="Correct the clock of a node (n2=+1.3s); auto estimates all."
-    ),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Show the answer as JSON.")]
 
 
 class _Group(TyperGroup):
@@ -85,6 +78,8 @@ def register(app: typer.Typer) -> None:
 
 
 def _commands() -> typer.Typer:
+    from ospltool.cli.trace_analyses import anomalies, conversation, timeline
+
     trace = typer.Typer(**_SETTINGS)
     trace.command(VIEW, short_help="Show records (the default).")(view)
     trace.command("conversation", short_help="Follow the alignments of one group across all nodes.")(
@@ -195,7 +190,7 @@ def view(
         )
     if follow and (as_json or output in {"json", "parquet"}):
         raise CommandError("what is followed has no end; choose -o jsonl with --follow", Exit.USAGE)
-    with _errors():
+    with errors():
         wishes = Wishes(
             filter=Filter(
                 level=level.upper() if level else None,
@@ -225,117 +220,35 @@ def view(
             colour=colour,
         )
         show(_sources(names), wishes, dict(os.environ))
-    _end()
-
-
-def conversation(
-    group: Annotated[str, typer.Argument(metavar="PARTITION.TOPIC", help="The group.")],
-    names: Names = None,
-    skew: Skew = None,
-    run: Annotated[int | None, typer.Option("--run", help="Only alignments that began in this run.")] = None,
-    output: Annotated[str, typer.Option("-o", "--output", help="text or mermaid.")] = "text",
-    as_json: AsJson = False,
-) -> None:
-    """Follow the alignments of one group across all nodes, as a sequence diagram.
-
-    Exit codes: 0 good, 1 there is no alignment of this group, 2 wrong usage or input not readable.
-    """
-    from ospltool.output import envelope, streams
-    from ospltool.trace.views import conversation as talks
-    from ospltool.trace.views.view import skews_of
-
-    if output not in {"text", "mermaid"}:
-        raise CommandError(f"--output {output!r}: choose text or mermaid", Exit.USAGE)
-    with _errors():
-        found = _sources(names)
-        talk = talks.conversation(found.sources, group, skews_of(found.sources, skew or ()), run)
-    if as_json:
-        streams.put(envelope.document("trace-conversation", talks.as_value(talk)))
-    elif talk.exchanges:
-        lines = talks.as_mermaid(talk) if output == "mermaid" else talks.as_text(talk)
-        streams.put("".join(f"{line}\n" for line in lines))
-    _say_damages()
-    if not talk.exchanges:
-        raise CommandError(f"{group}: no alignment of this group in these traces", Exit.FINDINGS)
-
-
-def timeline(names: Names = None, skew: Skew = None, as_json: AsJson = False) -> None:
-    """Show where the time went: the phases of each run with their longest waits, alignments, merges.
-
-    Exit codes: 0 good, 1 a damaged file was read as far as possible, 2 wrong usage or input not readable.
-    """
-    from ospltool.output import envelope, streams
-    from ospltool.trace.meaning.facts import Facts
-    from ospltool.trace.reading.merge import merged
-    from ospltool.trace.views import timeline as times
-    from ospltool.trace.views.view import skews_of
-
-    with _errors():
-        sources = _sources(names).sources
-        answer = times.timeline(Facts.of(_watched(merged(sources, skews_of(sources, skew or ())), sources)))
-    if as_json:
-        streams.put(envelope.document("trace-timeline", times.as_value(answer)))
-    else:
-        streams.put("".join(f"{line}\n" for line in times.as_text(answer)))
-    _end()
-
-
-def anomalies(
-    names: Names = None,
-    skew: Skew = None,
-    rules: Annotated[
-        list[str] | None, typer.Option("--rule", metavar="NAME", help="Only this rule; may be repeated.")
-    ] = None,
-    list_rules: Annotated[bool, typer.Option("--list", help="List the rules.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Find what an expert would: each with the lines that show it and an explanation.
-
-    Exit codes: 0 nothing found, 1 anomalies or a damaged file, 2 wrong usage or input not readable.
-    """
-    from ospltool.output import envelope, streams
-    from ospltool.output.text import table
-    from ospltool.trace import rules as rule_book
-    from ospltool.trace.meaning.facts import Facts
-    from ospltool.trace.reading.merge import merged
-    from ospltool.trace.views import report
-    from ospltool.trace.views.view import skews_of
-
-    known = {one.name: one.looks_for for one in rule_book.all_rules()}
-    if list_rules:
-        streams.put(table(("RULE", "LOOKS FOR"), list(known.items())))
-        return
-    unknown = [name for name in rules or () if name not in known]
-    if unknown:
-        raise CommandError(f"no rule {', '.join(unknown)}; --list shows them", Exit.USAGE)
-    with _errors():
-        sources = _sources(names).sources
-        facts = Facts.of(_watched(merged(sources, skews_of(sources, skew or ())), sources))
-    found = rule_book.anomalies(facts, rules)
-    for kind, dropped in facts.dropped.items():
-        streams.say(f"{dropped} more {kind} were not looked at")
-    if as_json:
-        streams.put(envelope.document("trace-anomalies", [report.as_value(one) for one in found]))
-    else:
-        streams.put("".join(f"{line}\n" for line in report.as_text(found)))
-        streams.say(f"{len(found)} anomalies")
-    _end(has_findings=bool(found))
+    end()
 
 
 def explain(
-    text: Annotated[
-        str, typer.Argument(metavar="TEXT|ID", help="A line, a message, or the id of a template.")
-    ],
+    text: Annotated[str, typer.Argument(metavar="TEXT|ID", help="A line, a message, an id, or a rule.")],
     as_json: AsJson = False,
 ) -> None:
-    """Explain a line of a trace, a message, a template (d_admin:1053) or an event (align.request).
+    """Explain a line of a trace, a message, a template (d_admin:1053), an event or a rule of `anomalies`.
 
     Exit codes: 0 good, 1 nothing is known about it.
     """
     from ospltool.output import envelope, streams
     from ospltool.output.text import visible
     from ospltool.trace.meaning import explain as explaining
+    from ospltool.trace.rules import all_rules
 
+    rule = next((one for one in all_rules() if one.name == text), None)
+    if rule is not None:
+        if as_json:
+            told = {
+                "rule": rule.name,
+                "looks_for": rule.looks_for,
+                "seen": rule.seen,
+                "refuted": rule.refuted,
+            }
+            streams.put(envelope.document("trace-rule", told))
+        else:
+            streams.put(f"{rule.name}: {rule.looks_for}\n  Seen: {rule.seen}\n  Refuted by: {rule.refuted}\n")
+        return
     found = explaining.explain(text)
     if as_json:
         streams.put(envelope.document("trace-explanation", [explaining.as_value(one) for one in found]))
@@ -361,7 +274,10 @@ def load(
     ] = "local[*]",
     as_json: AsJson = False,
 ) -> None:
-    """Load traces and logs into a case, to be asked with `ospltool sql`.
+    """Load traces, logs, stores, configurations and recordings into a case.
+
+    A case that is there already is added to: new files, new nodes, and what files have grown by. `ospltool
+    sql` asks it, and every analysis takes it in place of files.
 
     Exit codes: 0 good, 1 a damaged file was loaded as far as possible, 2 wrong usage or input not readable.
     """
@@ -371,31 +287,61 @@ def load(
 
     if engine not in {"local", "spark"}:
         raise CommandError(f"--engine {engine!r}: choose local or spark", Exit.USAGE)
-    with _errors(), needs_analytics():
+    with errors(), needs_analytics():
+        from ospltool.analytics.case import keep_private
         from ospltool.analytics.contract import Detail
         from ospltool.trace.case import loading
 
         detail = Detail.RECORDS if records_only else Detail.FULL
         progress = loading.Progress(sys.stderr)
+        evidence = _raw(names)
         summary = loading.load_case(
-            _sources(names).sources,
+            evidence.sources,
             pathlib.Path(target),
             detail,
             master if engine == "spark" else None,
             progress,
         )
         progress.close()
+        kept = _keep(pathlib.Path(target), evidence.attachments)
+        keep_private(pathlib.Path(target))
     total = summary.total
     if as_json:
         streams.put(envelope.document("trace-load", loading.as_value(summary, target)))
-        _end(damages=total.damages)
+        end(damages=total.damages)
         return
     streams.say(
         f"{target}: {total.records} records from {total.bytes} bytes in {duration(progress.elapsed_ns)}; "
         f"{total.unparsed_bytes} bytes belong to no record"
         + ("" if records_only else f", {total.unmatched} records match no template")
+        + kept
     )
-    _end(damages=total.damages)
+    end(damages=total.damages)
+
+
+def _raw(names: list[str] | None) -> RawEvidence:
+    from ospltool.forensics.evidence import RawEvidence
+    from ospltool.trace.reading import damage
+
+    damage.take()  # what another command of this process has noted
+    if not names:
+        raise CommandError("name the files or directories to read", Exit.USAGE)
+    return RawEvidence(names, sys.stderr)
+
+
+def _keep(target: pathlib.Path, attachments: Sequence[Attachment]) -> str:
+    """Puts stores, configurations and recordings into the case; returns what to say about it."""
+    if not attachments:
+        return ""
+    if not target.is_dir():
+        return f"; {len(attachments)} stores, configurations and recordings need a case that is a directory"
+    from ospltool.forensics.keeping import keep
+    from ospltool.output import streams
+
+    kept = keep(target, attachments)
+    for problem in kept.problems:
+        streams.say(f"not kept: {problem}")
+    return f"; {kept.added} stores, configurations and recordings added, {kept.unchanged} were there"
 
 
 def _pattern(text: str, ignore_case: bool) -> re.Pattern[str]:
@@ -413,42 +359,3 @@ def _sources(names: list[str] | None) -> Found:
     if not names:
         raise CommandError("name the files or directories to read", Exit.USAGE)
     return find_sources(names)
-
-
-def _say_damages(known: Iterable[Damage] = ()) -> bool:
-    """Names the files that could not be read to their ends; whether there are any."""
-    from ospltool.output import streams
-    from ospltool.trace.reading import damage
-
-    damages = {one.file: one for one in (*damage.take(), *known)}
-    for one in damages.values():
-        streams.say(str(one))
-    return bool(damages)
-
-
-def _end(*, has_findings: bool = False, damages: Iterable[Damage] = ()) -> None:
-    """Ends a command with exit code 1 if it has findings, or could not read all of its input."""
-    if _say_damages(damages) or has_findings:
-        raise typer.Exit(Exit.FINDINGS)
-
-
-@contextlib.contextmanager
-def _errors() -> Iterator[None]:
-    """What is wrong with the input, as a message and exit code 2."""
-    from ospltool.trace.reading.sources import SourceError
-    from ospltool.trace.views.overview import TooManySpansError
-    from ospltool.trace.views.render import RenderError
-    from ospltool.trace.views.times import TimeError
-
-    try:
-        yield
-    except (SourceError, TimeError, RenderError, TooManySpansError) as error:
-        _say_damages()
-        raise CommandError(str(error), Exit.USAGE) from error
-
-
-def _watched(records: Iterable[Record], sources: Sequence[Source]) -> Iterator[Record]:
-    """The records, with a line about how far the reading is on a terminal."""
-    from ospltool.trace.reading.watched import watched
-
-    return watched(records, sources, sys.stderr)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from engine.dataset.sample import make_sample
 from engine.dds import abi
@@ -32,6 +32,13 @@ RETURN_S: Final = 1.0
 """How long after a writer came back something of it may pass a reader by that services already have."""
 EXPECTED_S: Final = 10.0
 """How long a writer counts as living on the word of a service, until discovery tells of it."""
+
+
+class _Expected(NamedTuple):
+    """A writer that a service knows: when that was asked, and until when the writer counts as living."""
+
+    asked_s: float
+    until_s: float
 
 
 class Arrivals:
@@ -69,7 +76,8 @@ class Arrivals:
         self._seen = -1
         self._look_again_s = 0.0
         self._autodispose: dict[bytes, bool] = {}
-        self._expected: dict[bytes, float] = {}
+        self._expected: dict[bytes, _Expected] = {}
+        self._found_s: dict[bytes, float] = {}
         self._unmatched: dict[bytes, None] = {}
         session.signal.attach(live.entity, abi.SUBSCRIPTION_MATCHED)
         self._hold_until_s = time.monotonic() + HOLD_BACK_S if holds else 0.0
@@ -118,26 +126,30 @@ class Arrivals:
             self._unmatched.pop(writer, None)
         known = matched | (there.keys() - self._unmatched.keys())
         for writer in known & self._expected.keys():
-            if now - self._expected.pop(writer) > RETURN_S:  # it was out of reach meanwhile
-                self._return_s = now + RETURN_S
-        self._expected = {
-            one: since_s for one, since_s in self._expected.items() if now < since_s + EXPECTED_S
-        }
+            self._look_for_gap(now, self._expected.pop(writer).asked_s, now)
+            self._found_s[writer] = now
+        self._expected = {one: each for one, each in self._expected.items() if now < each.until_s}
         living = known | self._expected.keys()
         for writer in writers.living - living:
             self._lost(writer, autodispose=self._autodispose.pop(writer, False))
         self._autodispose.update(there)
         for writer in living - writers.living:
-            self._found(writer)
+            self._found(writer, now)
         for writer in self._autodispose.keys() - living:
             del self._autodispose[writer]
         while len(self._unmatched) > MAX_GONE:
             del self._unmatched[next(iter(self._unmatched))]
 
-    def _found(self, writer: bytes) -> None:
+    def _found(self, writer: bytes, now: float) -> None:
         if self._cache.writers.was_lost(writer):
-            self._return_s = time.monotonic() + RETURN_S
+            self._return_s = now + RETURN_S
+        self._found_s[writer] = now
         self._cache.found(writer)
+
+    def _look_for_gap(self, found_s: float, asked_s: float, now: float) -> None:
+        """A writer was found later than services give what they get after they were asked."""
+        if found_s > asked_s + RETURN_S:
+            self._return_s = now + RETURN_S
 
     def is_missing(self, now: float) -> bool:
         """Whether writers came back a moment ago, of which something may be missing; told once."""
@@ -148,14 +160,21 @@ class Arrivals:
 
     def _lost(self, writer: bytes, *, autodispose: bool) -> None:
         self._expected.pop(writer, None)
+        self._found_s.pop(writer, None)
         if writer in self._cache.writers.living:
             self._cache.lost(writer, time.time_ns(), autodispose=autodispose)
 
-    def expect(self, writers: Iterable[bytes], now: float) -> None:
-        """A service knows living writers; we shall find them, too, or they are gone by then."""
+    def expect(self, writers: Iterable[bytes], asked_s: float, now: float) -> None:
+        """A service knows living writers; we shall find them, too, or they are gone by then.
+
+        It was asked at `asked_s`: its answer is what there was a moment later.
+        """
+        self._look(now)
         for writer in writers:
-            if writer not in self._cache.writers.living and writer not in self._unmatched:
-                self._expected[writer] = now
+            if writer in self._cache.writers.living:
+                self._look_for_gap(self._found_s.get(writer, asked_s), asked_s, now)
+            elif writer not in self._unmatched:
+                self._expected[writer] = _Expected(asked_s, now + EXPECTED_S)
         self._look(now)
 
     def turn(self, now: float) -> None:
@@ -193,7 +212,7 @@ class Arrivals:
             return
         for writer in dict.fromkeys(sample.writer for sample in ours):
             if writer not in self._cache.writers.living:
-                self._found(writer)
+                self._found(writer, time.monotonic())
         self._cache.add(ours, is_historical=False)
 
     def release(self) -> None:

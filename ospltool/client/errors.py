@@ -160,6 +160,14 @@ class NotResponsible(DurabilityTimeout):
     """
 
 
+class OnlyParts(DurabilityTimeout):
+    """The services that are there hold parts only, and nobody can tell that these are all that was asked for.
+
+    A Lazy node keeps what readers on its host wanted. The nodes with the whole set are down or cut off, or
+    there are none.
+    """
+
+
 class ReaderNotKnown(DurabilityTimeout):
     """The service did not discover our reader of historical data (0x80000002)."""
 

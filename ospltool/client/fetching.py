@@ -44,6 +44,11 @@ def _guid(text: object) -> bytes | None:
     return found if len(found) == _GUID_BYTES else None
 
 
+def _names(told: object) -> list[str]:
+    """Names of name-spaces as a service told them; none where it tells something else."""
+    return [name for name in told if isinstance(name, str)] if isinstance(told, list | tuple) else []
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Send:
     """A request to send: for which partitions, under which number, to whom."""
@@ -60,6 +65,7 @@ class _Answer:
     server: bytes
     code: ErrorCode
     name_spaces: dict[str, bool]
+    parts: frozenset[str]
 
 
 class Exchange:
@@ -80,9 +86,11 @@ class Exchange:
         self._is_resolved = is_resolved
         self.done = False
         self.numbers: set[int] = set()
+        self.asked_s = 0.0
         self.followed: set[bytes] = set()
         self.refusal = ErrorCode.OK
         self.last_code = ErrorCode.OK
+        self.parts_only: frozenset[str] = frozenset()
         self._make_number = numbers
         self._answers: dict[bytes, _Answer] = {}
         self._covered: set[str] = set()
@@ -129,6 +137,7 @@ class Exchange:
         self._answers.clear()
         number = next(self._make_number)
         self.numbers.add(number)
+        self.asked_s = now
         return Send(number, self.partition, self._addressed)
 
     def ask_again(self) -> None:
@@ -159,7 +168,9 @@ class Exchange:
         if not whole and number != max(self.numbers):
             return None  # broken off, because we have asked again
         names = (added or {}).get("name_spaces", {})
-        self._answers[service] = _Answer(server, code, names if isinstance(names, dict) else {})
+        parts_only = frozenset(_names((added or {}).get("parts")))
+        self._answers[service] = _Answer(server, code, names if isinstance(names, dict) else {}, parts_only)
+        self.parts_only = frozenset().union(*(one.parts for one in self._answers.values())) - self._covered
         self.last_code = code if code is not ErrorCode.OK or self.last_code.is_refusal else self.last_code
         if code.is_refusal:
             self.refusal = code
@@ -168,7 +179,7 @@ class Exchange:
         if added is None:
             self._foreign_done = self._foreign_done or link.completeness == Completeness.COMPLETE
         else:
-            covers = [name for name in added.get("covers", ()) if isinstance(name, str)]
+            covers = _names(added.get("covers"))
             self._covered.update(covers)
             if covers:
                 self.followed.add(service)
@@ -209,6 +220,7 @@ class Fetch:
 
     Attributes:
         living: writers that the service knows that answered last.
+        asked_s: when it was asked.
     """
 
     def __init__(
@@ -229,6 +241,7 @@ class Fetch:
         self.is_followed = is_followed
         self.done = False
         self.living: frozenset[bytes] = frozenset()
+        self.asked_s = 0.0
         self._staged: list[tuple[Sample, bool]] = []
         self._on_history = on_history
         self._on_update = on_update
@@ -248,6 +261,11 @@ class Fetch:
     def last_code(self) -> ErrorCode:
         """The last reason that a service gave for not answering what is still missing."""
         return next((one.last_code for one in self.exchanges if not one.done), ErrorCode.OK)
+
+    @property
+    def parts_only(self) -> frozenset[str]:
+        """The name-spaces of what is missing of which only parts can be reached, as services said last."""
+        return frozenset().union(*(one.parts_only for one in self.exchanges if not one.done))
 
     def exchange(self, number: int) -> Exchange | None:
         """The exchange of a request number."""
@@ -280,6 +298,7 @@ class Fetch:
         exchange = self.exchange(number)
         living = (added or {}).get("living")
         if exchange and isinstance(living, list):
+            self.asked_s = exchange.asked_s
             self.living = frozenset(guid for text in living[:MAX_LIVING] if (guid := _guid(text)))
         parts = exchange.end(service, number, server, link, added) if exchange else None
         if not parts:

@@ -47,7 +47,7 @@ class History:
         decoder: of its samples.
         cache: gets the history.
         on_history: is called when the cache has got the whole history of a request.
-        expect: is told of writers that services know.
+        expect: is told of writers that services know, and when the service that knows them was asked.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class History:
         decoder: Decoder[Any],
         cache: SampleCache,
         on_history: Callable[[], None],
-        expect: Callable[[Iterable[bytes]], None],
+        expect: Callable[[Iterable[bytes], float], None],
     ) -> None:
         self._session = session
         self._topic = topic
@@ -87,7 +87,7 @@ class History:
             exact = {sample.digest: is_exact for sample, is_exact in parts}
             whole = {sample.digest: sample for sample, _ in parts}.values()
             selected = selection.limits.select(filter(accepts, whole))
-            self._expect(fetch.living)
+            self._expect(fetch.living, fetch.asked_s)
             for kind in (True, False):
                 some = [sample for sample in selected if exact[sample.digest] is kind]
                 self._cache.add(some, is_historical=True, exact=kind)
@@ -97,7 +97,7 @@ class History:
             return self._decoder.is_accepted(sample, selection.condition)
 
         def on_update(parts: list[tuple[Sample, bool]]) -> None:
-            self._expect(fetch.living)
+            self._expect(fetch.living, fetch.asked_s)
             self._cache.add_update([sample for sample, _ in parts], exact=all(one for _, one in parts))
 
         fetch = Fetch(
@@ -137,6 +137,10 @@ class History:
         what = f"the complete history of topic '{self._topic}' in partition {missing}"
         if not self._session.services():
             return errors.NoService(f"{what}: no durability service that serves clients was found")
+        if fetch.parts_only:
+            names = ", ".join(f"'{name}'" for name in sorted(fetch.parts_only))
+            reason = f"only parts of name-space {names} can be reached, which may lack some of it"
+            return errors.OnlyParts(f"{what}: {reason}")
         return errors.timed_out(fetch.last_code, what)
 
     def close(self) -> None:

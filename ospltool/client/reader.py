@@ -135,7 +135,7 @@ class DurableReader(Member, Generic[Data]):
                 self._decoder,
                 self._cache,
                 self._arrivals.release,
-                lambda writers: self._arrivals.expect(writers, time.monotonic()),
+                lambda writers, asked_s: self._arrivals.expect(writers, asked_s, time.monotonic()),
             )
             if self.is_durable:
                 self._whole_history = self._history.fetch(HistorySelection(), is_followed=True)

@@ -24,6 +24,7 @@ def findings(picture: Picture, clock_bound_ns: int) -> Iterator[Finding]:
         clock_bound_ns: clocks may differ by so much.
     """
     yield from _nobody_keeps(picture)
+    yield from _not_kept(picture)
     yield from _incompatible(picture.nodes)
     yield from _not_merged(picture.nodes)
     yield from _clocks(picture, clock_bound_ns)
@@ -66,6 +67,24 @@ def _is_kept(nodes: Sequence[NodeSnapshot], group: Group) -> bool:
         for node in nodes
         for space in node.name_spaces
     )
+
+
+def _not_kept(picture: Picture) -> Iterator[Finding]:
+    """Durable writers that nodes have said they do not keep."""
+    seen: dict[tuple[str, str, str], list[str]] = {}
+    for node in picture.nodes:
+        for view in node.unkept:
+            seen.setdefault((view.writer, view.topic, view.text), []).append(node.name)
+    for (writer, topic, text), names in seen.items():
+        yield Finding(
+            Cause.NOT_KEPT,
+            Weight.WARNING,
+            topic,
+            f"offers durable data that {', '.join(names)} cannot keep: {text}",
+            "see docs/durability-qos.md#what-is-not-kept-is-said",
+            tuple(each for each in picture.endpoints if each.guid == writer),
+            tuple(names),
+        )
 
 
 def _incompatible(nodes: Sequence[NodeSnapshot]) -> Iterator[Finding]:

@@ -63,7 +63,7 @@ class Picture:
 
     Attributes:
         endpoints: of applications.
-        nodes: the last snapshot of each node of ours that was heard.
+        nodes: the last snapshot of each ospltool node that was heard.
         participants: how many were seen, without our own.
         foreign_services: participants of durability services that are not ours: what they keep is not known.
         protocol_endpoints: endpoints of the durability protocol, which are not looked at.
@@ -115,6 +115,7 @@ class Cause(enum.StrEnum):
     DIFFERENT_TYPES = "different-types"
     WRITERS_DISAGREE = "writers-disagree"
     NOBODY_KEEPS = "nobody-keeps"
+    NOT_KEPT = "not-kept"
     DIES_WITH_WRITER = "dies-with-writer"
     CLOCKS = "clocks"
     NODES_INCOMPATIBLE = "nodes-incompatible"

@@ -8,18 +8,21 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from engine.dds.channel import CONSOLE_TOPICS, PARTITION, Channel, Received
+from engine.dds.channel import CONSOLE_TOPICS, PARTITION, PAST_TOPICS, Channel, Received
 from engine.dds.discovery import Discovery, ParticipantGone, ParticipantSeen
 from engine.dds.errors import DdsError
+from engine.dds.interfaces import interface_of
 from engine.dds.participant import NODE_ID_BYTES, NodeParticipant, TagRole
 from engine.dds.subscription_endpoints import PARTITION as PERSISTENCE_PARTITION
 from engine.dds.uri import cyclone_uri
 from engine.dds.waiting import Signal
 from engine.persistence.service import view
+from engine.persistence.service.watching import PAST_TOPICS as SERVICE_PAST_TOPICS
 from engine.persistence.service.watching import WATCH_TOPICS
 from engine.runtime import monitor
-from engine.runtime.monitor import NodeEvent, NodeSnapshot
+from engine.runtime.monitor import NodeEvent, NodePast, NodeSnapshot
 from ospltool.live.feed import Heard, HeardInstance, Inbox, Notice, NoticeKind, Update
+from ospltool.live.past import Known
 from ospltool.live.recording import Of, Shown
 
 _LONGEST_WAIT_S: Final = 0.5
@@ -40,7 +43,8 @@ class _Link:
         self.participant = NodeParticipant(domain_id, uri, "ospltool console", tag, TagRole.CLIENT)
         try:
             self.signal = Signal(self.participant)
-            self.channel = Channel(self.participant, partition, topics=CONSOLE_TOPICS, signal=self.signal)
+            topics = (*CONSOLE_TOPICS, *PAST_TOPICS)
+            self.channel = Channel(self.participant, partition, topics=topics, signal=self.signal)
             self.discovery = Discovery(self.participant, self.signal)
         except DdsError:
             self.participant.close()
@@ -52,7 +56,10 @@ class _Link:
         changes = self.discovery.take()
         if self._instances is None and any(map(_is_service, changes)):
             self._instances = Channel(
-                self.participant, PERSISTENCE_PARTITION, topics=WATCH_TOPICS, signal=self.signal
+                self.participant,
+                PERSISTENCE_PARTITION,
+                topics=(*WATCH_TOPICS, *SERVICE_PAST_TOPICS),
+                signal=self.signal,
             )
         received = self.channel.take()
         if self._instances is not None:
@@ -90,10 +97,13 @@ class LiveFeed:
     ) -> None:
         self.title = f"domain {domain_id}"
         self.mode = "live"
+        interface = interface_of(uri or cyclone_uri())
+        self.where = f" on domain {domain_id}, interface {interface}: `ospltool start FILE` starts one"
         self._where = (domain_id, partition, uri or cyclone_uri())
         self._clock = clock
         self._lock = threading.Lock()
         self._inbox = Inbox()
+        self._known = Known()
         self._shown_by: dict[bytes, set[Shown]] = {}
         self._present: set[Shown] = set()
         self._had_any = False
@@ -152,7 +162,7 @@ class LiveFeed:
         while not self._stopping.is_set():
             link.signal.wait(_LONGEST_WAIT_S)
             received, gone = link.take()
-            items = [self._decode(one) for one in received]
+            items = [item for one in received for item in self._known.new(self._decode(one))]
             with self._lock:
                 for item in items:
                     if isinstance(item, Notice):
@@ -162,7 +172,7 @@ class LiveFeed:
                     self._inbox.put(notice)
             self._news.set()
 
-    def _decode(self, received: Received) -> Heard | HeardInstance | NodeEvent | Notice:
+    def _decode(self, received: Received) -> Heard | HeardInstance | NodeEvent | NodePast | Notice:
         now_ns = self._clock()
         try:
             if received.topic == view.TOPIC:
@@ -171,7 +181,9 @@ class LiveFeed:
         except (monitor.MonitorFault, view.ViewFault) as fault:
             text = f"{received.topic}, sender {received.sender_id}: {fault}"
             return Notice(NoticeKind.FAULT, now_ns, text)
-        sender = message.id if isinstance(message, NodeSnapshot) else message.node
+        sender = message.node if isinstance(message, NodeEvent) else message.id
+        if received.topic == view.PAST_TOPIC and isinstance(message, NodePast):
+            sender = message.name
         if sender != received.sender_id:
             return _impostor(received, sender, now_ns)
         if not isinstance(message, NodeSnapshot):

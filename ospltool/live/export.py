@@ -9,11 +9,9 @@ from typing import Any, Final
 
 from engine.core import plain
 from ospltool.live import providers
-from ospltool.live.concerns import concerns
 from ospltool.live.conflicts import every_conflict
 from ospltool.live.model import SystemModel
 from ospltool.live.persistence import Instance, StreamKey
-from ospltool.output import envelope
 from ospltool.output.text import visible
 
 COLUMNS: Final = (
@@ -46,19 +44,15 @@ COLUMNS: Final = (
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
-def as_json(model: SystemModel, now_ns: int) -> str:
-    """Everything that is known, as one JSON document of kind "system"."""
-    return envelope.document("system", system(model, now_ns))
-
-
 def system(model: SystemModel, now_ns: int) -> dict[str, Any]:
-    """Everything that is known, as plain values."""
+    """What the nodes show, as plain values; `ospltool.health.export` adds what is wrong."""
     nodes = [
         {
             **plain.to_plain(node.snapshot),
             "presence": node.presence(now_ns).value,
             "heard_ns": node.heard_ns,
             "gone_ns": node.gone_ns,
+            "runs": plain.to_plain(model.runs.get(node.id, ())),
         }
         for node in model.ordered_nodes()
     ]
@@ -68,7 +62,6 @@ def system(model: SystemModel, now_ns: int) -> dict[str, Any]:
         "caption": model.caption,
         "domain_lost_ns": model.domain_lost_ns,
         "nodes": nodes,
-        "concerns": [_concern(one) for one in concerns(model, now_ns)],
         "alignments": _alignments(model, now_ns),
         "groups": _groups(model, now_ns),
         "conflicts": [dataclasses.asdict(one) for one in every_conflict(model)],
@@ -136,10 +129,6 @@ def _instance(model: SystemModel, one: Instance, now_ns: int) -> dict[str, Any]:
         "heard_ns": one.heard_ns,
         "gone_ns": one.gone_ns,
     }
-
-
-def _concern(one: Any) -> dict[str, Any]:
-    return {**dataclasses.asdict(one), "severity": one.severity.name.lower()}
 
 
 def as_csv(model: SystemModel, now_ns: int) -> str:

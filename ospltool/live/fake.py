@@ -223,7 +223,7 @@ class FakeFeed:
         spaces = tuple(
             self._name_space(number, i, name, elapsed_s, now_ns) for i, name in enumerate(self._names)
         )
-        others = range(max(1, number - 3), min(self._nodes, number + 3) + 1)
+        others = range(1, self._nodes + 1)
         return snapshot(
             number,
             *spaces,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, Protocol, TypeVar, runtime_checkable
 
 from engine.persistence.service.view import InstanceView
-from engine.runtime.monitor import NodeEvent, NodeSnapshot
+from engine.runtime.monitor import NodeEvent, NodePast, NodeSnapshot
 
 MAX_PENDING_EVENTS: Final = 5_000
 """Events kept between two polls; the oldest are dropped and counted."""
@@ -79,7 +79,8 @@ class Update:
 
     `caption` is a sentence for the reader, None when it did not change; `dropped` is a total since the feed
     was opened. `restart` means that this does not follow on from what came before: a recording was wound to
-    another place, and everything known must be forgotten first.
+    another place, and everything known must be forgotten first. `pasts` are the masterships and runs that
+    nodes and persistence services remember; the events that they remember are among `events`, each once.
     """
 
     snapshots: tuple[Heard, ...] = ()
@@ -89,9 +90,10 @@ class Update:
     dropped: int = 0
     restart: bool = False
     instances: tuple[HeardInstance, ...] = ()
+    pasts: tuple[NodePast, ...] = ()
 
     def __bool__(self) -> bool:
-        news = self.snapshots or self.instances or self.events or self.notices
+        news = self.snapshots or self.instances or self.events or self.notices or self.pasts
         return bool(self.restart or news or self.caption is not None)
 
 
@@ -176,6 +178,7 @@ class Inbox:
     def __init__(self, max_events: int = MAX_PENDING_EVENTS, max_nodes: int = MAX_PENDING_NODES) -> None:
         self._snapshots: dict[str, Heard] = {}
         self._instances: dict[str, HeardInstance] = {}
+        self._pasts: dict[str, NodePast] = {}
         self._events: collections.deque[NodeEvent] = collections.deque()
         self._notices: collections.deque[Notice] = collections.deque()
         self._caption: str | None = None
@@ -183,12 +186,14 @@ class Inbox:
         self._max_nodes = max_nodes
         self.dropped = 0
 
-    def put(self, item: Heard | HeardInstance | NodeEvent | Notice) -> None:
+    def put(self, item: Heard | HeardInstance | NodeEvent | NodePast | Notice) -> None:
         """Add one item; at a bound something is dropped and counted."""
         if isinstance(item, Heard):
             self._replace(self._snapshots, item.snapshot.id, item)
         elif isinstance(item, HeardInstance):
             self._replace(self._instances, item.view.id, item)
+        elif isinstance(item, NodePast):
+            self._replace(self._pasts, item.id, item)
         elif isinstance(item, Notice):
             self._append(self._notices, item, MAX_PENDING_NOTICES)
         else:
@@ -208,7 +213,9 @@ class Inbox:
             dropped=self.dropped,
             restart=restart,
             instances=tuple(self._instances.values()),
+            pasts=tuple(self._pasts.values()),
         )
+        self._pasts.clear()
         self._snapshots.clear()
         self._instances.clear()
         self._events.clear()

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import collections
 import dataclasses
-import enum
+from collections import deque
 from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
-from engine.runtime.monitor import NameSpaceView, NodeEvent, NodeSnapshot
-from ospltool.live.complaints import Concern, complaints
+from engine.runtime.monitor import NameSpaceView, NodeEvent, NodePast, NodeSnapshot, Run
 from ospltool.live.conflicts import ConflictLog
 from ospltool.live.feed import ENDING, Heard, Notice, NoticeKind, Update
 from ospltool.live.groups import GroupIndex, GroupKey
 from ospltool.live.losses import Losses
+from ospltool.live.masterships import Mastership, Masterships
 from ospltool.live.names import natural
+from ospltool.live.nodes import Node, Presence
 from ospltool.live.persistence import PersistenceServices
-from ospltool.live.progress import Progress, Tracker
+from ospltool.live.progress import Progress, Trackers
 from ospltool.live.series import NodeSeries
+from ospltool.live.told import Told
 
 MAX_NODES: Final = 1_000
 MAX_EVENTS: Final = 10_000
@@ -25,73 +26,6 @@ EVENTS_SLACK: Final = 1_000
 """So many more are kept before the oldest are dropped all at once, which is cheaper than one by one."""
 
 MAX_NOTICES: Final = 500
-MAX_MASTERSHIPS: Final = 50
-"""Former masters kept for each name-space and role; the oldest are forgotten."""
-
-MIN_STALE_NS: Final = 2_000_000_000
-
-JITTER_NS: Final = 1_000_000_000
-"""By so much one moment may differ from snapshot to snapshot: they take different times to arrive."""
-
-
-class Presence(enum.StrEnum):
-    """Whether a node can be heard; the value is the word that people read.
-
-    SILENT: nothing was heard for too long. STOPPED: it has ended in order. GONE: it went without a word.
-    """
-
-    HEARD = "heard"
-    SILENT = "silent"
-    STOPPED = "stopped"
-    GONE = "gone"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Node:
-    """The newest snapshot of one node, when it was heard, and since when it is gone (0: it is there).
-
-    `in_order` says that it told that it ends before it went.
-    `digests` maps a name-space to its digest and since when that digest is unchanged; `aligning` are the
-    name-spaces with a running alignment, `complaints` what the snapshot alone shows to be abnormal.
-    """
-
-    snapshot: NodeSnapshot
-    heard_ns: int
-    gone_ns: int = 0
-    in_order: bool = False
-    name_spaces: Mapping[str, NameSpaceView] = dataclasses.field(default_factory=dict)
-    digests: Mapping[str, tuple[str, int]] = dataclasses.field(default_factory=dict)
-    aligning: tuple[NameSpaceView, ...] = ()
-    complaints: tuple[Concern, ...] = ()
-
-    @property
-    def id(self) -> str:
-        """The node's 128-bit id as text."""
-        return self.snapshot.id
-
-    @property
-    def stale_after_ns(self) -> int:
-        """How long without a snapshot is still normal: two update periods, two seconds at least."""
-        return max(2 * self.snapshot.update_period_ns, MIN_STALE_NS)
-
-    def age_ns(self, now_ns: int) -> int:
-        """Time since the node was heard."""
-        return max(0, now_ns - self.heard_ns)
-
-    def is_stale(self, now_ns: int) -> bool:
-        """What is shown of the node may be out of date."""
-        return self.presence(now_ns) is not Presence.HEARD
-
-    def presence(self, now_ns: int) -> Presence:
-        """Whether the node can be heard."""
-        if self.gone_ns:
-            return Presence.STOPPED if self.in_order else Presence.GONE
-        return Presence.SILENT if self.age_ns(now_ns) > self.stale_after_ns else Presence.HEARD
-
-    def shown_state(self, now_ns: int) -> str:
-        """How the node is, in one word: its own state while it is heard, else what became of it."""
-        presence = self.presence(now_ns)
-        return self.snapshot.state if presence is Presence.HEARD else presence.value
 
 
 def _is_repeated(before: Node | None, snapshot: NodeSnapshot) -> bool:
@@ -99,39 +33,16 @@ def _is_repeated(before: Node | None, snapshot: NodeSnapshot) -> bool:
     return before is not None and before.in_order and snapshot.time_ns <= before.snapshot.time_ns
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Mastership:
-    """From when on a node was master of a name-space for a role, and why, in the words of a node.
-
-    `since_ns` is by the clock of the feed. Without `is_exact` no node says since when: then it is when the
-    mastership was first heard of, and began earlier.
-    """
-
-    since_ns: int
-    name_space: str
-    role: str
-    master: str
-    confirmed: bool
-    epoch: str
-    why: str
-    is_exact: bool = False
-
-
-class Claim(NamedTuple):
-    """Which master a node confirms, and since when it was heard to."""
-
-    master: str
-    since_ns: int
-
-
 class SystemModel:
     """What is known of all nodes and persistence services.
 
-    Every collection in it is bounded; `left_out` counts what was not kept.
+    Every collection in it is bounded; `left_out` counts what was not kept. `era` counts how often everything
+    was forgotten.
     """
 
     def __init__(self) -> None:
         self.revision = 0
+        self.era = 0
         self._forget()
 
     def _forget(self) -> None:
@@ -142,8 +53,8 @@ class SystemModel:
         self.conflicts = ConflictLog()
         self.persistence = PersistenceServices()
         self.series: dict[str, NodeSeries] = {}
-        self.notices: collections.deque[Notice] = collections.deque(maxlen=MAX_NOTICES)
-        self.masterships: dict[tuple[str, str], collections.deque[Mastership]] = {}
+        self.runs: dict[str, tuple[Run, ...]] = {}
+        self.notices: deque[Notice] = deque(maxlen=MAX_NOTICES)
         self.caption = ""
         self.domain_lost_ns = 0
         self.ended_ns = 0
@@ -151,14 +62,15 @@ class SystemModel:
         self.nodes_left_out = 0
         self.events_seen = 0
         self.losses = Losses()
+        self.told = Told()
+        self.began_ns = 0
         self._largest: dict[str, int] = {}
-        self._heartbeats: dict[str, dict[str, int]] = {}
-        self._claims: dict[tuple[str, str], dict[str, Claim]] = {}
+        self._masterships = Masterships()
         self._ordered_names: dict[str, str] = {}
         self._order: list[str] = []
         self._name_spaces: set[str] = set()
         self._name_space_order: list[str] = []
-        self._trackers: dict[tuple[str, str, str, str], Tracker] = {}
+        self._trackers = Trackers()
 
     @property
     def events_left_out(self) -> int:
@@ -175,14 +87,27 @@ class SystemModel:
         """Nobody was heard."""
         return not self.nodes and not self.persistence
 
+    @property
+    def masterships(self) -> Mapping[tuple[str, str], deque[Mastership]]:
+        """The masters of each name-space and role, oldest first."""
+        return self._masterships.history
+
+    def contested(self) -> Iterator[tuple[str, str, dict[str, str]]]:
+        """(name-space, role, who says which master) where nodes that are there confirm different masters."""
+        return self._masterships.contested(self.nodes)
+
     def apply(self, update: Update, now_ns: int) -> None:
         """Take in what a feed returned at `now_ns`."""
         if update.restart:
             self._forget()
+            self.era += 1
+        self.began_ns = self.began_ns or now_ns
         for heard in update.snapshots:
             self._apply_snapshot(heard)
         for instance in update.instances:
             self.persistence.apply(instance)
+        for past in update.pasts:
+            self._apply_past(past)
         for notice in update.notices:
             self._apply_notice(notice, now_ns)
         if update.events:
@@ -228,7 +153,7 @@ class SystemModel:
         for view in node.aligning:
             for alignment in view.alignments:
                 key = (node.id, view.name, alignment.fellow, alignment.direction)
-                yield view, self._trackers[key].progress()
+                yield view, self._trackers.progress(key)
 
     def heartbeat_ns(self, node: Node) -> int:
         """When a fellow last had a heartbeat of `node`, by the feed's clock.
@@ -237,11 +162,11 @@ class SystemModel:
         out: the fellow's own clock tells how old the heartbeat was when the fellow reported it.
         """
         told = [
-            heartbeat_ns
-            for teller, heartbeat_ns in self._heartbeats.get(node.id, {}).items()
-            if teller in self.nodes and not self.nodes[teller].gone_ns
+            teller.heard_ns - max(0, teller.snapshot.time_ns - teller.heartbeats[node.id])
+            for teller in self.nodes.values()
+            if node.id in teller.heartbeats and not teller.gone_ns
         ]
-        return max(told) if told else node.heard_ns
+        return max(told, default=node.heard_ns)
 
     def is_master(self, node: Node, name_space: str, now_ns: int) -> bool:
         """Whether the node is the master of a name-space, as far as can be told at `now_ns`.
@@ -255,7 +180,7 @@ class SystemModel:
             return False
         if presence is Presence.HEARD:
             return True
-        claims = self._claims.get((name_space, node.snapshot.role), {})
+        claims = self._masterships.claims(name_space, node.snapshot.role)
         return all(
             claim.master == node.id or self.nodes[teller].is_stale(now_ns) for teller, claim in claims.items()
         )
@@ -265,16 +190,21 @@ class SystemModel:
         mine = node.name_spaces[name_space].count
         if not mine:
             return 0.0
+        return mine / self.largest()[name_space]
+
+    def largest(self) -> Mapping[str, int]:
+        """The samples of each name-space, as the node that has most of it counts."""
         if not self._largest:
-            for other in self.nodes.values():
-                for view in other.snapshot.name_spaces:
-                    self._largest[view.name] = max(view.count, self._largest.get(view.name, 0))
-        return mine / self._largest[name_space]
+            largest = self._largest
+            for node in self.nodes.values():
+                for view in node.snapshot.name_spaces:
+                    if view.count >= largest.get(view.name, 0):
+                        largest[view.name] = view.count
+        return self._largest
 
     def history(self, node_id: str, name_space: str, fellow: str, direction: str) -> list[tuple[int, int]]:
         """(time in ns, samples) points of a running alignment; empty when there is none."""
-        tracker = self._trackers.get((node_id, name_space, fellow, direction))
-        return tracker.history() if tracker else []
+        return self._trackers.history((node_id, name_space, fellow, direction))
 
     def differing(self, node: Node) -> list[str]:
         """The name-spaces whose digest is not the one that their master has now."""
@@ -334,9 +264,9 @@ class SystemModel:
             known = old.get(view.name)
             same = known is not None and known[0] == view.digest
             digests[view.name] = known if same and known else (view.digest, heard.heard_ns)
-            self._note_master(snapshot, view, heard)
         name_spaces = {view.name: view for view in snapshot.name_spaces}
         aligning = tuple(view for view in snapshot.name_spaces if view.alignments)
+        heartbeats = {one.id: one.last_heartbeat_ns for one in snapshot.fellows if one.last_heartbeat_ns}
         self.nodes[snapshot.id] = Node(
             snapshot,
             heard.heard_ns,
@@ -344,20 +274,30 @@ class SystemModel:
             name_spaces=name_spaces,
             digests=digests,
             aligning=aligning,
-            complaints=tuple(complaints(snapshot)),
+            heartbeats=heartbeats,
+            is_settled=snapshot.state == "COMPLETE" and all(v.is_at_rest for v in snapshot.name_spaces),
         )
-        for fellow in snapshot.fellows:
-            if fellow.last_heartbeat_ns:
-                age_ns = max(0, snapshot.time_ns - fellow.last_heartbeat_ns)
-                self._heartbeats.setdefault(fellow.id, {})[snapshot.id] = heard.heard_ns - age_ns
-                self._series_of(fellow.id).add_heartbeat(
-                    snapshot.id, fellow.last_heartbeat_ns, heard.heard_ns
-                )
+        self._masterships.note(heard)
+        for fellow, last_ns in heartbeats.items():
+            series = self.series.get(fellow) or self._series_of(fellow)
+            if series.listens_to(snapshot.id, heard.heard_ns):
+                series.add_heartbeat(last_ns, heard.heard_ns)
         self._series_of(snapshot.id).add(snapshot, heard.heard_ns)
         self.groups.apply(snapshot)
-        self._track(heard)
+        self._trackers.apply(snapshot.id, aligning, heard.heard_ns)
         self.losses.apply(snapshot, heard.heard_ns, self.groups, self._heard_since)
         self.conflicts.settle(snapshot)
+        self._note_run(before, heard)
+
+    def _note_run(self, before: Node | None, heard: Heard) -> None:
+        """Notice that a node is another process than before, although it had not said that it ends."""
+        snapshot = heard.snapshot
+        if before is not None and snapshot.started_ns <= before.snapshot.started_ns:
+            return
+        self.told.settle(snapshot)
+        if before is not None and not before.in_order and snapshot.pid != before.snapshot.pid:
+            text = f"process {before.snapshot.pid} was heard last; process {snapshot.pid} has taken its place"
+            self.told.restarted(snapshot.id, heard.heard_ns, text)
 
     def _heard_since(self, node_id: str, moment_ns: int) -> bool:
         """Whether the node is there, and has been heard at a moment or after it."""
@@ -372,71 +312,23 @@ class SystemModel:
                 self.series[node_id] = series
         return series
 
-    def _track(self, heard: Heard) -> None:
-        node = heard.snapshot.id
-        running = set()
-        for view in self.nodes[node].aligning:
-            for alignment in view.alignments:
-                key = (node, view.name, alignment.fellow, alignment.direction)
-                running.add(key)
-                self._trackers.setdefault(key, Tracker()).add(alignment, heard.heard_ns)
-        over = [key for key in self._trackers if key[0] == node and key not in running]
-        for key in over:
-            del self._trackers[key]
-
-    def contested(self) -> Iterator[tuple[str, str, dict[str, str]]]:
-        """(name-space, role, who says which master) where nodes that are there confirm different masters.
-
-        Nodes show themselves in turns, so while a master changes they seem to contradict each other. Only
-        what a node has said, or said again, since the newest of the masters was first named counts.
-        """
-        for (name_space, role), claims in sorted(self._claims.items()):
-            told = {teller: claim for teller, claim in claims.items() if not self.nodes[teller].gone_ns}
-            first_ns: dict[str, int] = {}
-            for claim in told.values():
-                first_ns[claim.master] = min(claim.since_ns, first_ns.get(claim.master, claim.since_ns))
-            if len(first_ns) < 2:
-                continue
-            newest_ns = max(first_ns.values())
-            said = {
-                teller: claim.master
-                for teller, claim in told.items()
-                if self.nodes[teller].heard_ns >= newest_ns
-            }
-            if len(set(said.values())) > 1:
-                yield name_space, role, said
-
-    def _note_master(self, snapshot: NodeSnapshot, view: NameSpaceView, heard: Heard) -> None:
-        claims = self._claims.setdefault((view.name, snapshot.role), {})
-        if not view.confirmed or not view.master:
-            claims.pop(snapshot.id, None)
-            return
-        claim = claims.get(snapshot.id)
-        if claim is None or claim.master != view.master:
-            claims[snapshot.id] = Claim(view.master, heard.heard_ns)
-        history = self.masterships.get((view.name, snapshot.role))
-        if history is None:
-            history = collections.deque(maxlen=MAX_MASTERSHIPS)
-            self.masterships[view.name, snapshot.role] = history
-        told_ns = view.master_since_ns
-        since_ns = heard.heard_ns - max(0, snapshot.time_ns - told_ns) if told_ns else heard.heard_ns
-        found = Mastership(
-            since_ns, view.name, snapshot.role, view.master, True, view.epoch, view.why, told_ns > 0
-        )
-        for index in range(len(history) - 1, -1, -1):
-            known = history[index]
-            if (known.master, known.epoch) == (view.master, view.epoch):
-                if found.is_exact and not (known.is_exact and known.since_ns <= found.since_ns + JITTER_NS):
-                    history[index] = dataclasses.replace(known, since_ns=since_ns, is_exact=True)
-                return
-        history.append(found)
+    def _apply_past(self, past: NodePast) -> None:
+        """Take in the masterships and runs that a node remembers; its times are by its own clock."""
+        if past.id in self.runs or len(self.runs) < MAX_NODES:
+            self.runs[past.id] = past.runs
+        for one in past.masterships:
+            self._masterships.add(
+                Mastership(one.since_ns, one.name_space, one.role, one.master, True, one.epoch, one.why, True)
+            )
 
     def _apply_events(self, events: tuple[NodeEvent, ...]) -> None:
         """Keep the newest in the order of their times: nodes report in turns, each what happened since."""
         self.events_seen += len(events)
         for event in sorted(events, key=lambda event: event.time_ns):
-            self.conflicts.apply(event)
             node = self.nodes.get(event.node)
+            self.conflicts.apply(event)
+            if node is None or event.time_ns >= node.snapshot.started_ns:  # not of a former run
+                self.told.apply(event)
             if event.state in ENDING and node is not None and event.time_ns >= node.snapshot.time_ns:
                 self.nodes[node.id] = dataclasses.replace(node, in_order=True)
         first_ns = min(event.time_ns for event in events)

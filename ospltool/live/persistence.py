@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from engine.persistence.service.view import InstanceView, SubscriptionView, WriterView
 from ospltool.live import providers
-from ospltool.live.complaints import Concern, Severity
 from ospltool.live.feed import HeardInstance
 from ospltool.live.names import natural
 
@@ -85,7 +84,6 @@ class Instance:
         streams: its writers.
         used: those from which something comes or of which something is missing.
         condition: how it is while it is there.
-        complaints: what is wrong with it while it is there.
         gone_ns: since when it is gone; 0 while it is there.
     """
 
@@ -95,7 +93,6 @@ class Instance:
     streams: Mapping[StreamKey, Stream]
     used: tuple[Stream, ...]
     condition: State
-    complaints: tuple[Concern, ...]
     gone_ns: int = 0
 
     @property
@@ -117,19 +114,6 @@ class Instance:
         if self.gone_ns:
             return State.STOPPED if self.view.ending else State.GONE
         return State.SILENT if self.is_stale(now_ns) else self.condition
-
-    def concerns(self, now_ns: int) -> Iterator[Concern]:
-        """What a person should look at."""
-        name = _called(self.view)
-        state = self.state(now_ns)
-        if state is State.STOPPED:
-            return
-        if state is State.GONE:
-            yield Concern(Severity.FAULT, f"{name} is gone", self.gone_ns)
-        elif state is State.SILENT:
-            yield Concern(Severity.WARNING, f"{name} is silent", self.heard_ns)
-        else:
-            yield from self.complaints
 
 
 class PersistenceServices:
@@ -176,7 +160,6 @@ class PersistenceServices:
             streams,
             used,
             _condition(view, used),
-            tuple(_complaints(view, used)),
         )
 
     def _forget_former(self, view: InstanceView) -> None:
@@ -250,33 +233,3 @@ def _condition(view: InstanceView, used: Sequence[Stream]) -> State:
     if not view.synchronizes or not view.peers:
         return State.ALONE
     return State.IN_STEP if providers.connected(view) else State.CONNECTING
-
-
-def _complaints(view: InstanceView, used: Sequence[Stream]) -> Iterator[Concern]:
-    """What is wrong with an instance that is there."""
-    name = _called(view)
-    for problem in view.problems:
-        yield Concern(Severity.FAULT, f"{name}: {problem}")
-    rejected = view.counters.get("limited", 0)
-    if rejected:
-        yield Concern(Severity.WARNING, f"{name} rejected {rejected:,} values by resource limits of topics")
-    unprovided = [stream for stream in used if stream.is_unprovided]
-    if unprovided:
-        text = f"{name} has no provider of {_some(unprovided)}"
-        yield Concern(Severity.WARNING, text, min(stream.unprovided_ns for stream in unprovided))
-    behind = [stream for stream in used if stream.is_behind and not stream.is_unprovided]
-    if behind:
-        most = max(behind, key=lambda stream: stream.view.lag_ns)
-        grows = " and falls further behind" if most.grows else ""
-        text = f"{name} lags {providers.lag(most.view.lag_ns)}{grows}, in {_some(behind)}"
-        yield Concern(Severity.WARNING, text, most.rising_ns)
-
-
-def _called(view: InstanceView) -> str:
-    return f"persistence service {view.name}"
-
-
-def _some(streams: Sequence[Stream]) -> str:
-    """One group by its name, more with their number."""
-    groups = sorted({f"{stream.view.partition}.{stream.view.topic}" for stream in streams})
-    return groups[0] if len(groups) == 1 else f"{groups[0]} and {len(groups) - 1:,} more"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+from collections.abc import Iterable
 from typing import Final
 
-from engine.runtime.monitor import AlignmentView
+from engine.runtime.monitor import AlignmentView, NameSpaceView
 
 POINTS: Final = 240
 """Points kept of one alignment: a minute at four snapshots a second; older ones are forgotten."""
@@ -62,3 +63,30 @@ class Tracker:
     def history(self) -> list[tuple[int, int]]:
         """(time in ns, samples) pairs, oldest first."""
         return list(self._points)
+
+
+class Trackers:
+    """The alignments that nodes report as running."""
+
+    def __init__(self) -> None:
+        self._trackers: dict[tuple[str, str, str, str], Tracker] = {}
+
+    def apply(self, node: str, aligning: Iterable[NameSpaceView], heard_ns: int) -> None:
+        """Take in what a node aligns now; what it no longer mentions is forgotten."""
+        running = set()
+        for view in aligning:
+            for alignment in view.alignments:
+                key = (node, view.name, alignment.fellow, alignment.direction)
+                running.add(key)
+                self._trackers.setdefault(key, Tracker()).add(alignment, heard_ns)
+        for key in [key for key in self._trackers if key[0] == node and key not in running]:
+            del self._trackers[key]
+
+    def progress(self, key: tuple[str, str, str, str]) -> Progress:
+        """How far an alignment is that runs."""
+        return self._trackers[key].progress()
+
+    def history(self, key: tuple[str, str, str, str]) -> list[tuple[int, int]]:
+        """(time in ns, samples) points of an alignment; empty when it does not run."""
+        tracker = self._trackers.get(key)
+        return tracker.history() if tracker else []

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from engine.persistence.service.view import InstanceView
-from engine.runtime.monitor import NodeSnapshot
+from engine.runtime.monitor import NodePast, NodeSnapshot
 from ospltool.live.feed import ENDING, Notice, NoticeKind, Update
 from ospltool.live.recording import (
     Caption,
@@ -77,6 +77,8 @@ class Recorder:
         self._snapshots = Snapshots()
         self._gone: dict[Shown, Notice] = {}
         self._ending: set[str] = set()
+        self._said_ns: dict[str, int] = {}
+        self._pasts: dict[str, NodePast] = {}
         self._last_ns: dict[Shown, int] = {}
         self._caption = ""
         self._key_due_ns = 0
@@ -141,6 +143,8 @@ class Recorder:
             self._show(instance.view, instance.heard_ns)
         for event in update.events:
             self._line(now_ns, event)
+        for past in update.pasts:
+            self._line(now_ns, past)
 
     def _show(self, shown: NodeSnapshot | InstanceView, heard_ns: int) -> None:
         key = key_of(shown)
@@ -156,10 +160,11 @@ class Recorder:
         for heard in update.snapshots:
             self._gone.pop(key_of(heard.snapshot), None)
             self._ending.discard(heard.snapshot.id)
+            self._said_ns[heard.snapshot.id] = heard.snapshot.time_ns
             if heard.snapshot.state in ENDING:
                 self._ending.add(heard.snapshot.id)
         for event in update.events:
-            if event.state in ENDING:
+            if event.state in ENDING and event.time_ns >= self._said_ns.get(event.node, 0):
                 self._ending.add(event.node)
         for notice in update.notices:
             if notice.kind in _LOST:
@@ -167,6 +172,7 @@ class Recorder:
                 self._gone[_LOST[notice.kind], notice.node] = dataclasses.replace(notice, in_order=in_order)
         for instance in update.instances:
             self._gone.pop(key_of(instance.view), None)
+        self._pasts.update({past.id: past for past in update.pasts})
         if update.caption is not None:
             self._caption = update.caption
 
@@ -179,8 +185,9 @@ class Recorder:
         for state in states:
             heard_ns = self._last_ns.get((state.of, state.plain["id"]), now_ns)
             self._line(min(heard_ns, now_ns), state)
-        for notice in self._gone.values():
-            self._line(now_ns, notice)
+        repeated: list[Item] = [*self._gone.values(), *self._pasts.values()]
+        for item in repeated:
+            self._line(now_ns, item)
         if self._caption:
             self._line(now_ns, Caption(self._caption))
         self._key_due_ns = now_ns + KEY_EVERY_NS

@@ -11,6 +11,7 @@ Only the nodes below a key may be older: they keep the moment at which they were
 | instance       | what an instance of a persistence service shows of itself, whole     |
 | instance-delta | `id`, and `patch` from what the instance showed before               |
 | event          | an event, as on the monitor topic                                    |
+| past           | masterships and runs that a node remembers, as on its topic          |
 | notice         | what the feed had to say                                             |
 | caption        | a sentence for the reader                                            |
 """
@@ -25,7 +26,7 @@ from typing import Any, Final
 from engine.core import plain
 from engine.persistence.service.view import InstanceView
 from engine.runtime import monitor
-from engine.runtime.monitor import NodeEvent, NodeSnapshot
+from engine.runtime.monitor import NodeEvent, NodePast, NodeSnapshot
 from ospltool.live.feed import Heard, HeardInstance, Notice
 from ospltool.live.patch import PatchFault, difference, patched
 
@@ -90,7 +91,7 @@ class Delta:
 Shown = tuple[Of, str]
 """Who it is: kind and id."""
 
-Item = Header | Key | State | Delta | NodeEvent | Notice | Caption
+Item = Header | Key | State | Delta | NodeEvent | NodePast | Notice | Caption
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -105,6 +106,7 @@ _PLAIN_KINDS: Final[dict[str, type[Any]]] = {
     "recording": Header,
     "key": Key,
     "event": NodeEvent,
+    "past": NodePast,
     "notice": Notice,
     "caption": Caption,
 }

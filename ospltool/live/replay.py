@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from engine.core.plain import PlainFault
-from engine.runtime.monitor import NodeEvent
+from engine.runtime.monitor import NodeEvent, NodePast
 from ospltool.live.feed import Heard, HeardInstance, Inbox, Notice, NoticeKind, Timeline, Update
 from ospltool.live.marks import Marks
 from ospltool.live.patch import PatchFault
@@ -213,7 +213,7 @@ class ReplayFeed:
         item = entry.item
         if isinstance(item, Caption):
             self._inbox.say(item.text)
-        elif isinstance(item, NodeEvent | Notice):
+        elif isinstance(item, NodeEvent | NodePast | Notice):
             self._inbox.put(item)
         elif isinstance(item, State | Delta):
             try:

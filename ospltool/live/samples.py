@@ -11,6 +11,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Final
 
+from engine.core.namespaces import Element, NameSpace, overlap
 from engine.dataset.groups import DurabilityKind
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
 from engine.dds.discovery import Discovery, EndpointGone, EndpointSeen, ParticipantSeen
@@ -27,11 +28,14 @@ if TYPE_CHECKING:
     from engine.dataset.groups import TypeDescription
     from engine.dds.tap import Captured
     from engine.dds.typeinfo import TypeRef
+    from engine.runtime.monitor import NameSpaceView
 
 MAX_REMEMBERED: Final = 1_000_000
 """Samples of which it is remembered that they came, so that none is shown twice."""
 MAX_READERS: Final = 32
 """Two for each type that has the topic's name."""
+PREFIX_BYTES: Final = 12
+"""Of a GUID, what tells its participant."""
 _LEAST: Final = DurabilityKind.TRANSIENT
 """What a reader asks for that is to be given history."""
 _STEP_S: Final = 0.25
@@ -42,11 +46,16 @@ _SAMPLE: Final = DATA | DISPOSE | UNREGISTER
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LiveSample:
-    """A sample with its type and the partitions of its writer; none where discovery does not tell them."""
+    """A sample with its type and the partitions of its writer; none where discovery does not tell them.
+
+    A node delivers history by writers of its own, so the original writer `is_delivered` samples have is not
+    known to a reader.
+    """
 
     type: TypeDescription
     partitions: tuple[str, ...]
     sample: Captured
+    is_delivered: bool = False
 
 
 class TopicReader:
@@ -83,6 +92,7 @@ class TopicReader:
         self._readers: dict[tuple[TypeRef, bool], CaptureReader | None] = {}
         self._seen: dict[tuple[object, ...], None] = {}
         self._delivered: dict[tuple[str, ...], str] = {}
+        self._sets: dict[str, tuple[str, tuple[NameSpaceView, ...]]] = {}
         self.has_heard_nodes = False
 
     @property
@@ -94,6 +104,19 @@ class TopicReader:
     def is_delivered(self) -> bool:
         """Whether nodes say that they have delivered all the history that there is for this reader."""
         return bool(self._delivered) and set(self._delivered.values()) == {"done"}
+
+    @property
+    def parts(self) -> dict[str, list[str]]:
+        """The name-spaces of which no node that was heard has the whole set, with those that have parts."""
+        found: dict[str, list[str]] = {}
+        whole = set()
+        for name, views in self._sets.values():
+            for view in views:
+                if view.is_less_than_whole:
+                    found.setdefault(view.name, []).append(name)
+                elif view.complete:
+                    whole.add(view.name)
+        return {name: sorted(nodes) for name, nodes in found.items() if name not in whole}
 
     def samples(self, timeout_s: float, *, follows: bool) -> Iterator[LiveSample]:
         """What comes, each sample once, until the time is over; without `follows`, until the history is here.
@@ -118,7 +141,7 @@ class TopicReader:
         for change in self._discovery.take():
             if isinstance(change, ParticipantSeen) and change.tag is not None:
                 if change.tag.role is TagRole.DELIVERER:
-                    self._deliverers.add(change.guid)
+                    self._deliverers.add(change.guid[:PREFIX_BYTES])
             elif isinstance(change, EndpointSeen) and change.topic == self._topic:
                 if change.is_writer:
                     self._writers[change.guid] = change
@@ -131,9 +154,17 @@ class TopicReader:
         own = self._participant.guid.hex()
         for heard in self._feed.poll().snapshots:
             self.has_heard_nodes = True
+            shown = heard.snapshot
+            self._sets[shown.id] = shown.name, tuple(filter(self._is_read, shown.name_spaces))
             for delivery in heard.snapshot.deliveries:
                 if delivery.participant == own and delivery.topic == self._topic:
                     self._delivered[heard.snapshot.id, delivery.partition] = delivery.state
+
+    def _is_read(self, view: NameSpaceView) -> bool:
+        """Whether the topic, in the partitions that are read, may be of a name-space."""
+        elements = tuple(map(Element.parse, view.elements))
+        read = tuple(Element(partition, self._topic) for partition in self._partitions)
+        return overlap(NameSpace(view.name, elements), NameSpace("", read)) is not None
 
     def _open(self, reference: TypeRef, *, is_durable: bool) -> None:
         """A reader of a type: one that is given history, or one that matches writers who offer less."""
@@ -160,9 +191,11 @@ class TopicReader:
                 if not 0 < record.status <= _SAMPLE or self._is_known(record):
                     continue
                 writer = self._writers.get(record.writer)
-                if record.status == UNREGISTER and (writer is None or writer.participant in self._deliverers):
+                is_delivered = record.writer[:PREFIX_BYTES] in self._deliverers
+                if record.status == UNREGISTER and (writer is None or is_delivered):
                     continue  # the deliverer has done its work; the original writer said nothing of it
-                yield LiveSample(reader.topic.type, writer.partitions if writer else (), record)
+                partitions = writer.partitions if writer else ()
+                yield LiveSample(reader.topic.type, partitions, record, is_delivered)
 
     def _opened(self) -> list[CaptureReader]:
         return [reader for reader in self._readers.values() if reader is not None]

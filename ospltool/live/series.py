@@ -20,19 +20,27 @@ LEAST_GAP_NS: Final = 20_000_000
 """Two heartbeats closer than this are one: its time is worked out anew for each snapshot, a little
 different while clocks are adjusted."""
 
+WITNESS_NS: Final = 10_000_000_000
+"""A fellow that has told nothing of the heartbeats for so long is no longer asked."""
+
 Point = tuple[int, float]
 """(time in ns since 1970, value)."""
 
 
 class NodeSeries:
-    """Counters over time, and the gaps between a node's heartbeats as its fellows received them."""
+    """Counters over time, and the gaps between a node's heartbeats as one of its fellows received them.
 
-    __slots__ = ("_counters", "_gaps", "_heartbeats")
+    One, because the clocks of several cannot be compared, and a history has room for one.
+    """
+
+    __slots__ = ("_counters", "_gaps", "_heard_ns", "_heartbeat_ns", "_witness")
 
     def __init__(self) -> None:
         self._counters: collections.deque[tuple[int, ...]] = collections.deque(maxlen=POINTS)
         self._gaps: collections.deque[Point] = collections.deque(maxlen=POINTS)
-        self._heartbeats: dict[str, int] = {}
+        self._witness = ""
+        self._heartbeat_ns = 0
+        self._heard_ns = 0
 
     def add(self, snapshot: NodeSnapshot, heard_ns: int) -> None:
         """Note the counters of a snapshot. Counters that went back belong to a new run: start again."""
@@ -41,22 +49,32 @@ class NodeSeries:
             self._counters.clear()
         self._counters.append((heard_ns, *values))
 
-    def add_heartbeat(self, teller: str, heartbeat_ns: int, heard_ns: int) -> None:
-        """Note when `teller` had its last heartbeat of this node, by the teller's clock."""
-        before = self._heartbeats.get(teller, 0)
-        self._heartbeats[teller] = heartbeat_ns
-        gap_ns = heartbeat_ns - before
-        if before and gap_ns >= LEAST_GAP_NS:
+    def listens_to(self, teller: str, heard_ns: int) -> bool:
+        """Whether heartbeats are those that this fellow had; it is the next when the one before is silent."""
+        if teller == self._witness:
+            return True
+        if heard_ns - self._heard_ns < WITNESS_NS:
+            return False
+        self._witness, self._heartbeat_ns = teller, 0
+        return True
+
+    def add_heartbeat(self, heartbeat_ns: int, heard_ns: int) -> None:
+        """Note when the fellow that is listened to had its last heartbeat of this node, by its clock."""
+        gap_ns = heartbeat_ns - self._heartbeat_ns
+        if self._heartbeat_ns and gap_ns >= LEAST_GAP_NS:
             self._gaps.append((heard_ns, gap_ns / 1e9))
+        self._heartbeat_ns, self._heard_ns = heartbeat_ns, heard_ns
 
     def counter(self, name: str) -> list[Point]:
         """The values of one counter over time."""
         index = COUNTERS.index(name) + 1
         return [(point[0], float(point[index])) for point in self._counters]
 
-    def rates(self, name: str) -> list[Point]:
-        """The change of one counter per second, from point to point."""
-        points = self.counter(name)
+    def rates(self, name: str, newest: int = POINTS) -> list[Point]:
+        """The change of one counter per second, from point to point; the newest so many."""
+        index = COUNTERS.index(name) + 1
+        last = list(itertools.islice(reversed(self._counters), newest + 1))
+        points = [(point[0], float(point[index])) for point in reversed(last)]
         return [
             (b[0], max(0.0, (b[1] - a[1]) * 1e9 / (b[0] - a[0])))
             for a, b in itertools.pairwise(points)
@@ -65,17 +83,31 @@ class NodeSeries:
 
     def rate_per_s(self, name: str) -> float | None:
         """The change per second over the last ten seconds; None before there are two points."""
-        points = self.counter(name)
-        if len(points) < 2:
+        if len(self._counters) < 2:
             return None
-        newest = points[-1]
-        oldest = next(point for point in points if newest[0] - point[0] <= RATE_WINDOW_NS)
+        index = COUNTERS.index(name) + 1
+        newest = oldest = self._counters[-1]
+        for point in reversed(self._counters):
+            if newest[0] - point[0] > RATE_WINDOW_NS:
+                break
+            oldest = point
         if oldest[0] == newest[0]:
             return None
-        return max(0.0, (newest[1] - oldest[1]) * 1e9 / (newest[0] - oldest[0]))
+        return max(0.0, (newest[index] - oldest[index]) * 1e9 / (newest[0] - oldest[0]))
+
+    def silences_s(self, newest: int, now_ns: int) -> list[float]:
+        """Seconds between snapshots as they were heard, the newest so many.
+
+        One that has not ended counts when it is longer than the one before.
+        """
+        last = list(itertools.islice(reversed(self._counters), newest + 1))
+        times = [point[0] for point in reversed(last)]
+        gaps = [max(0, b - a) / 1e9 for a, b in itertools.pairwise(times)]
+        since_s = max(0, now_ns - times[-1]) / 1e9 if times else 0.0
+        return [*gaps, since_s] if since_s > max(gaps[-1:], default=0.0) else gaps
 
     def heartbeat_gaps_s(self, silent_since_ns: int = 0, now_ns: int = 0) -> list[Point]:
-        """Seconds between two heartbeats, as any fellow received them.
+        """Seconds between two heartbeats, as a fellow received them.
 
         With `silent_since_ns`, the time of the last heartbeat of a node that is silent, the gap that has not
         ended is the last point, so it rises with `now_ns`.

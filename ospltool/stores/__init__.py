@@ -1,1 +1,1 @@
-"""Stores of ours and of OpenSplice, opened, verified, compared, copied."""
+"""Stores of ospltool and of OpenSplice, opened, verified, compared, copied."""

@@ -1,4 +1,4 @@
-"""Back-ups of replaced sets in a store of ours: which there are, and how one is taken back."""
+"""Back-ups of replaced sets in a store of ospltool: which there are, and how one is taken back."""
 
 from __future__ import annotations
 
@@ -140,9 +140,8 @@ def _restore(store: SqliteStore, chosen: SetInfo) -> Restored:
     samples = before.stored.count if before else 0
     why = f"back-up {chosen.version} was taken back"
     note = Replaced(RESTORE, at_ns, why, samples, chosen.stored.count, before.mark if before else "")
-    store.mark(chosen.name_space, LINEAGE, None)  # what tied it to the sets of its fellows does not any more
-    store.restore_backup(chosen.version, RESTORE, note.to_mark())
     told = {"by": RESTORE, "from": "a back-up", "set": chosen.version, "at_ns": at_ns}
-    store.mark(chosen.name_space, REPLACED_MARK, json.dumps(told))
+    marks = {LINEAGE: None, REPLACED_MARK: json.dumps(told)}  # nothing ties it to the sets of its fellows
+    store.restore_backup(chosen.version, RESTORE, note.to_mark(), marks)
     aside = before.version if before else None
     return Restored(chosen.name_space, chosen.version, chosen.stored.count, aside, samples)

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Final
 from engine.core.namespaces import Group
 from engine.dataset.dataset import GroupSet, Outcome, make_set
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos
-from engine.runtime.holdings import LINEAGE
+from engine.runtime.holdings import LINEAGE, PART, WHOLE
 from engine.store.backups import REPLACED_MARK, Replaced
 from engine.store.files import DATABASE
 from engine.store.interface import DamageLog, StoreError
 from engine.store.sqlite import SqliteStore
 from ospltool.output import envelope
 from ospltool.stores.describe import fields_of
+from ospltool.stores.listing import whole_value
 from ospltool.stores.types import Undecodable, key_paths
-from ospltool.stores.wording import status_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -53,7 +53,7 @@ class Copied:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CopyReport:
-    """A set that was put into a store of ours, proven group by group."""
+    """A set that was put into a store of ospltool, proven group by group."""
 
     name_space: str
     target: str
@@ -105,7 +105,7 @@ def put_in_place(
     may_replace: bool,
     tolerate_damage: bool,
 ) -> list[CopyReport]:
-    """Make sets the complete ones of name-spaces of a store of ours, whose node is down.
+    """Make sets the complete ones of name-spaces of a store of ospltool, whose node is down.
 
     Each name-space for itself: its set is read back and compared before it is switched to, and what was
     complete before is kept beside it.
@@ -177,10 +177,10 @@ def _put_one(
         why = f"set {source.number} of {reader.facts.path} takes its place"
         after = writer.stored.count
         kept_as = Replaced(mark, at_ns, why, before.stored.count, after, before.mark).to_mark()
-    store.mark(name_space, LINEAGE, None)  # what tied it to the sets of its fellows does not any more
-    info: SetInfo = store.commit_complete(writer, mark, keep_previous=kept_as)
     note = {"by": mark, "from": reader.facts.path, "set": source.number, "at_ns": at_ns}
-    store.mark(name_space, REPLACED_MARK, json.dumps(note))
+    # Nothing ties it to the sets of its fellows, and whoever puts it there says that it is whole.
+    marks = {LINEAGE: None, PART: None, WHOLE: None, REPLACED_MARK: json.dumps(note)}
+    info: SetInfo = store.commit_complete(writer, mark, keep_previous=kept_as, marks=marks)
     groups = tuple(
         Copied(group.partition, group.topic, count, kept.count, beyond) for group, kept, count, beyond in read
     )
@@ -234,15 +234,7 @@ def write_lines(reader: StoreReader, sets: Sequence[SetFacts], target: TextIO, d
                     "partition": group.name.partition,
                     "topic": group.name.topic,
                     "type": group.name.type_name,
-                    "key": sample.key,
-                    "source_time_ns": sample.source_time_ns,
-                    "writer": sample.writer,
-                    "sequence": str(sample.sequence),
-                    "status": status_text(sample.status),
-                    "digest": sample.digest,
-                    "fields": fields,
-                    "problem": problem,
-                    "payload": sample.payload,
+                    **whole_value(sample, fields, problem),
                 }
                 target.write(envelope.line("store-sample", line))
                 count += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import fnmatch
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from engine.store.interface import DamageLog
 from ospltool.stores.counting import GroupCount, Tally, group_code
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from ospltool.stores.types import Value
 
 
+SHOWN_DAMAGE: Final = 3
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Counted:
     """A set with what was counted of each of its groups, and what of it cannot be read."""
@@ -32,6 +35,13 @@ class Counted:
     def samples(self) -> int:
         """Samples that can be read."""
         return sum(count.samples for _, count in self.groups)
+
+    @property
+    def shown_damage(self) -> tuple[int, int, tuple[str, ...]] | None:
+        """The number of the set, how much of it cannot be read, and the first of it; None without damage."""
+        if not self.damage.count:
+            return None
+        return self.facts.number, self.damage.count, tuple(map(str, self.damage.first[:SHOWN_DAMAGE]))
 
 
 def count_sets(reader: StoreReader, numbers: Sequence[int] = ()) -> Iterator[Counted]:
@@ -57,7 +67,7 @@ def count_sets(reader: StoreReader, numbers: Sequence[int] = ()) -> Iterator[Cou
 def verify_problems(reader: StoreReader, counted: Counted) -> list[str]:
     """What is wrong with a set that was counted, besides its damage."""
     problems = []
-    if counted.facts.complete is False:
+    if counted.facts.complete is False and not counted.facts.part:
         problems.append("the set is not complete: its node was still aligning it when it ended")
     for group, count in counted.groups:
         if group.stored is not None and group.stored != count.samples + count.damaged:

@@ -40,6 +40,8 @@ def info_text(facts: StoreFacts, sets: Sequence[Counted]) -> Iterator[str]:
 
 def _set_line(one: SetFacts) -> str:
     complete = {True: "complete", False: "NOT complete", None: "completeness not known"}[one.complete]
+    if one.part:
+        complete = "a part (what a Lazy node kept)"
     quality = "" if one.quality_ns is None else f", quality {shown(one.quality_ns)}"
     note = replaced(one.mark) if one.kind is SetKind.BACKUP else None
     mark = f", mark {visible(one.mark)}" if one.mark else ""
@@ -82,6 +84,7 @@ def set_value(one: Counted) -> dict[str, Any]:
         "name_space": one.facts.name_space,
         "kind": one.facts.kind,
         "complete": one.facts.complete,
+        "part": one.facts.part,
         "quality_ns": one.facts.quality_ns,
         "mark": one.facts.mark,
         "samples": one.samples,
@@ -183,6 +186,21 @@ def sample_value(sample: Sample) -> dict[str, Any]:
         "status": status_text(sample.status),
         "digest": sample.digest,
         "bytes": len(sample.payload),
+    }
+
+
+def whole_value(sample: Sample, fields: object, problem: str) -> dict[str, Any]:
+    """A sample with its content, as exports have it; its fields, or why there are none."""
+    return {
+        "key": sample.key,
+        "source_time_ns": sample.source_time_ns,
+        "writer": sample.writer,
+        "sequence": str(sample.sequence),
+        "status": status_text(sample.status),
+        "digest": sample.digest,
+        "fields": fields,
+        "problem": problem,
+        "payload": sample.payload,
     }
 
 

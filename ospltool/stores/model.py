@@ -92,6 +92,7 @@ class SetFacts:
         number: identifies it in its store.
         name_space: empty where the store does not tell.
         complete: None where the store does not tell.
+        part: it is what a Lazy node kept for readers on its host, or comes from such parts.
         quality_ns: as the store notes it; None where it does not.
         mark: what its node noted of it.
     """
@@ -103,6 +104,7 @@ class SetFacts:
     quality_ns: int | None
     groups: tuple[GroupFacts, ...]
     mark: str = ""
+    part: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -143,6 +145,19 @@ class StoreFacts:
             if one.number == number:
                 return one
         raise StoreUnreadable(f"{self.path}: there is no set {number}")
+
+
+def decoded(group: GroupFacts, sample: Sample) -> dict[str, Value] | None:
+    """The fields of a sample by the type that our own stores keep; None where they keep none.
+
+    Raises:
+        Undecodable: the sample is no value of its type.
+    """
+    if group.description is None:
+        return None
+    from engine.dds.decoding import decode  # it loads Cyclone DDS, which reading does not need
+
+    return decode(group.description.type, sample.status, sample.payload)
 
 
 class StoreReader(Protocol):

@@ -9,6 +9,7 @@ SAMPLES_FILE: Final = "samples.parquet"
 
 KV_FILE: Final = "kv.sqlite"
 KVMT_FILE: Final = "kvmt.sqlite"
+LEVELDB_DIRECTORY: Final = "kv.leveldb"
 STORE_FILES: Final = (KV_FILE, KVMT_FILE, "store.sqlite")
 PERSISTENCE_FILE: Final = "persistence.sqlite"
 COMPLETE_SUFFIX: Final = "_complete"

@@ -5,8 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from engine.store.files import DATABASE
 from ospltool.stores.model import StoreUnreadable
-from ospltool.stores.names import COMPLETE_SUFFIX, KV_FILE, KVMT_FILE, META_FILE, PERSISTENCE_FILE
+from ospltool.stores.names import (
+    COMPLETE_SUFFIX,
+    KV_FILE,
+    KVMT_FILE,
+    LEVELDB_DIRECTORY,
+    META_FILE,
+    PERSISTENCE_FILE,
+)
 from ospltool.stores.ours import OurStore, is_ours
 
 if TYPE_CHECKING:
@@ -16,6 +24,23 @@ _KNOWN: Final = (
     "a store of a node or persistence service, "
     "OpenSplice's kv.sqlite, kvmt.sqlite or XML store, or a snapshot"
 )
+
+_FILES: Final = (DATABASE, KV_FILE, KVMT_FILE, PERSISTENCE_FILE, META_FILE)
+
+
+def is_store(path: Path) -> bool:
+    """Whether a path is a store, also one that is refused when it is opened, or a file that tells of one."""
+    if path.is_file():
+        return path.name in _FILES
+    return (
+        any((path / name).is_file() for name in _FILES)
+        or _is_xml(path)
+        or (path / LEVELDB_DIRECTORY).is_dir()
+    )
+
+
+def _is_xml(path: Path) -> bool:
+    return any(path.glob(f"*{COMPLETE_SUFFIX}")) or any(path.glob("*/*_meta.xml"))
 
 
 def open_reader(path: Path) -> StoreReader:
@@ -56,11 +81,11 @@ def _open(path: Path) -> StoreReader:
         from ospltool.stores.snapshot import SnapshotStore
 
         return SnapshotStore(path)
-    if any(path.glob(f"*{COMPLETE_SUFFIX}")) or any(path.glob("*/*_meta.xml")):
+    if _is_xml(path):
         from ospltool.stores.opensplice_xml import XmlStore
 
         return XmlStore(path)
-    if (path / "kv.leveldb").is_dir():
+    if (path / LEVELDB_DIRECTORY).is_dir():
         raise StoreUnreadable(
             f"{path}: a LevelDB store of OpenSplice; only its SQLite and XML stores are read"
         )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import sqlite3
 import time
 from typing import TYPE_CHECKING
 
 from engine.dataset.groups import KEEP_ALL
-from engine.store.files import DAMAGED, DATABASE, LOCK, lock_holder
+from engine.runtime.holdings import PART
+from engine.store.files import DAMAGED, DATABASE
 from engine.store.interface import SetState, StoreError
 from engine.store.view import StoreView, store_summary
 from ospltool.stores.model import (
@@ -19,10 +19,11 @@ from ospltool.stores.model import (
     SetKind,
     StoreFacts,
     StoreUnreadable,
+    decoded,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from engine.dataset.blocks import Columns
@@ -55,7 +56,7 @@ class OurStore:
             raise StoreUnreadable(f"{path}: {error}") from error
         try:
             detail, unread = _detail(path)
-            sets = tuple(map(_set_facts, self._view.sets()))
+            sets = tuple(_set_facts(info, detail) for info in self._view.sets())
         except (sqlite3.Error, ValueError) as error:
             self._view.close()
             raise StoreUnreadable(f"{path}: {error}") from error
@@ -82,11 +83,7 @@ class OurStore:
 
     def decode(self, group: GroupFacts, sample: Sample) -> dict[str, Value] | None:
         """The fields of a sample; needs cyclonedds."""
-        if group.description is None:
-            return None
-        from engine.dds.decoding import decode  # it loads Cyclone DDS, which reading does not need
-
-        return decode(group.description.type, sample.status, sample.payload)
+        return decoded(group, sample)
 
     def close(self) -> None:
         """End the snapshot."""
@@ -128,25 +125,16 @@ def _detail(path: Path) -> tuple[dict[str, str], tuple[str, ...]]:
     return detail | marks, ()
 
 
-def _set_facts(info: SetInfo) -> SetFacts:
+def _set_facts(info: SetInfo, detail: Mapping[str, str]) -> SetFacts:
     groups = tuple(group_facts(group.description, group.stored.count) for group in info.groups)
-    complete = info.state is not SetState.FILLING
-    return SetFacts(
-        info.version, info.name_space, _KINDS[info.state], complete, info.stored.newest_ns, groups, info.mark
-    )
+    part = info.state is SetState.COMPLETE and bool(detail.get(f"{info.name_space}/{PART}"))
+    complete = info.state is not SetState.FILLING and not part
+    kind, newest_ns = _KINDS[info.state], info.stored.newest_ns
+    return SetFacts(info.version, info.name_space, kind, complete, newest_ns, groups, info.mark, part)
 
 
 def is_ours(path: Path) -> bool:
-    """Whether there is a store of ours at a path, or the database of one that was put aside."""
+    """Whether there is a store of ospltool at a path, or the database of one that was put aside."""
     if path.is_dir():
         return (path / DATABASE).is_file()
     return path.name == DATABASE or path.name.startswith(DAMAGED)
-
-
-def running_node(path: Path) -> str:
-    """The name of the node that has a store open; empty when it is free."""
-    with contextlib.suppress(StoreError):
-        holder = lock_holder(path / LOCK)
-        if holder is not None:
-            return holder[1] or "without a name"
-    return ""

@@ -11,7 +11,7 @@ from engine.core import plain
 from engine.dataset.groups import GroupDescription
 from engine.dataset.sample import make_sample
 from engine.persistence.service import rows
-from ospltool.stores.model import Format, SetFacts, SetKind, StoreFacts, StoreUnreadable
+from ospltool.stores.model import Format, SetFacts, SetKind, StoreFacts, StoreUnreadable, decoded
 from ospltool.stores.ours import group_facts
 from ospltool.stores.sqlite_file import SqliteFile
 
@@ -76,7 +76,7 @@ class PersistenceStore:
     def _samples(self, id_: bytes, group: GroupFacts, damage: DamageLog) -> Iterator[Sample]:
         upper = (int.from_bytes(id_) + 1).to_bytes(GROUP_BYTES + 1)[1:]
         beyond = " AND key < ?" if any(upper) else ""
-        query = f"SELECT * FROM kept WHERE key >= ?{beyond} ORDER BY key"  # noqa: S608  # text of ours
+        query = f"SELECT * FROM kept WHERE key >= ?{beyond} ORDER BY key"  # noqa: S608  # our own text
         try:
             for row in self._file.connection.execute(query, (id_, upper) if beyond else (id_,)):
                 sample = _sample_of(row)
@@ -98,11 +98,7 @@ class PersistenceStore:
 
     def decode(self, group: GroupFacts, sample: Sample) -> dict[str, Value] | None:
         """The fields of a sample; needs cyclonedds."""
-        if group.description is None:
-            return None
-        from engine.dds.decoding import decode  # it loads Cyclone DDS, which reading does not need
-
-        return decode(group.description.type, sample.status, sample.payload)
+        return decoded(group, sample)
 
     def close(self) -> None:
         """Close the file."""

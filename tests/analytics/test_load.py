@@ -58,6 +58,11 @@ HARD = b"".join(
         + b"COMPLETE (t) -> Finished solving conflict 12"
         + ISO
         + b"COMPLETE (t) -> Finished solving conflict 13\n",
+        b"2026-11-21T01:08:31+0000 1795223310.294122015 COMPLETE (t) -> a second that was changed\n",
+        b"2026-11-21T06:38:30+0530 1795223310.294122015 COMPLETE (t) -> another zone\n",
+        b"2026-11-20T15:08:30-1000 1795223310.294122015 COMPLETE (t) -> and one in the west\n",
+        b"2026-11-20T15:08:30-1100 1795223310.294122015 COMPLETE (t) -> a zone that was changed\n",
+        b"2026-11-21T01:08:30+0000 795223310.294122015 COMPLETE (t) -> a digit less\n",
     ]
 )
 
@@ -132,7 +137,7 @@ def test_many_processes_load_what_one_loads(
     one = load(sources, tmp_path / "one")
     monkeypatch.setattr("ospltool.trace.case.load.SMALL_BYTES", 0)
     monkeypatch.setattr("ospltool.trace.reading.ranges.RANGE_BYTES", 30_000)
-    monkeypatch.setattr("ospltool.trace.reading.ranges.ranges.__defaults__", (30_000,))
+    monkeypatch.setattr("ospltool.trace.reading.ranges.ranges.__defaults__", (30_000, 0))
     seen: list[tuple[int, int]] = []
     many = load(
         sources, tmp_path / "many", processes=2, progress=lambda done, size: seen.append((done, size))
@@ -144,11 +149,10 @@ def test_many_processes_load_what_one_loads(
 
 
 def test_a_case_says_what_is_in_it(case: pathlib.Path) -> None:
-    assert json.loads((case / "case.json").read_text()) == {
-        "format_version": 1,
-        "kind": "case",
-        "data": {"detail": "full"},
-    }
+    described = json.loads((case / "case.json").read_text())
+    assert (described["format_version"], described["kind"]) == (2, "case")
+    assert described["data"]["detail"] == "full"
+    assert len(described["data"]["files"]) == pq.read_table(case / "sources").num_rows
     sources = pq.read_table(case / "sources").to_pylist()
     assert sum(row["records"] for row in sources) == pq.read_table(case / "records").num_rows
     assert {row["unparsed_bytes"] for row in sources} == {0}
@@ -208,9 +212,12 @@ def test_a_failed_load_leaves_nothing_behind(tmp_path: pathlib.Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["n1.log"]
 
 
-def test_a_case_is_never_written_over(case: pathlib.Path, samples: pathlib.Path) -> None:
+def test_what_is_no_case_is_never_written_over(tmp_path: pathlib.Path, samples: pathlib.Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("precious")
     with pytest.raises(CaseError, match="exists already"):
-        load(find_sources([str(samples)]).sources, case)
+        load(find_sources([str(samples / "late-joiner")]).sources, tmp_path / "mine")
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["notes.txt"]
 
 
 def no_case(path: pathlib.Path) -> None:
@@ -253,6 +260,16 @@ def test_the_command_loads_and_says_how_much(
     records = sum(source["records"] for source in answer["data"]["sources"])
     assert main(["sql", str(path), "select count(*) as n from records", "--json"]) == 0
     assert json.loads(capfd.readouterr().out)["data"]["rows"] == [{"n": records}]
-    assert main(["trace", "load", str(samples / "late-joiner"), "-o", str(path)]) == 2
-    assert "exists already" in capfd.readouterr().err
+    again = main(["trace", "load", str(samples / "late-joiner"), "-o", str(path)])
+    assert again == (2 if target.endswith(".duckdb") else 0), "a file is not added to, a directory is"
+    assert ("exists already" in capfd.readouterr().err) == bool(again)
     assert [entry.name for entry in tmp_path.iterdir()] == [target]
+
+
+def test_only_the_owner_can_read_a_case(samples: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    case = tmp_path / "case"
+    for source in ("late-joiner", "master-livelock"):  # the second one is added
+        assert main(["trace", "load", str(samples / source), "-o", str(case), "--json"]) == 0
+        found = {path: path.stat().st_mode & 0o777 for path in [case, *case.rglob("*")]}
+        assert {mode for path, mode in found.items() if path.is_file()} == {0o600}
+        assert {mode for path, mode in found.items() if path.is_dir()} == {0o700}

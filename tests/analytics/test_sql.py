@@ -43,6 +43,11 @@ def test_a_named_query_answers_and_says_what(name: str, engine: DuckEngine) -> N
     assert ask(engine, query.sql) or name == "unknown"
 
 
+def test_a_slow_query_prints_nothing_but_its_answer(engine: DuckEngine) -> None:
+    (row,) = ask(engine, "select current_setting('enable_progress_bar') as shown")
+    assert row == {"shown": False}
+
+
 def test_masters_are_those_of_the_live_lock(engine: DuckEngine) -> None:
     rows = ask(engine, "select * from (" + named_queries()["masters"].sql + ") where times > 5")
     assert {(row["node"], row["master"]) for row in rows} == {

@@ -24,10 +24,11 @@ def main(mode: str) -> int:
     if mode == "crash" or (mode == "crash-twice" and count <= 2):
         print("about to crash")
         return 3
-    if mode == "bad-configuration":
-        return 2
     link = SupervisorLink.from_environ(os.environ)
     assert link is not None
+    if mode == "bad-configuration":
+        link.end("ospl.xml:7:5: there is no such filter")
+        return 2
 
     stopping = threading.Event()
     ignored = mode == "stubborn"

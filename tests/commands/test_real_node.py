@@ -186,6 +186,7 @@ def test_a_node_does_not_outlive_its_supervisor(machine: Machine) -> None:
     assert running.wait(PATIENCE_S)
     lines = (machine.root / "trace.log").read_text(encoding="utf-8")
     assert lines.endswith("Durability destroyed\n")
+    assert catalogue()["lifecycle.daemon-lost"].text in lines
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -154,7 +154,10 @@ def test_a_start_that_takes_too_long_goes_on(world: World, patience_s: float) ->
     ("mode", "reason"),
     [
         ("crash", "the node ended unexpectedly (exit code 3)"),
-        ("bad-configuration", "the node ended unexpectedly (exit code 2)"),
+        (
+            "bad-configuration",
+            "the node ended unexpectedly (exit code 2): ospl.xml:7:5: there is no such filter",
+        ),
     ],
 )
 def test_a_node_that_fails_at_start_is_reported(world: World, mode: str, reason: str) -> None:

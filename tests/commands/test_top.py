@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ospltool.health.health import Health
 from ospltool.live.recording import Caption, encode_line
 from tests.commands.shell import Shell
 
@@ -42,6 +43,9 @@ def test_the_console_plays_recordings_and_refuses_other_files(
         "ascii_only": True,
         "traces": (),
         "operator": None,
+        "notify": "",
+        "watch_health": Health,
+        "others": (),
     }
     assert shown == [("recording night.jsonl", "recorded", options)]
 
@@ -74,4 +78,4 @@ def test_the_console_watches_the_domain_of_a_configuration_or_the_one_given(
     monkeypatch.setenv("CYCLONEDDS_URI", "<CycloneDDS><General><Wrong/></General></CycloneDDS>")
     code, _, err = shell.run("top", "--domain", "214")
     assert code == 3
-    assert "domain 214 can not be opened" in err
+    assert "domain 214 cannot be opened" in err

@@ -9,7 +9,14 @@ import pytest
 
 from engine.dataset.groups import DurabilityKind
 from engine.dds.qos import EndpointQos
-from engine.runtime.monitor import DeviationView, FellowView, NameSpaceView, NodeSnapshot, StoreView
+from engine.runtime.monitor import (
+    DeviationView,
+    FellowView,
+    NameSpaceView,
+    NodeSnapshot,
+    StoreView,
+    UnkeptView,
+)
 from ospltool.doctor import diagnosis as diagnosis_module
 from ospltool.doctor.diagnosis import Diagnosis, diagnose
 from ospltool.doctor.picture import Endpoint, Picture
@@ -216,6 +223,16 @@ def test_sets_that_stay_apart_after_a_disconnection_are_found(
 def test_nodes_that_do_not_communicate_are_found_once() -> None:
     nodes = (node("n1", ("n2", 0), problem="they overlap"), node("n2", ("n1", 0), problem="they overlap"))
     check_finds(Picture(nodes=nodes, participants=2), "error nodes-incompatible")
+
+
+def test_a_writer_that_nodes_do_not_keep_is_found_once() -> None:
+    writer = end("writer")
+    view = UnkeptView(writer.guid, "Ship", "ships", "untyped-keyed", "untyped-keyed: it tells no type")
+    nodes = tuple(dataclasses.replace(node(name, spaces=(space(),)), unkept=(view,)) for name in ("n1", "n2"))
+    picture = Picture((writer,), nodes=nodes, participants=3)
+    (finding,) = (each for each in diagnose(picture).findings if each.cause == "not-kept")
+    assert finding.endpoints == (writer,)
+    assert "n1, n2 cannot keep: untyped-keyed" in finding.message
 
 
 @pytest.mark.parametrize(

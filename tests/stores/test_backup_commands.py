@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("duckdb", reason="comparing needs the extra `sql`")
 
 from engine.dataset.sample import DATA, Sample, make_sample
+from engine.runtime.holdings import PART, WHOLE
 from engine.store.backups import Replaced
 from engine.store.files import DATABASE
 from engine.store.opening import open_store
@@ -112,7 +113,7 @@ def test_a_backup_is_taken_back_and_back_again(run: Run, store: Path) -> None:
     before = write_ours(store.parent / "before", {GROUP: samples(1, 2, 3)})
     after = write_ours(store.parent / "after", {GROUP: samples(3, 4)})
     node = open_store(store, "n1")
-    node.mark(NAME_SPACE, "lineage", "1/a/1")
+    node.mark(NAME_SPACE, {"lineage": "1/a/1"})
     node.close()
     code, text, _ = run("restore", store)
     assert code == 0
@@ -192,3 +193,29 @@ def test_hostile_notes_reach_no_terminal_alive(run: Run, store: Path) -> None:
         assert code == 0
         assert "\x1b" not in text
         assert "\u202e" not in text
+
+
+def test_a_part_is_called_so_until_its_owner_says_that_it_is_all(
+    run: Run, store: Path, tmp_path: Path
+) -> None:
+    ours = open_store(store, "n1")
+    ours.mark(NAME_SPACE, {PART: "yes", WHOLE: "[]"})
+    ours.close()
+    text = run("info", store)[1]
+    assert f"{NAME_SPACE}, current, a part (what a Lazy node kept)" in text
+    (current,) = [
+        one
+        for one in data(run("info", store, "--json")[1], "store-info")["stores"][0]["sets"]
+        if one["kind"] == "current"
+    ]
+    assert (current["complete"], current["part"]) == (False, True)
+    assert run("verify", store)[0] == 0, "it is sound"
+
+    snapshot = tmp_path / "snapshot"
+    number = current["number"]
+    assert run("export", store, "--set", number, "-o", snapshot)[0] == 0
+    assert run("replace", store, snapshot, "--name-space", NAME_SPACE)[0] == 0
+    assert f"{NAME_SPACE}, current, complete" in run("info", store)[1]
+    ours = open_store(store, "n1")
+    assert not ours.marks(NAME_SPACE).get(PART)
+    ours.close()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sqlite3
 from typing import TYPE_CHECKING
 
+import pytest
+
 from engine.persistence.service.store import DATABASE
 from ospltool.cli.app import main
 from tests.stores.persistence_stores import ID, write_persistence
@@ -44,3 +46,29 @@ def test_a_damaged_value_costs_itself(tmp_path: pathlib.Path) -> None:
     assert len(samples) == 4
     assert len(damage) == 2
     assert main(["store", "verify", str(store)]) == 1
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        "info",
+        "verify",
+        "backups",
+        "ls",
+        "ls --samples",
+        "show --key 0",
+        "export -o OUT",
+        "export --jsonl -o OUT",
+        "watch --looks 1",
+    ],
+)
+def test_every_verb_opens_them(verb: str, tmp_path: pathlib.Path) -> None:
+    store = write_persistence(tmp_path / "a", range(5))
+    name, *options = verb.replace("OUT", str(tmp_path / "out")).split()
+    assert main(["store", name, str(store), *options]) == 0
+
+
+def test_their_values_can_be_imported(tmp_path: pathlib.Path) -> None:
+    store = write_persistence(tmp_path / "a", range(5))
+    assert main(["store", "import", str(store), str(tmp_path / "node"), "--name-space", "depot"]) == 0
+    assert main(["store", "diff", str(store), str(tmp_path / "node"), "--data-only"]) == 0

@@ -40,7 +40,7 @@ for first in (0, 5):
     store.commit_complete(writer, "3/n1/1", keep_previous=bool(first))
 store.append("stock", [Change(groups[0], sample(20), [sample(10)])])
 store.append("stock", [Change(groups[0], sample(21, DISPOSE)), Change(groups[1], sample(22, UNREGISTER))])
-store.mark("stock", "lineage", "3/n1/1")
+store.mark("stock", {"lineage": "3/n1/1"})
 store.remember_fellows("stock", [Fellow("f" * 32, "n2", "Depot")])
 store.begin_set("stock").add(groups[0], [sample(n) for n in range(30, 33)])
 os._exit(9)  # killed: the log is not carried over to the file

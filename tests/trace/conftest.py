@@ -1,4 +1,4 @@
-"""Traces made for tests, and the samples."""
+"""The samples."""
 
 from __future__ import annotations
 
@@ -7,15 +7,8 @@ import pathlib
 import pytest
 
 import engine
-from tests.trace.making import Traces
 
 SAMPLES = pathlib.Path(engine.__path__[0]).parent / "samples" / "traces"
-
-
-@pytest.fixture
-def traces(tmp_path: pathlib.Path) -> Traces:
-    """An empty set of traces."""
-    return Traces(tmp_path / "traces")
 
 
 @pytest.fixture(scope="session")

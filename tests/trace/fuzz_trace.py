@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import itertools
+import json
 import pathlib
 import tempfile
 from typing import TYPE_CHECKING, Final
@@ -11,6 +12,11 @@ from typing import TYPE_CHECKING, Final
 import engine
 from engine.tracing.catalogue import catalogue
 from ospltool.analytics.contract import Detail
+from ospltool.forensics import text
+from ospltool.forensics.investigation import Investigation
+from ospltool.forensics.page import About, page
+from ospltool.forensics.story import stories
+from ospltool.forensics.verdict import verdict
 from ospltool.trace.case.load import read_pieces
 from ospltool.trace.meaning.facts import Facts
 from ospltool.trace.reading import damage
@@ -66,10 +72,9 @@ def _read_all(name: str) -> Callable[[bytes], None]:
                 render.full(record)
                 render.json_line(record).encode()
             facts = Facts.of(records)
-            for found in anomalies(facts):
-                found.title.encode("utf-8", "surrogateescape")
+            _judge(facts)
             list(timeline.as_text(timeline.timeline(facts)))
-            conversation.conversation(sources, "partA.T1", {}).arrows()
+            conversation.conversation(merged(sources), "partA.T1").arrows()
             for source in sources:
                 loaded = sum(
                     piece.table.num_rows
@@ -80,6 +85,19 @@ def _read_all(name: str) -> Callable[[bytes], None]:
             damage.take()
 
     return read
+
+
+def _judge(facts: Facts) -> None:
+    """Draws the verdict, tells the stories and writes the report."""
+    found = tuple(anomalies(facts))
+    drawn = verdict(facts, found)
+    judged = Investigation(facts, found, drawn, tuple(stories(found, drawn.conclusions)), None)
+    for line in text.as_text(judged):
+        assert line.isprintable(), f"{line!r} has control characters"
+    json.dumps(text.as_value(judged), default=str)
+    written = page(judged, About(("n1",), ("n1",), (), None, "test"))
+    assert "<script" not in written
+    written.encode("utf-8")
 
 
 def _zstd(data: bytes) -> bytes:

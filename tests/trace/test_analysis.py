@@ -33,7 +33,7 @@ def test_every_alignment_of_a_real_run_is_put_together(samples: pathlib.Path) ->
 
 
 def test_a_conversation_follows_a_late_joiner(samples: pathlib.Path) -> None:
-    talk = conversation(find_sources([str(samples / "late-joiner")]).sources, "partA.T1", {})
+    talk = conversation(merged(find_sources([str(samples / "late-joiner")]).sources), "partA.T1")
     assert talk.nodes == ["n1", "n2", "n3"]
     (joined,) = [one for one in talk.exchanges if talk.names.node(one.alignee) == "n3"]
     assert (talk.names.node(joined.aligner), joined.samples, joined.end) == ("n1", 1100, End.COMPLETE)
@@ -54,7 +54,7 @@ def test_arrows_point_from_sender_to_receiver(traces: Traces) -> None:
         "Received sample request for group p.T from fellow 1001 using source (0,0,0), adding it to queue."
     )
     answers.line(1.1, received).line(2, "Sent 5 samples for group p.T to fellow 1001 (1 fellows total).")
-    talk = conversation(find_sources([traces.write()]).sources, "p.T", {})
+    talk = conversation(merged(find_sources([traces.write()]).sources), "p.T")
     lines = list(as_text(talk))
     assert next(line for line in lines if "request 1 -" in line).rstrip().endswith(">|")
     assert "|<" in next(line for line in lines if "answer 1: 5 samples" in line)
@@ -64,7 +64,7 @@ def test_arrows_point_from_sender_to_receiver(traces: Traces) -> None:
 def test_names_do_not_break_out_of_a_diagram(traces: Traces) -> None:
     asks = traces.node("a;end", "1001").begin(0)
     asks.line(1, "Write samplerequest for group p.T to fellow 1002 using source (0,0,0)")
-    talk = conversation(find_sources([traces.write()]).sources, "p.T", {})
+    talk = conversation(merged(find_sources([traces.write()]).sources), "p.T")
     assert "    participant p1 as a#59;end" in list(as_mermaid(talk))
 
 
@@ -207,7 +207,7 @@ def test_an_explanation_shows_fields_and_source(capfd: pytest.CaptureFixture[str
 
 
 def test_our_engine_aligns_whole_name_spaces(samples: pathlib.Path) -> None:
-    talk = conversation(find_sources([str(samples / "own-engine")]).sources, "ships.Observation", {})
+    talk = conversation(merged(find_sources([str(samples / "own-engine")]).sources), "ships.Observation")
     ends = [(talk.names.node(one.alignee), talk.names.node(one.aligner), one.end) for one in talk.exchanges]
     assert sorted(ends) == [("n2", "n1", End.COMPLETE)] * 2 + [("n3", "n1", End.COMPLETE)] * 3
     assert [one.samples for one in talk.exchanges] == [0, 0, 1210, 1210, 1210]
@@ -218,7 +218,7 @@ def test_our_engine_aligns_whole_name_spaces(samples: pathlib.Path) -> None:
 
 
 def test_groups_of_no_name_space_have_no_conversation(samples: pathlib.Path) -> None:
-    talk = conversation(find_sources([str(samples / "own-engine")]).sources, "other.Observation", {})
+    talk = conversation(merged(find_sources([str(samples / "own-engine")]).sources), "other.Observation")
     assert talk.exchanges == ()
 
 
@@ -250,7 +250,7 @@ def test_a_merge_of_our_engine_has_its_policy(traces: Traces) -> None:
     done = "Alignment of group ns from fellow b using source (1) finished: 5 samples in 0.100000000 seconds."
     asks.line(1.31, done)
     directory = traces.write()
-    (merge_of_set,) = conversation(find_sources([directory]).sources, "ships.T", {}).exchanges
+    (merge_of_set,) = conversation(merged(find_sources([directory]).sources), "ships.T").exchanges
     assert (merge_of_set.policy, merge_of_set.end) == ("MERGE", End.COMPLETE)
     assert merge_of_set.has(Step.APPLIED)
     run = next(

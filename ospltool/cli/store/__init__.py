@@ -26,7 +26,7 @@ def register(app: typer.Typer) -> None:
     store.command("show", short_help="Show samples: metadata, fields, bytes.")(show)
     store.command("verify", short_help="Check that stores are sound.")(verify)
     store.command("export", short_help="Write a snapshot (Parquet) or JSON lines.")(export)
-    store.command("import", short_help="Make a store of ours from one of OpenSplice.")(import_)
+    store.command("import", short_help="Make a store of ospltool from one of OpenSplice.")(import_)
     store.command("diff", short_help="Compare two or more stores.")(diff)
     store.command("watch", short_help="Show what changes in a store.")(watch)
     store.command("replace", short_help="Put another set in place on a node that is down.")(replace)

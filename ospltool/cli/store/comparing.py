@@ -8,13 +8,16 @@ from typing import Annotated, Any
 import typer
 
 from ospltool.cli.exits import CommandError, Exit
-from ospltool.cli.store.shared import AsJson, put_lines, reading
+from ospltool.cli.store.shared import AsJson, put_lines, reading, with_cases
 from ospltool.output import streams
 
 
 def diff(
     stores: Annotated[
-        list[str], typer.Argument(metavar="STORE STORE...", help="Stores; PATH@1,2 chooses sets by number.")
+        list[str],
+        typer.Argument(
+            metavar="STORE|CASE...", help="Stores, or a case with several; PATH@1,2 chooses sets."
+        ),
     ],
     output: Annotated[
         str, typer.Option("-o", "--output", help="text, json, jsonl, parquet or html.")
@@ -78,7 +81,7 @@ def diff(
     )
     with reading():
         try:
-            report = compare(stores, wishes)
+            report = compare(with_cases(stores), wishes)
         except DiffError as error:
             raise CommandError(str(error), Exit.USAGE) from error
         _put_report(report, kind, file, instances=not summary and not stat, stat=stat, force=force)

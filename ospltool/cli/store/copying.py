@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pathlib
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -21,6 +21,12 @@ from ospltool.cli.store.shared import (
 from ospltool.output import envelope, streams
 from ospltool.output.text import visible
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from engine.store.interface import DamageLog
+    from ospltool.stores.model import SetFacts, StoreReader
+
 IMPORT: Final = "ospltool store import"
 REPLACE: Final = "ospltool store replace"
 
@@ -28,31 +34,27 @@ REPLACE: Final = "ospltool store replace"
 def export(
     store: OneStore,
     output: Annotated[
-        pathlib.Path, typer.Option("-o", "--output", help="A new directory; with --jsonl a new file.")
+        pathlib.Path, typer.Option("-o", "--output", help="A new directory; with --jsonl or --mcap a file.")
     ],
     jsonl: Annotated[bool, typer.Option("--jsonl", help="Write JSON lines instead of Parquet.")] = False,
+    mcap: Annotated[bool, typer.Option("--mcap", help="Write an MCAP file instead of Parquet.")] = False,
     sets: Sets = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a store as a snapshot in Parquet, or as JSON lines with decoded fields.
+    """Write a store as a snapshot in Parquet, or as JSON lines or MCAP with decoded fields.
 
     Exit codes: 0 good, 1 something cannot be read and is left out, 2 wrong usage or no readable store.
     """
     from engine.store.interface import DamageLog
 
+    if jsonl and mcap:
+        raise CommandError("--jsonl and --mcap exclude each other", Exit.USAGE)
     damage = DamageLog()
     with opened(store) as reader:
         facts = reader.facts
         chosen = [facts.set_of(number) for number in sets] if sets else list(facts.sets)
-        if jsonl:
-            from ospltool.output.files import new_text
-            from ospltool.stores.copying import write_lines
-
-            try:
-                with new_text(output) as file:
-                    count = write_lines(reader, chosen, file, damage)
-            except OSError as error:
-                raise CommandError(f"{output}: {error.strerror}", Exit.USAGE) from error
+        if jsonl or mcap:
+            count = _write_file(reader, chosen, output, damage, is_mcap=mcap)
         else:
             from ospltool.stores.snapshot import write_snapshot
 
@@ -65,17 +67,37 @@ def export(
     end_with(damage)
 
 
+def _write_file(
+    reader: StoreReader, chosen: Sequence[SetFacts], output: pathlib.Path, damage: DamageLog, *, is_mcap: bool
+) -> int:
+    """Writes sets into one new file; returns how many samples."""
+    from ospltool.output.files import new_bytes, new_text
+
+    try:
+        if is_mcap:
+            from ospltool.stores.mcap_file import write_mcap
+
+            with new_bytes(output) as stream:
+                return write_mcap(reader, chosen, stream, damage)
+        from ospltool.stores.copying import write_lines
+
+        with new_text(output) as file:
+            return write_lines(reader, chosen, file, damage)
+    except OSError as error:
+        raise CommandError(f"{output}: {error.strerror}", Exit.USAGE) from error
+
+
 def import_(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="The store to read.")],
     target: Annotated[
-        pathlib.Path, typer.Argument(help="Store directory of a node of ours; new or not in use.")
+        pathlib.Path, typer.Argument(help="Store directory of an ospltool node; new or not in use.")
     ],
     sets: Sets = None,
     name_space: NameSpace = "",
     without_damaged: WithoutDamaged = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make the sets of a store those of a node of ours; what was stored is read back and compared.
+    """Make the sets of a store those of an ospltool node; what was stored is read back and compared.
 
     Exit codes: 0 good, 1 damaged records were left out, 2 wrong usage, not readable or refused.
     """
@@ -83,7 +105,7 @@ def import_(
 
 
 def replace(
-    target: Annotated[pathlib.Path, typer.Argument(help="Store directory of a node of ours that is down.")],
+    target: Annotated[pathlib.Path, typer.Argument(help="Store directory of an ospltool node that is down.")],
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="The store to take the set from.")],
     sets: Sets = None,
     name_space: NameSpace = "",
@@ -102,7 +124,7 @@ def replace(
 
 
 def restore(
-    target: Annotated[pathlib.Path, typer.Argument(help="Store directory of a node of ours that is down.")],
+    target: Annotated[pathlib.Path, typer.Argument(help="Store directory of an ospltool node that is down.")],
     number: Annotated[
         int | None, typer.Option("--set", metavar="NUMBER", help="Take back this back-up.")
     ] = None,
@@ -116,7 +138,7 @@ def restore(
     from ospltool.stores.copying import CopyRefused, is_target_free
 
     if is_target_free(target):
-        raise CommandError(f"{target}: there is no store of ours", Exit.USAGE)
+        raise CommandError(f"{target}: there is no ospltool store", Exit.USAGE)
     try:
         done = take_back(target, number)
     except CopyRefused as error:

@@ -21,6 +21,7 @@ from ospltool.cli.store.shared import (
     opened,
     put_lines,
     reading,
+    with_cases,
 )
 from ospltool.output import envelope, streams
 from ospltool.output.text import visible
@@ -40,7 +41,7 @@ def info(stores: Stores, sets: Sets = None, as_json: AsJson = False) -> None:
     from ospltool.stores.listing import info_text, info_value
 
     values, damaged = [], False
-    for name in stores:
+    for name in with_cases(stores, ("store", "recording")):
         facts, counted = _counted(name, sets or ())
         damaged = damaged or bool(facts.findings) or any(one.damage.count for one in counted)
         if as_json:
@@ -77,7 +78,7 @@ def backups(stores: Stores, as_json: AsJson = False) -> None:
     from ospltool.stores.backups import backups_text
 
     values = []
-    for name in stores:
+    for name in with_cases(stores):
         with opened(name) as reader:
             found = backups_of(reader.facts)
         values.append({"path": name, "backups": found})
@@ -159,7 +160,7 @@ def verify(stores: Stores, sets: Sets = None, as_json: AsJson = False) -> None:
     from ospltool.stores.listing import set_value, verified_text
 
     values, is_bad = [], False
-    for name in stores:
+    for name in with_cases(stores):
         with opened(name) as reader:
             findings = list(reader.facts.findings)
             checked = []

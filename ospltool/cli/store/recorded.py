@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 from typing import TYPE_CHECKING
 
+from engine.runtime.monitor import PART
 from engine.store.interface import DamageLog
 from ospltool.stores.counting import GroupCount, group_code
 from ospltool.stores.describe import Counted
@@ -60,10 +61,12 @@ def _sets(node: NodeSnapshot, number: int) -> list[Counted]:
     found = []
     for space in node.name_spaces:
         groups = tuple(_group(number, view) for view in node.groups if view.name_space == space.name)
-        kind = SetKind.CURRENT if space.complete else SetKind.FILLING
+        kind = SetKind.CURRENT if space.is_at_rest else SetKind.FILLING
         described = tuple(facts for facts, _ in groups)
         mark = f"node {node.name}, digest {space.digest}"
-        facts = SetFacts(number, space.name, kind, space.complete, space.quality_ns or None, described, mark)
+        is_part = space.phase == PART or space.from_parts
+        complete, quality_ns = space.complete and not is_part, space.quality_ns or None
+        facts = SetFacts(number, space.name, kind, complete, quality_ns, described, mark, is_part)
         found.append(Counted(facts, groups, DamageLog()))
         number += 1
     return found

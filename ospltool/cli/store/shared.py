@@ -12,12 +12,14 @@ from ospltool.cli.exits import CommandError, Exit
 from ospltool.output import streams
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from engine.store.interface import DamageLog
     from ospltool.stores.model import StoreReader
 
-Stores = Annotated[list[str], typer.Argument(metavar="STORE...", help="Stores to open.")]
+Stores = Annotated[
+    list[str], typer.Argument(metavar="STORE|CASE...", help="Stores to open; of a case all that it holds.")
+]
 OneStore = Annotated[str, typer.Argument(metavar="STORE", help="The store.")]
 Sets = Annotated[
     list[int] | None, typer.Option("--set", metavar="NUMBER", help="Only this set; may be repeated.")
@@ -36,7 +38,14 @@ WithoutDamaged = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Show the answer as JSON.")]
 
 _SHOWN_DAMAGE = 10
-_EXTRAS = {"duckdb", "numpy", "pyarrow", "pyspark", "lxml"}
+_EXTRAS = {
+    "duckdb": "sql",
+    "numpy": "sql",
+    "pyarrow": "sql",
+    "pyspark": "spark",
+    "lxml": "sql",
+    "mcap": "mcap",
+}
 
 
 @contextlib.contextmanager
@@ -66,11 +75,11 @@ def reading() -> Iterator[None]:
 
 
 def _missing(error: ModuleNotFoundError) -> CommandError | ModuleNotFoundError:
-    """What to tell about a module that is not there; a fault of ours stays what it is."""
+    """What to tell about a module that is not there; a bug in ospltool stays what it is."""
     name = (error.name or "").partition(".")[0]
     if name not in _EXTRAS:
         return error
-    return CommandError(f"this needs {name}: pip install 'ospltool[sql]'", Exit.USAGE)
+    return CommandError(f"this needs {name}: pip install 'ospltool[{_EXTRAS[name]}]'", Exit.USAGE)
 
 
 def end_with(damage: DamageLog) -> None:
@@ -81,6 +90,33 @@ def end_with(damage: DamageLog) -> None:
         streams.say(f"... and {damage.count - _SHOWN_DAMAGE} more; `ospltool store verify` lists them")
     if damage.count:
         raise typer.Exit(Exit.FINDINGS)
+
+
+def with_cases(names: Sequence[str], kinds: Sequence[str] = ("store",)) -> list[str]:
+    """The names with every case among them replaced by what it holds of these kinds.
+
+    Raises:
+        CommandError: a case holds nothing of the kind, or cannot be read.
+    """
+    from ospltool.analytics.contract import META_FILE
+
+    found: list[str] = []
+    for name in names:
+        path = pathlib.Path(name)
+        if not (path / META_FILE).is_file():
+            found.append(name)
+            continue
+        from ospltool.analytics.case import CaseError
+        from ospltool.forensics.keeping import kept_in
+
+        try:
+            kept = [str(one.path) for one in kept_in(path) if one.what in kinds]
+        except CaseError as error:
+            raise CommandError(str(error), Exit.USAGE) from error
+        if not kept:
+            raise CommandError(f"{name}: this case holds no {' and no '.join(kinds)}", Exit.USAGE)
+        found += kept
+    return found
 
 
 def hexadecimal(text: str, name: str) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import duckdb
 
+from ospltool.analytics.duck import NO_PROGRESS
 from ospltool.stores.diff import sql
 from ospltool.stores.diff.contract import DiffError, Instance, Limits, Wanted
 from ospltool.stores.names import SAMPLES_FILE
@@ -44,12 +45,13 @@ class DuckDiff:
             config["threads"] = limits.threads
         self._connection = duckdb.connect(config=config)
         try:
+            self._connection.execute(NO_PROGRESS)
             for number, side in enumerate(sides):
                 assert side.snapshot is not None
                 path = str(side.snapshot.absolute() / SAMPLES_FILE).replace("'", "''")
                 chosen = ", ".join(map(str, side.set_numbers)) or "NULL"
                 self._connection.execute(
-                    f"CREATE VIEW side_{number} AS SELECT {sql.SIDE_COLUMNS}"  # noqa: S608  # names of ours
+                    f"CREATE VIEW side_{number} AS SELECT {sql.SIDE_COLUMNS}"  # noqa: S608  # our own names
                     f" FROM read_parquet('{path}', hive_partitioning = false) WHERE set_number IN ({chosen})"
                 )
         except duckdb.Error as error:

@@ -105,7 +105,7 @@ def _entries(side: Side) -> Iterator[_Entry]:
 def _read_run(path: Path) -> Iterator[_Entry]:
     with path.open("rb") as file:
         while file.peek(1):
-            yield from pickle.load(file)  # noqa: S301  # written a moment ago, by us, in a directory of ours
+            yield from pickle.load(file)  # noqa: S301  # written a moment ago, by us, in our own directory
 
 
 def _by_instance(entries: Iterable[_Entry]) -> Iterator[tuple[_Place, tuple[Row, ...]]]:

@@ -41,7 +41,7 @@ def odd_rows(sides: int) -> str:
                    coalesce(a.digest_low, b.digest_low) AS digest_low
             FROM side_0 AS a FULL OUTER JOIN side_1 AS b
               ON {_same("a", "b")}
-            WHERE a.group_code IS NULL OR b.group_code IS NULL"""  # noqa: S608  # text of ours
+            WHERE a.group_code IS NULL OR b.group_code IS NULL"""  # noqa: S608  # our own text
     rows = " UNION ALL ".join(
         f"SELECT group_code, digest_high, digest_low, {1 << number} AS side FROM side_{number}"  # noqa: S608  # numbers
         for number in range(sides)
@@ -75,7 +75,7 @@ def _rows(sides: int, join: str) -> str:
         f"""
         SELECT {number} AS side, s.group_code, s.key, s.source_time_ns, s.writer, s.sequence, s.status,
                s.digest_high, s.digest_low
-        FROM side_{number} AS s JOIN {join}"""  # noqa: S608  # numbers, and text of ours
+        FROM side_{number} AS s JOIN {join}"""  # noqa: S608  # numbers, and our own text
         for number in range(sides)
     )
     return f"SELECT * FROM ({rows}) AS r ORDER BY group_code, key, side"  # noqa: S608  # numbers

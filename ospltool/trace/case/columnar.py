@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from ospltool.analytics.contract import DETAILS, HOUR_NS, RECORD_COLUMNS, Detail, Table, schema
 from ospltool.trace.meaning.details import INTEGERS, LONGEST_NUMBER, OWN_COLUMNS, DetailColumns, coded, is_own
-from ospltool.trace.reading.headers import RELATIVE_LIMIT_S, SECOND_NS
+from ospltool.trace.reading.headers import LONGEST, RELATIVE_LIMIT_S, SECOND_NS, disagrees
 from ospltool.trace.reading.reader import LONGEST_RECORD, TraceParser
 from ospltool.trace.reading.record import Clock, Kind, valid_text
-from ospltool.trace.reading.splitter import NO_TIME, split
+from ospltool.trace.reading.splitter import NO_TIME, Split, split
 from ospltool.trace.reading.windows import string_views
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ def piece_of_trace(data: bytes, source: Source, offset: int, detail: Detail) -> 
         coded(found.context, [thread for _, thread in found.contexts]),
         string_views(data, found.body, found.stop),
         pa.array(found.stop < found.end),
+        _stamps(data, found),
     ]
     unmatched = 0
     if detail is Detail.FULL:
@@ -95,6 +96,7 @@ def piece_of_records(records: Iterable[Record], detail: Detail) -> Piece:
         [valid_text(record.thread) for record in rows],
         [valid_text(record.text) for record in rows],
         [record.terminated for record in rows],
+        [_stamp(record.raw) if record.clock is Clock.ABSOLUTE else None for record in rows],
     ]
     columns += _details_of(rows) if detail is Detail.FULL else _no_details(len(rows))
     unmatched = sum(record.kind is Kind.TRACE and record.template is None for record in rows)
@@ -121,6 +123,22 @@ def _details_of(rows: list[Record]) -> list[Any]:
             for one, record in zip(fields, rows, strict=True)
         ],
     ]
+
+
+def _stamps(data: bytes, found: Split) -> Any:
+    """The times of headers that do not agree in themselves."""
+    suspects = found.suspect & (found.time_ns >= RELATIVE_LIMIT_S * SECOND_NS)
+    if not suspects.any():
+        return pa.nulls(found.start.size, pa.string())
+    stamps: list[str | None] = [None] * found.start.size
+    for at in np.flatnonzero(suspects).tolist():
+        start = int(found.start[at])
+        stamps[at] = _stamp(data[start : start + LONGEST])
+    return pa.array(stamps, pa.string())
+
+
+def _stamp(raw: bytes) -> str | None:
+    return raw[:LONGEST].partition(b" (")[0].decode("utf-8", "replace") if disagrees(raw) else None
 
 
 def _own(name: str, fields: dict[str, str], record: Record) -> str | int | None:

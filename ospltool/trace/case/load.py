@@ -5,33 +5,34 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import dataclasses
-import gc
+import hashlib
 import multiprocessing
 import os
+import pathlib
 import shutil
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from ospltool.analytics.case import CaseError, RecordWriter, write_meta, write_table
+from ospltool.analytics.case import CaseError, RecordWriter, is_case_directory, write_meta, write_table
 from ospltool.analytics.contract import Detail, Table, schema
 from ospltool.trace.case.columnar import Piece, piece_of_records, piece_of_trace
-from ospltool.trace.meaning.catalogue import catalogue, pattern_text
+from ospltool.trace.meaning.catalogue import Origin, catalogue, pattern_text
 from ospltool.trace.reading import damage
+from ospltool.trace.reading.collection import no_collection
 from ospltool.trace.reading.ranges import Range, pieces, ranges
 from ospltool.trace.reading.reader import damaged, read_records
-from ospltool.trace.reading.sources import Format, SourceError
+from ospltool.trace.reading.sources import Format, Source, SourceError
 
 if TYPE_CHECKING:
-    import pathlib
     from collections.abc import Callable, Iterator, Sequence
 
     from ospltool.trace.reading.record import Record
-    from ospltool.trace.reading.sources import Source
 
 SMALL_BYTES: Final = 32 << 20
 """Less than this is loaded without further processes: they take longer to start."""
 
+DIGESTED_BYTES: Final = 1 << 16
 RECORDS_AT_ONCE: Final = 20_000
 
 
@@ -83,36 +84,110 @@ def load(
     processes: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Summary:
-    """Loads sources into a new case.
+    """Loads sources into a new case, or adds to one what it does not have yet (see `adding`).
 
     Args:
         sources: what to load.
-        target: the directory of the case. It must not exist, or be empty.
+        target: the directory of the case; a case that is added to, or nothing yet.
         detail: how much of each record.
         processes: how many processes; one for each core when not given.
         progress: called with the bytes of the files done and in all.
 
     Raises:
-        CaseError: the target is there already, or cannot be written.
+        CaseError: the target is something else already, or cannot be written.
         SourceError: a source cannot be read.
     """
+    if is_case_directory(target):
+        from ospltool.trace.case.adding import add
+
+        return add(sources, target, detail, processes=processes, progress=progress)
     with new_directory(target) as directory:
-        parts = [part for source in sources for part in ranges(source)]
-        jobs = [(part, directory, f"part-{number:05d}", detail) for number, part in enumerate(parts)]
-        found: dict[Source, Loaded] = {source: Loaded() for source in sources}
-        size = sum(part.size for part in parts)
-        done = 0
-        workers = min(processes or os.cpu_count() or 1, len(jobs)) if size > SMALL_BYTES else 1
-        for part, loaded in _work(jobs, workers):
-            found[part.source] += loaded
-            done += part.size
-            if progress:
-                progress(done, size)
-        summary = Summary(tuple(found.items()))
-        write_table(directory, Table.SOURCES, source_rows(summary, detail))
+        jobs = jobs_of([part for source in sources for part in ranges(source)], directory, detail)
+        ledger = Ledger(sources)
+        for name, part, loaded in work(jobs, processes, progress):
+            ledger.note(name, part, loaded)
+        write_table(directory, Table.SOURCES, source_rows(ledger.summary, detail))
         write_table(directory, Table.TEMPLATES, template_rows())
-        write_meta(directory, detail)
-    return summary
+        write_meta(directory, detail, ledger.files())
+    return ledger.summary
+
+
+class Ledger:
+    """What was loaded from which part of which file, as a case keeps it.
+
+    Args:
+        sources: the files.
+        known: what the case knows already, by the key of each file.
+    """
+
+    def __init__(self, sources: Sequence[Source], known: dict[str, Any] | None = None) -> None:
+        self._sources = {key_of(source): source for source in sources}
+        self._files: dict[str, Any] = dict(known or {})
+        self._damages: dict[str, tuple[damage.Damage, ...]] = {}
+        for key, source in self._sources.items():
+            self._files.setdefault(key, described(source))
+
+    def note(self, name: str, part: Range, loaded: Loaded) -> None:
+        """Notes a part that was loaded."""
+        key = key_of(part.source)
+        counts = [loaded.bytes, loaded.records, loaded.unparsed_bytes, loaded.unmatched]
+        self._files[key]["parts"].append({"name": name, "start": part.start, "counts": counts})
+        self._damages[key] = (*self._damages.get(key, ()), *loaded.damages)
+
+    def files(self) -> dict[str, Any]:
+        """What the case keeps."""
+        for entry in self._files.values():
+            entry["parts"].sort(key=lambda part: part["start"])
+        return self._files
+
+    @property
+    def summary(self) -> Summary:
+        """What was loaded, by source; sources that are not at hand any more included."""
+        found = []
+        for key, entry in self._files.items():
+            source = self._sources.get(key) or source_of(entry)
+            counts = [Loaded(*part["counts"]) for part in entry["parts"]]
+            total = sum(counts, Loaded(damages=self._damages.get(key, ())))
+            found.append((source, total))
+        return Summary(tuple(sorted(found, key=lambda one: (one[0].node, one[0].file))))
+
+
+def key_of(source: Source) -> str:
+    """The key of a file in a case."""
+    return f"{source.node}={source.file}"
+
+
+def described(source: Source) -> dict[str, Any]:
+    """A file as a case keeps it: enough to see later that it grew, or is another one."""
+    size = source.path.stat().st_size
+    return {
+        "node": source.node,
+        "file": source.file,
+        "format": source.format.value,
+        "origin": source.origin.value,
+        "size": size,
+        "digest": digest_of(source.path, size),
+        "parts": [],
+    }
+
+
+def source_of(entry: dict[str, Any]) -> Source:
+    """A file that a case keeps."""
+    return Source(
+        pathlib.Path(entry["file"]), entry["node"], Format(entry["format"]), origin=Origin(entry["origin"])
+    )
+
+
+def digest_of(path: pathlib.Path, size: int) -> str:
+    """A digest of the beginning of a file and of what is before a size: tells a grown file from another."""
+    try:
+        with path.open("rb") as stream:
+            head = stream.read(min(DIGESTED_BYTES, size))
+            stream.seek(max(0, size - DIGESTED_BYTES))
+            tail = stream.read(min(DIGESTED_BYTES, size))
+    except OSError as cause:
+        raise SourceError(f"{path}: {cause.strerror or cause}") from None
+    return hashlib.blake2b(head + tail, digest_size=16).hexdigest()
 
 
 @contextlib.contextmanager
@@ -139,15 +214,34 @@ def new_directory(target: pathlib.Path, *, is_shared: bool = False) -> Iterator[
 Job = tuple[Range, "pathlib.Path", str, Detail]
 
 
-def _work(jobs: list[Job], workers: int) -> Iterator[tuple[Range, Loaded]]:
+def jobs_of(parts: Sequence[Range], directory: pathlib.Path, detail: Detail, first: int = 0) -> list[Job]:
+    """Loading each part into files of its own, numbered from `first` on."""
+    return [(part, directory, f"part-{number:05d}", detail) for number, part in enumerate(parts, first)]
+
+
+def work(
+    jobs: list[Job], processes: int | None = None, progress: Callable[[int, int], None] | None = None
+) -> Iterator[tuple[str, Range, Loaded]]:
+    """Does the jobs; yields the name, the part and what was found in it, as they end."""
+    size = sum(job[0].size for job in jobs)
+    workers = min(processes or os.cpu_count() or 1, len(jobs)) if size > SMALL_BYTES else 1
+    done = 0
+    for job, loaded in _work(jobs, workers):
+        yield job[2], job[0], loaded
+        done += job[0].size
+        if progress:
+            progress(done, size)
+
+
+def _work(jobs: list[Job], workers: int) -> Iterator[tuple[Job, Loaded]]:
     if workers <= 1:
         for job in jobs:
-            yield job[0], load_range(*job)
+            yield job, load_range(*job)
         return
     # Not forked: a process with threads (Arrow's) must not be.
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(workers, mp_context=context) as pool:
-        running = {pool.submit(load_range, *job): job[0] for job in jobs}
+        running = {pool.submit(load_range, *job): job for job in jobs}
         try:
             for future in concurrent.futures.as_completed(running):
                 yield running[future], future.result()
@@ -200,18 +294,6 @@ def _batches(records: Iterator[Record]) -> Iterator[list[Record]]:
             batch = []
     if batch:
         yield batch
-
-
-@contextlib.contextmanager
-def no_collection() -> Iterator[None]:
-    """Without the cyclic garbage collector, which would look at millions of fields again and again."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def source_rows(summary: Summary, detail: Detail) -> pa.Table:

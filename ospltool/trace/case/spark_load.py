@@ -18,16 +18,17 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from ospltool.analytics.case import CaseError, write_meta, write_table
 from ospltool.analytics.contract import NO_HOUR, PARTITIONS, RECORD_COLUMNS, Detail, Table, hour_of, schema
-from ospltool.analytics.spark import session, ship_package
+from ospltool.analytics.spark import SQL_TYPES, session, ship_package
 from ospltool.trace.case.load import (
+    Ledger,
     Loaded,
     Summary,
     new_directory,
-    no_collection,
     read_pieces,
     source_rows,
     template_rows,
 )
+from ospltool.trace.reading.collection import no_collection
 from ospltool.trace.reading.damage import Damage
 from ospltool.trace.reading.ranges import Range, ranges
 
@@ -46,7 +47,6 @@ ASK_EVERY_S: Final = 0.5
 
 DETAIL: Final = "detail"
 PART: Final = "part"
-_SQL_TYPES: Final = {"string": "string", "int64": "bigint", "bool": "boolean", "map": "map<string,string>"}
 
 
 def load_with_spark(
@@ -106,7 +106,10 @@ def _load(
         )
         write_table(directory, Table.SOURCES, source_rows(summary, detail))
         write_table(directory, Table.TEMPLATES, template_rows())
-        write_meta(directory, detail)
+        ledger = Ledger(sources)
+        for source, loaded in summary.sources:
+            ledger.note("", Range(source, 0, None, 0), loaded)
+        write_meta(directory, detail, ledger.files())
     return summary
 
 
@@ -144,7 +147,7 @@ class TraceSource(DataSource):
 
     def schema(self) -> str:
         """Node and hour, and the columns of the contract."""
-        names = ", ".join(f"`{name}` {_SQL_TYPES[kind]}" for name, kind, _ in RECORD_COLUMNS)
+        names = ", ".join(f"`{name}` {SQL_TYPES[kind]}" for name, kind, _ in RECORD_COLUMNS)
         return f"node string, hour string, {names}"
 
     def reader(self, schema: StructType) -> DataSourceReader:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import enum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ospltool.trace.meaning.names import NOBODY, Names
 from ospltool.trace.reading.whole import number
@@ -75,6 +75,13 @@ def place(record: Record) -> Place:
     )
 
 
+class Kinds(NamedTuple):
+    """Samples of a set by kind: writes (with those that dispose), and disposes alone."""
+
+    data: int
+    disposes: int
+
+
 @dataclasses.dataclass(slots=True)
 class Exchange:
     """One alignment of one group.
@@ -90,6 +97,9 @@ class Exchange:
         samples_sent: what the aligner sent.
         samples: what the alignee was told to expect.
         policy: the merge policy applied; empty for an initial alignment.
+        kinds_sent: what the aligner sent, by kind; None where the trace is silent.
+        kinds: the same of what the alignee injected.
+        set_size: samples in the aligner's whole set, where only a difference was sent (our engine).
     """
 
     number: int
@@ -102,6 +112,9 @@ class Exchange:
     samples_sent: int | None = None
     samples: int | None = None
     policy: str = ""
+    kinds_sent: Kinds | None = None
+    kinds: Kinds | None = None
+    set_size: int | None = None
     is_equal: bool = False
     is_split: bool = False
     """It was to all aligners, and goes on as one alignment for each that received it."""
@@ -145,6 +158,9 @@ class ExchangeBook:
         self._count = 0
         self._open_count = 0
         self.done: list[Exchange] = []
+        self._just_sent: dict[str, list[Exchange]] = {}
+        self._just_taken: dict[str, list[Exchange]] = {}
+        """By node: the alignments that its next line about kinds of samples is about."""
 
     def add(self, record: Record) -> None:
         """Takes a record that is whole; `Names` must have learned from it already."""
@@ -198,13 +214,23 @@ class ExchangeBook:
 
     def _alignee_step(self, record: Record, own: str) -> None:
         step = _ALIGNEE_STEPS[record.event]
+        taken = []
         for exchange in list(self._open.get(record.fields["group"], ())):
             if exchange.alignee == own and exchange.has(Step.LINK) and not exchange.has(step):
+                taken.append(exchange)
                 exchange.steps.append((step, place(record)))
                 if step is Step.APPLIED:
                     exchange.policy = record.fields.get("policy", "")
                 if step is Step.COMPLETE:
                     self._close(exchange, End.COMPLETE)
+        if step is Step.COMPLETE:
+            self._just_taken[own] = taken
+
+    def _injected(self, record: Record, own: str) -> None:
+        """OpenSplice prints this line right after that of the complete group, without naming it."""
+        kinds = _kinds(record)
+        for exchange in self._just_taken.pop(own, ()) if "group" not in record.fields else ():
+            exchange.kinds = kinds
 
     def _completed(self, record: Record, own: str) -> None:
         """Our engine says all about the end of an alignment in one line."""
@@ -274,10 +300,16 @@ class ExchangeBook:
     def _sent(self, record: Record, own: str) -> None:
         samples = number(record.fields.get("samples"))
         step = Step.EQUAL if record.event == "align.equal" else Step.SENT
-        for exchange in self._answered(record, own):
+        answered = self._just_sent[own] = self._answered(record, own)
+        for exchange in answered:
+            exchange.set_size = number(record.fields.get("total"))
             exchange.samples_sent = 0 if step is Step.EQUAL else samples
             exchange.is_equal = exchange.is_equal or step is Step.EQUAL
             exchange.steps.append((step, place(record)))
+
+    def _sent_kinds(self, record: Record, own: str) -> None:
+        for exchange in self._just_sent.pop(own, ()):
+            exchange.kinds_sent = _kinds(record)
 
     def _answered(self, record: Record, own: str) -> list[Exchange]:
         """The alignments that an answer is for; our engine names several fellows."""
@@ -387,6 +419,13 @@ def unanswered(exchanges: list[Exchange], traced: set[str]) -> Iterator[Exchange
         yield one
 
 
+def _kinds(record: Record) -> Kinds | None:
+    """What a line counts by kind."""
+    names = ("writes", "write_disposes", "disposes")
+    writes, both, disposes = (number(record.fields.get(name)) for name in names)
+    return None if writes is None else Kinds(writes + (both or 0), disposes or 0)
+
+
 def _is_soon_after(exchange: Exchange, record: Record) -> bool:
     start = exchange.start_ns
     return start is None or record.time_ns is None or record.time_ns - start < SOON_NS
@@ -409,6 +448,8 @@ _HANDLERS: Final = {
     "align.sending": ExchangeBook._sending,
     "align.sent": ExchangeBook._sent,
     "align.equal": ExchangeBook._sent,
+    "align.sent-kinds": ExchangeBook._sent_kinds,
+    "merge.injected": ExchangeBook._injected,
     "align.link": ExchangeBook._link,
     "align.refused": ExchangeBook._refused,
     "align.received": ExchangeBook._alignee_step,
@@ -422,6 +463,9 @@ _HANDLERS: Final = {
     "fellow.heartbeat-lost": ExchangeBook._fellow_lost,
     "lifecycle.address": ExchangeBook._restarted,
 }
+
+FOLLOWED: Final = frozenset(_HANDLERS)
+"""The events that are steps of an alignment, or end one."""
 
 if TYPE_CHECKING:
     from collections.abc import Callable

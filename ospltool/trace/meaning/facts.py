@@ -4,17 +4,32 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import re
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from ospltool.trace.meaning.exchanges import ExchangeBook, Place, place
-from ospltool.trace.meaning.names import Names
+from ospltool.trace.meaning.exchanges import FOLLOWED, ExchangeBook, Place, place
+from ospltool.trace.meaning.fact_kinds import (
+    Activity,
+    Choice,
+    Conflict,
+    Described,
+    Jump,
+    Merge,
+    MergeState,
+    Run,
+    StateSpan,
+    StoredReplaced,
+    Wait,
+)
+from ospltool.trace.meaning.names import TAUGHT_BY, Names
+from ospltool.trace.meaning.sizes import TOLD_BY, SetSize, told
+from ospltool.trace.reading.collection import no_collection
+from ospltool.trace.reading.headers import disagrees
 from ospltool.trace.reading.record import Clock, Kind
 from ospltool.trace.reading.whole import is_whole, nanoseconds, number
 from ospltool.trace.views.times import SECOND_NS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from ospltool.trace.reading.record import Record
 
@@ -23,143 +38,24 @@ MOST_FACTS: Final = 500_000
 
 Fact = TypeVar("Fact")
 
-Run = tuple[str, int]
-"""A node and the run of its service."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class StateSpan:
-    """A service state of a run, from its first record to the first record of the next state."""
-
-    run: Run
-    state: str
-    start_ns: int
-    end_ns: int
-    place: Place
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Choice:
-    """A node confirmed a master.
-
-    Attributes:
-        run: who.
-        namespace: of which name-space.
-        chooser: the address of the node.
-        master: the address of the master that it confirmed.
-        place: where it says so.
-    """
-
-    run: Run
-    namespace: str
-    chooser: str
-    master: str
-    place: Place
-
-
-@dataclasses.dataclass(slots=True)
-class Conflict:
-    """A conflict on one node.
-
-    Attributes:
-        run: the node.
-        number: its number there.
-        kind: the event of its creation, such as `conflict.master`.
-        namespace: the name-space, if it is about one.
-        fellow: the address of the other node, if there is one.
-        created: where it was created.
-        resolving: how often work on it began.
-        started: when merging for it began.
-        stopped: when its last merge ended.
-        ended: where it was resolved, combined with another or discarded.
-        how: the event of its end.
-    """
-
-    run: Run
-    number: str
-    kind: str
-    namespace: str
-    fellow: str
-    created: Place
-    resolving: int = 0
-    started: Place | None = None
-    stopped: Place | None = None
-    ended: Place | None = None
-    how: str = ""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Merge:
-    """Requests were made for a merge: the merge begins."""
-
-    run: Run
-    namespace: str
-    groups: int
-    fellows: int
-    place: Place
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class MergeState:
-    """A node says in which merge state its own set is, or advertises it."""
-
-    run: Run
-    namespace: str
-    role: str
-    state: str
-    event: str
-    place: Place
-
-
-@dataclasses.dataclass(slots=True)
-class Activity:
-    """A thread in one run: how often it spoke, and its longest silence."""
-
-    count: int = 0
-    first_ns: int = 0
-    last_ns: int = 0
-    longest_ns: int = 0
-    longest_from: Place | None = None
-    last: Place | None = None
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Wait:
-    """A main thread printed nothing for a while: what it said before, what after."""
-
-    run: Run
-    state: str
-    thread: str
-    length_ns: int
-    before: Place
-    after: Place
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Jump:
-    """A clock that was set: two neighbouring records of one file."""
-
-    run: Run
-    by_ns: int
-    before: Place
-    after: Place
-    is_mismatch: bool = False
-    """The two timestamps of one line do not agree."""
-
-
-_MAIN_THREADS: Final = frozenset({"ospl_durability", "mainThread", "conflictResolver"})
-_STRAGGLER_NS: Final = SECOND_NS // 100
+MAIN_THREADS: Final = frozenset({"ospl_durability", "mainThread", "conflictResolver"})
+STRAGGLER_NS: Final = SECOND_NS // 100
 _LEAST_WAIT_NS: Final = SECOND_NS // 10
 _MOST_WAITS: Final = 10_000
-_JUMP_BACK_NS: Final = SECOND_NS
-_REPORTED: Final = frozenset({"WARNING", "SEVERE", "ERROR", "CRITICAL", "FATAL"})
-_LOCAL: Final = re.compile(rb"\d{4}-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)([+-])(\d\d)(\d\d) (\d+)\.")
+JUMP_BACK_NS: Final = SECOND_NS
+REPORTED: Final = frozenset({"WARNING", "SEVERE", "ERROR", "CRITICAL", "FATAL"})
 
 
 class Facts:
-    """Gathers facts. Records must come in the order of time, those of a node in the order of its file."""
+    """Gathers facts. Records must come in the order of time, those of a node in the order of its file.
 
-    def __init__(self) -> None:
+    Args:
+        with_waits: gather where main threads were silent. It needs every record of them; all else is the same
+            from the records that `ospltool.trace.case.needed` chooses.
+    """
+
+    def __init__(self, *, with_waits: bool = True) -> None:
+        self._with_waits = with_waits
         self.names = Names()
         self.book = ExchangeBook(self.names)
         self.states: list[StateSpan] = []
@@ -176,6 +72,11 @@ class Facts:
         """Fellows that were lost: run, event, address."""
 
         self.merge_states: list[MergeState] = []
+        self.described: list[Described] = []
+        self.stored_replaced: list[StoredReplaced] = []
+        self.told_sizes: list[SetSize] = []
+        """Sizes of sets that nodes of our engine tell themselves."""
+
         self.heartbeats: dict[tuple[Run, str], tuple[int, Place]] = {}
         self.late_heartbeats: list[tuple[Run, str, int, Place]] = []
         """Heartbeats that came later than their period allows: run, address, nanoseconds after the last."""
@@ -188,7 +89,7 @@ class Facts:
         """Waits for historical data: run, reader, request, fulfilment."""
 
         self.roles: dict[str, str] = {}
-        """Role of a node by its address, where a fellow reported it."""
+        """Role of a node by its address, where a fellow or the node itself told it."""
 
         self.dropped: collections.Counter[str] = collections.Counter()
         self.last_ns: dict[Run, int] = {}
@@ -196,22 +97,29 @@ class Facts:
         self._open_state: dict[str, tuple[Run, str, int, Place]] = {}
         self._last_span: dict[str, StateSpan] = {}
         self._open_conflicts: dict[tuple[Run, str], Conflict] = {}
-        self._previous: dict[str, tuple[int, Place, Run]] = {}
-        self._main: dict[tuple[Run, str], tuple[int, Place, str]] = {}
+        self._previous: dict[str, tuple[int, Record, Run]] = {}
+        self._main: dict[tuple[Run, str], tuple[int, Record]] = {}
+        self._merging: dict[tuple[Run, str], str] = {}
+        """Merges of our engine that began: the policy by run and name-space."""
+
+        self._described: dict[tuple[Run, str, str], Described] = {}
 
     @classmethod
-    def of(cls, records: Iterable[Record]) -> Facts:
+    def of(cls, records: Iterable[Record], *, with_waits: bool = True) -> Facts:
         """The facts of records."""
-        facts = cls()
-        for record in records:
-            facts.add(record)
+        facts = cls(with_waits=with_waits)
+        with no_collection():
+            for record in records:
+                facts.add(record)
         facts.finish()
         return facts
 
     def add(self, record: Record) -> None:
         """Takes a record."""
-        self.names.learn(record)
-        if record.level in _REPORTED:
+        event = record.event
+        if event in TAUGHT_BY or record.kind is Kind.REPORT:
+            self.names.learn(record)
+        if record.level in REPORTED:
             self._keep("reported", self.reported, (_reported(record), place(record)))
         if record.kind is not Kind.TRACE or record.time_ns is None:
             return
@@ -222,9 +130,11 @@ class Facts:
         self._follow_thread(record, run, record.time_ns)
         if record.state:
             self._follow_state(record, run, record.time_ns)
-        if record.event and is_whole(record):
+        if event in EVENTS and is_whole(record):
             self.book.add(record)
-            self._take(record, run, record.time_ns)
+            taker = _TAKERS.get(event)
+            if taker is not None:
+                taker(self, record, run)
 
     def finish(self) -> None:
         """Ends what is still open."""
@@ -246,27 +156,26 @@ class Facts:
 
     def _follow_clock(self, record: Record, run: Run, time: int) -> None:
         previous = self._previous.get(record.file)
-        if previous is not None and time < previous[0] - _JUMP_BACK_NS and previous[2] == run:
-            self._keep("jumps", self.jumps, Jump(run, time - previous[0], previous[1], place(record)))
-        if record.clock is Clock.ABSOLUTE and _disagrees(record.raw):
+        if previous is not None and time < previous[0] - JUMP_BACK_NS and previous[2] == run:
+            self._keep("jumps", self.jumps, Jump(run, time - previous[0], place(previous[1]), place(record)))
+        if record.raw and record.clock is Clock.ABSOLUTE and disagrees(record.raw):
             self._keep("jumps", self.jumps, Jump(run, 0, place(record), place(record), is_mismatch=True))
-        self._previous[record.file] = (time, place(record), run)
+        self._previous[record.file] = (time, record, run)
 
     def _follow_thread(self, record: Record, run: Run, time: int) -> None:
         key = (run, record.thread)
         activity = self.activity.get(key)
         if activity is None:
-            activity = self.activity[key] = Activity(first_ns=time, last_ns=time)
-        if time - activity.last_ns > activity.longest_ns:
-            activity.longest_ns, activity.longest_from = time - activity.last_ns, activity.last
-        activity.count += 1
-        activity.last_ns, activity.last = time, place(record)
-        if record.thread in _MAIN_THREADS:
+            self.activity[key] = Activity(time, record)
+        else:
+            activity.last_ns, activity.last_record = time, record
+        if self._with_waits and record.thread in MAIN_THREADS:
             before = self._main.get(key)
             if before is not None and time - before[0] >= _LEAST_WAIT_NS and len(self.waits) < _MOST_WAITS:
-                wait = Wait(run, before[2], record.thread, time - before[0], before[1], place(record))
+                said = before[1]
+                wait = Wait(run, said.state, record.thread, time - before[0], place(said), place(record))
                 self.waits.append(wait)
-            self._main[key] = (time, place(record), record.state)
+            self._main[key] = (time, record)
 
     def _follow_state(self, record: Record, run: Run, time: int) -> None:
         known = self._open_state.get(record.node)
@@ -278,7 +187,7 @@ class Facts:
                 before
                 and before.run == run
                 and before.state == record.state
-                and time - known[2] < _STRAGGLER_NS
+                and time - known[2] < STRAGGLER_NS
             ):
                 return  # a thread that wrote its line a little late
         if known is not None:
@@ -290,48 +199,93 @@ class Facts:
 
     # ------------------------------------------------------------------ events
 
-    def _take(self, record: Record, run: Run, time: int) -> None:
-        event, fields = record.event, record.fields
-        area = event.partition(".")[0]
-        if area == "conflict":
-            self._conflict(record, run)
-        elif event in {"election.confirmed-self", "election.confirmed-fellow"}:
-            own = self.names.own.get(record.node, record.node)
-            master = own if event == "election.confirmed-self" else fields["fellow"]
-            self._keep("choices", self.choices, Choice(run, fields["namespace"], own, master, place(record)))
-        elif event == "merge.requests":
-            groups, fellows = number(fields["groups"]) or 0, number(fields["fellows"]) or 0
-            merge = Merge(run, fields["namespace"], groups, fellows, place(record))
-            self._keep("merges", self.merges, merge)
-        elif event == "merge.started" and "policy" in fields:  # of our engine; it merges whole name-spaces
-            self._keep("merges", self.merges, Merge(run, fields["namespace"], 0, 1, place(record)))
-            applied = (run, fields["policy"].upper(), fields["namespace"], place(record))
-            self._keep("applied", self.applied, applied)
-        elif event == "merge.applying":
-            self._keep("applied", self.applied, (run, fields["policy"], fields["group"], place(record)))
-        elif event in _MERGE_STATES:
-            role, merge_state = fields.get("role", ""), fields["merge_state"]
-            said = MergeState(run, fields["namespace"], role, merge_state, event, place(record))
-            self._keep("merge states", self.merge_states, said)
-        elif event == "fellow.heartbeat":
-            self._heartbeat(record, run, time)
-        elif event == "fellow.late":
-            elapsed_ns = nanoseconds(fields["elapsed_ns"])
-            if elapsed_ns is not None:
-                late = (run, fields["fellow"], elapsed_ns, place(record))
-                self._keep("late heartbeats", self.late_heartbeats, late)
-        elif event in _LOSSES:
-            self._keep("losses", self.losses, (run, event, fields.get("fellow", ""), place(record)))
-            self.heartbeats.pop((run, fields.get("fellow", "")), None)
-        elif event == "namespace.received":
-            self.roles[fields["fellow"]] = fields.get("role", "")
-        elif event in {"client.request", "deliver.started"}:
-            self._keep("readers", self.readers, (run, fields["reader"], place(record), None))
-        elif event in {"client.fulfilled", "deliver.finished"}:
-            self._fulfilled(run, fields["reader"], place(record))
+    def _chosen(self, record: Record, run: Run) -> None:
+        own = self.names.own.get(record.node, record.node)
+        master = own if record.event == "election.confirmed-self" else record.fields["fellow"]
+        choice = Choice(run, record.fields["namespace"], own, master, place(record))
+        self._keep("choices", self.choices, choice)
 
-    def _heartbeat(self, record: Record, run: Run, time: int) -> None:
-        fellow = record.fields["fellow"]
+    def _merge_requests(self, record: Record, run: Run) -> None:
+        fields = record.fields
+        groups, fellows = number(fields["groups"]) or 0, number(fields["fellows"]) or 0
+        self._keep("merges", self.merges, Merge(run, fields["namespace"], groups, fellows, place(record)))
+
+    def _merge_started(self, record: Record, run: Run) -> None:
+        fields = record.fields
+        if "policy" in fields:  # of our engine; it merges whole name-spaces
+            self._keep("merges", self.merges, Merge(run, fields["namespace"], 0, 1, place(record)))
+            self._merging[run, fields["namespace"]] = fields["policy"].upper()
+
+    def _aligned(self, record: Record, run: Run) -> None:
+        policy = self._merging.pop((run, record.fields["group"]), "")
+        if policy:
+            self._keep("applied", self.applied, (run, policy, record.fields["group"], place(record)))
+
+    def _applied(self, record: Record, run: Run) -> None:
+        fields = record.fields
+        self._keep("applied", self.applied, (run, fields["policy"], fields["group"], place(record)))
+
+    def _merge_state(self, record: Record, run: Run) -> None:
+        fields = record.fields
+        role, state = fields.get("role", ""), fields["merge_state"]
+        said = MergeState(run, fields["namespace"], role, state, record.event, place(record))
+        self._keep("merge states", self.merge_states, said)
+        self._learn_role(self.names.own.get(record.node, ""), role)
+
+    def _own_role(self, record: Record, _: Run) -> None:
+        self._learn_role(self.names.own.get(record.node, ""), record.fields.get("role", ""))
+
+    def _late(self, record: Record, run: Run) -> None:
+        elapsed_ns = nanoseconds(record.fields["elapsed_ns"])
+        if elapsed_ns is not None:
+            late = (run, record.fields["fellow"], elapsed_ns, place(record))
+            self._keep("late heartbeats", self.late_heartbeats, late)
+
+    def _lost(self, record: Record, run: Run) -> None:
+        fellow = record.fields.get("fellow", "")
+        self._keep("losses", self.losses, (run, record.event, fellow, place(record)))
+        self.heartbeats.pop((run, fellow), None)
+
+    def _name_space(self, record: Record, run: Run) -> None:
+        self._learn_role(record.fields["fellow"], record.fields.get("role", ""))
+        self._describe(record, run)
+
+    def _stored_replaced(self, record: Record, run: Run) -> None:
+        fields = record.fields
+        before = number(fields.get("samples"))
+        if before is not None and "namespace" in fields:
+            former = StoredReplaced(
+                run, fields["namespace"], before, fields.get("version", ""), place(record)
+            )
+            self._keep("replaced sets", self.stored_replaced, former)
+
+    def _told_size(self, record: Record, _: Run) -> None:
+        size = told(record)
+        if size is not None:
+            self._keep("set sizes", self.told_sizes, size)
+
+    def _reader_waits(self, record: Record, run: Run) -> None:
+        self._keep("readers", self.readers, (run, record.fields["reader"], place(record), None))
+
+    def _learn_role(self, address: str, role: str) -> None:
+        """Takes the role of an address; a node may not tell it at once."""
+        if address and role:
+            self.roles[address] = role
+
+    def _describe(self, record: Record, run: Run) -> None:
+        fields = record.fields
+        new = Described(
+            run, fields["namespace"], fields["fellow"], fields.get("master", ""), fields.get("role", ""),
+            fields.get("merge_state", ""), place(record),
+        )  # fmt: skip
+        key = (run, new.namespace, new.fellow)
+        before = self._described.get(key)
+        if before is None or (before.master, before.role, before.state) != (new.master, new.role, new.state):
+            self._described[key] = new
+            self._keep("descriptions of fellows", self.described, new)
+
+    def _heartbeat(self, record: Record, run: Run) -> None:
+        fellow, time = record.fields["fellow"], record.time_ns or 0
         known = self.heartbeats.get((run, fellow))
         seconds = number(record.fields.get("period", "").partition(".")[0])
         if known is not None and seconds:
@@ -340,11 +294,12 @@ class Facts:
                 self._keep("late heartbeats", self.late_heartbeats, (run, fellow, gap, place(record)))
         self.heartbeats[run, fellow] = (time, place(record))
 
-    def _fulfilled(self, run: Run, reader: str, where: Place) -> None:
+    def _fulfilled(self, record: Record, run: Run) -> None:
+        reader = record.fields["reader"]
         for index in range(len(self.readers) - 1, -1, -1):
             known_run, known_reader, start, end = self.readers[index]
             if known_run == run and known_reader == reader and end is None:
-                self.readers[index] = (run, reader, start, where)
+                self.readers[index] = (run, reader, start, place(record))
                 return
 
     def _conflict(self, record: Record, run: Run) -> None:
@@ -415,6 +370,38 @@ _LOSSES: Final = frozenset(
 )
 
 
+_CONFLICT_ENDS: Final = frozenset(
+    f"conflict.{what}" for what in ("combined", "resolving", "started", "stopped", "resolved", "discarded")
+)
+
+_TAKERS: Final[Mapping[str, Callable[[Facts, Record, Run], None]]] = {
+    **dict.fromkeys(CREATED | _CONFLICT_ENDS, Facts._conflict),
+    **dict.fromkeys(_MERGE_STATES, Facts._merge_state),
+    **dict.fromkeys(_LOSSES, Facts._lost),
+    **dict.fromkeys(TOLD_BY, Facts._told_size),
+    "election.confirmed-self": Facts._chosen,
+    "election.confirmed-fellow": Facts._chosen,
+    "election.proposing": Facts._own_role,
+    "election.basis": Facts._own_role,
+    "merge.requests": Facts._merge_requests,
+    "merge.started": Facts._merge_started,
+    "merge.applying": Facts._applied,
+    "align.completed": Facts._aligned,
+    "fellow.heartbeat": Facts._heartbeat,
+    "fellow.late": Facts._late,
+    "namespace.received": Facts._name_space,
+    "store.backup": Facts._stored_replaced,
+    "store.not-kept": Facts._stored_replaced,
+    "client.request": Facts._reader_waits,
+    "deliver.started": Facts._reader_waits,
+    "client.fulfilled": Facts._fulfilled,
+    "deliver.finished": Facts._fulfilled,
+}
+
+EVENTS: Final = frozenset(_TAKERS) | FOLLOWED | TAUGHT_BY
+"""Records of these events tell something by themselves; of all others only time, state and thread count."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reported:
     """A warning or worse, as far as the rules need it."""
@@ -431,14 +418,3 @@ def _reported(record: Record) -> Reported:
     return Reported(
         record.node, record.level, record.event, record.template_id, record.kind, record.text[:2000]
     )
-
-
-def _disagrees(raw: bytes) -> bool:
-    """Whether minute and second of the local time of a line are not those of its seconds since 1970."""
-    found = _LOCAL.match(raw)
-    if found is None:
-        return False
-    seconds = int(found[9])
-    offset = (int(found[7]) * 60 + int(found[8])) * (1 if found[6] == b"+" else -1)
-    of_day = (seconds // 60 + offset) % 1440 * 60 + seconds % 60
-    return of_day != (int(found[3]) * 60 + int(found[4])) * 60 + int(found[5])

@@ -27,6 +27,9 @@ _ORIGIN: Final = re.compile(r" \((?:default|[^()]*:\d+:\d+)\)$")
 """Our engine says where a setting comes from."""
 
 _SETTING: Final = re.compile(r"^( *)- ([^:]+?) *: ?(.*)$", re.MULTILINE)
+TAUGHT_BY: Final = frozenset({"lifecycle.address", "lifecycle.configuration", "namespace.received"})
+"""The events that teach names; reports may do so too."""
+
 _IDENTIFIED: Final = re.compile(r"The durability service can be identified by ID: (\S+)")
 
 
@@ -84,6 +87,10 @@ class Names:
         if priority is not None:
             self.priority_of[address] = priority
 
+    def own_of(self, run: tuple[str, int]) -> str:
+        """The address of a node in a run; empty when it is not known."""
+        return next((address for address, runs in self.runs_of.items() if run in runs), "")
+
     def name_space_of(self, node: str, group: str) -> str | None:
         """The name-space of our engine that a group belongs to on a node: the first that contains it."""
         if (node, group) not in self._space_of:
@@ -91,10 +98,6 @@ class Names:
             spaces, wanted = self.name_spaces.get(node, ()), Group(partition, topic)
             self._space_of[node, group] = next((one.name for one in spaces if one.contains(wanted)), None)
         return self._space_of[node, group]
-
-    def settings_of(self, node: str) -> dict[str, str]:
-        """The settings that the trace reports, by name; of several policies the last one."""
-        return self._settings.get(node, {})
 
     def node(self, address: str) -> str:
         """The name of an address; the address itself when it is not known."""

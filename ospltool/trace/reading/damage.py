@@ -47,9 +47,14 @@ def of(path: pathlib.Path) -> Damage | None:
     return _noted.get(str(path))
 
 
+def noted() -> list[Damage]:
+    """What was noted and not taken yet, by file."""
+    return sorted(_noted.values(), key=lambda one: one.file)
+
+
 def take() -> list[Damage]:
     """What was noted, by file; it is then forgotten."""
-    taken = sorted(_noted.values(), key=lambda one: one.file)
+    taken = noted()
     _noted.clear()
     return taken
 

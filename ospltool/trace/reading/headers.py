@@ -49,6 +49,7 @@ RELATIVE_LIMIT_S: Final = 10 * 365 * 86400
 
 SECOND_NS: Final = 1_000_000_000
 
+_LOCAL: Final = re.compile(rb"\d{4}-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)([+-])(\d\d)(\d\d) (\d+)\.")
 _STATE: Final = "|".join(re.escape(state) for state in sorted(STATES, key=len, reverse=True))
 _WHO: Final = r"\((?P<{}>[^()\n]{{1,80}})\) -> "
 _TIME: Final = (
@@ -209,3 +210,14 @@ def last_on_line(buffer: bytes) -> int:
             return line
         line = buffer.rfind(b"\n", 0, line - 1) + 1
     return 0 if IS_LINE_HEADER.match(buffer, 0) else -1
+
+
+def disagrees(raw: bytes) -> bool:
+    """Whether minute and second of the local time of a line are not those of its seconds since 1970."""
+    found = _LOCAL.match(raw)
+    if found is None:
+        return False
+    seconds = int(found[9])
+    offset = (int(found[7]) * 60 + int(found[8])) * (1 if found[6] == b"+" else -1)
+    of_day = (seconds // 60 + offset) % 1440 * 60 + seconds % 60
+    return of_day != (int(found[3]) * 60 + int(found[4])) * 60 + int(found[5])

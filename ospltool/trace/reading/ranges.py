@@ -41,14 +41,19 @@ class Range:
     size: int
 
 
-def ranges(source: Source, range_bytes: int = RANGE_BYTES) -> Iterator[Range]:
-    """The source in parts of about `range_bytes`; one part of what must be read from its beginning."""
+def ranges(source: Source, range_bytes: int = RANGE_BYTES, start: int = 0) -> Iterator[Range]:
+    """The source in parts of about `range_bytes`; one part of what must be read from its beginning.
+
+    Args:
+        source: the file.
+        range_bytes: how large parts are.
+        start: where its first record begins that is wanted.
+    """
     size = source.path.stat().st_size
-    if source.format is not Format.TRACE or source.compressed or size <= range_bytes * 3 // 2:
-        yield Range(source, 0, None, size)
+    if source.format is not Format.TRACE or source.compressed or size - start <= range_bytes * 3 // 2:
+        yield Range(source, start, None, size - start)
         return
     with source.path.open("rb") as stream:
-        start = 0
         while size - start > range_bytes * 3 // 2:
             end = first_record(stream, start + range_bytes, size)
             yield Range(source, start, end, end - start)

@@ -19,8 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 SNIFFED_BYTES: Final = 1 << 16
-MOST_FILES: Final = 10_000
+MOST_FILES: Final = 200_000
 """A directory with more files is refused: it is not a directory of traces."""
+
+MOST_AT_ONCE: Final = 1_000
+"""Files whose records are put in order together: all of them are open. A case has no such bound."""
 
 _REPORT: Final = re.compile(rb"\A(?:={60,}\r?\n|Report      : )", re.MULTILINE)
 _ENGINE_JSON: Final = re.compile(rb'\A\{"format_version":\d+,"kind":"trace-event"')
@@ -98,7 +101,7 @@ def find_sources(names: Iterable[str]) -> Found:
     skipped: list[pathlib.Path] = []
     explicit: set[pathlib.Path] = set()
     for name in names:
-        node, path = _split(name)
+        node, path = named_path(name)
         if not path.exists():
             raise SourceError(f"{path}: no such file or directory")
         if path.is_dir():
@@ -107,6 +110,7 @@ def find_sources(names: Iterable[str]) -> Found:
             given.append((node, path))
             explicit.add(path)
     sources: list[Source] = []
+    taken: set[pathlib.Path] = set()
     for node, path in given:
         try:
             source = sniff(path, node)
@@ -117,7 +121,8 @@ def find_sources(names: Iterable[str]) -> Found:
             continue
         if source.format is Format.UNKNOWN and path not in explicit:
             skipped.append(path)
-        elif all(other.path != path for other in sources):
+        elif path not in taken:
+            taken.add(path)
             sources.append(source)
     if given and not sources:
         raise SourceError(
@@ -127,8 +132,12 @@ def find_sources(names: Iterable[str]) -> Found:
     return Found(tuple(sorted(named, key=lambda source: (source.node, source.file))), tuple(skipped))
 
 
-def _split(name: str) -> tuple[str, pathlib.Path]:
-    """`NODE=FILE` in its two parts; a path that exists as it is written is no such pair."""
+def named_path(name: str) -> tuple[str, pathlib.Path]:
+    """`NODE=FILE` in its two parts; a path that exists as it is written is no such pair, and has no node.
+
+    Raises:
+        SourceError: one of the two is missing.
+    """
     node, separator, rest = name.partition("=")
     if not separator or "/" in node or pathlib.Path(name).exists():
         return "", pathlib.Path(name)

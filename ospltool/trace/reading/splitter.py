@@ -22,7 +22,9 @@ NO_TIME: Final = np.iinfo(np.int64).min
 LAST_SECOND: Final = np.iinfo(np.int64).max // SECOND_NS
 """The last second whose nanoseconds fit into 64 bits."""
 
-_STAMP: Final = b"0000-00-00T00:00:00+0000 0000000000.000000000 "
+STAMP: Final = b"0000-00-00T00:00:00+0000 0000000000.000000000 "
+"""The times of a header of the usual form, a zero for each digit."""
+
 _CONTEXT_WIDTH: Final = 64
 _NEWLINE, _RETURN = 10, 13
 
@@ -40,6 +42,7 @@ class Split:
         context: index into `contexts`.
         contexts: the pairs of state and thread that occur.
         head: bytes before the first record.
+        suspect: whether the two times of its header may not agree; of headers of the usual form they do not.
     """
 
     start: Positions
@@ -50,6 +53,7 @@ class Split:
     context: npt.NDArray[np.int32]
     contexts: list[tuple[str, str]]
     head: int
+    suspect: npt.NDArray[np.bool_]
 
 
 def split(buffer: bytes, *, untimed: bool = False) -> Split:
@@ -66,7 +70,8 @@ def split(buffer: bytes, *, untimed: bool = False) -> Split:
     before = np.searchsorted(newlines, ends)
     lines[before > 0] = newlines[before[before > 0] - 1] + 1
     times = np.full(ends.size, NO_TIME, np.int64)
-    usual, context, contexts = _usual(buffer, data, lines, ends, times)
+    suspect = np.ones(ends.size, np.bool_)
+    usual, context, contexts = _usual(buffer, data, lines, ends, times, suspect)
     starts = np.where(usual, lines, -1)
     others = np.flatnonzero(~usual)
     if others.size:
@@ -77,7 +82,7 @@ def split(buffer: bytes, *, untimed: bool = False) -> Split:
     body = ends[kept]
     stop = _without_line_ends(data, body, end)
     head = int(start[0]) if start.size else data.size
-    return Split(start, body, stop, end, times[kept], context[kept], contexts, head)
+    return Split(start, body, stop, end, times[kept], context[kept], contexts, head, suspect[kept])
 
 
 def _header_ends(data: Bytes) -> Positions:
@@ -90,16 +95,21 @@ def _header_ends(data: Bytes) -> Positions:
 
 
 def _usual(
-    buffer: bytes, data: Bytes, lines: Positions, ends: Positions, times: Positions
+    buffer: bytes,
+    data: Bytes,
+    lines: Positions,
+    ends: Positions,
+    times: Positions,
+    suspect: npt.NDArray[np.bool_],
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int32], list[tuple[str, str]]]:
-    """Which headers are of the usual form, and their states and threads; sets their times."""
-    context_at = lines + len(_STAMP)
+    """Which headers are of the usual form, their states and threads; sets their times, and if they agree."""
+    context_at = lines + len(STAMP)
     widths = ends - context_at
     usual = (widths > 0) & (widths <= _CONTEXT_WIDTH)
     index = np.flatnonzero(usual)
-    stamps = bytes_at(data, lines[index], len(_STAMP))
+    stamps = bytes_at(data, lines[index], len(STAMP))
     good = np.ones(index.size, np.bool_)
-    for column, expected in enumerate(_STAMP):
+    for column, expected in enumerate(STAMP):
         values = stamps[:, column]
         if expected == ord("0"):
             good &= (values - np.uint8(ord("0"))) <= 9
@@ -116,7 +126,9 @@ def _usual(
     usual[index] = True
     context = np.zeros(ends.size, np.int32)
     context[index] = codes[certain]
-    times[index] = _times(stamps[good][certain])
+    usual_stamps = stamps[good][certain]
+    times[index] = _times(usual_stamps)
+    suspect[index] = _disagree(usual_stamps, times[index])
     return usual, context, [context_of(text) for text in texts]
 
 
@@ -142,6 +154,17 @@ def _times(stamps: Bytes) -> Positions:
     times = seconds * SECOND_NS + _number(stamps[:, 36:45])
     times[(seconds > LAST_SECOND) | (times < 0)] = NO_TIME  # `headers.is_time`
     return times
+
+
+def _disagree(stamps: Bytes, times: Positions) -> npt.NDArray[np.bool_]:
+    """Whether minute and second of the local time are not those of the seconds since 1970, as `disagrees`."""
+    seconds = times // SECOND_NS
+    zone = _number(stamps[:, 20:22]) * 60 + _number(stamps[:, 22:24])
+    zone[stamps[:, 19] == ord("-")] *= -1
+    of_day = (seconds // 60 + zone) % 1440 * 60 + seconds % 60
+    local = (_number(stamps[:, 11:13]) * 60 + _number(stamps[:, 14:16])) * 60 + _number(stamps[:, 17:19])
+    differs: npt.NDArray[np.bool_] = of_day != local
+    return differs
 
 
 def _number(digits: Bytes) -> Positions:

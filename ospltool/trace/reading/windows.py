@@ -14,6 +14,9 @@ Positions = npt.NDArray[np.int64]
 _INLINE: Final = 12
 """Arrow keeps texts of so many bytes inside the view."""
 
+_KEPT: Final = np.where(np.arange(_INLINE) < np.arange(_INLINE + 1)[:, None], np.uint8(0xFF), np.uint8(0))
+"""The bytes that are kept of a text of each length."""
+
 _masks: Final[dict[int, npt.NDArray[np.uint64]]] = {}
 
 
@@ -50,11 +53,12 @@ def string_views(
     )
     views = np.zeros((start.size, 4), np.uint32)
     views[:, 0] = lengths
-    views[:, 1] = np.ascontiguousarray(windows[start, :4]).view(np.uint32)[:, 0]
-    views[:, 3] = start
-    short = np.flatnonzero(lengths <= _INLINE)
-    inline = np.where(np.arange(_INLINE) < lengths[short][:, None], windows[start[short]], np.uint8(0))
-    views.view(np.uint8).reshape(-1, 16)[short, 4:] = inline
+    long = np.flatnonzero(lengths > _INLINE)
+    views[long, 1] = np.ascontiguousarray(windows[start[long], :4]).view(np.uint32)[:, 0]
+    views[long, 3] = start[long]
+    short = np.flatnonzero((lengths > 0) & (lengths <= _INLINE))  # an empty one, or none, is all zeros
+    inline = windows[start[short]] & _KEPT[lengths[short]]
+    views[short, 1:] = inline.view(np.uint32)
     valid = None if present is None else pa.py_buffer(np.packbits(present, bitorder="little"))
     return pa.Array.from_buffers(
         pa.string_view(), start.size, [valid, pa.py_buffer(views), pa.py_buffer(data)]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import inspect
 import itertools
+import re
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from ospltool.trace.views.times import duration
@@ -13,15 +15,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from ospltool.trace.meaning.exchanges import Place
-    from ospltool.trace.meaning.facts import Facts, Run
+    from ospltool.trace.meaning.fact_kinds import Run
+    from ospltool.trace.meaning.facts import Facts
 
 EVIDENCE: Final = 5
 """Lines of evidence that a finding shows; it says how many more there are."""
 
+_EVIDENCE: Final = re.compile(r"^Seen: (.+?)^Refuted by: (.+)", re.MULTILINE | re.DOTALL)
+
 Item = TypeVar("Item")
 Key = TypeVar("Key")
 
-_MODULES: Final = ("livelock", "masters", "merges", "sets", "alignment", "health")
+_MODULES: Final = ("livelock", "masters", "merges", "sets", "divergence", "alignment", "health")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -53,10 +58,20 @@ class Finding:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule: its name, what it looks for, and the function that looks."""
+    """A rule.
+
+    Attributes:
+        name: its name.
+        looks_for: what it looks for, in a line.
+        seen: what must be seen, all of it.
+        refuted: what would refute it.
+        find: the function that looks.
+    """
 
     name: str
     looks_for: str
+    seen: str
+    refuted: str
     find: Callable[[Facts], Iterable[Finding]]
 
 
@@ -66,11 +81,14 @@ _rules: dict[str, Rule] = {}
 def rule(
     name: str, looks_for: str
 ) -> Callable[[Callable[[Facts], Iterable[Finding]]], Callable[[Facts], Iterable[Finding]]]:
-    """Enters a function into the registry."""
+    """Enters a function into the registry. Its docstring says under `Seen:` and `Refuted by:` what counts."""
 
     def register(function: Callable[[Facts], Iterable[Finding]]) -> Callable[[Facts], Iterable[Finding]]:
         assert name not in _rules, name
-        _rules[name] = Rule(name, looks_for, function)
+        told = _EVIDENCE.search(inspect.getdoc(function) or "")
+        assert told is not None, f"{name} does not say what must be seen and what would refute it"
+        seen, refuted = (" ".join(part.split()) for part in told.groups())
+        _rules[name] = Rule(name, looks_for, seen, refuted, function)
         return function
 
     return register
@@ -135,6 +153,23 @@ def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> Iterator[tuple
 def stopping_ns(facts: Facts, run: Run) -> int | None:
     """When a run began to stop in order; None when it did not."""
     return facts.stopping.get(run)
+
+
+def end_ns(facts: Facts, run: Run) -> int:
+    """When a run began to stop in order; the time of its last record when it did not."""
+    return stopping_ns(facts, run) or facts.last_ns[run]
+
+
+def over_ns(facts: Facts, run: Run) -> int:
+    """When a run ended for those who judge it: when it began to stop in order, or with its last record."""
+    stops = stopping_ns(facts, run)
+    return facts.last_ns[run] if stops is None else min(stops, facts.last_ns[run])
+
+
+def run_at(facts: Facts, address: str, time_ns: int) -> Run | None:
+    """The run in which an address was in use at a time; None when its trace is not here."""
+    runs = [run for run in facts.names.runs_of.get(address, ()) if facts.first_ns[run] <= time_ns]
+    return max(runs, key=lambda run: facts.first_ns[run], default=None)
 
 
 def burst(times: list[int], count: int, within_ns: int) -> bool:

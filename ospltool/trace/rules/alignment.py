@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from ospltool.trace.meaning.exchanges import End, Exchange, Step, unanswered
 from ospltool.trace.meaning.names import NOBODY
-from ospltool.trace.rules import finding, grouped, plural, rule
+from ospltool.trace.rules import finding, grouped, over_ns, plural, rule, run_at
 from ospltool.trace.views.times import SECOND_NS, duration
 
 if TYPE_CHECKING:
@@ -20,14 +20,17 @@ ANSWERED_WITHIN_NS: Final = 5 * SECOND_NS
 
 @rule("request-unanswered", "a request for a group that nobody answered within five seconds")
 def no_answer(facts: Facts) -> Iterator[Finding]:
-    """Requests without answer."""
-    last = {
-        node: max(time for run, time in facts.last_ns.items() if run[0] == node) for node, _ in facts.last_ns
-    }
+    """Requests without answer.
+
+    Seen: a request for a group, no end mark for it, and a node that asked and ran on for more than five
+        seconds.
+    Refuted by: an answer or a refusal, the loss or the restart of the aligner, and the orderly stop or the
+        next start of the node that asked. A request to all is not judged where no other trace is here.
+    """
     waiting = [
         one
         for one in unanswered(facts.book.all(), set(facts.names.node_of))
-        if last.get(facts.names.node(one.alignee), 0) - (one.start_ns or 0) > ANSWERED_WITHIN_NS
+        if _open_ns(facts, one) > ANSWERED_WITHIN_NS
     ]
     for (alignee, aligner), some in grouped(
         waiting,
@@ -38,7 +41,7 @@ def no_answer(facts: Facts) -> Iterator[Finding]:
     ):
         received = sum(one.has(Step.RECEIVED) for one in some)
         groups = sorted({one.group for one in some})
-        open_ns = last[alignee] - (some[0].start_ns or 0)
+        open_ns = _open_ns(facts, some[0])
         yield finding(
             "request-unanswered",
             f"{aligner} never answered {plural(len(some), 'request')} of {alignee}: {', '.join(groups[:3])}"
@@ -55,6 +58,12 @@ def no_answer(facts: Facts) -> Iterator[Finding]:
         )
 
 
+def _open_ns(facts: Facts, one: Exchange) -> int:
+    """How long the node that asked waited, until it stopped or its run ended."""
+    run = run_at(facts, one.alignee, one.start_ns or 0)
+    return 0 if run is None else over_ns(facts, run) - (one.start_ns or 0)
+
+
 def _why(facts: Facts, one: Exchange, received: int, count: int) -> str:
     if received == count:
         if one.has(Step.SENT):
@@ -69,7 +78,11 @@ def _why(facts: Facts, one: Exchange, received: int, count: int) -> str:
 
 @rule("alignment-refused", "an aligner that refused to align a node")
 def refused(facts: Facts) -> Iterator[Finding]:
-    """The aligner says no."""
+    """The aligner says no.
+
+    Seen: an end mark by which an aligner says that it will not align this node.
+    Refuted by: nothing; the aligner says so itself. It is said once for each pair, however often it happens.
+    """
     some = [one for one in facts.book.all() if one.end is End.REFUSED]
     for (alignee, aligner), exchanges in grouped(
         some, lambda one: (facts.names.node(one.alignee), facts.names.node(one.aligner))

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Final
 from ospltool.trace.meaning.catalogue import catalogue
 from ospltool.trace.meaning.exchanges import Place, Step
 from ospltool.trace.reading.record import Kind
-from ospltool.trace.rules import finding, grouped, plural, rule, stopping_ns
+from ospltool.trace.reading.whole import number
+from ospltool.trace.rules import finding, grouped, over_ns, plural, rule, stopping_ns
 from ospltool.trace.views.overview import normalised
 from ospltool.trace.views.times import SECOND_NS, duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ospltool.trace.meaning.facts import Facts, Run, StateSpan
+    from ospltool.trace.meaning.fact_kinds import Run, StateSpan
+    from ospltool.trace.meaning.facts import Facts
     from ospltool.trace.rules import Finding
 
 SILENT_NS: Final = 10 * SECOND_NS
@@ -40,6 +42,7 @@ ORDER: Final = {
 }
 """The states in the order of a run."""
 
+_DIED: Final = "it died or was killed"
 _RESTARTED: Final = "it was restarted"
 """Why our engine gives up a fellow that it still held for alive."""
 
@@ -49,7 +52,12 @@ _NORMAL: Final = frozenset({"store.incomplete", "align.stray-link", "align.refus
 
 @rule("fellow-lost", "a fellow whose heartbeat was missed although it did not stop in order")
 def fellow_lost(facts: Facts) -> Iterator[Finding]:
-    """Fellows that were lost, and what their own traces say about it."""
+    """Fellows that were lost, and what their own traces say about it.
+
+    Seen: a node removes a fellow whose heartbeat it missed, or the service reports a missed heartbeat.
+    Refuted by: the fellow, or the node that says so, stopped in order before. A fellow whose trace is not
+        here was lost for an unknown reason.
+    """
     for (run, fellow), some in grouped(facts.losses, lambda one: (one[0], one[2])):
         node, name, stops = run[0], facts.names.node(fellow), stopping_ns(facts, run)
         places: list[Place] = []
@@ -75,6 +83,7 @@ def fellow_lost(facts: Facts) -> Iterator[Finding]:
             fellow=name,
             address=fellow,
             separated=separated,
+            died=_DIED in verdict,
         )
     missed = [
         place
@@ -127,7 +136,7 @@ def _what_became_of(facts: Facts, address: str, when: int, *, anew: bool) -> tup
     ended = max((span.end_ns for span in spans if span.end_ns <= when), default=None)
     if ended is None:
         return "Its trace begins later.", False
-    return f"Its trace ends {duration(when - ended)} before, without a stop: it died or was killed.", False
+    return f"Its trace ends {duration(when - ended)} before, without a stop: {_DIED}.", False
 
 
 def _stopped_before(facts: Facts, run: Run, when: int) -> bool:
@@ -144,7 +153,12 @@ def _stopped_before(facts: Facts, run: Run, when: int) -> bool:
 
 @rule("heartbeat-late", "a heartbeat that came later than its period allows")
 def heartbeat_late(facts: Facts) -> Iterator[Finding]:
-    """Heartbeats that were nearly missed."""
+    """Heartbeats that were nearly missed.
+
+    Seen: two heartbeats of one fellow further apart than the period that they announce, or a node of our
+        engine that says so.
+    Refuted by: the loss of the fellow in between: then it is lost, not late.
+    """
     for (node, fellow), some in grouped(facts.late_heartbeats, lambda one: (one[0][0], one[1])):
         longest = max(gap for _, _, gap, _ in some)
         yield finding(
@@ -159,17 +173,21 @@ def heartbeat_late(facts: Facts) -> Iterator[Finding]:
 
 @rule("state-backwards", "a service state that goes back")
 def state_backwards(facts: Facts) -> Iterator[Finding]:
-    """States that return to an earlier one within a run."""
+    """States that return to an earlier one within a run.
+
+    Seen: a service state that comes before the one it follows in the order of a start.
+    Refuted by: an orderly stop: OpenSplice bounces between states while it terminates. A new run begins anew.
+    """
     for run, spans in grouped(facts.states, lambda one: one.run):
-        back = [later for earlier, later in itertools.pairwise(spans) if _is_before(later, earlier)]
+        over = stopping_ns(facts, run)
+        lived = [span for span in spans if over is None or span.start_ns < over]
+        back = [later for earlier, later in itertools.pairwise(lived) if _is_before(later, earlier)]
         if back:
             path = " → ".join(span.state for span in spans)
             yield finding(
                 "state-backwards",
                 f"{run[0]} went back to {', '.join(sorted({span.state for span in back}))} in run {run[1]}",
-                f"States in order: {path}. OpenSplice bounces so while it terminates; anywhere else the "
-                "service lost "
-                "what it had and started over.",
+                f"States in order: {path}. The service lost what it had and started over.",
                 (span.place for span in back),
                 run=run[1],
                 states=[span.state for span in spans],
@@ -182,11 +200,18 @@ def _is_before(later: StateSpan, earlier: StateSpan) -> bool:
 
 @rule("thread-silent", "a thread that says nothing while work waits for it")
 def thread_silent(facts: Facts) -> Iterator[Finding]:
-    """Work that waits for a thread, and the thread is silent."""
+    """Work that waits for a thread, and the thread is silent.
+
+    Seen: a conflict that nobody works on, or a request that nobody answers, for more than ten seconds, and no
+        line of the thread that has to since.
+    Refuted by: any later line of that thread, and the orderly stop of the node.
+    """
     waiting: list[tuple[Run, str, int, Place]] = []
     for one in facts.conflicts:
+        if number(one.number) is None:
+            continue  # of our engine, which has no conflicts with numbers
         begun = one.resolving or one.ended is not None
-        end = (one.ended.time_ns or 0) if one.ended else facts.last_ns[one.run]
+        end = (one.ended.time_ns or 0) if one.ended else over_ns(facts, one.run)
         if not begun or one.resolving == 0:
             waiting.append((one.run, "conflictResolver", end, one.created))
     for exchange in facts.book.all():
@@ -199,7 +224,7 @@ def thread_silent(facts: Facts) -> Iterator[Finding]:
             default=None,
         )
         if run is not None:
-            waiting.append((run, "sampleRequestHandler", facts.last_ns[run], where))
+            waiting.append((run, "sampleRequestHandler", over_ns(facts, run), where))
     for (run, thread), some in grouped(waiting, lambda one: (one[0], one[1])):
         activity = facts.activity.get((run, thread))
         silent = [
@@ -214,7 +239,7 @@ def thread_silent(facts: Facts) -> Iterator[Finding]:
                 f"{run[0]}: {thread} says nothing while {plural(len(silent), 'piece')} of work wait for it",
                 "It is blocked or has ended. Look at its last line, and for `Progress changed` and `Threads "
                 "info` lines.",
-                [*([activity.last] if activity and activity.last else []), *silent],
+                [*([activity.last] if activity else []), *silent],
                 thread=thread,
                 run=run[1],
             )
@@ -222,7 +247,12 @@ def thread_silent(facts: Facts) -> Iterator[Finding]:
 
 @rule("clock-jump", "a clock that was set, or timestamps of one line that do not agree")
 def clock_jump(facts: Facts) -> Iterator[Finding]:
-    """Clocks that jump back, and files whose timestamps were edited or damaged."""
+    """Clocks that jump back, and files whose timestamps were edited or damaged.
+
+    Seen: a record more than a second older than the one before it in its file, or two times of one header
+        that do not agree.
+    Refuted by: a new run of the service between the two records; threads that write a little late.
+    """
     for (node, is_mismatch), jumps in grouped(facts.jumps, lambda one: (one.run[0], one.is_mismatch)):
         if is_mismatch:
             yield finding(
@@ -247,7 +277,11 @@ def clock_jump(facts: Facts) -> Iterator[Finding]:
 
 @rule("reported", "warnings and errors that the service reports itself")
 def reported(facts: Facts) -> Iterator[Finding]:
-    """What the service itself calls a warning or worse, by kind of message."""
+    """What the service itself calls a warning or worse, by kind of message.
+
+    Seen: a record of level WARNING or above, in a trace or in a log of reports.
+    Refuted by: nothing; but what is normal at a first start, or told by another rule, is left out.
+    """
     known = catalogue()
     some = [
         (report, place)

@@ -22,7 +22,8 @@ from ospltool.trace.views.times import SECOND_NS, clock
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from ospltool.trace.meaning.facts import Choice, Conflict, Facts, Run
+    from ospltool.trace.meaning.fact_kinds import Choice, Conflict, Run
+    from ospltool.trace.meaning.facts import Facts
     from ospltool.trace.rules import Finding
 
 ROUNDS: Final = 4
@@ -46,7 +47,12 @@ class _Row:
     "master-livelock", "elections of a master that are repeated without end, because nodes choose differently"
 )
 def livelock(facts: Facts) -> Iterator[Finding]:
-    """Elections that return and return, each with a merge, and never end with one master."""
+    """Elections that return and return, each with a merge, and never end with one master.
+
+    Seen: four rounds in a row within a minute that the same two runs dispute (see the module).
+    Refuted by: a round on which they agree, and a start, a stop or a loss of one of the two in between.
+        Whether it settled afterwards, and when, is said.
+    """
     conflicts = [one for one in facts.conflicts if one.kind == "conflict.master"]
     for namespace, some in grouped(conflicts, lambda one: one.namespace):
         choices = [one for one in facts.choices if one.namespace == namespace]

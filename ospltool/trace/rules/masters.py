@@ -5,13 +5,15 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Final
 
-from ospltool.trace.rules import burst, finding, grouped, rule, span, stopping_ns
+from ospltool.trace.rules import burst, finding, grouped, rule, run_at, span, stopping_ns
 from ospltool.trace.views.times import SECOND_NS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ospltool.trace.meaning.facts import Choice, Facts
+    from ospltool.trace.meaning.exchanges import Place
+    from ospltool.trace.meaning.fact_kinds import Choice
+    from ospltool.trace.meaning.facts import Facts
     from ospltool.trace.rules import Finding
 
 CHANGES_PER_MINUTE: Final = 3
@@ -24,9 +26,17 @@ OVERLAP_NS: Final = 2 * SECOND_NS
     "master-flapping", "a node that changes the master of a name-space three times in a minute or more often"
 )
 def flapping(facts: Facts) -> Iterator[Finding]:
-    """A node whose master changes and changes."""
+    """A node whose master changes and changes.
+
+    Seen: within one run, three changes of the confirmed master of a name-space within a minute.
+    Refuted by: changes that follow the orderly stop or the next start of the former master do not count.
+    """
     for (run, namespace), choices in grouped(facts.choices, lambda one: (one.run, one.namespace)):
-        changes = [later for earlier, later in itertools.pairwise(choices) if earlier.master != later.master]
+        changes = [
+            later
+            for earlier, later in itertools.pairwise(choices)
+            if earlier.master != later.master and not _has_stopped(facts, earlier.master, later.place)
+        ]
         times = [one.place.time_ns or 0 for one in changes]
         if len(changes) >= CHANGES_PER_MINUTE and burst(times, CHANGES_PER_MINUTE, MINUTE_NS):
             masters = sorted({facts.names.node(one.master) for one in choices})
@@ -44,9 +54,22 @@ def flapping(facts: Facts) -> Iterator[Finding]:
             )
 
 
+def _has_stopped(facts: Facts, address: str, place: Place) -> bool:
+    """Whether the run of an address had stopped in order at a time, or was followed by another."""
+    at = place.time_ns or 0
+    run = run_at(facts, address, at)
+    stops = stopping_ns(facts, run) if run is not None else None
+    return stops is not None and stops <= at
+
+
 @rule("two-masters", "two nodes of one role that are master of a name-space at the same time")
 def two_masters(facts: Facts) -> Iterator[Finding]:
-    """More than one node acts as master."""
+    """More than one node acts as master.
+
+    Seen: two nodes of one role that both confirmed themselves, and neither chose another, for two seconds or
+        longer; dated from the first moment at which there were two.
+    Refuted by: a hand-over of less than two seconds; a node that stops is no master any more.
+    """
     for (namespace, role), spans in grouped(
         _reigns(facts), lambda one: (one[0].namespace, facts.roles.get(one[0].chooser, ""))
     ):

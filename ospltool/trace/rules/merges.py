@@ -6,12 +6,14 @@ import itertools
 from typing import TYPE_CHECKING, Final
 
 from ospltool.trace.meaning.exchanges import Exchange, Step
-from ospltool.trace.rules import burst, finding, grouped, plural, rule, span
+from ospltool.trace.reading.whole import number
+from ospltool.trace.rules import burst, finding, grouped, over_ns, plural, rule, run_at, span
 from ospltool.trace.views.times import SECOND_NS, duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ospltool.trace.meaning.fact_kinds import Run
     from ospltool.trace.meaning.facts import Facts
     from ospltool.trace.rules import Finding
 
@@ -24,7 +26,11 @@ REPEATED: Final = 3
 
 @rule("merge-storm", "ten merges of one name-space on a node within a minute")
 def storm(facts: Facts) -> Iterator[Finding]:
-    """Merge after merge."""
+    """Merge after merge.
+
+    Seen: ten merges of one name-space in one run of a node within a minute.
+    Refuted by: fewer, or over a longer time. What created the conflicts is told by other rules.
+    """
     for (run, namespace), merges in grouped(facts.merges, lambda one: (one.run, one.namespace)):
         times = [one.place.time_ns or 0 for one in merges]
         if not burst(times, STORM_MERGES, STORM_WITHIN_NS):
@@ -54,9 +60,16 @@ def storm(facts: Facts) -> Iterator[Finding]:
 
 @rule("conflict-unresolved", "a conflict that was created and neither resolved nor discarded")
 def unresolved(facts: Facts) -> Iterator[Finding]:
-    """A conflict without end. While one is open, readers that wait for historical data block."""
+    """A conflict without end. While one is open, readers that wait for historical data block.
+
+    Seen: a conflict that was created, or a merge that began, and no end of it for more than five seconds.
+    Refuted by: the resolution of the conflict, its combination with another, the orderly stop of the node,
+        and the end of its run within five seconds. Conflicts of our engine have no numbers to follow.
+    """
     for one in facts.conflicts:
-        left = facts.last_ns[one.run] - (one.created.time_ns or 0)
+        if number(one.number) is None:
+            continue
+        left = over_ns(facts, one.run) - (one.created.time_ns or 0)
         is_open = one.ended is None or (one.started is not None and one.stopped is None)
         if not is_open or left < RESOLVED_WITHIN_NS:
             continue
@@ -83,16 +96,22 @@ def unresolved(facts: Facts) -> Iterator[Finding]:
     "equal-set-transferred", "whole sets that were sent again although nothing in them seems to have changed"
 )
 def equal_sets(facts: Facts) -> Iterator[Finding]:
-    """Sets of the same size, sent again and again."""
+    """Sets of the same size, sent again and again.
+
+    Seen: between the same two runs, one group sent three times or more with the number of samples of before.
+    Refuted by: another number of samples, an answer that says that the sets are equal, and a start of one of
+        the two. Equal numbers do not prove equal sets, and it is not said that they do.
+    """
     complete = [one for one in facts.book.all() if one.samples and not one.is_equal and one.has(Step.LINK)]
-    for (alignee, group), exchanges in grouped(
-        complete, lambda one: (facts.names.node(one.alignee), one.group)
-    ):
+    pairs = grouped(complete, lambda one: (one.alignee, one.aligner, one.group, *_runs(facts, one)))
+    repeated_by: dict[tuple[str, str], list[Exchange]] = {}
+    for (address, _, group, *_), exchanges in pairs:
         repeated = [
-            later
-            for earlier, later in itertools.pairwise(exchanges)
-            if later.samples == earlier.samples and _same_pair(earlier, later)
+            later for earlier, later in itertools.pairwise(exchanges) if later.samples == earlier.samples
         ]
+        repeated_by.setdefault((facts.names.node(address), group), []).extend(repeated)
+    for (alignee, group), repeated in repeated_by.items():
+        repeated.sort(key=lambda one: one.number)
         if len(repeated) < REPEATED:
             continue
         samples = sum(one.samples or 0 for one in repeated)
@@ -113,5 +132,7 @@ def equal_sets(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _same_pair(earlier: Exchange, later: Exchange) -> bool:
-    return earlier.aligner == later.aligner and earlier.alignee == later.alignee
+def _runs(facts: Facts, one: Exchange) -> tuple[Run | None, Run | None]:
+    """The runs of the two nodes of an alignment: nodes of our engine keep their addresses."""
+    at = one.start_ns or 0
+    return run_at(facts, one.alignee, at), run_at(facts, one.aligner, at)

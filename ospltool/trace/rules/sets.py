@@ -1,33 +1,33 @@
-"""What became of the data: sets that a merge policy emptied, and fellows without their master's set."""
+"""What became of the data: sets that a merge policy emptied."""
 
 from __future__ import annotations
 
-import dataclasses
-import itertools
 from typing import TYPE_CHECKING, Final
 
 from ospltool.trace.meaning.exchanges import Step
 from ospltool.trace.meaning.names import NOBODY
-from ospltool.trace.reading.whole import number
-from ospltool.trace.rules import finding, grouped, plural, rule, stopping_ns
-from ospltool.trace.views.times import SECOND_NS, duration
+from ospltool.trace.meaning.sizes import BUILT_IN
+from ospltool.trace.rules import finding, grouped, plural, rule
+from ospltool.trace.views.times import SECOND_NS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ospltool.trace.meaning.exchanges import Exchange, Place
-    from ospltool.trace.meaning.facts import Choice, Facts, Run
+    from ospltool.trace.meaning.facts import Facts
     from ospltool.trace.rules import Finding
 
 FOLLOWS_WITHIN_NS: Final = 10 * SECOND_NS
-"""A fellow that has not taken its master's merged set after this time does not have it."""
-
-BUILT_IN: Final = "__BUILT-IN PARTITION__."
+"""Sizes that are shown until then tell what was there before."""
 
 
 @rule("set-emptied", "a set that merge policy Delete, or an empty set in its place, left without data")
 def emptied(facts: Facts) -> Iterator[Finding]:
-    """Data that a merge threw away, and that no alignment brought back."""
+    """Data that a merge threw away, and that no alignment brought back.
+
+    Seen: Delete, or an empty set in place of another, on a node, and a size of that set before.
+    Refuted by: an alignment that brought data to the node later, and a set that was never seen with data.
+    """
     exchanges = facts.book.all()
     of_group = dict(grouped(exchanges, lambda one: one.group))
     for group, some in grouped(facts.applied, lambda one: one[2]):
@@ -103,94 +103,3 @@ def _is_refilled(facts: Facts, moved: list[Exchange], node: str, place: Place) -
         and _size(one) > 0
         for one in moved
     )
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Merged:
-    """A master's set changed by a merge, and stayed so."""
-
-    run: Run
-    namespace: str
-    role: str
-    state: str
-    start_ns: int
-    end_ns: int
-    place: Place
-
-
-@rule("set-diverged", "a fellow that follows a master and did not take the set that it had merged")
-def diverged(facts: Facts) -> Iterator[Finding]:
-    """Nodes of one role, with one master, whose sets are not the same."""
-    of_space = dict(grouped(facts.choices, lambda one: one.namespace))
-    for merged in _merged_sets(facts):
-        choices = of_space.get(merged.namespace, [])
-        own = {one.chooser for one in choices if one.run == merged.run}
-        for run in sorted({one.run for one in choices} - {merged.run}):
-            since = _without(facts, merged, run, own, choices)
-            if since is None:
-                continue
-            last = [one for one in facts.merge_states if one.run == run and one.namespace == merged.namespace]
-            before = [one for one in last if (one.place.time_ns or 0) <= since]
-            lasted = merged.end_ns - since
-            stayed = f"stayed in merge state {before[-1].state}" if before else "told of no merge state"
-            yield finding(
-                "set-diverged",
-                f"{run[0]} {stayed} of name-space {merged.namespace} while its master {merged.run[0]} was in "
-                f"{merged.state}, for {duration(lasted)}",
-                f"Role {merged.role}. The master's set was changed by a merge, and {run[0]} "
-                "did not take it: their "
-                "sets are not known to be equal since, and how many samples they differ by "
-                "is not in the traces. "
-                "Compare the stores (`ospltool store diff`). A master merges with the other role, and its "
-                "fellows take its set by their policy for their own role: look for a Merge "
-                "whose scope matches "
-                "that role (`*`, or its name) and whose type is not Ignore.",
-                [merged.place, *(one.place for one in before[-1:])],
-                since_ns=since,
-                namespace=merged.namespace,
-                role=merged.role,
-                master=merged.run[0],
-                node=run[0],
-                merge_state=merged.state,
-                other_state=before[-1].state if before else None,
-                diverged_ns=lasted,
-            )
-
-
-def _merged_sets(facts: Facts) -> Iterator[_Merged]:
-    """The states of masters after merges that lasted long enough to be taken by their fellows."""
-    for (run, namespace), states in grouped(facts.merge_states, lambda one: (one.run, one.namespace)):
-        over = stopping_ns(facts, run) or facts.last_ns[run]
-        changes = [list(same) for _, same in itertools.groupby(states, lambda one: one.state)]
-        for same, following in itertools.zip_longest(changes, changes[1:]):
-            one, start = same[0], same[0].place.time_ns or 0
-            ends = (following[0].place.time_ns or 0) if following else over
-            is_new = one.event == "namespace.merge-state" and number(one.state) is not None
-            if is_new and ends - start > FOLLOWS_WITHIN_NS:
-                yield _Merged(run, namespace, one.role, one.state, start, ends, one.place)
-
-
-def _without(facts: Facts, merged: _Merged, run: Run, master: set[str], choices: list[Choice]) -> int | None:
-    """Since when a run follows the master without its set; None when it has it, or nothing can be told."""
-    begun = facts.first_ns[run]
-    if begun >= merged.start_ns or run[0] == merged.run[0]:
-        return None
-    own = [one for one in choices if one.run == run]
-    at = [one for one in own if (one.place.time_ns or 0) <= merged.start_ns + FOLLOWS_WITHIN_NS]
-    if not at or at[-1].master not in master or facts.roles.get(at[-1].chooser, merged.role) != merged.role:
-        return None
-    since = max(merged.start_ns, at[-1].place.time_ns or 0)
-    until = since + FOLLOWS_WITHIN_NS
-    ends = min(merged.end_ns, stopping_ns(facts, run) or facts.last_ns[run])
-    if until > ends or any(since < (one.place.time_ns or 0) <= until for one in own):
-        return None
-    pair = {(run, one) for one in master} | {(merged.run, at[-1].chooser)}
-    if any((of, fellow) in pair and since - SECOND_NS <= (place.time_ns or 0) <= until
-           for of, _, fellow, place in facts.losses):  # fmt: skip
-        return None
-    taken = any(
-        one.run == run and one.namespace == merged.namespace and one.state == merged.state
-        and merged.start_ns - SECOND_NS <= (one.place.time_ns or 0) <= until
-        for one in facts.merge_states
-    )  # fmt: skip
-    return None if taken else since

@@ -7,17 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 from ospltool.trace.meaning.exchanges import End, Exchange, ExchangeBook, Place, Step
 from ospltool.trace.meaning.names import NOBODY, Names
-from ospltool.trace.reading.merge import merged
-from ospltool.trace.reading.reader import read_records
 from ospltool.trace.reading.record import one_line
 from ospltool.trace.reading.whole import is_whole
 from ospltool.trace.views.times import clock, duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator
 
     from ospltool.trace.reading.record import Record
-    from ospltool.trace.reading.sources import Source
 
 LEAST_WIDTH: Final = 34
 ALL: Final = "all"
@@ -100,21 +97,18 @@ class Conversation:
                     )
 
 
-def conversation(
-    sources: Sequence[Source], group: str, skews_ns: Mapping[str, int], run: int | None = None
-) -> Conversation:
-    """The alignments of a group in the traces of all nodes.
+def conversation(records: Iterable[Record], group: str, run: int | None = None) -> Conversation:
+    """The alignments of a group in the records of all nodes.
 
     Args:
-        sources: the traces.
+        records: by time, those of a file in its order.
         group: partition.topic, or a name-space that our engine aligned.
-        skews_ns: corrections of times, by node.
         run: only alignments that began in this run of the node that asked.
     """
     names = Names()
     book = ExchangeBook(names)
     wanted: set[tuple[str, int]] = set()
-    for record in merged(sources, skews_ns, read_records):
+    for record in records:
         names.learn(record)
         if is_whole(record) and _belongs(record, group, names):
             book.add(record)

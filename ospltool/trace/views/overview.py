@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from ospltool.trace.meaning.catalogue import pattern_text
-from ospltool.trace.reading.record import LEVELS, Kind, one_line
+from ospltool.trace.reading.record import Kind, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -121,9 +121,3 @@ def bar(span: Span, most: int, width: int) -> str:
     severe = min(length, span.counts.get("SEVERE", 0))
     warning = min(length - severe, span.counts.get("WARNING", 0))
     return "S" * severe + "W" * warning + "#" * (length - severe - warning)
-
-
-def levels_of(spans: Iterable[Span]) -> list[str]:
-    """The levels that occur, in order."""
-    seen = {level for span in spans for level in span.counts}
-    return [*(level for level in LEVELS if level in seen), *sorted(seen - set(LEVELS))]

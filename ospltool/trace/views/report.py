@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ospltool.trace.reading.record import one_line, valid_text
-from ospltool.trace.views.times import clock, iso
+from ospltool.trace.views.times import clock, from_to
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from ospltool.trace.meaning.exchanges import Place
     from ospltool.trace.rules import Finding
 
 
 def as_text(findings: Sequence[Finding]) -> Iterator[str]:
     """Findings as lines of text, with their evidence."""
     for one in findings:
-        when = "-" if one.start_ns is None else iso(one.start_ns, 3)
-        yield f"{when}  {one.rule}: {one_line(one.title)}"
+        yield f"{from_to(one.start_ns)}  {one.rule}: {one_line(one.title)}"
         yield f"    {one_line(one.explanation)}"
         for place in one.evidence:
             time = "" if place.time_ns is None else f"{clock(place.time_ns)} "
@@ -39,14 +39,16 @@ def as_value(one: Finding) -> dict[str, object]:
         "end_ns": one.end_ns,
         "facts": one.facts,
         "evidence_lines": one.count,
-        "evidence": [
-            {
-                "node": place.node,
-                "file": valid_text(place.file),
-                "offset": place.offset,
-                "time_ns": place.time_ns,
-                "text": valid_text(place.text),
-            }
-            for place in one.evidence
-        ],
+        "evidence": [place_value(place) for place in one.evidence],
+    }
+
+
+def place_value(place: Place) -> dict[str, object]:
+    """A line that shows something, for JSON."""
+    return {
+        "node": place.node,
+        "file": valid_text(place.file),
+        "offset": place.offset,
+        "time_ns": place.time_ns,
+        "text": valid_text(place.text),
     }

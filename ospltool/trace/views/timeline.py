@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ospltool.trace.meaning.exchanges import Exchange, Place
-    from ospltool.trace.meaning.facts import Facts, Run, StateSpan, Wait
+    from ospltool.trace.meaning.fact_kinds import Run, StateSpan, Wait
+    from ospltool.trace.meaning.facts import Facts
 
 START_STATES: Final = (
     "INIT",

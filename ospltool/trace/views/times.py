@@ -118,6 +118,14 @@ def clock(time_ns: int, digits: int = 6) -> str:
     return iso(time_ns, digits)[11:-1] if time_ns >= 0 else f"-{duration(-time_ns)}"
 
 
+def from_to(start_ns: int | None, end_ns: int | None = None) -> str:
+    """From when to when, in milliseconds; one moment where both are the same, `-` where nothing is known."""
+    if start_ns is None:
+        return "-"
+    until = "" if end_ns in {None, start_ns} else f" to {clock(end_ns or 0, 3)}"
+    return f"{iso(start_ns, 3)}{until}"
+
+
 def duration(length_ns: int) -> str:
     """A duration for people: `12 ns`, `3.20 ms`, `4.5 s`, `2 min 03 s`, `1 h 02 min`."""
     sign, length = ("-", -length_ns) if length_ns < 0 else ("", length_ns)

@@ -28,7 +28,7 @@ from ospltool.trace.views.selection import (
 from ospltool.trace.views.times import clock, duration, iso, parse_around, parse_duration, parse_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from ospltool.trace.reading.record import Record
     from ospltool.trace.reading.sources import Found, Source
@@ -164,15 +164,24 @@ def skews_of(sources: Sequence[Source], wishes: Iterable[str]) -> dict[str, int]
                     known = f"±{duration(skew.uncertainty_ns)}, from {skew.pairs} messages"
                 streams.say(f"skew of {skew.node}: {duration(skew.add_ns)} ({known})")
             continue
-        node, separator, length = wish.partition("=")
-        if not separator:
-            raise render.RenderError(f"{wish!r}: write NODE=DURATION, for instance n2=+1.3s, or auto")
-        if node not in {source.node for source in sources}:
-            raise render.RenderError(
-                f"{wish!r}: no node {node}; there are {', '.join(sorted({s.node for s in sources}))}"
-            )
-        skews[node] = parse_duration(length)
+        node, add_ns = skew_of(wish, {source.node for source in sources})
+        skews[node] = add_ns
     return skews
+
+
+def skew_of(wish: str, nodes: Collection[str]) -> tuple[str, int]:
+    """The node and the correction of `NODE=DURATION`.
+
+    Raises:
+        TimeError: the duration cannot be understood.
+        RenderError: it is written otherwise, or there is no such node.
+    """
+    node, separator, length = wish.partition("=")
+    if not separator:
+        raise render.RenderError(f"{wish!r}: write NODE=DURATION, for instance n2=+1.3s, or auto")
+    if node not in nodes:
+        raise render.RenderError(f"{wish!r}: no node {node}; there are {', '.join(sorted(nodes))}")
+    return node, parse_duration(length)
 
 
 def _shown(

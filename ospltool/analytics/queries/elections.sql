@@ -1,4 +1,4 @@
--- Name-spaces with master conflicts that return: conflicts and merges in each minute, by node.
+-- Elections, master conflicts and merges in each minute, by node; `trace anomalies` says whether they are a live-lock.
 select node, cast(floor(time_ns / 60000000000.0) as bigint) * 60000000000 as minute_ns,
   count_if(event = 'conflict.master') as master_conflicts, count_if(event = 'merge.requests') as merges,
   count_if(event = 'election.confirmed-self') as chose_itself,

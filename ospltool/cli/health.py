@@ -1,0 +1,217 @@
+"""`ospltool health`: what is wrong, why, what it costs, and what to do."""
+
+from __future__ import annotations
+
+import datetime
+import signal
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ospltool.cli import interrupts, watched
+from ospltool.cli.domains import Partition
+from ospltool.cli.exits import CommandError, Exit
+from ospltool.cli.units import duration_s
+from ospltool.cli.watched import FleetUri, WatchedDomain
+from ospltool.output import envelope, streams
+from ospltool.output.text import visible
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ospltool.cli.watched import Watched
+    from ospltool.health.health import Health
+    from ospltool.health.incidents import Incident
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("health", short_help="Tell what is wrong in a running system.")(health)
+
+
+def health(
+    uri: FleetUri = None,
+    domain: WatchedDomain = None,
+    partition: Partition = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Keep watching, and tell when something begins or ends.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Show the health as JSON; with --watch one document a line.")
+    ] = False,
+    mute: Annotated[
+        tuple[str, str],
+        typer.Option(
+            "--mute",
+            metavar="CODE[:WHO] DURATION",
+            help="Do not count incidents of this code (of this subject only) for a time such as 1h.",
+        ),
+    ] = ("", ""),
+    unmute: Annotated[str, typer.Option(metavar="CODE[:WHO]", help="Count them again.")] = "",
+) -> None:
+    """Tell what is wrong in a running system: one line, then the incidents, worst first.
+
+    A fleet file says which nodes, name-spaces and copies there should be. An incident has a code, what was
+    seen, why, its effect on data, and what to do; `ospltool explain CODE` tells more. Mutes count for the
+    console, too, and lift themselves when it gets worse.
+
+    Exit codes: 0 nothing wrong, 1 warnings, 2 errors or wrong usage, 3 nobody heard or domain not reachable.
+    --watch goes on until Ctrl+C or SIGTERM, and ends with the code of that moment.
+    """
+    chosen = watched.watched(uri, domain)
+    changes = _changes(mute, unmute)
+    systems = [_Domain(one, partition) for one in chosen]
+    try:
+        watched.listen([one.system for one in systems])
+        for one in systems:
+            for change in changes:
+                change(one.health)
+            one.system.update()
+        if as_json:
+            put = envelope.line if watch else envelope.document
+            streams.put(put("health", _data(systems)))
+        else:
+            _put(systems)
+        if watch:
+            _watch(systems, as_json=as_json)
+    finally:
+        for one in systems:
+            one.feed.close()
+    raise typer.Exit(max(one.exit_code() for one in systems))
+
+
+class _Domain:
+    """One domain that is watched, and what was told of it."""
+
+    def __init__(self, one: Watched, partition: str | None) -> None:
+        self.title = one.title
+        self.system = watched.opened(one, partition)
+        self.feed, self.health = self.system.feed, self.system.health
+        self.told: dict[str, tuple[str, int]] = {}
+
+    def line(self) -> str:
+        """The verdict."""
+        return f"{self.title}: {self.health.verdict.text}"
+
+    def exit_code(self) -> int:
+        """0, 1 or 2 by severity; 3 when nobody was heard and nobody is expected."""
+        from ospltool.health.codes import Severity
+
+        worst = self.health.verdict.worst
+        if worst is None and self.health.model.is_empty:
+            return Exit.UNREACHABLE
+        return {Severity.ERROR: 2, Severity.WARNING: 1}.get(worst, 0) if worst is not None else 0
+
+    def news(self) -> list[tuple[str, Incident]]:
+        """(`began`, `changed` or `ended`, incident) since the last call."""
+        found: list[tuple[str, Incident]] = []
+        last = {one.key: one for one in (*self.health.open, *self.health.muted)}
+        for key, one in last.items():
+            said = (one.code.id, one.severity)
+            if self.told.get(key) != said:
+                found.append(("changed" if key in self.told else "began", one))
+            self.told[key] = said
+        found += [("ended", one) for one in self.health.closed if self.told.pop(one.key, None)]
+        self.told = {key: said for key, said in self.told.items() if key in last}  # some are part of others
+        return found
+
+
+def _changes(mute: tuple[str, str], unmute: str) -> list[Callable[[Health], object]]:
+    """What --mute and --unmute ask for.
+
+    Raises:
+        CommandError: no such code.
+    """
+    found: list[Callable[[Health], object]] = []
+    if mute[0]:
+        code, who = _subject(mute[0])
+        lasts_ns = int(duration_s(mute[1]) * 1e9)
+        found.append(lambda health: health.mute(code, who, lasts_ns))
+    if unmute:
+        other, subject = _subject(unmute)
+        found.append(lambda health: health.unmute(other, subject))
+    return found
+
+
+def _subject(text: str) -> tuple[str, str]:
+    from engine.config.values import did_you_mean
+    from ospltool.health.codes import codes
+
+    code, _, who = text.partition(":")
+    if code.upper() not in codes():
+        hint = did_you_mean(code.upper(), list(codes()))
+        raise CommandError(f"no code {code!r}; {hint or 'docs/health lists them'}", Exit.USAGE)
+    return code.upper(), who
+
+
+def _watch(systems: list[_Domain], *, as_json: bool) -> None:
+    """Tell what begins and ends until interrupted."""
+    for one in systems:
+        one.news()
+    said = [one.health.verdict.word for one in systems]
+    with interrupts.flag(signal.SIGINT, signal.SIGTERM) as over:
+        while not over.wait(watched.POLL_S):
+            for index, one in enumerate(systems):
+                one.system.update()
+                news = one.news()
+                if as_json and news:
+                    streams.put(envelope.line("health", _data(systems)))
+                elif not as_json:
+                    _tell(one, news, said[index])
+                    said[index] = one.health.verdict.word
+
+
+def _tell(domain: _Domain, news: list[tuple[str, Incident]], said: str) -> None:
+    now_ns = domain.feed.now_ns()
+    lines = []
+    for what, one in news:
+        lines.append(f"{_clock(one.until_ns or now_ns)} {what}")
+        lines += incident_lines(one, now_ns) if one.is_open else [f"  {_heading(one, now_ns)}"]
+    if news or said != domain.health.verdict.word:
+        lines.append(f"{_clock(now_ns)} {domain.line()}")
+        _put_lines(lines)
+
+
+def _put(systems: list[_Domain]) -> None:
+    for domain in systems:
+        lines = [domain.line()]
+        for one in domain.health.open:
+            lines += incident_lines(one, domain.feed.now_ns())
+        for one in domain.health.muted:
+            lines.append(f"  muted until {_clock(one.muted_until_ns)}: {one.code.id} {one.who}: {one.what}")
+        _put_lines(lines)
+        if domain.health.mutes.problem:
+            streams.say(f"ospltool: mutes are not kept: {domain.health.mutes.problem}")
+
+
+def _put_lines(lines: list[str]) -> None:
+    streams.put("".join(f"{visible(line)}\n" for line in lines))
+
+
+def _data(systems: list[_Domain]) -> list[dict[str, object]]:
+    from ospltool.health import export
+
+    return [{"domain": one.title, **export.health(one.health, one.feed.now_ns())} for one in systems]
+
+
+def incident_lines(one: Incident, now_ns: int) -> list[str]:
+    """An incident in words: what, why, effect, and what to do."""
+    return [
+        f"  {_heading(one, now_ns)}",
+        f"    why:    {one.why}",
+        f"    effect: {one.effect}",
+        f"    next:   {one.next}",
+    ]
+
+
+def _heading(one: Incident, now_ns: int) -> str:
+    seconds = one.age_ns(now_ns) // 1_000_000_000
+    age = f"{seconds} s" if seconds < 120 else f"{seconds // 60} min"
+    again = f", {one.times} times" if one.times > 1 else ""
+    since = f"since {_clock(one.since_ns)}, {age}" if one.is_open else f"lasted {age}"
+    return f"{one.severity.name} {one.code.id} {one.who}: {one.what} ({since}{again})"
+
+
+def _clock(moment_ns: int) -> str:
+    moment = datetime.datetime.fromtimestamp(moment_ns // 1_000_000_000, datetime.UTC)
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"

@@ -1,0 +1,114 @@
+"""`ospltool metrics`: the state of a running system for Prometheus and its like."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from ospltool.cli import interrupts, watched
+from ospltool.cli.domains import Partition
+from ospltool.cli.exits import CommandError, Exit, not_installed
+from ospltool.cli.watched import FleetUri, WatchedDomain
+from ospltool.output import streams
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from prometheus_client.metrics_core import Metric
+
+    from ospltool.health.system import System
+
+HOST: Final = "127.0.0.1"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("metrics", short_help="Tell Prometheus how a running system is.")(metrics)
+
+
+def metrics(
+    uri: FleetUri = None,
+    domain: WatchedDomain = None,
+    partition: Partition = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=65535, help="Keep watching, and answer on this port of 127.0.0.1 until Ctrl+C."
+        ),
+    ] = None,
+) -> None:
+    """Show nodes, copies, redundancy left, samples and incidents in the text format of Prometheus.
+
+    A fleet file says which nodes, name-spaces and copies there should be. Without --port it listens for a few
+    seconds and ends, as for the textfile collector of a node exporter. On a port it speaks OpenMetrics, too.
+    It is the model of `ospltool health`, whose --json is for everybody else.
+
+    Exit codes: 0 written, or ended in order; 2 wrong usage or not installed, 3 domain not reachable.
+    """
+    try:
+        from prometheus_client import generate_latest
+    except ImportError as error:
+        raise not_installed("metrics", error) from error
+    systems: list[System] = []
+    try:
+        systems.extend(watched.opened(one, partition) for one in watched.watched(uri, domain))
+        latest = _Latest(systems)
+        if port is None:
+            watched.listen(systems)
+            latest.look()
+            streams.put(generate_latest(latest).decode())
+        else:
+            _serve(systems, latest, port)
+    finally:
+        for each in systems:
+            each.feed.close()
+
+
+class _Latest:
+    """What was seen last. It may be collected from another thread."""
+
+    def __init__(self, systems: list[System]) -> None:
+        self._systems = systems
+        self._families: list[Metric] = []
+
+    def look(self) -> None:
+        """Take in how the systems are now."""
+        from ospltool.health.metrics import families
+
+        self._families = families(
+            (str(one.feed.title).removeprefix("domain "), one.health, one.feed.now_ns())
+            for one in self._systems
+        )
+
+    def collect(self) -> Iterable[Metric]:
+        """What `look` saw."""
+        return self._families
+
+
+def _serve(systems: list[System], latest: _Latest, port: int) -> None:
+    """Answer until interrupted.
+
+    Raises:
+        CommandError: the port is taken.
+    """
+    from prometheus_client import CollectorRegistry, start_http_server
+
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(latest)
+    with interrupts.flag(signal.SIGINT, signal.SIGTERM) as over:
+        watched.listen(systems)
+        latest.look()
+        try:
+            server, thread = start_http_server(port, addr=HOST, registry=registry)
+        except OSError as error:
+            raise CommandError(f"port {port} of {HOST}: {error.strerror}", Exit.USAGE) from error
+        streams.say(f"ospltool: metrics on http://{HOST}:{port}/metrics")
+        while not over.wait(watched.POLL_S):
+            for one in systems:
+                one.update()
+            latest.look()
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -1,0 +1,69 @@
+"""How `start`, `stop`, `status` and `list` show nodes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ospltool.output import envelope, streams
+from ospltool.output.text import table, visible
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from engine.supervisor.status import NodeStatus
+
+
+def as_data(status: NodeStatus) -> dict[str, object]:
+    """A node as its JSON form has it."""
+    record = status.record
+    return {
+        "domain_name": record.domain_name,
+        "domain_id": record.domain_id,
+        "role": record.role,
+        "condition": status.condition.name.lower(),
+        "state": status.state,
+        "state_since_ns": status.state_since_ns,
+        "reason": status.reason,
+        "store_problem": status.store_problem,
+        "in_memory_only": status.unstored,
+        "waits_for": status.waits_for,
+        "parts": status.parts,
+        "uri": record.uri,
+        "configuration": record.configuration,
+        "store": record.store,
+        "started_ns": record.started_ns,
+        "changed_ns": record.changed_ns,
+        "restarts": record.restarts,
+        "last_failure": record.failure,
+        "last_failure_ns": record.failed_ns,
+        "supervisor_pid": record.supervisor.pid,
+        "node_pid": record.node.pid if record.node is not None else None,
+        "directory": status.directory.path,
+    }
+
+
+def put_json(kind: str, statuses: Sequence[NodeStatus]) -> None:
+    """Write nodes as JSON."""
+    streams.put(envelope.document(kind, [as_data(status) for status in statuses]))
+
+
+def put_sentences(statuses: Sequence[NodeStatus]) -> None:
+    """Write one sentence for each node."""
+    streams.put("".join(f"{visible(status.sentence)}\n" for status in statuses))
+
+
+def put_table(statuses: Sequence[NodeStatus]) -> None:
+    """Write nodes as a table."""
+    header = ("DOMAIN NAME", "CONDITION", "STATE", "ROLE", "PID", "CONFIGURATION")
+    rows = [
+        (
+            status.record.domain_name,
+            status.condition.name.lower(),
+            (f"{status.state}, part" if status.parts else status.state) or "-",
+            status.record.role,
+            status.record.node.pid if status.record.node is not None else "-",
+            status.record.configuration,
+        )
+        for status in statuses
+    ]
+    streams.put(table(header, rows))

@@ -1,0 +1,183 @@
+"""The analyses of `ospltool trace`: of a case or of files, with the same result."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ospltool.cli.exits import CommandError, Exit
+from ospltool.cli.trace_shared import (
+    AsJson,
+    EngineName,
+    Inputs,
+    Master,
+    Nodes,
+    Since,
+    Skew,
+    Until,
+    end,
+    errors,
+    say_damages,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ospltool.forensics.evidence import Evidence
+
+
+def conversation(
+    group: Annotated[str, typer.Argument(metavar="PARTITION.TOPIC", help="The group.")],
+    names: Inputs = None,
+    skew: Skew = None,
+    run: Annotated[int | None, typer.Option("--run", help="Only alignments that began in this run.")] = None,
+    since: Since = None,
+    until: Until = None,
+    nodes: Nodes = None,
+    output: Annotated[str, typer.Option("-o", "--output", help="text or mermaid.")] = "text",
+    engine: EngineName = "duckdb",
+    master: Master = "local[*]",
+    as_json: AsJson = False,
+) -> None:
+    """Follow the alignments of one group across all nodes, as a sequence diagram.
+
+    Exit codes: 0 good, 1 there is no alignment of this group, 2 wrong usage or input not readable.
+    """
+    from ospltool.output import envelope, streams
+
+    if output not in {"text", "mermaid"}:
+        raise CommandError(f"--output {output!r}: choose text or mermaid", Exit.USAGE)
+    with evidence_of(names, engine, master) as evidence:
+        from ospltool.forensics.evidence import window_of
+        from ospltool.trace.views import conversation as talks
+
+        window = window_of(evidence, since, until, nodes or ())
+        talk = talks.conversation(evidence.records(window, evidence.skews(skew or ())), group, run)
+    if as_json:
+        streams.put(envelope.document("trace-conversation", talks.as_value(talk)))
+    elif talk.exchanges:
+        lines = talks.as_mermaid(talk) if output == "mermaid" else talks.as_text(talk)
+        streams.put("".join(f"{line}\n" for line in lines))
+    say_damages()
+    if not talk.exchanges:
+        raise CommandError(f"{group}: no alignment of this group in these traces", Exit.FINDINGS)
+
+
+def timeline(
+    names: Inputs = None,
+    skew: Skew = None,
+    since: Since = None,
+    until: Until = None,
+    nodes: Nodes = None,
+    engine: EngineName = "duckdb",
+    master: Master = "local[*]",
+    as_json: AsJson = False,
+) -> None:
+    """Show where the time went: the phases of each run with their longest waits, alignments, merges.
+
+    Exit codes: 0 good, 1 a damaged file was read as far as possible, 2 wrong usage or input not readable.
+    """
+    from ospltool.output import envelope, streams
+
+    with evidence_of(names, engine, master) as evidence:
+        from ospltool.forensics.evidence import window_of
+        from ospltool.trace.views import timeline as times
+
+        window = window_of(evidence, since, until, nodes or ())
+        answer = times.timeline(evidence.facts(window, evidence.skews(skew or ()), with_waits=True))
+    if as_json:
+        streams.put(envelope.document("trace-timeline", times.as_value(answer)))
+    else:
+        streams.put("".join(f"{line}\n" for line in times.as_text(answer)))
+    end()
+
+
+def anomalies(
+    names: Inputs = None,
+    skew: Skew = None,
+    since: Since = None,
+    until: Until = None,
+    nodes: Nodes = None,
+    rules: Annotated[
+        list[str] | None, typer.Option("--rule", metavar="NAME", help="Show this rule only; may be repeated.")
+    ] = None,
+    traces_only: Annotated[
+        bool, typer.Option("--traces-only", help="Do not read the stores and recordings that are found.")
+    ] = False,
+    list_rules: Annotated[bool, typer.Option("--list", help="List the rules.")] = False,
+    engine: EngineName = "duckdb",
+    master: Master = "local[*]",
+    as_json: AsJson = False,
+) -> None:
+    """Judge what became of the data, and find what an expert would find in the traces.
+
+    The first line is the verdict: which set was emptied, replaced or left behind, where, when, by which
+    decision. Then what is unknown, the stories (findings of one cause), and each finding with its lines.
+
+    Exit codes: 0 nothing found, 1 anomalies or a damaged file, 2 wrong usage or input not readable.
+    """
+    from ospltool.output import envelope, streams
+    from ospltool.output.text import table
+    from ospltool.trace import rules as rule_book
+
+    known = {one.name: one.looks_for for one in rule_book.all_rules()}
+    if list_rules:
+        streams.put(table(("RULE", "LOOKS FOR"), list(known.items())))
+        return
+    unknown = [name for name in rules or () if name not in known]
+    if unknown:
+        raise CommandError(f"no rule {', '.join(unknown)}; --list shows them", Exit.USAGE)
+    with evidence_of(names, engine, master) as evidence:
+        from ospltool.forensics import text
+        from ospltool.forensics.evidence import window_of
+        from ospltool.forensics.investigation import investigate
+
+        window = window_of(evidence, since, until, nodes or ())
+        found = investigate(evidence, window, evidence.skews(skew or ()), rules, with_stores=not traces_only)
+    if as_json:
+        streams.put(envelope.document("trace-anomalies", text.as_value(found)))
+    else:
+        streams.put("".join(f"{line}\n" for line in text.as_text(found)))
+        streams.say(f"{len(found.findings)} anomalies")
+    end(has_findings=found.is_bad)
+
+
+@contextlib.contextmanager
+def evidence_of(names: list[str] | None, engine: str, master: str) -> Iterator[Evidence]:
+    """What the analyses look at: a case by an engine, or files; what is wrong with it ends the command."""
+    from ospltool.cli.sql import needs_analytics
+    from ospltool.trace.reading import damage
+
+    damage.take()  # what another command of this process has noted
+    if not names:
+        raise CommandError("name a case, or the files or directories to read", Exit.USAGE)
+    if engine not in {"duckdb", "spark"}:
+        raise CommandError(f"--engine {engine!r}: choose duckdb or spark", Exit.USAGE)
+    with errors():
+        from ospltool.forensics.case import CaseEvidence, is_case
+        from ospltool.forensics.evidence import RawEvidence
+
+        cases = [name for name in names if is_case(name)]
+        if not cases and engine == "spark":
+            raise CommandError(
+                "--engine spark works on a case: make one with `ospltool trace load`", Exit.USAGE
+            )
+        if not cases:
+            yield RawEvidence(names, sys.stderr)
+            return
+        if len(names) > 1:
+            raise CommandError(
+                f"{cases[0]}: a case is looked at alone; add files to it with `load`", Exit.USAGE
+            )
+        with needs_analytics():
+            from ospltool.analytics.case import open_case
+            from ospltool.analytics.engines import open_engine
+            from ospltool.forensics.keeping import kept_in
+
+            case = open_case(pathlib.Path(cases[0]))
+            with contextlib.closing(open_engine(case, engine, master)) as opened:
+                yield CaseEvidence(case, opened, kept_in(case.path))

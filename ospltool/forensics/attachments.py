@@ -1,0 +1,128 @@
+"""Stores, configurations and recordings beside the traces of a system."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ospltool.analytics.case import is_case_directory
+from ospltool.stores.opening import is_store
+from ospltool.trace.reading.sources import SourceError, named_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+MOST_FILES: Final = 100_000
+SNIFFED_BYTES: Final = 1 << 14
+
+_CONFIGURATION: Final = re.compile(rb"<(?:[A-Za-z]\w*:)?(?:OpenSplice|CycloneDDS)[\s>/]")
+_COMMON_NAMES: Final = frozenset({"ospl", "durability", "config", "configuration", "cyclonedds"})
+"""Files are called so on every node: their directories tell whose they are."""
+
+_RECORDING: Final = re.compile(rb'\A\{"format_version": ?\d+, ?"kind": ?"recording"')
+
+
+class What(enum.StrEnum):
+    """What an attachment is."""
+
+    STORE = "store"
+    CONFIGURATION = "configuration"
+    RECORDING = "recording"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Attachment:
+    """Something beside the traces.
+
+    Attributes:
+        what: which of the three.
+        node: whose it is; a recording is of all, and has none.
+        path: where it is.
+        name: what it was called when it was given.
+        format: who wrote a store that is kept in a case as a snapshot; empty otherwise.
+        damage: what could not be read of it then, with the number of its set.
+    """
+
+    what: What
+    node: str
+    path: Path
+    name: str
+    format: str = ""
+    damage: tuple[tuple[int, int, tuple[str, ...]], ...] = ()
+
+
+def find_attachments(names: Iterable[str], nodes: Iterable[str]) -> list[Attachment]:
+    """The stores, configurations and recordings among files, and in directories and below them.
+
+    Args:
+        names: as in a command line; `NODE=PATH` says whose it is.
+        nodes: the nodes whose traces are known. A path belongs to the one whose name is part of it.
+
+    Raises:
+        SourceError: a directory has too many files, or a name is half of a pair.
+    """
+    known = set(nodes)
+    found: dict[Path, Attachment] = {}
+    for name in names:
+        node, path = named_path(name)
+        for what, place in _below(path):
+            owner = "" if what is What.RECORDING else node or _owner(place, path, known)
+            found.setdefault(place, Attachment(what, owner, place, str(place)))
+    return sorted(found.values(), key=lambda one: (one.what, one.node, one.name))
+
+
+def what_is(path: Path) -> What | None:
+    """What a file or directory is; None when it is nothing of the three."""
+    try:
+        if is_store(path):
+            return What.STORE
+        if path.is_dir():
+            return None
+        with path.open("rb") as stream:
+            head = stream.read(SNIFFED_BYTES)
+    except OSError:
+        return None  # whoever reads traces names it
+    if _RECORDING.match(head):
+        return What.RECORDING
+    return What.CONFIGURATION if path.suffix == ".xml" and _CONFIGURATION.search(head) else None
+
+
+def _below(path: Path) -> Iterator[tuple[What, Path]]:
+    if not path.is_dir():
+        what = what_is(path)
+        if what is not None:
+            yield what, path.parent if what is What.STORE else path
+        return
+    waiting, count = [path], 0
+    while waiting:
+        directory = waiting.pop()
+        if is_case_directory(directory):
+            continue  # what a case holds was found when it was loaded
+        if is_store(directory):
+            yield What.STORE, directory
+            continue
+        for one in sorted(directory.iterdir()):
+            count += 1
+            if count > MOST_FILES:
+                raise SourceError(f"{path}: more than {MOST_FILES} files; name the directories to look at")
+            if one.name.startswith("."):
+                continue
+            if one.is_dir() and not one.is_symlink():
+                waiting.append(one)
+            elif one.is_file() and (what := what_is(one)) is not None:
+                yield what, one
+
+
+def _owner(place: Path, given: Path, known: set[str]) -> str:
+    """Whose something is: of the node that is part of its path, else of what tells it from its neighbours."""
+    own = place.absolute()
+    for part in (own.stem, *(parent.name for parent in (own, *own.parents))):
+        if part in known:
+            return part
+    if own.is_file() and own.stem not in _COMMON_NAMES:
+        return own.stem
+    below = own.relative_to(given.absolute()).parts if own.is_relative_to(given.absolute()) else ()
+    return own.parent.name if len(below) > 1 else own.name

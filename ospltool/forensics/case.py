@@ -1,0 +1,86 @@
+"""A case as evidence: its records by any engine, and what was loaded beside them."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ospltool.analytics.case import is_case_directory
+from ospltool.forensics.evidence import IDENTITY, Window
+from ospltool.trace.case.loading import FILE_SUFFIXES
+from ospltool.trace.case.records import Rows, first_time_of, nodes_of, records_of
+from ospltool.trace.meaning.facts import Facts
+from ospltool.trace.reading import damage
+from ospltool.trace.reading.record import Kind
+from ospltool.trace.reading.sources import SourceError
+from ospltool.trace.views.view import skew_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from ospltool.analytics.case import Case
+    from ospltool.analytics.engines import Engine
+    from ospltool.forensics.attachments import Attachment
+    from ospltool.trace.reading.record import Record
+
+
+def is_case(name: str) -> bool:
+    """Whether a name of the command line is a case: a directory of tables, or one DuckDB file."""
+    path = Path(name)
+    return is_case_directory(path) or (path.suffix in FILE_SUFFIXES and path.is_file())
+
+
+class CaseEvidence:
+    """A case, and the engine that reads its tables.
+
+    Args:
+        case: the case.
+        engine: an engine that is open on it. Whoever made it closes it.
+    """
+
+    def __init__(self, case: Case, engine: Engine, attachments: tuple[Attachment, ...] = ()) -> None:
+        self._case = case
+        self._engine = engine
+        self.nodes = tuple(nodes_of(engine))
+        self.attachments = attachments
+
+    def first_ns(self) -> int | None:
+        """The time of the first record."""
+        return first_time_of(self._engine)
+
+    def records(self, window: Window, skews: Mapping[str, int]) -> Iterator[Record]:
+        """The records by time."""
+        yield from self._records(_rows(window, skews))
+
+    def facts(self, window: Window, skews: Mapping[str, int], *, with_waits: bool) -> Facts:
+        """What the records tell, from those that tell something."""
+        wanted = dataclasses.replace(_rows(window, skews), for_facts=True, with_waits=with_waits)
+        return Facts.of(self._records(wanted), with_waits=with_waits)
+
+    def _records(self, wanted: Rows) -> Iterator[Record]:
+        for record in records_of(self._case, self._engine, wanted):
+            if record.kind is Kind.DAMAGED:
+                damage.note(damage.Damage(record.file, record.offset, record.text.partition(": ")[2]))
+            yield record
+
+    def skews(self, wishes: Iterable[str]) -> dict[str, int]:
+        """Corrections of clocks, as they are written.
+
+        Raises:
+            SourceError: they are to be estimated.
+            RenderError: one is written wrongly, or there is no such node.
+        """
+        found = {}
+        for wish in wishes:
+            if wish == "auto":
+                raise SourceError(
+                    "--skew auto works on files; estimate it there and write NODE=DURATION here"
+                )
+            node, add_ns = skew_of(wish, self.nodes)
+            found[node] = add_ns
+        return found
+
+
+def _rows(window: Window, skews: Mapping[str, int]) -> Rows:
+    return Rows(window.since_ns, window.until_ns, window.nodes, tuple(sorted(IDENTITY)), skews)

@@ -1,0 +1,218 @@
+"""Pictures of an investigation, as SVG without anything else. Every text of foreign origin is escaped."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+from typing import TYPE_CHECKING, Final
+
+from ospltool.output.text import visible
+from ospltool.trace.rules import grouped
+from ospltool.trace.views.times import clock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from ospltool.trace.meaning.sizes import SetSize
+    from ospltool.trace.views.conversation import Conversation
+
+WIDTH: Final = 960
+LEFT: Final = 110
+RIGHT: Final = 20
+COLOURS: Final = ("#1f6fb2", "#b2521f", "#2c7a3d", "#7a3d8c", "#8c6d1f", "#3d7a78", "#a3261b", "#555c66")
+DASHES: Final = ("", "6 3", "2 3", "8 3 2 3")
+"""Lines differ in their dashes too, so that they can be told apart on paper without colours."""
+
+_ARROW_HEAD: Final = (
+    '<defs><marker id="head" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" '
+    'orient="auto-start-reverse"><path d="M0 0 L8 4 L0 8 z"/></marker></defs>'
+)
+
+MOST_POINTS: Final = 300
+MOST_DOTS: Final = 60
+MOST_ARROWS: Final = 60
+TICKS: Final = 6
+
+
+def text_of(value: object) -> str:
+    """Text for HTML and SVG: no markup, no control characters."""
+    return html.escape(visible(str(value)))
+
+
+def note(x: float, y: float, text: object, anchor: str = "start", kind: str = "axis") -> str:
+    """A text in a picture."""
+    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{text_of(text)}</text>'
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Span:
+    """A part of a row of a time line.
+
+    Attributes:
+        start_ns: from when.
+        end_ns: until when.
+        kind: which it is, and a class of the style sheet.
+        label: what is shown when the mouse rests on it.
+    """
+
+    start_ns: int
+    end_ns: int
+    kind: str
+    label: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Row:
+    """A row of a time line: a label, and spans that may overlap; marks are moments."""
+
+    label: str
+    spans: tuple[Span, ...]
+    marks: tuple[tuple[int, str], ...] = ()
+
+
+class Scale:
+    """Times to places in a picture."""
+
+    def __init__(self, times: Iterable[int]) -> None:
+        known = [time for time in times if time > 0]
+        self.start_ns = min(known, default=0)
+        self.end_ns = max(known, default=1)
+
+    def at(self, time_ns: int) -> float:
+        """The place of a time."""
+        length = max(1, self.end_ns - self.start_ns)
+        inside = min(max(time_ns, self.start_ns), self.end_ns) - self.start_ns
+        return LEFT + (WIDTH - LEFT - RIGHT) * inside / length
+
+    def axis(self, top: int, bottom: int) -> Iterator[str]:
+        """Lines and clocks below a picture."""
+        for number in range(TICKS + 1):
+            time = self.start_ns + (self.end_ns - self.start_ns) * number // TICKS
+            x = self.at(time)
+            anchor = "start" if number == 0 else "end" if number == TICKS else "middle"
+            yield f'<line class="tick" x1="{x:.1f}" y1="{top}" x2="{x:.1f}" y2="{bottom}"/>'
+            yield note(x, bottom + 14, clock(time, 1), anchor)
+
+
+def picture(height: int, label: str, parts: Iterable[str]) -> str:
+    """An SVG element."""
+    body = "\n".join(parts)
+    return (
+        f'<svg role="img" aria-label="{text_of(label)}" viewBox="0 0 {WIDTH} {height}" '
+        f'xmlns="http://www.w3.org/2000/svg">\n{body}\n</svg>'
+    )
+
+
+def time_line(rows: Sequence[Row]) -> str:
+    """Rows of spans above one axis of time; nothing when there are none."""
+    spans = [span for row in rows for span in row.spans]
+    if not spans:
+        return ""
+    scale = Scale(time for span in spans for time in (span.start_ns, span.end_ns))
+    step = 22
+    bottom = 8 + step * len(rows)
+    parts = list(scale.axis(4, bottom))
+    for number, row in enumerate(rows):
+        y = 8 + step * number
+        parts.append(note(LEFT - 8, y + 12, row.label, "end", "label"))
+        for span in row.spans:
+            x = scale.at(span.start_ns)
+            width = max(1.0, scale.at(span.end_ns) - x)
+            parts.append(
+                f'<rect class="{span.kind}" x="{x:.1f}" y="{y + 2}" width="{width:.1f}" height="14">'
+                f"<title>{text_of(span.label)}</title></rect>"
+            )
+        for time, label in row.marks:
+            x = scale.at(time)
+            parts.append(
+                f'<path class="mark" d="M{x:.1f} {y} l4 7 h-8 z"><title>{text_of(label)}</title></path>'
+            )
+    return picture(bottom + 20, "Time line of nodes and masters", parts)
+
+
+def curves(group: str, sizes: Sequence[SetSize]) -> str:
+    """The sizes of one set over time: a line for each node."""
+    timed = [one for one in sizes if one.time_ns > 0]
+    if not timed:
+        return ""
+    scale = Scale(one.time_ns for one in timed)
+    most = max(1, *(one.samples for one in timed))
+    bottom = 130
+
+    def height(samples: int) -> float:
+        return bottom - 110 * samples / most
+
+    parts = list(scale.axis(15, bottom))
+    for share in (0, most // 2, most) if most > 1 else (0, most):
+        y = height(share)
+        parts.append(f'<line class="tick" x1="{LEFT}" y1="{y:.1f}" x2="{WIDTH - RIGHT}" y2="{y:.1f}"/>')
+        parts.append(note(LEFT - 8, y + 4, share, "end"))
+    x = LEFT
+    for number, (node, some) in enumerate(sorted(grouped(timed, lambda one: one.node))):
+        colour, dash = COLOURS[number % len(COLOURS)], DASHES[number % len(DASHES)]
+        points = list(_thinned(some))
+        path = f"M{scale.at(points[0].time_ns):.1f} {height(points[0].samples):.1f}"
+        path += "".join(f" H{scale.at(one.time_ns):.1f} V{height(one.samples):.1f}" for one in points[1:])
+        dashes = f' stroke-dasharray="{dash}"' if dash else ""
+        parts.append(f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="2"{dashes}/>')
+        for one in points if len(points) <= MOST_DOTS else ():
+            told = f"{node}: {one.samples} ({one.how}) at {clock(one.time_ns, 3)}"
+            parts.append(
+                f'<circle cx="{scale.at(one.time_ns):.1f}" cy="{height(one.samples):.1f}" r="2.5" '
+                f'fill="{colour}"><title>{text_of(told)}</title></circle>'
+            )
+        parts.append(
+            f'<line x1="{x}" y1="{bottom + 28}" x2="{x + 24}" y2="{bottom + 28}" stroke="{colour}" '
+            f'stroke-width="2"{dashes}/>'
+        )
+        parts.append(note(x + 30, bottom + 32, node))
+        x += 60 + 7 * len(node)
+    return picture(bottom + 40, f"Size of {group} over time", parts)
+
+
+def _thinned(some: Sequence[SetSize]) -> Iterator[SetSize]:
+    """The points of a line: of many in a row the first, the lowest, the highest and the last."""
+    if len(some) <= MOST_POINTS:
+        yield from some
+        return
+    each = len(some) * 4 // MOST_POINTS + 1
+    for first in range(0, len(some), each):
+        bucket = list(some[first : first + each])
+        low = min(bucket, key=lambda one: one.samples)
+        high = max(bucket, key=lambda one: one.samples)
+        kept = {id(one) for one in (bucket[0], low, high, bucket[-1])}
+        yield from (one for one in bucket if id(one) in kept)
+
+
+def sequence(talk: Conversation) -> str:
+    """An alignment between nodes, message by message; nothing when there is none."""
+    nodes, arrows = talk.nodes, talk.arrows()
+    if not nodes or not arrows:
+        return ""
+    shown, step = arrows[:MOST_ARROWS], 20
+    gap = (WIDTH - LEFT - RIGHT) / len(nodes)
+    place = {node: LEFT + gap * (number + 0.5) for number, node in enumerate(nodes)}
+    bottom = 34 + step * len(shown)
+    parts = [_ARROW_HEAD]
+    for node, x in place.items():
+        parts.append(note(x, 14, node, "middle", "label"))
+        parts.append(f'<line class="life" x1="{x:.1f}" y1="20" x2="{x:.1f}" y2="{bottom}"/>')
+    for number, arrow in enumerate(shown):
+        y = 38 + step * number
+        if arrow.time_ns is not None:
+            parts.append(note(0, y + 4, clock(arrow.time_ns, 3)))
+        start = place.get(arrow.sender, place.get(arrow.receiver, LEFT))
+        end = place.get(arrow.receiver, start)
+        if start == end:
+            parts.append(f'<circle class="step" cx="{start:.1f}" cy="{y}" r="3"/>')
+            parts.append(note(start + 8, y + 4, arrow.text))
+            continue
+        dash = ' stroke-dasharray="5 3"' if arrow.is_answer else ""
+        parts.append(
+            f'<line class="arrow" x1="{start:.1f}" y1="{y}" x2="{end:.1f}" y2="{y}" '
+            f'marker-end="url(#head)"{dash}/>'
+        )
+        parts.append(note((start + end) / 2, y - 4, arrow.text, "middle"))
+    if len(arrows) > len(shown):
+        parts.append(note(LEFT, bottom + 14, f"and {len(arrows) - len(shown)} more"))
+    return picture(bottom + 20, f"Alignment of {talk.group}", parts)

@@ -1,0 +1,169 @@
+"""Stores, configurations and recordings in a case: kept beside its tables, and told in table `stored`.
+
+A store is kept as a snapshot of all of its sets, whoever wrote it; the others are kept as they are. What is
+kept already and did not change is left alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import shutil
+from typing import TYPE_CHECKING, Any, Final
+
+from engine.store.interface import DamageLog
+from ospltool.analytics.case import CaseError, write_table
+from ospltool.analytics.contract import Table, schema
+from ospltool.forensics.attachments import Attachment, What
+from ospltool.output import envelope
+from ospltool.stores.describe import count_sets
+from ospltool.stores.model import StoreUnreadable
+from ospltool.stores.opening import open_reader
+from ospltool.stores.snapshot import write_snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from ospltool.stores.model import StoreReader
+
+DIRECTORY: Final = "attached"
+LIST_FILE: Final = "attached.json"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Kept:
+    """What came of keeping attachments.
+
+    Attributes:
+        added: how many are new or changed.
+        unchanged: how many were kept already.
+        problems: those that could not be kept, and why.
+    """
+
+    added: int
+    unchanged: int
+    problems: tuple[str, ...]
+
+
+def keep(case: Path, attachments: Sequence[Attachment]) -> Kept:
+    """Puts attachments into a case.
+
+    Raises:
+        CaseError: the case cannot be written.
+    """
+    directory = case / DIRECTORY
+    listed = _listed(case)
+    added, unchanged, problems = 0, 0, []
+    try:
+        for one in attachments:
+            key = f"{one.what}:{one.name}"
+            state = _state_of(one.path)
+            before = listed.get(key)
+            if before is not None and before["state"] == state:
+                unchanged += 1
+                continue
+            directory.mkdir(mode=0o700, exist_ok=True)
+            place = directory / f"{one.what}-{hashlib.blake2b(key.encode(), digest_size=6).hexdigest()}"
+            try:
+                entry = _kept(one, place)
+            except StoreUnreadable as cause:
+                problems.append(str(cause))
+                continue
+            listed[key] = {**entry, "state": state}
+            added += 1
+        if added:
+            (directory / LIST_FILE).write_text(envelope.line("attached", listed), encoding="utf-8")
+        rows = [row for _, entry in sorted(listed.items()) for row in entry.get("rows", ())]
+        write_table(case, Table.STORED, _table(rows))
+    except OSError as cause:
+        raise CaseError(f"{cause.filename or case}: {cause.strerror or cause}") from None
+    return Kept(added, unchanged, tuple(problems))
+
+
+def kept_in(case: Path) -> tuple[Attachment, ...]:
+    """What a case holds beside its tables."""
+    if not case.is_dir():
+        return ()
+    return tuple(
+        Attachment(
+            What(entry["what"]),
+            entry["node"],
+            case / DIRECTORY / entry["place"],
+            entry["name"],
+            entry.get("format", ""),
+            tuple((number, count, tuple(first)) for number, count, first in entry.get("damage", ())),
+        )
+        for _, entry in sorted(_listed(case).items())
+    )
+
+
+def _listed(case: Path) -> dict[str, Any]:
+    path = case / DIRECTORY / LIST_FILE
+    try:
+        listed = json.loads(path.read_text(encoding="utf-8"))["data"]
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, KeyError, TypeError) as cause:
+        raise CaseError(f"{path}: {cause}") from None
+    return dict(listed)
+
+
+def _state_of(path: Path) -> list[dict[str, object]]:
+    """Names, sizes and times of the files: what tells that something changed."""
+    files = [path] if path.is_file() else sorted(one for one in path.rglob("*") if one.is_file())
+    states = [(str(one.relative_to(path)), one.stat()) for one in files]
+    return [{"name": name, "size": one.st_size, "changed_ns": one.st_mtime_ns} for name, one in states]
+
+
+def _kept(one: Attachment, place: Path) -> dict[str, Any]:
+    entry: dict[str, Any] = {"what": one.what.value, "node": one.node, "name": one.name}
+    if one.what is not What.STORE:
+        target = place.with_name(f"{place.name}{one.path.suffix}")
+        shutil.copyfile(one.path, target)
+        target.chmod(0o600)
+        return {**entry, "place": target.name}
+    shutil.rmtree(place, ignore_errors=True)
+    reader = open_reader(one.path)
+    try:
+        return {**entry, "place": place.name, **_snapshot(reader, one, place)}
+    finally:
+        reader.close()
+
+
+def _snapshot(reader: StoreReader, one: Attachment, place: Path) -> dict[str, Any]:
+    facts = reader.facts
+    sets = list(facts.sets)
+    write_snapshot(reader, place, sets, DamageLog())
+    damage, rows = [], []
+    for counted in count_sets(reader):
+        if counted.shown_damage:
+            damage.append(counted.shown_damage)
+        for group, count in counted.groups:
+            rows.append(
+                {
+                    "node": one.node,
+                    "store": one.name,
+                    "format": facts.format.value,
+                    "set_number": counted.facts.number,
+                    "name_space": counted.facts.name_space,
+                    "kind": counted.facts.kind.value,
+                    "complete": counted.facts.complete,
+                    "group_name": str(group.name),
+                    "type_name": group.name.type_name,
+                    "samples": count.samples,
+                    "instances": count.instances,
+                    "disposed": count.disposed,
+                    "damaged": count.damaged,
+                    "oldest_ns": count.oldest_ns,
+                    "newest_ns": count.newest_ns,
+                }
+            )
+    return {"format": facts.format.value, "damage": damage, "rows": rows}
+
+
+def _table(rows: list[dict[str, Any]]) -> Any:
+    import pyarrow as pa  # only where tables are written
+
+    return pa.Table.from_pylist(rows, schema=schema(Table.STORED))

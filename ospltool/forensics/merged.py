@@ -1,0 +1,287 @@
+"""What merges and alignments did to sets: what Replace and Catchup threw away, what was joined."""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+from typing import TYPE_CHECKING, Final
+
+from ospltool.forensics.conclusion import Conclusion, Kind
+from ospltool.trace.meaning.exchanges import End, Step
+from ospltool.trace.meaning.sizes import BUILT_IN, How, taken_set
+from ospltool.trace.rules import grouped, plural
+from ospltool.trace.views.times import SECOND_NS, clock, duration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ospltool.trace.meaning.exchanges import Exchange, Place
+    from ospltool.trace.meaning.fact_kinds import Run, StoredReplaced
+    from ospltool.trace.meaning.facts import Facts
+    from ospltool.trace.meaning.sizes import SetSize
+    from ospltool.trace.rules import Finding
+
+TAKES_THE_PLACE: Final = frozenset({"REPLACE", "CATCHUP"})
+NOTICED_WITHIN_NS: Final = 15 * SECOND_NS
+"""A node says within this time in several lines that it lost a fellow."""
+
+STORED_WITHIN_NS: Final = 60 * SECOND_NS
+"""A set that was taken is stored within this time."""
+
+_TAKEN_STEPS: Final = frozenset({Step.APPLIED, Step.COMPLETE})
+"""OpenSplice says that it applies a policy; our engine says only that a set is complete."""
+
+_EXACT: Final = frozenset({How.SENT, How.TAKEN, How.TOLD, How.EMPTIED})
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Applied:
+    """A policy that a run applied to one group, with the sets that came for it."""
+
+    run: Run
+    group: str
+    policy: str
+    place: Place
+    exchanges: tuple[Exchange, ...]
+
+    @property
+    def time_ns(self) -> int:
+        """When."""
+        return self.place.time_ns or 0
+
+
+def applied(facts: Facts) -> list[Applied]:
+    """All policies that were applied, by time."""
+    taken: dict[tuple[str, int, str], list[Exchange]] = {}
+    for one in facts.book.all():
+        for step, at in one.steps:
+            if step in _TAKEN_STEPS:
+                taken.setdefault((at.file, at.offset, one.group), []).append(one)
+    found = [
+        Applied(run, group, policy, place, tuple(taken.get((place.file, place.offset, group), ())))
+        for run, policy, group, place in facts.applied
+        if not group.startswith(BUILT_IN)
+    ]
+    return sorted(found, key=lambda one: (one.time_ns, one.run, one.group))
+
+
+def conclusions(facts: Facts, shown: Sequence[SetSize], findings: Sequence[Finding]) -> Iterator[Conclusion]:
+    """What became of sets by merges that were applied, one conclusion for each node and group and kind."""
+    emptied = {str(one.facts["group"]) for one in findings if one.rule == "set-emptied"}
+    history = {
+        key: sorted(some, key=lambda one: one.time_ns)
+        for key, some in grouped(
+            (one for one in shown if one.how in _EXACT), lambda one: (one.node, one.group)
+        )
+    }
+    contacts = _Contacts(facts)
+    all_applied = applied(facts)
+    for _, some in grouped((one for one in all_applied if one.policy == "MERGE"), lambda one: one.run):
+        yield _joined(facts, some, shown)
+    for (run, group), some in grouped(all_applied, lambda one: (one.run, one.group)):
+        before = history.get((run[0], group), [])
+        cut_off = []
+        episodes: list[int] = []
+        for one in some:
+            since = contacts.cut_off_since(one) if one.policy in TAKES_THE_PLACE else None
+            if since is None:
+                continue
+            cut_off.append(one)
+            if not any(abs(since - other) < NOTICED_WITHIN_NS for other in episodes):
+                yield _thrown_away(facts, one, before, since)
+            episodes.append(since)  # what came later in one episode replaced what is the others' already
+        rest = [one for one in some if one.policy in TAKES_THE_PLACE and one not in cut_off]
+        shrank = [one for one in rest if _shrinks(one, before)]
+        if shrank and group not in emptied:
+            yield _shrank(facts, shrank, before)
+        elif rest:
+            yield _replaced(facts, rest)
+
+
+def _aligners(facts: Facts, some: Sequence[Applied]) -> list[str]:
+    """The names of the nodes whose sets came."""
+    return sorted({facts.names.node(exchange.aligner) for one in some for exchange in one.exchanges})
+
+
+def _named(names: Sequence[str], word: str = "and") -> str:
+    return f" {word} ".join(names) or "an unknown node"
+
+
+def _size_before(before: Sequence[SetSize], at_ns: int) -> SetSize | None:
+    """The last size of a set that is known before a time."""
+    position = bisect.bisect_left(before, at_ns, key=lambda one: one.time_ns)
+    return before[position - 1] if position else None
+
+
+class _Contacts:
+    """Who lost whom, and who aligned with whom, each found without walking through all."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        self._lost: dict[tuple[Run, str], list[int]] = {}
+        for run, _, fellow, place in facts.losses:
+            self._lost.setdefault((run, fellow), []).append(place.time_ns or 0)
+        for times in self._lost.values():
+            times.sort()
+        self._aligned: dict[tuple[str, frozenset[str]], list[Exchange]] = {}
+        for one in facts.book.all():
+            if one.end is End.COMPLETE or one.has(Step.SENT):
+                key = (one.group, frozenset({one.alignee, one.aligner}))
+                self._aligned.setdefault(key, []).append(one)
+
+    def lost_since(self, one: Applied, aligner: str) -> int | None:
+        """When a node lost the aligner whose set it takes now; None when one had the other's set since."""
+        lost = self._lost.get((one.run, aligner), [])
+        lost = lost[: bisect.bisect_right(lost, one.time_ns)]
+        if not lost:
+            return None
+        since = next(time for time in lost if time > lost[-1] - NOTICED_WITHIN_NS)
+        pair = frozenset({self._facts.names.own_of(one.run), aligner})
+        together = any(
+            since < (other.start_ns or 0) and _given_ns(other) < one.time_ns and other not in one.exchanges
+            for other in self._aligned.get((one.group, pair), ())
+        )
+        return None if together else since
+
+    def cut_off_since(self, one: Applied) -> int | None:
+        """When a node had lost all whose sets it takes; None when it was aligned with one of them since."""
+        times = [self.lost_since(one, aligner) for aligner in {each.aligner for each in one.exchanges}]
+        known = [time for time in times if time is not None]
+        return min(known) if known and len(known) == len(times) else None
+
+
+def _given_ns(one: Exchange) -> int:
+    """When a set was given to the other: sent by the aligner, or taken by the alignee if that is not told."""
+    sent = one.time(Step.SENT)
+    return (one.end_ns or 0) if sent is None else sent
+
+
+def _thrown_away(facts: Facts, one: Applied, before: Sequence[SetSize], since: int) -> Conclusion:
+    node = one.run[0]
+    taken = max(_taken(one), default=0)
+    known = _size_before(before, one.time_ns)
+    former = _former_set(facts, one)
+    if former is not None:
+        kept = f", kept as set {former.kept} of its store" if former.kept else ", not kept in its store"
+        own = f"{plural(former.before, 'sample')}{kept}"
+    elif known is None:
+        own = "of unknown size"
+    else:
+        own = f"last seen with {plural(known.samples, 'sample')} at {clock(known.time_ns, 3)}"
+    at_least = max(0, known.samples - known.disposes - taken) if known is not None else 0
+    gone = f"at least {plural(at_least, 'sample')}" if at_least else "how many samples is unknown"
+    if former is not None and former.kept:
+        gone = f"`ospltool store diff STORE@{former.kept} STORE` shows which samples"
+    giver = _named(_aligners(facts, [one]))
+    return Conclusion(
+        Kind.THROWN_AWAY,
+        f"{node} threw away what it took in of {one.group} while it was cut off (noticed "
+        f"{duration(one.time_ns - since)} before): {one.policy} put the set of {giver} "
+        f"({plural(taken, 'sample')}) in place of its own ({own}); {gone}",
+        one.time_ns,
+        one.time_ns,
+        (node,),
+        one.group,
+        (one.place, *([former.place] if former is not None else [])),
+        {
+            "policy": one.policy,
+            "cut_off_ns": since,
+            "samples_taken": taken,
+            "samples_before": former.before if former else known.samples if known else None,
+            "at_least": at_least,
+        },
+    )
+
+
+def _former_set(facts: Facts, one: Applied) -> StoredReplaced | None:
+    """What a node of our engine says of the stored set that the one it took replaced."""
+    said = (
+        each
+        for each in facts.stored_replaced
+        if each.run == one.run
+        and each.namespace == one.group
+        and 0 <= (each.place.time_ns or 0) - one.time_ns <= STORED_WITHIN_NS
+    )
+    return next(said, None)
+
+
+def _taken(one: Applied) -> list[int]:
+    """How many samples each set had that came; nothing of those whose size is not told."""
+    sets = [taken_set(exchange) for exchange in one.exchanges if not exchange.is_equal]
+    return [each.data for each in sets if each is not None]
+
+
+def _shrinks(one: Applied, before: Sequence[SetSize]) -> bool:
+    """Whether a set became smaller by more than the instances that were disposed in it."""
+    known, taken = _size_before(before, one.time_ns), _taken(one)
+    if known is None or not taken or len(taken) < len(one.exchanges):
+        return False
+    return sum(taken) < known.samples - known.disposes
+
+
+def _shrank(facts: Facts, some: Sequence[Applied], before: Sequence[SetSize]) -> Conclusion:
+    first = some[0]
+    known = _size_before(before, first.time_ns)
+    had = known.samples if known else 0
+    taken = sum(_taken(first))
+    again = f", and {plural(len(some) - 1, 'time')} more" if len(some) > 1 else ""
+    return _of_merges(
+        Kind.SHRANK,
+        f"the set of {first.group} on {first.run[0]} shrank from {had} to {plural(taken, 'sample')}: "
+        f"{first.policy} put the set of {_named(_aligners(facts, [first]))} in its place{again}; "
+        "applications may have deleted some of it in between",
+        some,
+        first.group,
+        {"policy": first.policy, "samples_before": had, "samples_taken": taken, "times": len(some)},
+    )
+
+
+def _replaced(facts: Facts, some: Sequence[Applied]) -> Conclusion:
+    policies = ", ".join(sorted({one.policy for one in some}))
+    names = _aligners(facts, some)
+    times = "once" if len(some) == 1 else f"{len(some)} times until {clock(some[-1].time_ns, 3)}"
+    return _of_merges(
+        Kind.REPLACED,
+        f"the set of {some[0].group} on {some[0].run[0]} was replaced {times} ({policies}), by that of "
+        f"{_named(names, 'or')}",
+        some,
+        some[0].group,
+        {"policies": policies, "times": len(some), "from": names},
+    )
+
+
+def _joined(facts: Facts, some: Sequence[Applied], shown: Sequence[SetSize]) -> Conclusion:
+    run = some[0].run
+    groups = list(dict.fromkeys(one.group for one in some))
+    parts = [_growth(facts, [one for one in some if one.group == group], shown) for group in groups[:3]]
+    more = f" and {len(groups) - 3} more" if len(groups) > 3 else ""
+    names = _aligners(facts, some)
+    return _of_merges(
+        Kind.JOINED,
+        f"{run[0]} joined its sets with those of {_named(names)} "
+        f"({plural(len(some), 'merge')}): {', '.join(parts)}{more}",
+        some,
+        groups[0] if len(groups) == 1 else "",
+        {"merges": len(some), "with": names, "groups": groups},
+    )
+
+
+def _of_merges(
+    kind: Kind, said: str, some: Sequence[Applied], group: str, details: dict[str, object]
+) -> Conclusion:
+    """What follows from merges of one node, from the first to the last."""
+    places = tuple(one.place for one in some[:5])
+    return Conclusion(
+        kind, said, some[0].time_ns, some[-1].time_ns, (some[0].run[0],), group, places, details
+    )
+
+
+def _growth(facts: Facts, some: Sequence[Applied], shown: Sequence[SetSize]) -> str:
+    """A group, with the sizes of its set before and after its merges where both are known."""
+    run, group = some[0].run, some[0].group
+    start, end = facts.first_ns[run], facts.last_ns[run]
+    own = [one for one in shown if (one.node, one.group) == (run[0], group) and start <= one.time_ns <= end]
+    before = [one for one in own if one.time_ns < some[0].time_ns and one.how in _EXACT]
+    after = [one for one in own if one.time_ns >= some[-1].time_ns and one.how is How.SENT]
+    known = bool(before and after)
+    return f"{group} ({before[-1].samples} samples before, {after[0].samples} after)" if known else group

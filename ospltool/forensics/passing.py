@@ -1,0 +1,57 @@
+"""Large files become a case in a temporary place, because record after record takes many times longer."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import pathlib
+import tempfile
+from typing import TYPE_CHECKING, Final, TextIO
+
+from ospltool.trace.reading.sources import SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ospltool.forensics.evidence import Window
+    from ospltool.trace.meaning.facts import Facts
+    from ospltool.trace.reading.sources import Source
+
+LARGE_BYTES: Final = 16_000_000
+"""Below this a case is not worth its start."""
+
+_SHRUNK: Final = 8
+"""A compressed trace has at least about so many times its bytes."""
+
+
+def is_worth_a_case(sources: Sequence[Source]) -> bool:
+    """Whether files are looked at faster through a case, and what it needs is installed."""
+    size = sum(one.path.stat().st_size * (_SHRUNK if one.compressed else 1) for one in sources)
+    return size >= LARGE_BYTES and all(map(importlib.util.find_spec, ("duckdb", "pyarrow")))
+
+
+def facts_through_a_case(
+    sources: Sequence[Source], window: Window, skews: Mapping[str, int], stream: TextIO, *, with_waits: bool
+) -> Facts:
+    """What the records of files tell, by way of a case that is gone afterwards.
+
+    Raises:
+        SourceError: a source cannot be read, or there is no room for the case.
+    """
+    from ospltool.analytics.case import CaseError, open_case
+    from ospltool.analytics.duck import DuckEngine
+    from ospltool.forensics.case import CaseEvidence
+    from ospltool.trace.case.load import load
+    from ospltool.trace.case.loading import Progress
+
+    try:
+        with tempfile.TemporaryDirectory(prefix="ospltool-case-") as scratch:
+            with contextlib.closing(Progress(stream)) as progress:
+                load(sources, pathlib.Path(scratch) / "case", progress=progress)
+            case = open_case(pathlib.Path(scratch) / "case")
+            with contextlib.closing(DuckEngine(case)) as engine:
+                return CaseEvidence(case, engine).facts(window, skews, with_waits=with_waits)
+    except CaseError as cause:
+        raise SourceError(str(cause)) from None
+    except OSError as cause:
+        raise SourceError(f"{tempfile.gettempdir()}: {cause.strerror or cause}") from None

@@ -1,0 +1,68 @@
+"""What a recording of the console shows of sets: their sizes, whenever they changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from engine.core.plain import PlainFault
+from ospltool.live.feed import Heard
+from ospltool.live.patch import PatchFault
+from ospltool.live.recorder import parts_of
+from ospltool.live.recording import Delta, Of, RecordingFault, Snapshots, State, decode_line
+from ospltool.trace.meaning.sizes import BUILT_IN, How, SetSize
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+APART_NS: Final = 1_000_000_000
+"""Sizes of a node that change faster are looked at once in this time."""
+
+MOST_SIZES: Final = 200_000
+
+
+def sizes_of(path: Path) -> tuple[list[SetSize], list[str]]:
+    """The sizes of sets that a recording shows, by time, and what of it could not be read."""
+    found: list[SetSize] = []
+    problems: list[str] = []
+    snapshots = Snapshots()
+    last: dict[tuple[str, str], int] = {}
+    looked: dict[str, int] = {}
+    unread = 0
+    for part in parts_of(path):
+        try:
+            stream = part.open("rb")
+        except OSError as cause:
+            problems.append(f"the recording {part}: {cause.strerror or cause}")
+            continue
+        with stream:
+            for number, line in enumerate(stream, 1):
+                try:
+                    entry = decode_line(line, f"{part}:{number}")
+                    if not isinstance(entry.item, State | Delta):
+                        continue
+                    key = snapshots.take(entry.item)
+                    if key[0] is not Of.NODE or entry.heard_ns - looked.get(key[1], 0) < APART_NS:
+                        continue
+                    heard = snapshots.decode(key, entry.heard_ns)
+                except (RecordingFault, PatchFault, PlainFault):
+                    unread += 1
+                    continue
+                looked[key[1]] = entry.heard_ns
+                if isinstance(heard, Heard):
+                    _look_at(heard, path, last, found)
+                if len(found) > MOST_SIZES:
+                    problems.append(f"the recording {path}: more than {MOST_SIZES} changes of sizes")
+                    return found, problems
+    if unread:
+        problems.append(f"the recording {path}: {unread} lines cannot be read")
+    return found, problems
+
+
+def _look_at(heard: Heard, path: Path, last: dict[tuple[str, str], int], found: list[SetSize]) -> None:
+    node = heard.snapshot.name
+    for view in heard.snapshot.groups:
+        group = f"{view.partition}.{view.topic}"
+        if group.startswith(BUILT_IN) or last.get((node, group)) == view.samples:
+            continue
+        last[node, group] = view.samples
+        found.append(SetSize(node, group, heard.heard_ns, view.samples, How.RECORDED, None, path.name))

@@ -1,0 +1,286 @@
+"""What stores and recordings show: sizes of sets, which stores differ, what only a back-up still has."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ospltool.forensics.attachments import What
+from ospltool.forensics.conclusion import Conclusion, Kind
+from ospltool.stores.describe import count_sets
+from ospltool.stores.diff.causes import Cause
+from ospltool.stores.diff.compare import Wishes, compare
+from ospltool.stores.diff.contract import DiffError
+from ospltool.stores.diff.filtered import Left
+from ospltool.stores.diff.report import Verdict as Compared
+from ospltool.stores.diff.sides import MAX_SIDES
+from ospltool.stores.model import Format, SetKind, StoreFacts, StoreUnreadable
+from ospltool.stores.opening import open_reader
+from ospltool.trace.meaning.sizes import BUILT_IN, How, SetSize
+from ospltool.trace.rules import grouped, plural
+from ospltool.trace.views.times import iso
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from ospltool.forensics.attachments import Attachment
+    from ospltool.stores.describe import Counted
+    from ospltool.stores.diff.report import GroupReport, ReportData
+
+_NO_DIFFERENCE: Final = frozenset(
+    {Cause.DAMAGE, Cause.HISTORY_DEPTH, Cause.UNREGISTERED, Cause.CLEANUP_DELAY}
+)
+"""Causes that are no difference in what nodes hold: an XML store keeps what newer samples replaced."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class StoreOf:
+    """A store and what was counted in it.
+
+    Attributes:
+        found: as which it was found.
+        facts: what it says about itself.
+        sets: its sets, counted.
+    """
+
+    found: Attachment
+    facts: StoreFacts
+    sets: tuple[Counted, ...]
+
+    @property
+    def node(self) -> str:
+        """Whose it is."""
+        return self.found.node
+
+    @property
+    def path(self) -> Path:
+        """Where it is."""
+        return self.found.path
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.found.name
+
+    @property
+    def format(self) -> str:
+        """Who wrote it, also where it is kept as a snapshot."""
+        return self.found.format or self.facts.format.value
+
+    @property
+    def damage(self) -> list[tuple[int, int, tuple[str, ...]]]:
+        """Of each set with damage its number, how much, and the first of it."""
+        return list(self.found.damage) or [one.shown_damage for one in self.sets if one.shown_damage]
+
+    @property
+    def age_ns(self) -> int:
+        """The newest time that its current sets tell; an XML store tells only samples' times."""
+        current = [one for one in self.sets if one.facts.kind is not SetKind.BACKUP]
+        told = [one.facts.quality_ns or 0 for one in current if self.format != Format.XML.value]
+        newest = [count.newest_ns for one in current for _, count in one.groups]
+        return max([*told, *newest], default=0)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Stored:
+    """All that stores show.
+
+    Attributes:
+        stores: those that could be opened.
+        conclusions: what follows.
+        comparison: of the newest store of each node, in data only; None with fewer than two.
+        compared: which they are, in its order.
+        unknown: what cannot be told.
+        recorded: sizes of sets that recordings show.
+    """
+
+    stores: tuple[StoreOf, ...]
+    conclusions: tuple[Conclusion, ...]
+    comparison: ReportData | None
+    compared: tuple[StoreOf, ...]
+    unknown: tuple[str, ...]
+    recorded: tuple[SetSize, ...] = ()
+
+    @property
+    def sizes(self) -> Iterator[SetSize]:
+        """The sizes of current sets, dated by their newest sample, and what recordings show."""
+        yield from self.recorded
+        for store in self.stores:
+            for one in store.sets:
+                if one.facts.kind is SetKind.BACKUP:
+                    continue
+                for group, count in one.groups:
+                    if not str(group.name).startswith(BUILT_IN):
+                        at = count.newest_ns
+                        yield SetSize(
+                            store.node, str(group.name), at, count.samples, How.STORED, None, store.name
+                        )
+
+
+def look(attachments: Iterable[Attachment]) -> Stored:
+    """Reads stores from end to end and compares them, and what recordings show of sets.
+
+    Args:
+        attachments: stores and recordings.
+    """
+    stores: list[StoreOf] = []
+    unknown: list[str] = []
+    shown: list[SetSize] = []
+    for one in attachments:
+        if one.what is What.RECORDING:
+            from ospltool.forensics.recorded import sizes_of
+
+            recorded, problems = sizes_of(one.path)
+            shown += recorded
+            unknown += problems
+            continue
+        try:
+            reader = open_reader(one.path)
+        except StoreUnreadable as cause:
+            unknown.append(f"the store {cause}")
+            continue
+        try:
+            stores.append(StoreOf(one, reader.facts, tuple(count_sets(reader))))
+        except (StoreUnreadable, OSError) as cause:
+            unknown.append(f"the store {one.name}: {cause}")
+        finally:
+            reader.close()
+    newest = _newest(stores)
+    found = [one for store in stores for one in (*_damaged(store), *_in_backups(store))]
+    found += emptied_in(shown)
+    comparison = None
+    if len(newest) > 1:
+        try:
+            comparison = _compared([str(one.path) for one in newest])
+        except (DiffError, StoreUnreadable) as cause:
+            unknown.append(f"the stores could not be compared: {cause}")
+        else:
+            found += _differing(comparison, newest)
+    left = [store.name for store in stores if store not in newest]
+    if left and newest:
+        unknown.append(f"older copies of stores were not compared: {', '.join(left)}")
+    if len(newest) == 1 and len(stores) == 1:
+        unknown.append(f"there is one store only ({stores[0].name}): it cannot be compared")
+    return Stored(tuple(stores), tuple(found), comparison, tuple(newest), tuple(unknown), tuple(shown))
+
+
+def emptied_in(shown: Sequence[SetSize]) -> Iterator[Conclusion]:
+    """Sets that recordings show with data and, at their end, without any."""
+    for (node, group), some in grouped(shown, lambda one: (one.node, one.group)):
+        most = max(one.samples for one in some)
+        if some[-1].samples or not most:
+            continue
+        gone = next(one for place, one in enumerate(some) if not any(each.samples for each in some[place:]))
+        yield Conclusion(
+            Kind.SHRANK,
+            f"the set of {group} on {node} had up to {plural(most, 'sample')} and is empty from here on; the "
+            f"recording {gone.source} does not show whether applications deleted it",
+            gone.time_ns,
+            None,
+            (node,),
+            group,
+            facts={"samples_before": most, "recording": gone.source},
+        )
+
+
+def _newest(stores: Sequence[StoreOf]) -> list[StoreOf]:
+    """The newest store of each node that holds a current set, at most as many as can be compared."""
+    best: dict[str, StoreOf] = {}
+    for store in sorted(stores, key=lambda one: (-one.age_ns, len(one.name), one.name)):
+        if store.facts.current() and store.facts.format is not Format.RECORDING:
+            best.setdefault(store.node, store)
+    return [best[node] for node in sorted(best)][:MAX_SIDES]
+
+
+def _compared(given: Sequence[str]) -> ReportData:
+    return compare(given, Wishes(instances=50, engine="merge", left=Left.DATA))
+
+
+def _damaged(store: StoreOf) -> Iterator[Conclusion]:
+    for number, count, first in store.damage:
+        yield Conclusion(
+            Kind.DAMAGED,
+            f"{plural(count, 'record')} of set {number} in {store.name} cannot be read: {'; '.join(first)}",
+            None,
+            nodes=(store.node,),
+            facts={"damaged": count, "store": store.name, "set": number},
+        )
+
+
+def _in_backups(store: StoreOf) -> Iterator[Conclusion]:
+    """What a back-up has that the current set of the same name-space lacks."""
+    current = {one.facts.name_space: one for one in store.sets if one.facts.kind is SetKind.CURRENT}
+    for backup in (one for one in store.sets if one.facts.kind is SetKind.BACKUP):
+        now = current.get(backup.facts.name_space)
+        if now is None or not backup.samples:
+            continue
+        sides = [f"{store.path}@{backup.facts.number}", f"{store.path}@{now.facts.number}"]
+        try:
+            report = _compared(sides)
+        except (DiffError, StoreUnreadable):
+            continue  # the damage of the store is told anyway
+        for group in report.groups:
+            only = group.only[0]
+            name = f"{group.partition}.{group.topic}"
+            if only > group.damaged[1] and not name.startswith(BUILT_IN):
+                when = backup.facts.quality_ns
+                yield Conclusion(
+                    Kind.THROWN_AWAY,
+                    f"{plural(only, 'instance')} of {name} on {store.node} are in the back-up (set "
+                    f"{backup.facts.number}{'' if when is None else f', of {iso(when, 0)}'}) and not in the "
+                    f"current set of {store.name}: thrown away by a merge, or disposed and purged since",
+                    None,
+                    nodes=(store.node,),
+                    group=name,
+                    facts={"store": store.name, "set": backup.facts.number, "instances": only},
+                )
+
+
+def _differing(report: ReportData, stores: Sequence[StoreOf]) -> Iterator[Conclusion]:
+    groups = [one for one in report.groups if not f"{one.partition}.".startswith(BUILT_IN)]
+    nodes = tuple(one.node for one in stores)
+    held = [one for one in groups if any(one.samples)]
+    differing = [one for one in held if one.verdict is Compared.MISSING or _differing_in_data(one)]
+    for group in differing:
+        yield _difference(group, stores, nodes)
+    if held and not differing and not any(any(one.damaged) for one in held):
+        total = sum(one.equal + one.differing for one in held)
+        yield Conclusion(
+            Kind.EQUAL,
+            f"the stores of {', '.join(nodes)} have the same data: {plural(len(held), 'group')}, "
+            f"{plural(total, 'instance')}",
+            None,
+            nodes=nodes,
+            facts={"groups": len(held), "instances": total},
+        )
+
+
+def _differing_in_data(group: GroupReport) -> int:
+    """Instances that differ otherwise than by what a format keeps longer, or by what cannot be read."""
+    return group.differing - sum(count for cause, count in group.causes.items() if cause in _NO_DIFFERENCE)
+
+
+def _difference(group: GroupReport, stores: Sequence[StoreOf], nodes: tuple[str, ...]) -> Conclusion:
+    parts = []
+    differing = _differing_in_data(group)
+    for number, store in enumerate(stores):
+        samples = group.samples[number]
+        if samples is None:
+            parts.append(f"{store.node} does not have the group")
+            continue
+        lacks = f", lacks {plural(group.absent[number], 'instance')}" if group.absent[number] else ""
+        alone = f", has {group.only[number]} alone" if group.only[number] else ""
+        parts.append(f"{store.node} has {plural(samples, 'sample')}{lacks}{alone}")
+    causes = ", ".join(f"{cause} {count}" for cause, count in group.causes.items())
+    name = f"{group.partition}.{group.topic}"
+    return Conclusion(
+        Kind.DIFFERS,
+        f"the stores do not agree on {name}: {plural(differing, 'instance')} "
+        f"differ{'s' if differing == 1 else ''} in data; {'; '.join(parts)}"
+        + (f" (all differences by likely cause: {causes})" if causes else ""),
+        None,
+        nodes=nodes,
+        group=name,
+        facts={"differing": group.differing, "samples": list(group.samples), "causes": dict(group.causes)},
+    )

@@ -1,0 +1,171 @@
+"""Findings of one cause as one story, in the order of time."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Final
+
+from ospltool.trace.rules import grouped, plural
+from ospltool.trace.views.times import SECOND_NS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ospltool.forensics.conclusion import Conclusion
+    from ospltool.trace.rules import Finding
+
+BEFORE_NS: Final = 15 * SECOND_NS
+"""What a cause brings about may be seen before the cause is noticed."""
+
+AFTER_NS: Final = 60 * SECOND_NS
+"""What begins later than this after the end of a cause is not counted as its effect."""
+
+MOST_JOINED: Final = 2_000
+"""Findings that are put together by their causes; what comes after is one story of its own."""
+
+CAUSES: Final[dict[str, tuple[str, ...]]] = {
+    "fellow-lost": ("fellow-lost", "clock-jump", "heartbeat-late"),
+    "two-masters": ("fellow-lost",),
+    "master-flapping": ("master-livelock", "fellow-lost"),
+    "merge-storm": ("master-livelock", "master-flapping", "two-masters", "fellow-lost"),
+    "equal-set-transferred": ("master-livelock", "merge-storm", "two-masters", "fellow-lost"),
+    "set-emptied": ("master-livelock", "two-masters", "fellow-lost", "merge-storm"),
+    "set-diverged": ("fellow-lost", "two-masters"),
+    "conflict-unresolved": ("master-livelock", "fellow-lost", "thread-silent", "request-unanswered"),
+    "request-unanswered": ("master-livelock", "fellow-lost", "thread-silent"),
+    "thread-silent": ("fellow-lost",),
+    "state-backwards": ("fellow-lost",),
+    "reported": ("fellow-lost", "set-diverged", "master-livelock"),
+}
+"""What each rule's findings may follow from, the likeliest first."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Story:
+    """Findings of one cause.
+
+    Attributes:
+        findings: by time.
+        conclusions: what became of the data by it, by time.
+    """
+
+    findings: tuple[Finding, ...]
+    conclusions: tuple[Conclusion, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """The findings that no other one here explains."""
+        roots = _roots(self.findings)
+        more = len(self.findings) - len(roots)
+        lines = "; ".join(one.title for one in roots[:3])
+        lines += f"; and {len(roots) - 3} more like it" if len(roots) > 3 else ""
+        follow = f"{plural(more, 'finding')} follow{'s' if more == 1 else ''} from it"
+        return f"{lines} ({follow})" if more else lines
+
+    @property
+    def start_ns(self) -> int | None:
+        """When it began."""
+        return min((one.start_ns for one in self.findings if one.start_ns is not None), default=None)
+
+    @property
+    def end_ns(self) -> int | None:
+        """When it was last seen."""
+        return max((one.end_ns for one in self.findings if one.end_ns is not None), default=None)
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Where."""
+        return tuple(sorted({node for one in self.findings for node in one.nodes}))
+
+
+def stories(findings: Sequence[Finding], conclusions: Sequence[Conclusion] = ()) -> list[Story]:
+    """Findings put together with what they follow from, by time; every finding is in one story.
+
+    A finding joins the story of its likeliest cause, of those that had begun, and that of the other side of
+    the same event.
+    """
+    findings, rest = findings[:MOST_JOINED], findings[MOST_JOINED:]
+    groups: dict[int, list[int]] = {number: [number] for number in range(len(findings))}
+    of_rule = dict(grouped(range(len(findings)), lambda number: findings[number].rule))
+    for number, one in enumerate(findings):
+        for other in _joins(findings, of_rule, number, one):
+            kept, gone = groups[other], groups[number]
+            if kept is not gone:
+                kept.extend(gone)
+                groups.update(dict.fromkeys(gone, kept))
+    told: list[Story] = []
+    for group in {id(group): group for group in groups.values()}.values():
+        some = [findings[number] for number in group]
+        ordered = sorted(some, key=lambda one: (one.start_ns or 0, one.rule, one.title))
+        told.append(Story(tuple(ordered)))
+    told.sort(key=lambda one: (one.start_ns or 0, one.title))
+    if rest:
+        told.append(Story(tuple(rest)))
+    return _with_conclusions(told, conclusions)
+
+
+def _joins(
+    findings: Sequence[Finding], of_rule: Mapping[str, list[int]], number: int, one: Finding
+) -> list[int]:
+    """The findings whose story one belongs to: its cause, and other sides of the same event."""
+    sides: list[int] = []
+    causes: list[int] = []
+    possible = sorted(other for rule in set(CAUSES.get(one.rule, ())) for other in of_rule.get(rule, ()))
+    for other in possible:
+        cause = findings[other]
+        if other != number and _follows(one, cause):
+            (sides if cause.rule == one.rule else causes).append(other)
+    begun = [other for other in causes if (findings[other].start_ns or 0) <= (one.start_ns or 0)] or causes
+    for rule in CAUSES.get(one.rule, ()):
+        likely = [other for other in begun if findings[other].rule == rule]
+        if likely:
+            return [*sides, likely[-1]]  # findings come by time
+    return sides
+
+
+def _with_conclusions(told: list[Story], conclusions: Sequence[Conclusion]) -> list[Story]:
+    """Each conclusion beside the last story that it can follow from."""
+    found: dict[int, list[Conclusion]] = {}
+    for one in sorted(conclusions, key=lambda each: each.start_ns or 0):
+        if one.start_ns is None:
+            continue
+        near = [number for number, story in enumerate(told) if set(one.nodes) & set(story.nodes)]
+        for before in (0, BEFORE_NS):
+            fitting = [
+                number
+                for number in near
+                if (told[number].start_ns or 0) - before
+                <= one.start_ns
+                <= (told[number].end_ns or 0) + AFTER_NS
+            ]
+            if fitting:
+                found.setdefault(fitting[-1], []).append(one)
+                break
+    return [dataclasses.replace(story, conclusions=tuple(found.get(n, ()))) for n, story in enumerate(told)]
+
+
+def _follows(effect: Finding, cause: Finding) -> bool:
+    """Whether a finding can be the effect of another: by kind, place and time."""
+    if cause.rule not in CAUSES.get(effect.rule, ()) or effect.start_ns is None or cause.start_ns is None:
+        return False
+    if cause.rule == effect.rule:  # two sides of one event
+        near = abs(effect.start_ns - cause.start_ns) <= BEFORE_NS
+        return near and bool(_about(effect) & _about(cause))
+    if not set(effect.nodes) & _about(cause):
+        return False
+    return cause.start_ns - BEFORE_NS <= effect.start_ns <= (cause.end_ns or cause.start_ns) + AFTER_NS
+
+
+def _about(one: Finding) -> set[str]:
+    """The nodes of a finding, and the fellow that it names."""
+    return {*one.nodes, *(str(one.facts[name]) for name in ("fellow", "master") if one.facts.get(name))}
+
+
+def _roots(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings that follow from none of another kind; all of them, if each follows from one."""
+    roots = [
+        one
+        for one in findings
+        if not any(other.rule != one.rule and _follows(one, other) for other in findings)
+    ]
+    return roots or list(findings[:1])

@@ -1,0 +1,108 @@
+"""An investigation as text and as values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ospltool.forensics.codes import code_of
+from ospltool.forensics.conclusion import Kind, dated
+from ospltool.trace.reading.record import one_line, valid_text
+from ospltool.trace.views import report
+from ospltool.trace.views.times import clock, from_to
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ospltool.forensics.conclusion import Conclusion
+    from ospltool.forensics.investigation import Investigation
+    from ospltool.forensics.story import Story
+    from ospltool.trace.rules import Finding
+
+SHOWN_CONCLUSIONS: Final = 8
+SHOWN_FINDINGS: Final = 12
+SHOWN_STORIES: Final = 20
+
+_TOLD_IN_STORIES: Final = frozenset({Kind.THROWN_AWAY, Kind.SHRANK, Kind.REPLACED, Kind.JOINED})
+"""The others are findings of rules, and stand there as such."""
+
+
+def as_text(one: Investigation) -> Iterator[str]:
+    """The verdict, what else became of the data, what is unknown, the stories, and each finding in full."""
+    yield f"Verdict: {one_line(one.verdict.headline)}"
+    bad = [each for each in one.verdict.conclusions if not each.is_harmless]
+    rest = [each for each in one.verdict.conclusions if each.is_harmless]
+    for each in (*bad[1:], *rest)[:SHOWN_CONCLUSIONS]:
+        yield f"  {each.kind}: {one_line(dated(each))}"
+    left = len(bad[1:]) + len(rest) - SHOWN_CONCLUSIONS
+    if left > 0:
+        yield f"  and {left} more (--json has all)"
+    for unknown in one.verdict.unknown:
+        yield f"  unknown: {one_line(unknown)}"
+    yield ""
+    for number, story in enumerate(one.stories[:SHOWN_STORIES], 1):
+        yield from _story(number, len(one.stories), story)
+    if len(one.stories) > SHOWN_STORIES:
+        yield f"and {len(one.stories) - SHOWN_STORIES} more stories (--json has all)"
+        yield ""
+    yield from report.as_text(one.findings)
+
+
+def _story(number: int, count: int, story: Story) -> Iterator[str]:
+    when = from_to(story.start_ns, story.end_ns)
+    yield f"Story {number} of {count}, {when}, on {one_line(', '.join(story.nodes))}"
+    yield f"  {one_line(story.title)}"
+    told: list[tuple[int, str]] = [
+        *((one.start_ns or 0, f"{_called(one)}: {one.title}") for one in story.findings),
+        *(
+            (one.start_ns or 0, f"* {one.kind}: {one.text}")
+            for one in story.conclusions
+            if one.kind in _TOLD_IN_STORIES
+        ),
+    ]
+    told.sort(key=lambda each: each[0])
+    for time, text in told[:SHOWN_FINDINGS]:
+        yield f"    {clock(time, 3)}  {one_line(text)}"
+    if len(told) > SHOWN_FINDINGS:
+        yield f"    and {len(told) - SHOWN_FINDINGS} more"
+    yield ""
+
+
+def _called(one: Finding) -> str:
+    """The rule of a finding, with the code that health has for it."""
+    code = code_of(one)
+    return f"{one.rule} ({code})" if code else one.rule
+
+
+def as_value(one: Investigation) -> dict[str, object]:
+    """An investigation for JSON. `stories` name findings by their places in `findings`."""
+    place = {id(each): number for number, each in enumerate(one.findings)}
+    return {
+        "verdict": valid_text(one.verdict.headline),
+        "conclusions": [_conclusion(each) for each in one.verdict.conclusions],
+        "unknown": [valid_text(each) for each in one.verdict.unknown],
+        "stories": [
+            {
+                "title": valid_text(story.title),
+                "start_ns": story.start_ns,
+                "end_ns": story.end_ns,
+                "nodes": list(story.nodes),
+                "findings": [place[id(each)] for each in story.findings],
+            }
+            for story in one.stories
+        ],
+        "findings": [{**report.as_value(each), "code": code_of(each) or None} for each in one.findings],
+    }
+
+
+def _conclusion(one: Conclusion) -> dict[str, object]:
+    return {
+        "kind": one.kind.value,
+        "text": valid_text(one.text),
+        "start_ns": one.start_ns,
+        "end_ns": one.end_ns,
+        "nodes": list(one.nodes),
+        "group": valid_text(one.group),
+        "is_harmless": one.is_harmless,
+        "facts": one.facts,
+        "evidence": [report.place_value(place) for place in one.places],
+    }

@@ -1,0 +1,135 @@
+"""The verdict on the data: which set was emptied, replaced, left behind or joined; where, when, by what."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Final
+
+from ospltool.forensics import merged
+from ospltool.forensics.conclusion import Conclusion, Kind, dated
+from ospltool.trace.meaning.sizes import sizes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ospltool.trace.meaning.facts import Facts
+    from ospltool.trace.meaning.sizes import SetSize
+    from ospltool.trace.rules import Finding
+
+NO_TRACE: Final = "there is no trace"
+"""How the most important unknown things begin."""
+
+_ORDER: Final = list(Kind)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of the data.
+
+    Attributes:
+        conclusions: the worst first, those of one kind by time.
+        unknown: what cannot be told, and why.
+        sizes: how large sets were, by time.
+    """
+
+    conclusions: tuple[Conclusion, ...]
+    unknown: tuple[str, ...]
+    sizes: tuple[SetSize, ...]
+
+    @property
+    def headline(self) -> str:
+        """The verdict in a line."""
+        bad = [one for one in self.conclusions if not one.is_harmless]
+        if bad:
+            more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
+            return f"{dated(bad[0])}{more}"
+        if self.conclusions or self.sizes:
+            equal = "".join(f"; {one.text}" for one in self.conclusions if one.kind is Kind.EQUAL)
+            absent = "".join(f"; {one}" for one in self.unknown if one.startswith(NO_TRACE))
+            return f"no set is seen to be lost, left behind or replaced by a smaller one{equal}{absent}"
+        return "unknown: nothing here shows a set"
+
+
+def verdict(
+    facts: Facts,
+    findings: Sequence[Finding],
+    stored: Iterable[Conclusion] = (),
+    unknown: Iterable[str] = (),
+    stored_sizes: Sequence[SetSize] = (),
+) -> Verdict:
+    """The verdict on the data.
+
+    Args:
+        facts: what the traces say.
+        findings: what the rules found in them, `set-emptied` and `set-diverged` among it.
+        stored: what stores show (see `stored`).
+        unknown: what is not known for reasons outside the traces.
+        stored_sizes: sizes of sets that stores and recordings show.
+    """
+    shown = sizes(facts)
+    found = [
+        *_from_findings(findings, [*shown, *stored_sizes]),
+        *merged.conclusions(facts, shown, findings),
+        *stored,
+    ]
+    ordered = sorted(found, key=lambda one: (_ORDER.index(one.kind), one.start_ns or 0, one.text))
+    return Verdict(
+        tuple(ordered), (*unknown, *_unknown(facts, shown)), tuple(_by_time([*shown, *stored_sizes]))
+    )
+
+
+def _by_time(some: list[SetSize]) -> list[SetSize]:
+    return sorted(some, key=lambda one: (one.time_ns, one.node, one.group))
+
+
+def _from_findings(findings: Sequence[Finding], shown: Sequence[SetSize]) -> Iterable[Conclusion]:
+    for one in findings:
+        if one.rule == "set-emptied":
+            kind = Kind.LOST if one.facts["is_total"] else Kind.EMPTIED
+            group = str(one.facts["group"])
+        elif one.rule == "set-diverged":
+            kind = Kind.DELAYED if one.facts["is_over"] else Kind.DIVERGED
+            group = str(one.facts["namespace"])
+        else:
+            continue
+        text = one.title
+        if kind is Kind.DIVERGED:
+            text += _last_sizes(shown, str(one.facts["master"]), str(one.facts["node"]))
+        yield Conclusion(
+            kind, text, one.start_ns, one.end_ns, one.nodes, group, one.evidence, dict(one.facts)
+        )
+
+
+def _last_sizes(shown: Sequence[SetSize], master: str, node: str) -> str:
+    """The sizes that the sets of two nodes had last, where they are known and not the same."""
+    last: dict[str, dict[str, int]] = {}
+    for one in sorted(shown, key=lambda each: each.time_ns):
+        if one.node in {master, node}:
+            last.setdefault(one.group, {})[one.node] = one.samples
+    differing = [
+        f"{group} ({master} {sizes[master]}, {node} {sizes[node]})"
+        for group, sizes in last.items()
+        if len(sizes) == 2 and sizes[master] != sizes[node]
+    ]
+    return f"; last seen sizes differ: {', '.join(differing[:3])}" if differing else ""
+
+
+def _unknown(facts: Facts, shown: Sequence[SetSize]) -> Iterable[str]:
+    """What the traces cannot tell."""
+    traced = {run[0] for run in facts.first_ns}
+    named = {facts.names.node(address) for one in facts.book.all() for address in (one.alignee, one.aligner)}
+    absent = sorted(named - traced - {"nobody"})
+    if not traced:
+        yield f"{NO_TRACE}: when and why anything came about is not known"
+        return
+    if absent:
+        yield f"{NO_TRACE} of {', '.join(absent)}: what they had and did is known from others only"
+    if not shown:
+        yield "no alignment is in the traces: sizes of sets are not known"
+    else:
+        yield (
+            "traces show the sizes of sets, not their content: which samples were thrown away, and whether "
+            "sets of one size are equal, only stores can tell"
+        )
+    for kind, dropped in sorted(facts.dropped.items()):
+        yield f"{dropped} more {kind} were not looked at"

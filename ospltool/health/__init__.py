@@ -1,0 +1,1 @@
+"""What is wrong with a system: codes of trouble, signs of it, and the incidents that they make."""

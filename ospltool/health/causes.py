@@ -1,0 +1,165 @@
+"""From many signs to few causes: what one thing brings about is told once."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Iterable
+from typing import Final
+
+from ospltool.health.codes import Severity
+from ospltool.health.scene import Scene
+from ospltool.health.sign import Sign, joined
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cause:
+    """A root sign, and the signs that follow from it or say the same."""
+
+    root: Sign
+    others: tuple[Sign, ...] = ()
+
+    @property
+    def signs(self) -> tuple[Sign, ...]:
+        """All, the root first."""
+        return (self.root, *self.others)
+
+    @property
+    def urgency(self) -> Severity:
+        """The most urgent of them."""
+        return min(sign.urgency for sign in self.signs)
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Ids of all nodes that are involved, those of the root first."""
+        return tuple(dict.fromkeys(node for sign in self.signs for node in sign.nodes))
+
+    @property
+    def name_spaces(self) -> tuple[str, ...]:
+        """The name-spaces that the signs name."""
+        return tuple(sorted({sign.name_space for sign in self.signs if sign.name_space}))
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """The keys of all signs."""
+        return frozenset(sign.key for sign in self.signs)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rule:
+    """Signs of one cause bring about signs of others, in what they share: `node`, `name_space` or nothing."""
+
+    root: frozenset[str]
+    brings: frozenset[str]
+    shared: str = "node"
+
+
+def _rule(root: str, brings: str, shared: str = "node") -> Rule:
+    return Rule(frozenset(root.split()), frozenset(brings.split()), shared)
+
+
+_RULES: Final = (
+    _rule("DUL-NODE-ABSENT", "copies disk-copies", ""),
+    _rule("node", "copies disk-copies conflict mesh align master set definition complete reader late"),
+    _rule("DUL-INCOMPATIBLE", "master conflict set complete mesh copies disk-copies align definition"),
+    _rule("protocol", "master conflict set complete mesh copies disk-copies align definition"),
+    _rule("DUL-MASTER-IMPOSSIBLE", "complete copies disk-copies master"),
+    _rule("store", "disk-copies pressure"),
+    _rule("stuck", "complete align pressure late"),
+    _rule("mesh", "master conflict set"),
+    _rule("DUL-TWO-MASTERS DUL-NO-MASTER", "conflict set copies disk-copies", "name_space"),
+    _rule("conflict", "set", "name_space"),
+    _rule("align", "complete"),
+)
+"""What brings about what, strongest first; DUL-... is a code, others are causes of the registry."""
+
+_HUBS: Final = {
+    "DUL-INCOMPATIBLE": "does not communicate with",
+    "DUL-PARTIAL-MESH": "is not connected with",
+    "DUL-PROTOCOL": "speaks another version of the protocol than",
+    "DUL-CLOCK-SKEW": "has another time than",
+}
+"""Signs about two nodes, of which one may be what all have in common, and what it is then said to do."""
+
+
+def causes_of(scene: Scene, signs: Iterable[Sign]) -> list[Cause]:
+    """The causes of these signs, most urgent first."""
+    grouped: dict[str, list[Sign]] = {}
+    for sign in _with_hubs(scene, list(signs)):
+        grouped.setdefault(sign.key, []).append(sign)
+    causes = [_cause(members) for members in grouped.values()]
+    lost = next((cause for cause in causes if cause.root.kind.cause == "domain"), None)
+    if lost is not None:
+        rest = [cause for cause in causes if cause.root.kind.cause not in ("domain", "watcher")]
+        watcher = [cause for cause in causes if cause.root.kind.cause == "watcher"]
+        causes = [_with(lost, rest), *watcher]
+    for rule in _RULES:
+        causes = _applied(rule, causes)
+    return sorted(causes, key=lambda one: (one.urgency, one.root.since_ns or scene.now_ns, one.root.key))
+
+
+def _cause(members: list[Sign]) -> Cause:
+    root, *others = sorted(members, key=lambda sign: (sign.urgency, -sign.weight))
+    return Cause(root, tuple(others))
+
+
+def _with(root: Cause, others: list[Cause]) -> Cause:
+    return Cause(root.root, (*root.others, *(sign for other in others for sign in other.signs)))
+
+
+def _applied(rule: Rule, causes: list[Cause]) -> list[Cause]:
+    """The causes that remain when each root has taken what it brings about."""
+    roots = [one for one in causes if {one.root.code, one.root.kind.cause} & rule.root]
+    if not roots:
+        return causes
+    taken: dict[str, list[Cause]] = {root.root.key: [] for root in roots}
+    remaining = []
+    for one in causes:
+        if one.root.key in taken or one.root.kind.cause not in rule.brings:
+            remaining.append(one)
+            continue
+        root = next((root for root in roots if _shares(rule.shared, root, one)), None)
+        if root is None:
+            remaining.append(one)
+        else:
+            taken[root.root.key].append(one)
+    return [_with(one, taken.get(one.root.key, [])) for one in remaining]
+
+
+def _shares(what: str, root: Cause, other: Cause) -> bool:
+    if what == "node":
+        return not set(root.nodes).isdisjoint(other.nodes)
+    return what == "" or not set(root.name_spaces).isdisjoint(other.name_spaces)
+
+
+def _with_hubs(scene: Scene, signs: list[Sign]) -> list[Sign]:
+    """Signs about pairs become signs about the node that they have in common, if there is one."""
+    found = [sign for sign in signs if sign.code not in _HUBS]
+    for code, verb in _HUBS.items():
+        pairs = [sign for sign in signs if sign.code == code]
+        while pairs:
+            degrees = collections.Counter(
+                node for pair in {frozenset(s.nodes) for s in pairs} for node in pair
+            )
+            hub, degree = max(degrees.items(), key=lambda item: (item[1], item[0]))
+            if degree < 2:
+                found += pairs
+                break
+            name = scene.model.name_of(hub)
+            mine = [sign for sign in pairs if hub in sign.nodes]
+            others = sorted(
+                {scene.model.name_of(node) for sign in mine for node in sign.nodes if node != hub}
+            )
+            detail = f": {mine[0].what.partition(': ')[2]}" if ": " in mine[0].what else ""
+            what = f"{name} {verb} {joined(others)}{detail}"
+            mine = [
+                dataclasses.replace(sign, who=name, nodes=_first(hub, sign.nodes), subjects=(hub,))
+                for sign in mine
+            ]
+            found += [*mine[1:], dataclasses.replace(mine[0], what=what, weight=len(mine))]
+            pairs = [sign for sign in pairs if hub not in sign.nodes]
+    return found
+
+
+def _first(hub: str, nodes: tuple[str, ...]) -> tuple[str, ...]:
+    return (hub, *(node for node in nodes if node != hub))

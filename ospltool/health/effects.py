@@ -1,0 +1,71 @@
+"""What a cause means for data, in words: copies, master, and what is lost as far as can be seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ospltool.health.causes import Cause
+from ospltool.health.redundancy import Redundancy
+from ospltool.health.scene import Scene
+from ospltool.health.sign import joined
+from ospltool.live.nodes import Node
+
+MOST_SPACES = 3
+
+
+def effect(scene: Scene, cause: Cause, copies: Mapping[str, Redundancy]) -> str:
+    """What the cause means for the name-spaces that it touches; the words of its code without any."""
+    if cause.root.kind.cause == "domain":
+        return cause.root.kind.effect
+    names = [name for name in _touched(scene, cause) if name in copies]
+    if not names:
+        return cause.root.kind.effect
+    names.sort(key=lambda name: (len(copies[name].held), name))
+    told = [_of_space(scene, cause, copies[name]) for name in names[:MOST_SPACES]]
+    if len(names) > MOST_SPACES:
+        told.append(f"{len(names) - MOST_SPACES:,} more name-spaces")
+    return "; ".join(told)
+
+
+def _touched(scene: Scene, cause: Cause) -> list[str]:
+    named = set(cause.name_spaces)
+    if cause.root.kind.cause in ("node", "store", "stuck"):
+        for node in cause.root.nodes:
+            known = scene.model.nodes.get(node)
+            named.update(known.name_spaces if known else ())
+        if cause.root.code == "DUL-NODE-ABSENT":
+            named.update(one.name for one in scene.expected.name_spaces)
+    return sorted(named)
+
+
+def _of_space(scene: Scene, cause: Cause, copies: Redundancy) -> str:
+    masters = [
+        node.snapshot.name
+        for node in scene.model.ordered_nodes()
+        if scene.is_heard(node) and scene.model.is_master(node, copies.name, scene.now_ns)
+    ]
+    told = [copies.text]
+    told.append(
+        f"{joined(masters)} {'is master' if len(masters) == 1 else 'are masters'}" if masters else "no master"
+    )
+    away = [node for node in cause.root.nodes if node in copies.lost]
+    if away:
+        told.append(_lost(scene, copies, away))
+    return f"{copies.name}: {', '.join(told)}"
+
+
+def _lost(scene: Scene, copies: Redundancy, away: list[str]) -> str:
+    """Whether the copies that are left have what a node had that is away, as far as its last words tell."""
+    left = [_node(scene, node).name_spaces[copies.name] for node in copies.held]
+    missing = 0
+    for node in away:
+        view = _node(scene, node).name_spaces[copies.name]
+        best = max((other.count for other in left), default=0)
+        missing = max(missing, view.count - best)
+    if not left:
+        return "no copy in reach"
+    return f"{missing:,} samples only it had" if missing > 0 else "nothing lost"
+
+
+def _node(scene: Scene, node: str) -> Node:
+    return scene.model.nodes[node]

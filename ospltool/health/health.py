@@ -1,0 +1,274 @@
+"""The health of one system: incidents, mutes, redundancy and a verdict. The face of this room."""
+
+from __future__ import annotations
+
+import bisect
+import collections
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+from engine.runtime.monitor import NodeEvent
+from ospltool.health.causes import Cause, causes_of
+from ospltool.health.codes import Severity
+from ospltool.health.effects import effect
+from ospltool.health.expectation import NOTHING, Expectation
+from ospltool.health.facts import FactBook
+from ospltool.health.incidents import Incident, Incidents
+from ospltool.health.mutes import Mute, Mutes
+from ospltool.health.patience import Patience
+from ospltool.health.redundancy import Redundancy, redundancies
+from ospltool.health.scene import Scene, Word
+from ospltool.health.sign import SECOND_NS, Sign
+from ospltool.health.signs.data import of_data
+from ospltool.health.signs.masters import of_masters
+from ospltool.health.signs.nodes import of_domain, of_nodes
+from ospltool.health.signs.services import of_services
+from ospltool.health.signs.sets import of_sets
+from ospltool.live.model import SystemModel
+from ospltool.live.nodes import Presence
+
+UPDATE_NS: Final = SECOND_NS // 4
+"""Signs are looked for at most this often; people do not read faster."""
+
+NODE_NS: Final = SECOND_NS // 100
+"""So much later for each node: of 200 nodes, signs are looked for each 2.25 s."""
+
+BEFORE_NS: Final = 3 * SECOND_NS
+"""Events from so long before an incident may tell of its cause."""
+
+TOLD_LEVELS: Final = frozenset({"INFO", "WARNING", "SEVERE", "ERROR"})
+
+UNKNOWN: Final = "UNKNOWN"
+"""The verdict on a system of which nothing is known."""
+
+Words = Callable[[], Mapping[str, Word]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Verdict:
+    """How the system is, in one line.
+
+    `worst` is that of the incidents that are not muted, None for none; `word` is OK, WARNING or ERROR,
+    or UNKNOWN when nobody was heard. A notice alone is OK. `parts` say how many incidents, which nodes are
+    there and which redundancy is left.
+    """
+
+    worst: Severity | None = None
+    errors: int = 0
+    warnings: int = 0
+    notices: int = 0
+    muted: int = 0
+    word: str = UNKNOWN
+    parts: tuple[str, ...] = ("no node heard",)
+
+    @property
+    def text(self) -> str:
+        """The word and the parts in one line."""
+        return " · ".join((self.word, *self.parts))
+
+
+class Health:
+    """What is and was wrong in a system.
+
+    Args:
+        model: the live system; somebody else applies updates to it.
+        expected: what there should be.
+        mutes: what shall not be counted.
+        words: what supervisors of this machine say of nodes, by name; asked at every update.
+
+    Attributes:
+        open: the incidents that last and are not muted, most urgent and then oldest first.
+        muted: the incidents that last and are muted, in the same order.
+        closed: the incidents that are over, newest end first.
+        verdict: the whole system in one line.
+    """
+
+    def __init__(
+        self,
+        model: SystemModel,
+        expected: Expectation = NOTHING,
+        *,
+        mutes: Mutes | None = None,
+        words: Words = dict,
+    ) -> None:
+        self.model = model
+        self.expected = expected
+        self.mutes = mutes or Mutes()
+        self._words = words
+        self._incidents = Incidents()
+        self._patience = Patience()
+        self._facts = FactBook()
+        self._copies: dict[str, Redundancy] = {}
+        self._updated_ns = 0
+        self._era = model.era
+        self.open: list[Incident] = []
+        self.muted: list[Incident] = []
+        self.closed: list[Incident] = []
+        self.verdict = Verdict()
+
+    @property
+    def every(self) -> list[Incident]:
+        """The incidents that last, then the muted, then those that are over."""
+        return [*self.open, *self.muted, *self.closed]
+
+    @property
+    def redundancies(self) -> list[Redundancy]:
+        """The copies of each name-space, in the order of names."""
+        return list(self._copies.values())
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether something is wrong that may be over in a moment, and is no incident yet."""
+        return self._patience.is_waiting
+
+    def update(self, now_ns: int) -> None:
+        """Look at the model as it is at `now_ns`; does nothing when it was looked at a moment ago."""
+        if self._era != self.model.era or now_ns < self._updated_ns:
+            self._era = self.model.era
+            self._incidents = Incidents()
+            self._patience = Patience()
+            self._updated_ns = 0
+        if self._updated_ns and now_ns - self._updated_ns < UPDATE_NS + NODE_NS * len(self.model.nodes):
+            return
+        self._updated_ns = now_ns
+        scene = Scene(self.model, now_ns, self.expected, self._words(), self._facts)
+        self._facts.keep(self.model.nodes)
+        self._copies = {one.name: one for one in redundancies(scene)}
+        signs = _signs(scene, self._copies.values())
+        causes = causes_of(scene, self._patience.lasting(signs, now_ns))
+        self._incidents.update(causes, now_ns, lambda cause: _described(scene, cause, self._copies))
+        self.mutes.settle(self._incidents.open, now_ns)
+        self._conclude()
+
+    def acknowledge(self, key: str) -> bool:
+        """Note that somebody knows of an open incident; False when there is none with this key."""
+        found = self._incidents.acknowledge(key, self._updated_ns)
+        self._conclude()
+        return found
+
+    def mute(self, code: str, who: str, lasts_ns: int) -> Mute:
+        """Do not count incidents of a code for a time, of one subject or (empty) of all."""
+        made = self.mutes.add(code, who, self._updated_ns + lasts_ns, self._incidents.open)
+        self._conclude()
+        return made
+
+    def unmute(self, code: str, who: str) -> bool:
+        """Count them again; False when they were not muted."""
+        found = self.mutes.remove(code, who)
+        self._conclude()
+        return found
+
+    def events(self, incident: Incident) -> list[NodeEvent]:
+        """What nodes told around an incident at INFO and above, oldest first."""
+        events = self.model.events
+        first = bisect.bisect_left(events, incident.since_ns - BEFORE_NS, key=lambda event: event.time_ns)
+        until_ns = incident.until_ns or self._updated_ns
+        last = bisect.bisect_right(events, until_ns + BEFORE_NS, key=lambda event: event.time_ns)
+        names = [self.model.name_of(node) for node in incident.nodes]
+        return [event for event in events[first:last] if _is_about(event, incident, names)]
+
+    def _conclude(self) -> None:
+        """Work out what is shown, once for all who look at it until something changes."""
+        lasting = [
+            dataclasses.replace(one, muted_until_ns=self.mutes.until_ns(one, self._updated_ns))
+            for one in self._incidents.open
+        ]
+        self.open = [one for one in lasting if not one.muted_until_ns]
+        self.muted = [one for one in lasting if one.muted_until_ns]
+        self.closed = self._incidents.closed
+        self.verdict = self._verdict()
+
+    def _verdict(self) -> Verdict:
+        counts = collections.Counter(one.severity for one in self.open)
+        muted = len(self.muted)
+        worst = min(counts, default=None)
+        words = [
+            _count(counts[Severity.ERROR], "error"),
+            _count(counts[Severity.WARNING], "warning"),
+            _count(counts[Severity.NOTICE], "notice"),
+            f"{muted} muted" if muted else "",
+        ]
+        word = "OK" if worst in (None, Severity.NOTICE) else worst.name
+        if worst is None and self.model.is_empty:
+            word = UNKNOWN
+        return Verdict(
+            worst,
+            errors=counts[Severity.ERROR],
+            warnings=counts[Severity.WARNING],
+            notices=counts[Severity.NOTICE],
+            muted=muted,
+            word=word,
+            parts=tuple(filter(None, (", ".join(filter(None, words)), self._nodes(), self._left()))),
+        )
+
+    def _nodes(self) -> str:
+        """How many nodes are complete, of those expected; else of all but those that ended in order."""
+        present = [node for node in self.model.nodes.values() if not node.is_stale(self._updated_ns)]
+        started = [node.snapshot for node in present if node.snapshot.state == "COMPLETE"]
+        whole = [one for one in started if not any(space.is_less_than_whole for space in one.name_spaces)]
+        less = len(started) - len(whole)
+        lesser = f", {less} with less than a whole set" if less else ""
+        complete = {one.name for one in whole}
+        if self.expected.nodes:
+            there = len(complete & set(self.expected.nodes))
+            return f"{there} of {_count(len(self.expected.nodes), 'node')} complete{lesser}"
+        lost = {
+            node.snapshot.name
+            for node in self.model.nodes.values()
+            if node.presence(self._updated_ns) in (Presence.SILENT, Presence.GONE)
+        }
+        total = len(present) + len(lost - {node.snapshot.name for node in present})
+        return f"{len(whole)} of {_count(total, 'node')} complete{lesser}" if total else "no node heard"
+
+    def _left(self) -> str:
+        """Redundancy left: how many copies may fail before none is left, of the name-space that has least."""
+        known = [one for one in self._copies.values() if one.held or one.wanted]
+        if not known:
+            return ""
+        least = min(known, key=lambda one: (one.left, one.name))
+        return f"redundancy left {least.left} ({least.name}: {least.text})"
+
+
+def _signs(scene: Scene, copies: Iterable[Redundancy]) -> Iterator[Sign]:
+    """Everything that is not as it should be."""
+    yield from of_domain(scene)
+    yield from of_nodes(scene)
+    yield from of_masters(scene)
+    yield from of_sets(scene, copies)
+    yield from of_data(scene)
+    yield from of_services(scene)
+
+
+def _described(scene: Scene, cause: Cause, copies: Mapping[str, Redundancy]) -> Incident:
+    root, code = cause.root, cause.root.kind
+    why = root.why or f"cause not known; usually: {' '.join(code.causes[:2])}"
+    return Incident(
+        key=root.key,
+        code=code,
+        severity=cause.urgency,
+        who=root.who,
+        what=root.what,
+        why=why,
+        effect=effect(scene, cause, copies),
+        next=root.next or code.next,
+        since_ns=root.since_ns,
+        nodes=cause.nodes,
+        subjects=root.subjects or root.nodes,
+        name_spaces=cause.name_spaces,
+        signs=tuple(dict.fromkeys(sign.what for sign in cause.signs)),
+        weight=root.weight,
+    )
+
+
+def _is_about(event: NodeEvent, incident: Incident, names: list[str]) -> bool:
+    if event.level not in TOLD_LEVELS:
+        return False
+    if event.node in incident.nodes or any(name in event.text for name in (*names, *incident.name_spaces)):
+        return True
+    return not incident.nodes and not incident.name_spaces
+
+
+def _count(number: int, noun: str) -> str:
+    """A number and its noun; nothing for none."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}" if number else ""

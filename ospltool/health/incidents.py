@@ -1,0 +1,203 @@
+"""Incidents: what is wrong, from its beginning to its end. One cause is one incident."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from ospltool.health.causes import Cause
+from ospltool.health.codes import Code, Severity
+from ospltool.health.sign import SECOND_NS
+
+LINGER_NS: Final = 2 * SECOND_NS
+"""What is not seen for so long is over; less is a gap in what was heard."""
+
+AGAIN_NS: Final = 10 * SECOND_NS
+"""What comes back within this time is the same incident again."""
+
+MAX_OPEN: Final = 1_000
+MAX_CLOSED: Final = 500
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Incident:
+    """One thing that is or was wrong.
+
+    Attributes:
+        key: tells incidents apart, and stays as long as this one lasts.
+        code: what it is, of the registry.
+        severity: the worst of its signs.
+        who: the node, name-space, pair or service that it is about.
+        what: what was seen.
+        why: the cause, or that it is unknown and what it usually is.
+        effect: what it means for data.
+        next: what to do.
+        since_ns: when it began, by the feed's clock.
+        until_ns: when it ended, 0 while it is open.
+        nodes: ids of the nodes that are involved.
+        subjects: ids of those of them that it is about.
+        name_spaces: the name-spaces that its signs name.
+        signs: what was seen, in words, that of the root first.
+        weight: how bad it is, to be compared with another moment only.
+        times: how often it came back within ten seconds, and 1.
+        acknowledged_ns: when somebody said that they know; 0 for never.
+        muted_until_ns: until when it is muted; 0 for not.
+    """
+
+    key: str
+    code: Code
+    severity: Severity
+    who: str
+    what: str
+    why: str
+    effect: str
+    next: str
+    since_ns: int
+    until_ns: int = 0
+    nodes: tuple[str, ...] = ()
+    subjects: tuple[str, ...] = ()
+    name_spaces: tuple[str, ...] = ()
+    signs: tuple[str, ...] = ()
+    weight: int = 1
+    times: int = 1
+    acknowledged_ns: int = 0
+    muted_until_ns: int = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has not ended."""
+        return not self.until_ns
+
+    def age_ns(self, now_ns: int) -> int:
+        """How long it lasts or lasted."""
+        return max(0, (self.until_ns or now_ns) - self.since_ns)
+
+
+@dataclasses.dataclass(slots=True)
+class _Open:
+    """An open incident, the key of its root now, when it was seen last, and the keys of all of its signs."""
+
+    incident: Incident
+    root: str
+    seen_ns: int
+    keys: frozenset[str]
+
+
+class Incidents:
+    """The incidents of one system. `left_out` counts causes beyond the bound of open ones."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, _Open] = {}
+        self._closed: collections.deque[Incident] = collections.deque(maxlen=MAX_CLOSED)
+        self.left_out = 0
+
+    @property
+    def open(self) -> list[Incident]:
+        """Those that last, most urgent and then oldest first."""
+        found = (one.incident for one in self._open.values())
+        return sorted(found, key=lambda one: (one.severity, one.since_ns, one.key))
+
+    @property
+    def closed(self) -> list[Incident]:
+        """Those that are over, newest end first."""
+        return sorted(self._closed, key=lambda one: (-one.until_ns, one.key))
+
+    def acknowledge(self, key: str, now_ns: int) -> bool:
+        """Somebody knows of an open incident; False when there is none with this key."""
+        known = self._open.get(key)
+        if known is not None:
+            known.incident = dataclasses.replace(known.incident, acknowledged_ns=now_ns)
+        return known is not None
+
+    def update(
+        self,
+        causes: Sequence[Cause],
+        now_ns: int,
+        describe: Callable[[Cause], Incident],
+    ) -> None:
+        """Take in what is wrong at `now_ns`.
+
+        Args:
+            causes: all that is wrong, most urgent first.
+            now_ns: not before the last update.
+            describe: the words for a cause, as an incident that begins when it was first seen.
+        """
+        seen: set[str] = set()
+        self.left_out = 0
+        for cause in causes:
+            key = self._place(cause, seen)
+            if key is None:
+                seen.add(self._begin(cause, now_ns, describe))
+                continue
+            seen.add(key)
+            self._go_on(key, cause, now_ns, describe)
+        for key in [key for key, one in self._open.items() if key not in seen]:
+            self._end(key, now_ns, taken={key for cause in causes for key in cause.keys})
+
+    def _place(self, cause: Cause, taken: set[str]) -> str | None:
+        """The open incident that this cause continues: by its root, one of its signs, or its nodes."""
+        free = {key: one for key, one in self._open.items() if key not in taken}
+        for key, one in free.items():
+            if one.root == cause.root.key:
+                return key
+        for key, one in free.items():
+            if one.root in cause.keys:
+                return key
+        for key, one in free.items():
+            is_kin = (
+                one.incident.code.cause == cause.root.kind.cause
+                and " and " in one.incident.who + cause.root.who
+            )
+            if is_kin and not set(one.incident.nodes).isdisjoint(cause.root.nodes):
+                return key
+        return None
+
+    def _begin(self, cause: Cause, now_ns: int, describe: Callable[[Cause], Incident]) -> str:
+        if len(self._open) >= MAX_OPEN:
+            self.left_out += 1
+            return ""
+        told = describe(cause)
+        since_ns = min(cause.root.since_ns, now_ns)
+        again = next((one for one in self._closed if _is_again(one, told, now_ns)), None)
+        if again is not None:
+            self._closed.remove(again)
+            told = dataclasses.replace(
+                told, key=again.key, since_ns=again.since_ns, times=again.times + 1,
+                acknowledged_ns=again.acknowledged_ns,
+            )  # fmt: skip
+        else:
+            told = dataclasses.replace(told, key=f"{cause.root.key}@{since_ns}", since_ns=since_ns)
+        self._open[told.key] = _Open(told, cause.root.key, now_ns, cause.keys)
+        return told.key
+
+    def _go_on(self, key: str, cause: Cause, now_ns: int, describe: Callable[[Cause], Incident]) -> None:
+        known = self._open[key]
+        told = describe(cause)
+        before = known.incident
+        is_worse = (told.severity, -told.weight) < (before.severity, -before.weight)
+        known.incident = dataclasses.replace(
+            told,
+            key=key,
+            since_ns=min(before.since_ns, cause.root.since_ns),
+            times=before.times,
+            acknowledged_ns=0 if is_worse else before.acknowledged_ns,
+        )
+        known.root, known.seen_ns, known.keys = cause.root.key, now_ns, cause.keys
+
+    def _end(self, key: str, now_ns: int, taken: set[str]) -> None:
+        """An incident was not seen: it is over after a while, or part of another one from now on."""
+        known = self._open[key]
+        if known.root in taken:
+            del self._open[key]
+        elif now_ns - known.seen_ns >= LINGER_NS:
+            del self._open[key]
+            self._closed.append(dataclasses.replace(known.incident, until_ns=known.seen_ns))
+
+
+def _is_again(before: Incident, told: Incident, now_ns: int) -> bool:
+    return (before.code.cause, before.who) == (
+        told.code.cause,
+        told.who,
+    ) and now_ns - before.until_ns < AGAIN_NS

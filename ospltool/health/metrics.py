@@ -1,0 +1,131 @@
+"""What is measured of a system, as families of metrics: the same model as that of `ospltool health`.
+
+A node that is not heard has `ospltool_node_up` 0 and no other value: what it said last is no longer true.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from ospltool.health.codes import Severity
+from ospltool.health.health import Health
+from ospltool.live.nodes import Node
+
+COUNTERS: Final = {
+    "captured": "Samples that the node took in from applications.",
+    "stored": "Samples that the node applied to its sets.",
+    "delivered": "Samples that the node gave to late joiners.",
+}
+
+NODE: Final = ("domain", "node")
+SPACE: Final = ("domain", "name_space")
+SET: Final = ("domain", "node", "name_space")
+NS_PER_S: Final = 1e9
+
+
+def families(systems: Iterable[tuple[str, Health, int]]) -> list[Metric]:
+    """What there is to say of (domain, health, now in ns) of each system."""
+    made = _Families()
+    for domain, health, now_ns in systems:
+        _whole(made, domain, health, now_ns)
+        _copies(made, domain, health)
+        for name, node in sorted(_newest(health.model.nodes.values()).items()):
+            _node(made, domain, name, node, health, now_ns)
+        for service in health.model.persistence.ordered():
+            labels = domain, service.view.name
+            is_up = not service.gone_ns and not service.is_stale(now_ns)
+            made.gauge(
+                "service_up", "Whether a persistence service is heard.", ("domain", "service"), labels, is_up
+            )
+            if is_up:
+                text = "DDS instances that a persistence service keeps."
+                made.gauge("service_values", text, ("domain", "service"), labels, service.view.values)
+    return list(made)
+
+
+class _Families:
+    """Families by name, in the order in which they were first mentioned."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, GaugeMetricFamily | CounterMetricFamily] = {}
+
+    def __iter__(self) -> Iterator[Metric]:
+        return iter(self._known.values())
+
+    def gauge(self, name: str, text: str, names: Sequence[str], labels: Sequence[str], value: float) -> None:
+        """One value that goes up and down."""
+        family = self._known.get(name) or GaugeMetricFamily(f"ospltool_{name}", text, labels=names)
+        self._known[name] = family
+        family.add_metric(labels, value)
+
+    def counter(self, name: str, text: str, labels: Sequence[str], value: float) -> None:
+        """One value of a node that only grows while the node runs."""
+        family = self._known.get(name) or CounterMetricFamily(f"ospltool_{name}", text, labels=NODE)
+        self._known[name] = family
+        family.add_metric(labels, value)
+
+
+def _whole(made: _Families, domain: str, health: Health, now_ns: int) -> None:
+    def say(name: str, text: str, value: float) -> None:
+        made.gauge(name, text, ("domain",), (domain,), value)
+
+    heard = [node for node in health.model.nodes.values() if not node.is_stale(now_ns)]
+    say("nodes_expected", "Nodes that the fleet file names; 0 without one.", len(health.expected.nodes))
+    say("nodes_heard", "Nodes that are heard.", len(heard))
+    complete = sum(node.snapshot.state == "COMPLETE" for node in heard)
+    say("nodes_complete", "Nodes that are heard and complete.", complete)
+    say("incidents_muted", "Incidents that last and are muted.", len(health.muted))
+    for severity in Severity:
+        count = sum(one.severity is severity for one in health.open)
+        text = "Incidents that last and are not muted, by severity."
+        made.gauge("incidents", text, ("domain", "severity"), (domain, severity.label), count)
+    counts = Counter((one.code.id, one.severity.label) for one in health.open)
+    for (code, label), count in sorted(counts.items()):
+        text = "Incidents that last and are not muted, by code."
+        made.gauge("incidents_by_code", text, ("domain", "code", "severity"), (domain, code, label), count)
+
+
+def _copies(made: _Families, domain: str, health: Health) -> None:
+    for one in health.redundancies:
+
+        def say(name: str, text: str, value: float, labels: Sequence[str] = (domain, one.name)) -> None:
+            made.gauge(name, text, SPACE, labels, value)
+
+        say("copies", "Nodes that are heard and hold a name-space complete.", len(one.held))
+        say("copies_expected", "Copies that the fleet file asks for; 0 for not said.", one.wanted)
+        say("copies_on_disk", "Copies of which all persistent samples are on disk.", len(one.on_disk))
+        text = "Copies on disk that the fleet file asks for; 0 for not said."
+        say("copies_on_disk_expected", text, one.wanted_on_disk)
+        say("redundancy_left", "Copies that may fail before none is left.", one.left)
+
+
+def _newest(nodes: Iterable[Node]) -> dict[str, Node]:
+    """Nodes by name; of several runs under one name the one that is there, and of those the newest."""
+    ordered = sorted(nodes, key=lambda node: (not node.gone_ns, node.snapshot.started_ns))
+    return {node.snapshot.name: node for node in ordered}
+
+
+def _node(made: _Families, domain: str, name: str, node: Node, health: Health, now_ns: int) -> None:
+    labels = domain, name
+    is_up = not node.is_stale(now_ns)
+    made.gauge("node_up", "Whether a node is heard.", NODE, labels, is_up)
+    age_s = max(0, now_ns - health.model.heartbeat_ns(node)) / NS_PER_S
+    made.gauge("node_heartbeat_age_seconds", "Time since the last heartbeat of a node.", NODE, labels, age_s)
+    if not is_up:
+        return
+    snapshot = node.snapshot
+    made.gauge("node_complete", "Whether a node is complete.", NODE, labels, snapshot.state == "COMPLETE")
+    queued = snapshot.counters.get("queued", 0)
+    made.gauge("node_queued", "Changes that wait for the disk of a node.", NODE, labels, queued)
+    for counter, text in COUNTERS.items():
+        made.counter(f"node_{counter}", text, labels, snapshot.counters.get(counter, 0))
+    for space in snapshot.name_spaces:
+        whole = *labels, space.name
+        made.gauge("samples", "Samples that a node holds of a name-space.", SET, whole, space.count)
+        made.gauge("set_complete", "Whether a node holds a name-space complete.", SET, whole, space.complete)
+        is_master = health.model.is_master(node, space.name, now_ns) and space.confirmed
+        made.gauge("master", "Whether a node is the master of a name-space.", SET, whole, is_master)

@@ -1,0 +1,126 @@
+"""How many copies of each name-space there are now, in memory and on disk, and who is missing."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from engine.core.namespaces import Alignee
+from ospltool.health.scene import Scene
+from ospltool.live.nodes import Node, Presence
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Redundancy:
+    """The copies of one name-space; members are node ids.
+
+    Attributes:
+        name: of the name-space.
+        wanted: copies that the fleet file asks for, 0 for not said; `wanted_on_disk` likewise.
+        held: nodes that are heard and hold it complete.
+        on_disk: those of them that have all its persistent samples on disk.
+        coming: nodes that are heard and about to hold it; those that take it on request only are not.
+        stopped: nodes that ended in order; of those that were never heard, the names.
+        lost: nodes that are silent, gone or never heard.
+    """
+
+    name: str
+    wanted: int
+    wanted_on_disk: int
+    held: tuple[str, ...]
+    on_disk: tuple[str, ...]
+    coming: tuple[str, ...]
+    stopped: tuple[str, ...]
+    lost: tuple[str, ...]
+
+    @property
+    def left(self) -> int:
+        """How many copies may fail before none is left."""
+        return max(0, len(self.held) - 1)
+
+    @property
+    def lacks(self) -> int:
+        """Copies that are missing and not about to come, nor away by intention."""
+        excused = len(self.coming) + len(self.stopped)
+        return max(0, self.wanted - len(self.held) - excused) if self.wanted else 0
+
+    @property
+    def lacks_on_disk(self) -> int:
+        """As `lacks`, on disk."""
+        excused = len(self.coming) + len(self.stopped)
+        return max(0, self.wanted_on_disk - len(self.on_disk) - excused) if self.wanted_on_disk else 0
+
+    @property
+    def text(self) -> str:
+        """As in `2 of 3 copies, 1 of 2 on disk`."""
+        held = f"{_of(len(self.held), self.wanted)} {_copies(self.wanted or len(self.held))}"
+        return f"{held}, {_of(len(self.on_disk), self.wanted_on_disk)} on disk"
+
+
+def _of(number: int, wanted: int) -> str:
+    return f"{number} of {wanted}" if wanted and number <= wanted else str(number)
+
+
+def _copies(number: int) -> str:
+    return "copy" if number == 1 else "copies"
+
+
+def redundancies(scene: Scene) -> list[Redundancy]:
+    """Every name-space that a node has or the fleet file names, in the order of names."""
+    names = [*scene.model.name_space_names()]
+    names += [one.name for one in scene.expected.name_spaces if one.name not in names]
+    places = {name: _Places() for name in names}
+    for node in scene.nodes:
+        _place(scene, node, places)
+    known = {node.snapshot.name for node in scene.model.nodes.values()}
+    words = ((node, scene.words.get(node)) for node in scene.expected.nodes if node not in known)
+    ended = [node for node, word in words if word and word.in_order]
+    return [_redundancy(scene, name, each, ended) for name, each in places.items()]
+
+
+@dataclasses.dataclass(slots=True)
+class _Places:
+    """Where the copies of one name-space are, as they are found."""
+
+    held: list[str] = dataclasses.field(default_factory=list)
+    on_disk: list[str] = dataclasses.field(default_factory=list)
+    coming: list[str] = dataclasses.field(default_factory=list)
+    stopped: list[str] = dataclasses.field(default_factory=list)
+    lost: list[str] = dataclasses.field(default_factory=list)
+
+
+def _place(scene: Scene, node: Node, places: Mapping[str, _Places]) -> None:
+    """Say of every name-space what this node has of it."""
+    presence = scene.presence(node)
+    if presence is not Presence.HEARD:
+        for name in node.name_spaces:
+            place = places[name]
+            (place.stopped if presence is Presence.STOPPED else place.lost).append(node.id)
+        return
+    off_disk = scene.facts(node).off_disk
+    for name, view in node.name_spaces.items():
+        if view.complete:
+            places[name].held.append(node.id)
+            if name not in off_disk:
+                places[name].on_disk.append(node.id)
+        elif view.is_at_rest:
+            pass  # a part, or nothing, as the policy asks: never a copy of the set
+        elif view.alignee == Alignee.INITIAL.value or view.alignments:
+            places[name].coming.append(node.id)
+    if node.snapshot.state != "COMPLETE":
+        for name in places.keys() - node.name_spaces.keys():
+            places[name].coming.append(node.id)
+
+
+def _redundancy(scene: Scene, name: str, places: _Places, ended: list[str]) -> Redundancy:
+    expected = scene.expected.space(name)
+    return Redundancy(
+        name,
+        expected.copies,
+        expected.on_disk,
+        held=tuple(places.held),
+        on_disk=tuple(places.on_disk),
+        coming=tuple(places.coming),
+        stopped=(*places.stopped, *(ended if expected.copies or expected.on_disk else ())),
+        lost=tuple(places.lost),
+    )

@@ -1,0 +1,124 @@
+"""What a node's own snapshot says of samples, stores and readers, whatever the others say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from engine.runtime.monitor import DeliveryView, NodeSnapshot, UnkeptView
+from ospltool.health.sign import SECOND_NS, Sign, joined
+
+if TYPE_CHECKING:
+    from ospltool.health.scene import Scene
+    from ospltool.live.nodes import Node
+
+REMEMBER_FAILED_NS: Final = 300 * SECOND_NS
+"""A reader that was not served, and did not come back since, is mentioned for so long."""
+
+MANY_QUEUED: Final = 1_000
+BEHIND_NS: Final = 5 * SECOND_NS
+
+AWAITED: Final = "type-awaited"
+LOOK_UP_NS: Final = 10 * SECOND_NS
+"""A type that is looked up for longer is not known."""
+
+_NO_ROOM: Final = ("no space", "space are too few", "disk is full", "quota exceeded", "file too large")
+_CLOSED: Final = "the last run did not close the store"
+
+
+def of_data(scene: Scene) -> Iterator[Sign]:
+    """The signs of data on nodes that are heard."""
+    yield from _unkept(scene)
+    for node in scene.heard:
+        yield from scene.facts(node).signs
+        yield from _lost(scene, node)
+
+
+def _unkept(scene: Scene) -> Iterator[Sign]:
+    """Durable writers that are there and not kept: one sign for each group and reason, whoever tells it."""
+    found: dict[tuple[str, str, str], tuple[list[UnkeptView], list[str]]] = {}
+    for node in scene.heard:
+        for view in node.snapshot.unkept:
+            views, nodes = found.setdefault((view.partition, view.topic, view.why), ([], []))
+            views.append(view)
+            nodes.append(node.id)
+    for (partition, topic, why), (views, nodes) in found.items():
+        group = f"{partition}.{topic}" if partition else topic
+        writers = len({view.writer for view in views})
+        count = "a durable writer" if writers == 1 else f"{writers:,} durable writers"
+        told = tuple(dict.fromkeys(nodes))
+        what = f"{joined(scene.names(told))} do{'es' if len(told) == 1 else ''} not keep {count} of {group}"
+        text = views[-1].text
+        yield Sign(
+            "DUL-NOT-KEPT",
+            group,
+            f"{what}: {text}",
+            0,
+            told,
+            why=text,
+            patience_ns=LOOK_UP_NS if why == AWAITED else 0,
+            weight=writers,
+        )
+
+
+def of_store(snapshot: NodeSnapshot) -> Iterator[Sign]:
+    """A store that refuses, is behind, or was damaged."""
+    name, store, me = snapshot.name, snapshot.store, (snapshot.id,)
+    if store.problem:
+        full = any(word in store.problem.lower() for word in _NO_ROOM)
+        code = "DUL-STORE-FULL" if full else "DUL-STORE-FAILED"
+        what = f"{name} store: {store.problem}"
+        yield Sign(code, name, what, 0, me, why=f"{store.path}: {store.problem}", weight=2)
+    elif snapshot.counters.get("queued", 0) >= MANY_QUEUED:
+        what = f"{snapshot.counters['queued']:,} changes wait for the disk of {name}"
+        yield Sign("DUL-STORE-BEHIND", name, what, 0, me, patience_ns=BEHIND_NS)
+    damage = [finding for finding in store.findings if finding != _CLOSED]
+    if damage:
+        more = f" (and {len(damage) - 1:,} more)" if len(damage) > 1 else ""
+        yield Sign("DUL-STORE-DAMAGED", name, f"{name} store: {damage[0]}{more}", snapshot.started_ns, me)
+
+
+def of_capture(snapshot: NodeSnapshot) -> Iterator[Sign]:
+    """Samples that a node does not keep."""
+    name, me = snapshot.name, (snapshot.id,)
+    large = snapshot.counters.get("too_large", 0)
+    if large:
+        what = f"{name} does not keep {large:,} samples that are too large"
+        yield Sign("DUL-NOT-KEPT", name, what, 0, me, weight=large)
+    for group in snapshot.groups:
+        if group.rejected:
+            causes = ", ".join(f"{count:,} by {cause}" for cause, count in group.rejected)
+            what = f"{name} rejected samples of {group.partition}.{group.topic}: {causes}"
+            yield Sign("DUL-REJECTED", name, what, 0, me, group.name_space)
+
+
+def of_readers(snapshot: NodeSnapshot) -> Iterator[Sign]:
+    """Readers that were not served, or see something else."""
+    name, me = snapshot.name, (snapshot.id,)
+    for delivery in snapshot.deliveries:
+        if delivery.state == "running" and delivery.problem:
+            what = f"{name} waits for a reader of {delivery.topic}: {delivery.problem}"
+            yield Sign("DUL-READER-NOT-SERVED", name, what, delivery.started_ns, me, why=delivery.problem)
+    for delivery in _failed(snapshot):
+        what = f"{name} could not serve a reader of {delivery.topic}: {delivery.problem}"
+        yield Sign("DUL-READER-NOT-SERVED", name, what, delivery.finished_ns, me, why=delivery.problem)
+    for deviation in snapshot.deviations:
+        what = f"a reader of {deviation.topic} deviates from the set of {name}: {deviation.text}"
+        yield Sign("DUL-READER-DEVIATES", name, what, 0, me)
+
+
+def _failed(snapshot: NodeSnapshot) -> Iterator[DeliveryView]:
+    """Deliveries that failed not long ago and were not tried again since, one for each reader."""
+    newest = {(one.participant, one.topic, one.partition): one for one in snapshot.deliveries}
+    for one in newest.values():
+        if one.state == "failed" and snapshot.time_ns - one.finished_ns < REMEMBER_FAILED_NS:
+            yield one
+
+
+def _lost(scene: Scene, node: Node) -> Iterator[Sign]:
+    lost, since_ns = scene.model.losses.of(node.snapshot)
+    if lost:
+        name = node.snapshot.name
+        yield Sign(
+            "DUL-CAPTURE-LOSS", name, f"{name} lost {lost:,} samples", since_ns, (node.id,), weight=lost
+        )

@@ -1,0 +1,173 @@
+"""Name-spaces without a master or with two, nodes that do not hear each other, definitions that differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from engine.core.election import NOBODY, NOBODY_REMEDY
+from engine.core.namespaces import MAX_PRIORITY, Alignee
+from engine.runtime.monitor import NameSpaceView
+from ospltool.health.scene import Scene
+from ospltool.health.sign import SECOND_NS, Sign, joined
+from ospltool.live.nodes import Node
+
+ELECTION_NS: Final = 3 * SECOND_NS
+"""An election that lasts longer is not normal."""
+
+MEETING_NS: Final = 5 * SECOND_NS // 2
+"""Nodes that have just met may take so long until each knows the other."""
+
+STARTING_NS: Final = 10 * SECOND_NS
+"""A node that starts on a busy machine may take so long to meet the others."""
+
+MOST_PAIRS: Final = 1_000
+"""Pairs of nodes that are looked at for a common cause."""
+
+
+def of_masters(scene: Scene) -> Iterator[Sign]:
+    """The signs about masters and definitions, of nodes that are heard."""
+    heard = scene.heard
+    yield from _without(heard)
+    yield from _contested(scene)
+    yield from _mesh(scene)
+    yield from _incompatible(scene)
+    yield from _definitions(heard)
+    yield from _priorities(heard)
+
+
+def _without(heard: list[Node]) -> Iterator[Sign]:
+    lacking: dict[tuple[str, str, bool], list[tuple[Node, NameSpaceView]]] = {}
+    for node in heard:
+        for view in node.snapshot.name_spaces:
+            if view.master:
+                continue
+            impossible = view.why == NOBODY
+            if view.is_at_rest and not view.complete:
+                continue  # a Lazy or On_Request node that nobody asks needs no master
+            # An alignee that is not Initial takes part on request only.
+            waits = bool(view.why) or view.alignee == Alignee.INITIAL.value
+            if impossible or (waits and node.snapshot.state == "COMPLETE"):
+                lacking.setdefault((view.name, node.snapshot.role, impossible), []).append((node, view))
+    for (name, _, impossible), found in lacking.items():
+        nodes = tuple(node.id for node, _ in found)
+        names = joined([node.snapshot.name for node, _ in found])
+        what = f"{name} has no master on {names}: {found[0][1].why}"
+        if impossible:
+            remedy = f"{NOBODY_REMEDY}, and restart that node; or start the node that may be master"
+            yield Sign("DUL-MASTER-IMPOSSIBLE", name, what, 0, nodes, name, NOBODY, remedy, weight=2)
+        else:
+            yield Sign("DUL-NO-MASTER", name, what, 0, nodes, name, patience_ns=ELECTION_NS)
+
+
+def _contested(scene: Scene) -> Iterator[Sign]:
+    model = scene.model
+    for name_space, role, told in model.contested():
+        tellers: dict[str, str] = {}
+        for teller, master in sorted(told.items()):
+            tellers.setdefault(master, model.name_of(teller))
+        said = ", ".join(f"{model.name_of(m)} (says {by})" for m, by in sorted(tellers.items()))
+        what = f"{name_space}, role {role}: {len(tellers)} masters: {said}"
+        nodes = tuple(sorted({*told, *told.values()}))
+        yield Sign(
+            "DUL-TWO-MASTERS",
+            name_space,
+            what,
+            0,
+            nodes,
+            name_space,
+            patience_ns=ELECTION_NS,
+            weight=len(tellers),
+        )
+
+
+def _mesh(scene: Scene) -> Iterator[Sign]:
+    """Pairs of which at least one does not have the other as a fellow, although both have looked for long."""
+    names = {node.id: node.snapshot.name for node in scene.heard}
+    starting = {node.id for node in scene.heard if node.snapshot.state != "COMPLETE"}
+    ids = frozenset(names)
+    deaf: dict[tuple[str, str], list[str]] = {}
+    for node in scene.heard:
+        for other in ids - scene.facts(node).met - {node.id}:
+            deaf.setdefault((min(node.id, other), max(node.id, other)), []).append(node.id)
+    for pair, tellers in sorted(deaf.items())[:MOST_PAIRS]:
+        first, second = sorted(names[node] for node in pair)
+        what = f"{first} and {second} do not hear each other"
+        if len(tellers) == 1:
+            other = pair[1] if tellers[0] == pair[0] else pair[0]
+            what = f"{names[tellers[0]]} does not hear {names[other]}, which hears it"
+        patience_ns = MEETING_NS if starting.isdisjoint(pair) else STARTING_NS
+        yield Sign("DUL-PARTIAL-MESH", f"{first} and {second}", what, 0, pair, patience_ns=patience_ns)
+
+
+def _incompatible(scene: Scene) -> Iterator[Sign]:
+    """Pairs that refuse each other; `ospltool.health.causes` finds the node that they have in common."""
+    told = set()
+    for node in scene.heard:
+        for fellow in scene.facts(node).refused:
+            pair = frozenset((node.id, fellow.id))
+            if pair not in told:
+                told.add(pair)
+                first, second = sorted((node.snapshot.name, fellow.name))
+                what = f"{node.snapshot.name} and {fellow.name} do not communicate: {fellow.problem}"
+                yield Sign("DUL-INCOMPATIBLE", f"{first} and {second}", what, 0, (node.id, fellow.id))
+
+
+def _definitions(heard: list[Node]) -> Iterator[Sign]:
+    """Equal name-spaces of one role with another durability or other merges."""
+    defined: dict[tuple[str, str, tuple[str, ...]], dict[tuple[object, ...], list[Node]]] = {}
+    doubtful = _defined_otherwise(heard)
+    for node in heard if doubtful else ():
+        for view in node.snapshot.name_spaces:
+            if (view.name, node.snapshot.role) not in doubtful:
+                continue
+            place = defined.setdefault((view.name, node.snapshot.role, tuple(sorted(view.elements))), {})
+            place.setdefault((view.durability, view.merges), []).append(node)
+    for (name, role, _), variants in defined.items():
+        if len(variants) > 1:
+            said = "; ".join(
+                f"{joined([node.snapshot.name for node in nodes])}: durability {durability}, "
+                f"merge {', '.join(merges) or 'none'}"  # type: ignore[arg-type]  # a key is (str, tuple)
+                for (durability, merges), nodes in variants.items()
+            )
+            fewest = min(variants.values(), key=len)
+            nodes = tuple(node.id for node in fewest)
+            yield Sign("DUL-CONFIG-DIFFERS", name, f"{name}, role {role}: {said}", 0, nodes, name)
+
+
+def _defined_otherwise(heard: list[Node]) -> set[tuple[str, str]]:
+    """The (name-space, role) that some node writes in other words than the first: nearly always none."""
+    first: dict[tuple[str, str], NameSpaceView] = {}
+    found = set()
+    for node in heard:
+        role = node.snapshot.role
+        for view in node.snapshot.name_spaces:
+            known = first.setdefault((view.name, role), view)
+            if (
+                view.durability != known.durability
+                or view.merges != known.merges
+                or view.elements != known.elements
+            ):
+                found.add((view.name, role))
+    return found
+
+
+def _priorities(heard: list[Node]) -> Iterator[Sign]:
+    """MasterPriority 255, the legacy rule, beside other values among the aligners of a role."""
+    legacy = {
+        (view.name, node.snapshot.role)
+        for node in heard
+        for view in node.snapshot.name_spaces
+        if view.master_priority == MAX_PRIORITY and view.aligner
+    }
+    used: dict[tuple[str, str], dict[int, Node]] = {}
+    for node in heard if legacy else ():
+        for view in node.snapshot.name_spaces:
+            if view.aligner and view.master_priority and (view.name, node.snapshot.role) in legacy:
+                used.setdefault((view.name, node.snapshot.role), {}).setdefault(view.master_priority, node)
+    for (name, role), nodes in used.items():
+        if len(nodes) > 1:
+            said = ", ".join(f"{priority} ({nodes[priority].snapshot.name})" for priority in sorted(nodes))
+            what = f"{name}, role {role}: masterPriority 255 beside other values: {said}"
+            ids = tuple(node.id for node in nodes.values())
+            yield Sign("DUL-PRIORITIES-MIXED", name, what, 0, ids, name)

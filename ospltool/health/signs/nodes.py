@@ -1,0 +1,157 @@
+"""Nodes that are absent, gone, silent, slow, stuck, or have wrong clocks or settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from ospltool.health.codes import Severity
+from ospltool.health.scene import Scene
+from ospltool.health.sign import SECOND_NS, Sign, joined
+from ospltool.live.feed import ENDING
+from ospltool.live.nodes import Node, Presence
+from ospltool.live.told import Remark, Topic
+
+ABSENT_NS: Final = 4 * SECOND_NS
+"""A node that was not heard after so long of watching is not there: each shows itself every second or two."""
+
+SLOW_START_NS: Final = 60 * SECOND_NS
+"""A node that starts for longer than this waits for something."""
+
+
+def of_nodes(scene: Scene) -> Iterator[Sign]:
+    """The signs of all nodes that are about the node itself."""
+    yield from _absent(scene)
+    for node in scene.nodes:
+        presence = scene.presence(node)
+        if presence is Presence.HEARD:
+            yield from _of_heard(scene, node)
+            yield from _remarks(scene, node)
+        elif presence is not Presence.STOPPED:
+            yield from _unheard(scene, node, presence)
+
+
+def _absent(scene: Scene) -> Iterator[Sign]:
+    """The expected nodes that were never heard; where that is all of them, the domain is out of reach."""
+    model = scene.model
+    if not scene.expected.nodes or scene.now_ns - model.began_ns < ABSENT_NS:
+        return
+    known = {node.snapshot.name for node in model.nodes.values()}
+    words = {name: scene.words.get(name) for name in scene.expected.nodes if name not in known}
+    absent = {
+        name: word for name, word in words.items() if not (word and (word.in_order or word.is_starting))
+    }
+    for name, word in absent.items():
+        why = word.text if word else ""
+        what = f"{name} is expected and was never heard"
+        yield Sign("DUL-NODE-ABSENT", name, what, model.began_ns, why=why, weight=2)
+    if len(absent) == len(scene.expected.nodes) > 1:
+        what = f"none of {len(absent)} expected nodes was heard: {joined(list(absent))}"
+        yield Sign("DUL-DOMAIN-LOST", "domain", what, model.began_ns)
+
+
+def _unheard(scene: Scene, node: Node, presence: Presence) -> Iterator[Sign]:
+    name = node.snapshot.name
+    word = scene.words.get(name)
+    if word and word.in_order:
+        return
+    why = word.text if word else ""
+    if presence is Presence.SILENT:
+        yield Sign("DUL-NODE-SILENT", name, f"{name} is silent", node.heard_ns, (node.id,), why=why)
+        return
+    others = [n.snapshot.name for n in scene.heard if n.snapshot.host == node.snapshot.host]
+    seen = f"its host {node.snapshot.host} answers: {joined(others)} is there" if others else ""
+    why = why or (f"killed, crashed, or stopped by SIGSTOP: it said no good-bye, and {seen}" if seen else "")
+    yield Sign("DUL-NODE-GONE", name, f"{name} is gone", node.heard_ns, (node.id,), why=why, weight=2)
+
+
+def _of_heard(scene: Scene, node: Node) -> Iterator[Sign]:
+    snapshot = node.snapshot
+    name = snapshot.name
+    starting = snapshot.state not in ("COMPLETE", *ENDING)
+    if starting and snapshot.time_ns - snapshot.started_ns > SLOW_START_NS:
+        state = snapshot.state.replace("_", " ").lower()
+        what = f"{name} is still in {state}"
+        yield Sign("DUL-NOT-COMPLETE", name, what, snapshot.started_ns, (node.id,))
+    for fellow in scene.facts(node).skewed:
+        first, second = sorted((name, fellow.name))
+        off = f"{fellow.skew_ns / 1e9:+.1f} s off"
+        what = f"clocks differ: that of {fellow.name} is {off}, as {name} sees it"
+        yield Sign("DUL-CLOCK-SKEW", f"{first} and {second}", what, 0, (node.id, fellow.id))
+
+
+_CODES: Final = {
+    Topic.STUCK: "DUL-NODE-STUCK",
+    Topic.STALLED: "DUL-NODE-STALLED",
+    Topic.RESTARTED: "DUL-NODE-RESTARTED",
+    Topic.FILTER: "DUL-FILTER-REFUSED",
+    Topic.IGNORED: "DUL-CONFIG-IGNORED",
+    Topic.PRESSURE: "DUL-BACK-PRESSURE",
+}
+
+
+_VERBS: Final = {Topic.RESTARTED: "failed and was started again"}
+
+
+def _remarks(scene: Scene, node: Node) -> Iterator[Sign]:
+    """What this run of the node told and holds, one sign for each topic."""
+    name = node.snapshot.name
+    told: dict[Topic, list[Remark]] = {}
+    for remark in scene.model.told.of(node.id, scene.now_ns):
+        is_past = remark.topic is not Topic.RESTARTED and remark.time_ns < node.snapshot.started_ns
+        if not is_past and not (remark.topic is Topic.UNSUPPORTED and _is_gone(scene, remark.subject)):
+            told.setdefault(remark.topic, []).append(remark)
+    for remark in told.pop(Topic.LATE, ()):
+        yield _late(scene, node, remark)
+    for remark in told.pop(Topic.UNSUPPORTED, ()):
+        yield _unsupported(scene, node, remark)
+    for topic, remarks in told.items():
+        more = f" (and {len(remarks) - 1:,} more)" if len(remarks) > 1 else ""
+        word = scene.words.get(name)
+        yield Sign(
+            _CODES[topic],
+            name,
+            f"{name} {_VERBS.get(topic, 'says')}: {remarks[-1].text}{more}",
+            remarks[0].time_ns,
+            (node.id,),
+            why=word.text if word and topic is Topic.RESTARTED else "",
+            weight=len(remarks),
+        )
+
+
+def _late(scene: Scene, node: Node, remark: Remark) -> Sign:
+    """A sign about the fellow whose heartbeats are late, not about the node that waited for them."""
+    name = remark.subject
+    fellows = tuple(one.id for one in scene.nodes if one.snapshot.name == name)
+    what = f"{node.snapshot.name} says: {remark.text}"
+    return Sign("DUL-HEARTBEAT-LATE", name, what, remark.time_ns, (*fellows, node.id), subjects=fellows)
+
+
+def _unsupported(scene: Scene, node: Node, remark: Remark) -> Sign:
+    """A sign about both sides, if the other one can be heard here, too: `causes` finds who differs."""
+    what = f"{node.snapshot.name} says: {remark.text}"
+    nodes = [one for one in (node.id, remark.subject) if one in scene.model.nodes]
+    names = sorted(scene.model.name_of(one) for one in nodes)
+    return Sign("DUL-PROTOCOL", " and ".join(names), what, remark.time_ns, tuple(nodes))
+
+
+def _is_gone(scene: Scene, node_id: str) -> bool:
+    node = scene.model.nodes.get(node_id)
+    return node is not None and node.gone_ns > 0
+
+
+def of_domain(scene: Scene) -> Iterator[Sign]:
+    """The domain as a whole, and the watcher."""
+    model = scene.model
+    nodes = model.nodes.values()
+    if model.domain_lost_ns and not (nodes and all(node.gone_ns and node.in_order for node in nodes)):
+        yield Sign(
+            "DUL-DOMAIN-LOST",
+            "domain",
+            "the domain is out of reach",
+            model.domain_lost_ns,
+            tuple(model.nodes),
+        )
+    if model.messages_left_out:
+        what = f"{model.messages_left_out:,} messages did not fit and are not shown"
+        yield Sign("DUL-MESSAGES-LOST", "watcher", what, severity=Severity.NOTICE)

@@ -1,0 +1,76 @@
+"""Persistence services that are gone, silent, behind, or lack a provider or a quorum."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from engine.persistence.service.view import InstanceView
+from ospltool.health.scene import Scene
+from ospltool.health.sign import SECOND_NS, Sign
+from ospltool.live import providers
+from ospltool.live.persistence import Instance, State, Stream
+
+GATHERING_NS: Final = 5 * SECOND_NS
+"""Readers that connect with a durable subscription may take so long."""
+
+
+def of_services(scene: Scene) -> Iterator[Sign]:
+    """The signs of all persistence services."""
+    for one in scene.model.persistence.ordered():
+        yield from of_service(one, scene.now_ns)
+        if not one.is_stale(scene.now_ns):
+            yield from _quorums(scene, one)
+
+
+def of_service(one: Instance, now_ns: int) -> Iterator[Sign]:
+    """What is wrong with one persistence service."""
+    name = called(one.view)
+    state = one.state(now_ns)
+    if state is State.GONE:
+        yield Sign("DUL-SERVICE-GONE", name, f"{name} is gone", one.gone_ns, weight=2)
+    elif state is State.SILENT:
+        yield Sign("DUL-SERVICE-SILENT", name, f"{name} is silent", one.heard_ns)
+    elif state is not State.STOPPED:
+        yield from _of_heard(one.view, one.used)
+
+
+def _of_heard(view: InstanceView, used: Sequence[Stream]) -> Iterator[Sign]:
+    name = called(view)
+    for problem in view.problems:
+        yield Sign("DUL-SERVICE-FAILED", name, f"{name}: {problem}", why=problem)
+    rejected = view.counters.get("limited", 0)
+    if rejected:
+        yield Sign("DUL-REJECTED", name, f"{name} rejected {rejected:,} values by resource limits of topics")
+    unprovided = [stream for stream in used if stream.is_unprovided]
+    if unprovided:
+        what = f"{name} has no provider of {_some(unprovided)}"
+        yield Sign("DUL-NO-PROVIDER", name, what, min(stream.unprovided_ns for stream in unprovided))
+    behind = [stream for stream in used if stream.is_behind and not stream.is_unprovided]
+    if behind:
+        most = max(behind, key=lambda stream: stream.view.lag_ns)
+        grows = " and falls further behind" if most.grows else ""
+        what = f"{name} lags {providers.lag(most.view.lag_ns)}{grows}, in {_some(behind)}"
+        yield Sign("DUL-SERVICE-BEHIND", name, what, most.rising_ns)
+
+
+def _quorums(scene: Scene, one: Instance) -> Iterator[Sign]:
+    for each in one.view.subscriptions:
+        if scene.model.persistence.lacks_quorum(one.view.service, each):
+            present = len(scene.model.persistence.present(one.view.service, each))
+            what = (
+                f"durable subscription {each.name} of {each.partition}.{each.topic} has {present} of "
+                f"{each.quorum} readers; {each.pending:,} samples wait"
+            )
+            yield Sign("DUL-NO-QUORUM", f"subscription {each.name}", what, patience_ns=GATHERING_NS)
+
+
+def called(view: InstanceView) -> str:
+    """How people call a persistence service."""
+    return f"persistence service {view.name}"
+
+
+def _some(streams: Sequence[Stream]) -> str:
+    """One group by its name, more with their number."""
+    groups = sorted({f"{stream.view.partition}.{stream.view.topic}" for stream in streams})
+    return groups[0] if len(groups) == 1 else f"{groups[0]} and {len(groups) - 1:,} more"

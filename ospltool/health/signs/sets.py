@@ -1,0 +1,126 @@
+"""Sets with too few copies, in conflict, being merged, different, or not moving."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from ospltool.health.codes import Severity
+from ospltool.health.redundancy import Redundancy
+from ospltool.health.scene import Scene
+from ospltool.health.sign import SECOND_NS, Sign, joined
+from ospltool.live.conflicts import Conflict, told_conflicts
+from ospltool.live.nodes import Node
+from ospltool.live.progress import STALLED_NS
+
+PASSING_NS: Final = 3 * SECOND_NS
+"""Conflicts and merges that are over sooner are part of every start."""
+
+COPYING_NS: Final = 5 * SECOND_NS
+WRITING_NS: Final = 10 * SECOND_NS
+"""What is written is on its way to the disk for a moment."""
+
+
+def of_sets(scene: Scene, copies: Iterable[Redundancy]) -> Iterator[Sign]:
+    """The signs about sets, of which there are these copies."""
+    for one in copies:
+        yield from _copies(scene, one)
+        yield from _parts(scene, one)
+    yield from _conflicts(scene)
+    for node in scene.heard:
+        yield from _different(scene, node)
+        yield from _standing(scene, node)
+
+
+def _copies(scene: Scene, one: Redundancy) -> Iterator[Sign]:
+    if one.lacks:
+        absent = ", ".join(scene.names(one.lost))
+        what = f"{one.name}: {one.text}" + (f"; missing: {absent}" if absent else "")
+        severity = Severity.ERROR if len(one.held) <= 1 else None
+        yield Sign(
+            "DUL-COPIES-LOW", one.name, what, 0, one.lost, one.name,
+            severity=severity, patience_ns=COPYING_NS, weight=one.lacks,
+        )  # fmt: skip
+    if one.lacks_on_disk:
+        without = tuple(node for node in one.held if node not in one.on_disk)
+        names = joined(scene.names(without))
+        what = f"{one.name}: {one.text}" + (f"; not on the disk of {names}" if names else "")
+        yield Sign(
+            "DUL-DISK-COPIES-LOW", one.name, what, 0, (*without, *one.lost), one.name,
+            severity=None if one.on_disk else Severity.ERROR,
+            patience_ns=WRITING_NS, weight=one.lacks_on_disk,
+        )  # fmt: skip
+
+
+def _parts(scene: Scene, one: Redundancy) -> Iterator[Sign]:
+    """Sets that lack for good what nobody asked a Lazy node for."""
+    views = [(node, view) for node in scene.heard if (view := node.name_spaces.get(one.name)) is not None]
+    made = tuple(node.id for node, view in views if view.from_parts)
+    if made:
+        what = f"{one.name}: the set of {joined(scene.names(made))} comes from parts that Lazy nodes had kept"
+        yield Sign("DUL-SET-FROM-PARTS", one.name, what, 0, made, one.name, patience_ns=PASSING_NS)
+    kept = tuple(node.id for node, view in views if view.is_less_than_whole)
+    if kept and not made and not one.held and not one.coming:
+        absent = ", ".join(scene.names((*one.lost, *one.stopped)))
+        what = f"{one.name}: no node has the whole set; {joined(scene.names(kept))} may have parts of it"
+        yield Sign(
+            "DUL-ONLY-PARTS", one.name, what + (f"; missing: {absent}" if absent else ""), 0,
+            (*one.lost, *kept), one.name, patience_ns=COPYING_NS,
+        )  # fmt: skip
+
+
+def _conflicts(scene: Scene) -> Iterator[Sign]:
+    """The open conflicts, each once although both sides tell; incompatible fellows are told by masters."""
+    model = scene.model
+    ids = {node.snapshot.name: node.id for node in model.ordered_nodes()}
+    told: dict[tuple[str, frozenset[str]], Conflict] = {}
+    for one in told_conflicts(model):
+        if one.ended_ns or one.is_incompatibility:
+            continue
+        pair = (one.name_space, frozenset((one.node_name, one.fellow)))
+        known = told.get(pair)
+        if known is None or (bool(one.policy), -one.began_ns) > (bool(known.policy), -known.began_ns):
+            told[pair] = one
+    for one in told.values():
+        nodes = (one.node, *((ids[one.fellow],) if one.fellow in ids else ()))
+        merge = f", merging by {one.policy}" if one.policy else ""
+        what = f"{one.name_space}: {one.node_name} and {one.fellow}: {one.cause}{merge}"
+        yield Sign(
+            "DUL-MERGE" if one.policy else "DUL-CONFLICT", one.name_space, what, one.began_ns, nodes,
+            one.name_space, why=one.cause, patience_ns=PASSING_NS,
+        )  # fmt: skip
+
+
+def _different(scene: Scene, node: Node) -> Iterator[Sign]:
+    model = scene.model
+    for name in model.differing(node):
+        since_ns = model.differs_since(node, name, scene.now_ns)
+        if since_ns:
+            yield _difference(scene, node, name, since_ns)
+
+
+def _difference(scene: Scene, node: Node, name: str, since_ns: int) -> Sign:
+    model = scene.model
+    view = node.name_spaces[name]
+    master = model.nodes[view.master]
+    theirs = master.name_spaces[name].count
+    called = master.snapshot.name
+    what = f"{name} on {node.snapshot.name} differs from its master {called}"
+    counts = f" ({view.count:,} samples, {called} has {theirs:,})"
+    why, advice = "", ""
+    if not view.aligner:
+        why = f"{node.snapshot.name} is no aligner, so what only it holds stays there"
+        advice = f"make {node.snapshot.name} an aligner to give its samples to all"
+    return Sign("DUL-SET-DIFFERS", name, what + counts, since_ns, (node.id, master.id), name, why, advice)
+
+
+def _standing(scene: Scene, node: Node) -> Iterator[Sign]:
+    for view, progress in scene.model.progress(node):
+        if progress.alignment.direction == "from" and scene.now_ns - progress.moved_ns > STALLED_NS:
+            fellow = progress.alignment.fellow
+            source = scene.model.name_of(fellow)
+            what = f"{view.name} on {node.snapshot.name}: the alignment from {source} stands still"
+            yield Sign(
+                "DUL-ALIGN-STALLED", node.snapshot.name, what, progress.moved_ns, (node.id, fellow),
+                view.name, subjects=(node.id,),
+            )  # fmt: skip

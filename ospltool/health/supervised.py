@@ -1,0 +1,47 @@
+"""What the supervisors of this machine say of nodes: why one is gone, hung, or waits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from engine.supervisor.policy import Phase
+from engine.supervisor.rundir import RunDirectory, RunDirectoryError, location
+from engine.supervisor.status import Condition, NodeStatus, status_of
+from ospltool.health.scene import Word
+
+_WORTH_TELLING = frozenset(
+    {Condition.RESTARTING, Condition.UNRESPONSIVE, Condition.STOPPED, Condition.DIED, Condition.STOPPING}
+)
+
+
+def words(environ: Mapping[str, str], domain_id: int) -> dict[str, Word]:
+    """What supervisors of this user say of the nodes of a domain, by name; empty where none can be asked."""
+    try:
+        directories = RunDirectory(location(environ)).nodes()
+    except (RunDirectoryError, OSError):
+        return {}
+    found: dict[str, tuple[int, Word]] = {}
+    for directory in directories:
+        status = status_of(directory)
+        if status is None or status.record.domain_id != domain_id:
+            continue
+        name, changed_ns = status.record.domain_name, status.record.changed_ns
+        if name not in found or found[name][0] < changed_ns:
+            found[name] = changed_ns, _word(status)
+    return {name: word for name, (_, word) in found.items()}
+
+
+def _word(status: NodeStatus) -> Word:
+    record = status.record
+    in_order = status.condition is Condition.STOPPED and record.phase is Phase.ENDED
+    told = [str(status.condition)] if status.condition in _WORTH_TELLING else []
+    if status.store_problem:
+        told.append(f"its store: {status.store_problem}")
+    if status.waits_for:
+        told.append(f"it waits: {status.waits_for}")
+    told.append(status.reason or record.failure)
+    if record.restarts:
+        told.append(f"started again {record.restarts} {'time' if record.restarts == 1 else 'times'}")
+    text = ", ".join(filter(None, told))
+    starting = status.condition is Condition.STARTING and not (status.store_problem or record.failed_ns)
+    return Word(f"its supervisor says: {text}" if text else "", in_order, starting)

@@ -1,0 +1,35 @@
+"""One system that is watched: the feed that tells of it, the model of it, and its health."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ospltool.health.health import Health
+from ospltool.live.feed import Feed
+from ospltool.live.model import SystemModel
+
+Source = tuple[Feed, Callable[[SystemModel], Health]]
+"""A feed, and what makes the health of its model."""
+
+
+class System:
+    """One system."""
+
+    def __init__(self, source: Source) -> None:
+        self.feed, watch_health = source
+        self.model = SystemModel()
+        self.health = watch_health(self.model)
+
+    def update(self) -> bool:
+        """Take in what came, and look at it; whether anything came."""
+        update = self.feed.poll()
+        now_ns = self.feed.now_ns()
+        self.model.apply(update, now_ns)
+        self.health.update(now_ns)
+        return bool(update)
+
+    def is_settled(self) -> bool:
+        """Whether every expected node is there or known to be absent, and nothing may be over in a moment."""
+        names = {node.snapshot.name for node in self.model.nodes.values()}
+        open_names = {one.who for one in self.health.open}
+        return set(self.health.expected.nodes) <= names | open_names and not self.health.is_waiting

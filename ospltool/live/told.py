@@ -1,0 +1,131 @@
+"""What nodes told in events and holds until they tell otherwise, are restarted, or time is up."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Iterator
+from typing import Final
+
+from engine.runtime.monitor import NodeEvent, NodeSnapshot
+from engine.tracing.catalogue import catalogue
+
+MAX_REMARKS: Final = 5_000
+"""Remarks kept of all nodes; the oldest are forgotten."""
+
+LEAST_STALL_NS: Final = 3_000_000_000
+"""A node that stands still for less has lost nothing, not even a heartbeat."""
+
+MINUTE_NS: Final = 60_000_000_000
+
+
+class Topic(enum.StrEnum):
+    """What a remark is about."""
+
+    PRESSURE = "writers are held back"
+    STUCK = "a thread does not proceed"
+    STALLED = "it stood still"
+    RESTARTED = "it failed and is another process now"
+    UNSUPPORTED = "it hears another version of the protocol"
+    LATE = "heartbeats of a fellow are late"
+    FILTER = "a content filter does not fit"
+    IGNORED = "a setting has no effect"
+
+
+_OPENING: Final = {
+    "capture.back-pressure": Topic.PRESSURE,
+    "watch.progress-lost": Topic.STUCK,
+    "watch.stalled": Topic.STALLED,
+    "message.unsupported": Topic.UNSUPPORTED,
+    "fellow.late": Topic.LATE,
+    "filter.refused": Topic.FILTER,
+    "filter.ignored": Topic.IGNORED,
+    "lifecycle.setting-ignored": Topic.IGNORED,
+    "lifecycle.setting-unknown": Topic.IGNORED,
+}
+_CLOSING: Final = {"capture.relieved": Topic.PRESSURE, "watch.progress-back": Topic.STUCK}
+_SUBJECTS: Final = {
+    Topic.STUCK: "activity",
+    Topic.FILTER: "group",
+    Topic.UNSUPPORTED: "sender",
+    Topic.LATE: "fellow",
+}
+"""The field of the event that tells remarks of one topic apart."""
+
+_LASTS_NS: Final = {
+    Topic.STALLED: MINUTE_NS,
+    Topic.LATE: MINUTE_NS,
+    Topic.RESTARTED: 5_000_000_000,
+    Topic.UNSUPPORTED: 10 * MINUTE_NS,
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Remark:
+    """One thing that a node told. `time_ns` is by the node's clock, as its events are."""
+
+    node: str
+    topic: Topic
+    subject: str
+    time_ns: int
+    text: str
+
+    def holds(self, now_ns: int) -> bool:
+        """Whether it is not too old to matter."""
+        lasts_ns = _LASTS_NS.get(self.topic)
+        return lasts_ns is None or now_ns - self.time_ns < lasts_ns
+
+
+class Told:
+    """The remarks of all nodes that hold."""
+
+    def __init__(self) -> None:
+        self._remarks: dict[tuple[str, Topic, str], Remark] = {}
+
+    def of(self, node: str, now_ns: int) -> Iterator[Remark]:
+        """The remarks of one node that hold now, oldest first."""
+        return (one for one in self._remarks.values() if one.node == node and one.holds(now_ns))
+
+    def apply(self, event: NodeEvent) -> None:
+        """Take in one event; most change nothing here."""
+        topic = _OPENING.get(event.event) or _CLOSING.get(event.event)
+        if topic is None:
+            return
+        found = catalogue().match(event.text)
+        fields = found[1] if found else {}
+        subject = event.text if topic is Topic.IGNORED else fields.get(_SUBJECTS.get(topic, ""), "")
+        if event.event in _CLOSING:
+            self._remarks.pop((event.node, topic, subject), None)
+            return
+        if topic is Topic.STALLED and _seconds_ns(fields.get("elapsed_ns", "")) < LEAST_STALL_NS:
+            return
+        self._note(Remark(event.node, topic, subject, event.time_ns, event.text))
+
+    def restarted(self, node: str, time_ns: int, text: str) -> None:
+        """A node is another process now although it had not said that it ends."""
+        self._note(Remark(node, Topic.RESTARTED, "", time_ns, text))
+
+    def settle(self, snapshot: NodeSnapshot) -> None:
+        """Forget what an earlier run of the node told."""
+        over = [
+            key
+            for key, one in self._remarks.items()
+            if one.node == snapshot.id and one.time_ns < snapshot.started_ns
+        ]
+        for key in over:
+            del self._remarks[key]
+
+    def _note(self, remark: Remark) -> None:
+        key = (remark.node, remark.topic, remark.subject)
+        if key in self._remarks and remark.topic not in _LASTS_NS:
+            return  # since when counts
+        self._remarks[key] = remark
+        if len(self._remarks) > MAX_REMARKS:
+            del self._remarks[next(iter(self._remarks))]
+
+
+def _seconds_ns(text: str) -> int:
+    try:
+        return int(float(text) * 1e9)
+    except ValueError:
+        return 0

@@ -1,0 +1,22 @@
+"""Millions of records without the cyclic garbage collector."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@contextlib.contextmanager
+def no_collection() -> Iterator[None]:
+    """Without the cyclic garbage collector, which would look at millions of fields again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

@@ -1,0 +1,185 @@
+"""`ospltool health`: its lines, JSON, exit codes, mutes, and the fleet files that it takes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from engine.runtime.monitor import NodeSnapshot, StoreView
+from ospltool.cli.domains import Place
+from ospltool.live import fake
+from ospltool.live.feed import Heard, ScriptedFeed, Update
+from tests.commands.shell import Shell
+
+FLEET = """domain = 7
+[[node]]
+name = "n1"
+[[node]]
+name = "n2"
+[[name-space]]
+name = "A"
+copies = 2
+"""
+pytestmark = pytest.mark.usefixtures("quick_health")
+LATER_S = 0.3
+FULL = StoreView("sqlite", "/x", problem="no space left on device")
+
+
+Hear = Callable[..., None]
+
+
+@pytest.fixture
+def hear(monkeypatch: pytest.MonkeyPatch) -> Hear:
+    """Lets the command hear nodes, by domain."""
+
+    def let(*snapshots: NodeSnapshot, then: Update | None = None) -> None:
+        def live_at(place: Place, partition: str | None) -> ScriptedFeed:
+            now_ns = time.time_ns()
+            mine = (one for one in snapshots if one.domain_id == place.domain_id)
+            first = (now_ns, Update(tuple(Heard(one, now_ns) for one in mine)))
+            feed = ScriptedFeed([first], clock=time.time_ns)
+            if then:
+                threading.Timer(LATER_S, feed.add, (now_ns, then)).start()
+            return feed
+
+        monkeypatch.setattr("ospltool.cli.feeds.live_at", live_at)
+
+    return let
+
+
+def node(number: int, *others: int, **changes: Any) -> NodeSnapshot:
+    fellows = tuple(fake.fellow(n) for n in others)
+    return fake.snapshot(number, fake.name_space("A", 1), fellows=fellows, **changes)
+
+
+def test_nothing_wrong_is_one_line_and_0(shell: Shell, hear: Hear) -> None:
+    hear(node(1))
+    code, out, err = shell.run("health", "--domain", 7)
+    assert (code, err) == (0, "")
+    assert out == "domain 7: OK · 1 of 1 node complete · redundancy left 0 (A: 1 copy, 1 on disk)\n"
+
+
+def test_an_error_is_told_with_why_effect_and_next_and_2(shell: Shell, hear: Hear) -> None:
+    hear(node(1, store=FULL))
+    code, out, _ = shell.run("health", "--domain", 7)
+    assert code == 2
+    first, heading, *rest = out.splitlines()
+    assert first.startswith("domain 7: ERROR · 1 error · ")
+    assert heading.startswith("  ERROR DUL-STORE-FULL n1: n1 store: no space left on device (since ")
+    assert [line.split(":")[0].strip() for line in rest] == ["why", "effect", "next"]
+    assert rest[1] == "    effect: A: 1 copy, 0 on disk, n1 is master"
+
+
+def test_a_warning_is_1_and_a_notice_0_and_nobody_3(shell: Shell, hear: Hear) -> None:
+    hear(node(1, state="FETCH_INITIAL", time_ns=fake.START_NS + 1))
+    assert shell.run("health", "--domain", 7)[0] == 1
+    hear(node(1), then=Update(dropped=3, caption=""))
+    assert shell.run("health", "--domain", 7)[0] == 0
+    hear()
+    code, out, _ = shell.run("health", "--domain", 7)
+    assert (code, out) == (3, "domain 7: UNKNOWN · no node heard\n")
+
+
+def test_json_has_the_incidents_and_the_copies(shell: Shell, hear: Hear) -> None:
+    hear(node(1, store=FULL))
+    (system,) = shell.data("health", "--domain", 7)
+    assert (system["domain"], system["verdict"], system["errors"]) == ("domain 7", "error", 1)
+    (found,) = system["incidents"]
+    assert (found["code"], found["who"], found["nodes"]) == ("DUL-STORE-FULL", "n1", ["n1"])
+    assert found["page"] == "docs/health/DUL-STORE-FULL.md"
+    (copies,) = system["redundancy"]
+    assert (copies["held_by"], copies["on_disk_of"], copies["left"]) == (["n1"], [], 0)
+
+
+def test_a_fleet_says_who_is_expected(shell: Shell, hear: Hear) -> None:
+    (shell.root / "fleet.toml").write_text(FLEET)
+    hear(node(1))
+    code, out, _ = shell.run("health", "fleet.toml")
+    assert code == 2
+    assert "ERROR DUL-NODE-ABSENT n2: n2 is expected and was never heard" in out
+    assert "1 of 2 nodes complete · redundancy left 0 (A: 1 of 2 copies, 1 on disk)" in out
+    hear(node(1, 2), node(2, 1))
+    assert shell.run("health", "fleet.toml")[0] == 0
+
+
+def test_a_fleet_in_several_domains_is_told_domain_by_domain(shell: Shell, hear: Hear) -> None:
+    (shell.root / "fleet.toml").write_text(
+        FLEET.replace('"n2"\n', '"n2"\ndomain = 8\n').replace("2\n", "1\n")
+    )
+    hear(node(1), node(2, domain_id=8, store=FULL))
+    code, out, _ = shell.run("health", "fleet.toml")
+    assert code == 2
+    assert [line.split(" · ")[0] for line in out.splitlines() if line.startswith("domain")] == [
+        "domain 7: OK",
+        "domain 8: ERROR",
+    ]
+    assert shell.run("health", "fleet.toml", "--domain", 7)[0] == 0
+    code, _, err = shell.run("health", "fleet.toml", "--domain", 9)
+    assert (code, err) == (2, "ospltool: fleet.toml has no node in domain 9\n")
+    code, _, err = shell.run("top", "fleet.toml", "--json")
+    assert (code, err) == (2, "ospltool: the fleet has the domains 7, 8; choose one with --domain\n")
+
+
+def test_a_wrong_fleet_is_refused_with_line_and_column(shell: Shell) -> None:
+    (shell.root / "fleet.toml").write_text(FLEET.replace("copies = 2", " copies = 3"))
+    code, _, err = shell.run("health", "fleet.toml")
+    assert code == 2
+    assert "fleet.toml:8:2: copies must be a number from 0 to 2" in err
+
+
+def test_a_mute_counts_for_the_next_call_until_it_is_taken_away(shell: Shell, hear: Hear) -> None:
+    hear(node(1, store=FULL))
+    code, out, _ = shell.run("health", "--domain", 7, "--mute", "dul-store-full:n1", "1h")
+    assert code == 0
+    assert out.startswith("domain 7: OK · 1 muted · ")
+    code, out, _ = shell.run("health", "--domain", 7)
+    assert code == 0
+    assert "  muted until " in out
+    assert shell.run("health", "--domain", 7, "--unmute", "DUL-STORE-FULL:n1")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--mute", "DUL-NODE-GON", "1h"), "no code 'DUL-NODE-GON'; did you mean "),
+        (("--mute", "DUL-NODE-GONE", "soon"), "'soon' is no duration"),
+        (("--unmute", "x"), "no code 'x'"),
+    ],
+)
+def test_what_cannot_be_muted_is_refused(shell: Shell, hear: Hear, arguments: Any, words: str) -> None:
+    hear(node(1))
+    code, _, err = shell.run("health", "--domain", 7, *arguments)
+    assert code == 2
+    assert words in err
+
+
+def test_names_of_nodes_cannot_drive_a_terminal(shell: Shell, hear: Hear) -> None:
+    hear(node(1, name="n\x1b[31m", store=FULL))
+    assert "\x1b" not in shell.run("health", "--domain", 7)[1]
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_watching_tells_what_begins_and_ends_with_the_code_of_that_moment(
+    shell: Shell, hear: Hear, form: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ospltool.cli.watched.MOST_S", 0.01)
+    now_ns = time.time_ns()
+    hear(node(1), then=Update((Heard(node(1, store=FULL), now_ns),)))
+    timer = threading.Timer(3 * LATER_S, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    code, out, _ = shell.run("health", "--domain", 7, "--watch", *form)
+    timer.join()
+    assert code == 2
+    if form:
+        first, second = (json.loads(line)["data"][0]["verdict"] for line in out.splitlines())
+        assert (first, second) == ("ok", "error")
+    else:
+        assert out.startswith("domain 7: OK")
+        assert " UTC began\n  ERROR DUL-STORE-FULL n1: " in out

@@ -1,0 +1,128 @@
+"""The facts of a case come from few of its records, and are those of all of them."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("duckdb", reason="cases need the extra `sql`")
+
+from ospltool.analytics.case import open_case
+from ospltool.analytics.duck import DuckEngine
+from ospltool.forensics.case import CaseEvidence
+from ospltool.forensics.evidence import Window
+from ospltool.trace.case.load import load
+from ospltool.trace.case.records import Rows, records_of
+from ospltool.trace.meaning.facts import Facts
+from ospltool.trace.reading.sources import find_sources
+
+if TYPE_CHECKING:
+    import pathlib
+    from collections.abc import Iterator
+
+START_S = 1_795_223_000
+STATES = ("INIT", "DISCOVER_FELLOWS_GROUPS", "COMPLETE", "COMPLETE", "COMPLETE", "TERMINATING")
+THREADS = ("conflictResolver", "d_newGroup", "d_nameSpaces", "ospl_durability")
+QUIET = ("Remote group 'p.T' complete, check for unfulfilled chains.", "nothing that anybody knows", "")
+TELLING = (
+    "My address is: '{node}'",
+    "Configuration:\n- Role : R",
+    "Applying REPLACE merge policy for group p.T",
+    "Write samplerequest for group p.T to fellow {other} using source (0,0,0)",
+    "Received link from fellow {other} for group p.T containing 7 samples. #links == 1",
+    "Group p.T is now complete.",
+    "Finished solving conflict 4",
+)
+WINDOWS = (
+    Window(),
+    Window(since_ns=(START_S + 2) * 10**9),
+    Window(since_ns=(START_S + 1) * 10**9, until_ns=(START_S + 4) * 10**9),
+    Window(nodes=("1001",)),
+)
+SKEWS: tuple[dict[str, int], ...] = ({}, {"1002": 1_500_000_000})
+
+
+def _line(dice: random.Random, at_ns: int, node: str, state: str) -> str:
+    second, rest = divmod(at_ns, 10**9)
+    local = datetime.datetime.fromtimestamp(second + (dice.random() < 0.01), datetime.UTC)
+    texts = TELLING if dice.random() < 0.1 else QUIET
+    text = dice.choice(texts).format(node=node, other="1002" if node == "1001" else "1001")
+    who = "PersistentStore (KV)" if dice.random() < 0.05 else f"{state} ({dice.choice(THREADS)})"
+    return f"{local:%Y-%m-%dT%H:%M:%S+0000} {second}.{rest:09d} {who} -> {text}\n"
+
+
+def _write(dice: random.Random, path: pathlib.Path, node: str, begin_ns: int) -> int:
+    """Writes a trace with everything that may go wrong in one; returns when it ends."""
+    at, state, lines = begin_ns, "INIT", []
+    for _ in range(dice.randrange(40, 120)):
+        at += dice.choice((0, 1_000_000, 3_000_000, 20_000_000, 150_000_000))
+        if dice.random() < 0.06:
+            state = dice.choice(STATES)
+        late = dice.choice((0, 0, 0, 0, 400_000, 600_000_000)) if dice.random() < 0.3 else 0
+        set_back = 5 * 10**9 if dice.random() < 0.01 else 0
+        straggler = dice.choice(STATES) if dice.random() < 0.05 else state
+        lines.append(_line(dice, at - late - set_back, node, straggler))
+        if len(lines) == 1 and dice.random() < 0.3:  # the first one is the store's, which has no state
+            lines[0] = lines[0].replace(f"{straggler} (", "PersistentStore (")
+        if dice.random() < 0.01:
+            lines.append("2026-11-21T01:0 this is not a header\n")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(lines))
+    return at
+
+
+@pytest.fixture
+def evidence(tmp_path: pathlib.Path, request: pytest.FixtureRequest) -> Iterator[CaseEvidence]:
+    """A case of two nodes with several files each, by a seed; those of odd seeds lie over each other."""
+    dice = random.Random(request.param)
+    for node in ("1001", "1002"):
+        at = START_S * 10**9
+        for number in range(dice.randrange(1, 4)):
+            end = _write(dice, tmp_path / "logs" / node / f"durability{number}.log", node, at)
+            at = end + 10**7 if request.param % 2 == 0 else at + dice.randrange(10**9)
+    (tmp_path / "logs" / "1001" / "ospl-info.log").write_text(
+        "=" * 92 + "\nReport      : WARNING\nDate        : 2026-11-21T01:03:21+0000\nDescription : one\n"
+        "Node        : n\nProcess     : p <1>\nThread      : t 1\nInternals   : V6/x/y.c/1/0/1.5\n"
+    )
+    load(find_sources([str(tmp_path / "logs")]).sources, tmp_path / "case", processes=1)
+    case = open_case(tmp_path / "case")
+    with contextlib.closing(DuckEngine(case)) as opened:
+        yield CaseEvidence(case, opened)
+
+
+def told(facts: Facts, *, with_waits: bool) -> dict[str, Any]:
+    """What facts say; how they came to it is left out."""
+    said = {name: value for name, value in vars(facts).items() if not name.startswith("_")}
+    said["book"], said["names"] = facts.book.all(), facts.names
+    said["activity"] = {key: (one.last_ns, one.last) for key, one in facts.activity.items()}
+    said["activity"] = sorted(said["activity"].items())
+    if not with_waits:
+        del said["waits"]
+    return said
+
+
+@pytest.mark.parametrize("evidence", range(8), indirect=True)
+@pytest.mark.parametrize("with_waits", [True, False], ids=["waits", "rules"])
+def test_facts_of_the_needed_records_are_those_of_all(evidence: CaseEvidence, with_waits: bool) -> None:
+    for window in WINDOWS:
+        for skews in SKEWS:
+            expected = Facts.of(evidence.records(window, skews))
+            found = evidence.facts(window, skews, with_waits=with_waits)
+            assert told(found, with_waits=with_waits) == told(expected, with_waits=with_waits)
+
+
+def test_records_that_tell_nothing_are_not_made(tmp_path: pathlib.Path) -> None:
+    dice = random.Random(1)
+    lines = [f"{START_S + n}.000000000 COMPLETE (t) -> {QUIET[0]}\n" for n in range(5_000)]
+    (tmp_path / "n1.log").write_text("".join(lines) + _line(dice, (START_S + 9_000) * 10**9, "1001", "INIT"))
+    load(find_sources([str(tmp_path / "n1.log")]).sources, tmp_path / "case", processes=1)
+    case = open_case(tmp_path / "case")
+    with contextlib.closing(DuckEngine(case)) as opened:
+        made = list(records_of(case, opened, Rows(for_facts=True, with_waits=False)))
+        assert len(list(records_of(case, opened, Rows()))) == 5_001
+    times = [record.time_ns for record in made]
+    assert times == [(START_S + at) * 10**9 for at in (0, 1, 4_999, 9_000)], "first, last, and a new run"

@@ -1,0 +1,32 @@
+"""Looking at the health of a model as somebody does who has watched it for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ospltool.health.expectation import NOTHING, Expectation
+from ospltool.health.health import Health
+from ospltool.health.incidents import Incident
+from ospltool.health.scene import Word
+from ospltool.live.model import SystemModel
+
+LONG_NS = 20_000_000_000
+"""Longer than anything must last before it is an incident."""
+
+
+def looked(
+    model: SystemModel,
+    now_ns: int,
+    expected: Expectation = NOTHING,
+    words: Mapping[str, Word] | None = None,
+) -> Health:
+    """The health of a model that was like this for long."""
+    health = Health(model, expected, words=lambda: words or {})
+    health.update(now_ns - LONG_NS)
+    health.update(now_ns)
+    return health
+
+
+def incidents(model: SystemModel, now_ns: int, expected: Expectation = NOTHING) -> list[Incident]:
+    """What is wrong with a model that was like this for long."""
+    return looked(model, now_ns, expected).open

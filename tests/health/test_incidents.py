@@ -1,0 +1,284 @@
+"""Incidents of simulated systems from beginning to end: none is missed, none is told twice, all end."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from engine.core.namespaces import NameSpace
+from engine.simulator.options import NodePlan
+from ospltool.health.expectation import Expectation, ExpectedSpace
+from ospltool.health.health import Health
+from ospltool.health.incidents import Incident
+from ospltool.live import fake
+from ospltool.live.fake import START_NS, node_id
+from ospltool.live.feed import Heard, Notice, NoticeKind, Update
+from ospltool.live.model import SystemModel
+from tests.console.watched import S, Watched
+from tests.health.looking import looked
+from tests.simulation.scenarios import Scenario, node
+
+THREE = Expectation(("n1", "n2", "n3"), (ExpectedSpace("ns1", copies=3, on_disk=2),))
+STEP_S = 0.25
+ENDS_S = 10.0
+
+
+class Ward:
+    """A simulated system whose health is looked at four times a second; `told` has every incident."""
+
+    def __init__(self, *plans: NodePlan, expected: Expectation = THREE) -> None:
+        self.scenario = Scenario(*(plans or (node("n1"), node("n2"), node("n3"))))
+        self.watched = Watched(self.scenario)
+        self.health = Health(self.watched.model, expected)
+        self.told: dict[str, Incident] = {}
+        self.seen: set[tuple[str, str]] = set()
+
+    def run(self, seconds: float) -> None:
+        for _ in range(round(seconds / STEP_S)):
+            self.scenario.run(STEP_S)
+            self.watched.take()
+            self.health.update(self.watched.now_ns)
+            for one in (*self.health.open, *self.health.closed):
+                self.told[one.key] = one
+                self.seen.add((one.code.id, one.who))
+
+    def start(self) -> None:
+        self.scenario.start()
+        self.run(8)
+        self.check()
+
+    def check(self, *expected: tuple[str, str]) -> None:
+        """These are open now, and nothing else."""
+        assert [(one.code.id, one.who) for one in self.health.open] == list(expected)
+
+    def check_over(self, *expected: str) -> None:
+        """In all there were incidents of these subjects, each once, and all have ended."""
+        self.check()
+        assert sorted(one.who for one in self.told.values()) == sorted(expected)
+        assert all(one.until_ns > one.since_ns for one in self.told.values())
+
+
+def test_healthy_starts_and_orderly_stops_are_no_incidents() -> None:
+    ward = Ward()
+    ward.start()
+    for name in ("n1", "n2", "n3"):
+        ward.scenario.stop(name)
+        ward.run(5)
+        ward.scenario.start(name)
+        ward.run(8)
+    ward.check_over()
+
+
+def killed(scenario: Scenario) -> None:
+    scenario.kill("n2")
+
+
+def restarted(scenario: Scenario) -> None:
+    scenario.start("n2")
+
+
+def cut(scenario: Scenario) -> None:
+    scenario.cut("n1", "n2")
+
+
+def apart(scenario: Scenario) -> None:
+    for other in ("n1", "n2"):
+        scenario.cut(other, "n3")
+
+
+def healed(scenario: Scenario) -> None:
+    scenario.heal()
+
+
+FAULTS: dict[str, tuple[Callable[[Scenario], None], Callable[[Scenario], None], str, str]] = {
+    "a node is killed": (killed, restarted, "DUL-NODE-GONE", "n2"),
+    "two of three do not hear each other": (cut, healed, "DUL-PARTIAL-MESH", "n1 and n2"),
+    "one is cut off": (apart, healed, "DUL-PARTIAL-MESH", "n3"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_one_incident_from_its_beginning_to_its_end(name: str) -> None:
+    begin, end, code, who = FAULTS[name]
+    ward = Ward()
+    ward.start()
+    ward.scenario.write("n1", 1, 2, 3)
+    ward.run(3)
+    begin(ward.scenario)
+    ward.run(6)
+    ward.check((code, who))
+    (found,) = ward.health.open
+    assert found.why
+    assert found.next
+    assert found.since_ns <= ward.watched.now_ns - 2 * S
+    assert ward.health.events(found)
+    ward.run(10)
+    ward.check((code, who))
+    end(ward.scenario)
+    ward.run(ENDS_S)
+    ward.check()
+    kinds = {one.code.cause for one in ward.told.values()}
+    assert kinds - {"conflict"} == {found.code.cause}
+    assert sum(one.code.cause == found.code.cause for one in ward.told.values()) == 1
+
+
+def test_what_a_lost_node_costs_is_said() -> None:
+    ward = Ward()
+    ward.start()
+    ward.scenario.write("n1", 1, 2, 3)
+    ward.run(3)
+    master = ward.scenario.master("n1")
+    ward.scenario.kill(master)
+    ward.run(6)
+    (found,) = ward.health.open
+    others = [name for name in ("n1", "n2", "n3") if name != master]
+    assert found.effect.startswith("ns1: 2 of 3 copies, 2 of 2 on disk, ")
+    assert any(f"{name} is master, nothing lost" in found.effect for name in others)
+    assert ward.health.verdict.text.startswith(
+        "ERROR · 1 error · 2 of 3 nodes complete · redundancy left 1 ("
+    )
+
+
+def test_a_second_lost_node_is_another_incident_and_the_last_copy_is_named() -> None:
+    ward = Ward()
+    ward.start()
+    ward.scenario.kill("n3")
+    ward.run(4)
+    ward.scenario.kill("n2")
+    ward.run(4)
+    ward.check(("DUL-NODE-GONE", "n3"), ("DUL-NODE-GONE", "n2"))
+    assert all("1 of 3 copies, 1 of 2 on disk" in one.effect for one in ward.health.open)
+    ward.scenario.start("n2", "n3")
+    ward.run(12)
+    ward.check_over("n2", "n3")
+
+
+def incompatible(name: str, *elements: str) -> NodePlan:
+    plan = node(name)
+    spaces = (NameSpace.of("ns1", *elements),)
+    return dataclasses.replace(plan, settings=dataclasses.replace(plan.settings, name_spaces=spaces))
+
+
+def test_one_node_with_wrong_name_spaces_is_one_incident_about_that_node() -> None:
+    plans = [incompatible(f"n{n}", "ns1.*") for n in (1, 2, 4)]
+    ward = Ward(*plans, incompatible("n3", "ns1.Reading"), expected=Expectation())
+    ward.scenario.start()
+    ward.run(12)
+    ward.check(("DUL-INCOMPATIBLE", "n3"))
+    (found,) = ward.health.open
+    assert found.what.startswith("n3 does not communicate with n1, n2 and n4: ")
+    assert [ward.watched.model.name_of(one) for one in found.subjects] == ["n3"]
+    assert len(found.nodes) > 1
+    ward.scenario.stop("n3")
+    ward.run(ENDS_S)
+    ward.check_over("n3")
+
+
+def test_nobody_may_be_master_is_one_incident_until_somebody_may() -> None:
+    ward = Ward(node("n1"), node("n2", priority=0), node("n3", priority=0), expected=Expectation())
+    ward.scenario.start("n2", "n3")
+    ward.run(5)
+    ward.check(("DUL-MASTER-IMPOSSIBLE", "ns1"))
+    ward.scenario.start("n1")
+    ward.run(ENDS_S)
+    ward.check_over("ns1")
+
+
+def test_an_expected_node_that_is_not_there_is_absent_until_it_comes() -> None:
+    ward = Ward()
+    ward.scenario.start("n1", "n2")
+    ward.run(5)
+    ward.check(("DUL-NODE-ABSENT", "n3"))
+    assert ward.health.open[0].effect == "ns1: 2 of 3 copies, 2 of 2 on disk, n2 is master"
+    ward.scenario.start("n3")
+    ward.run(ENDS_S)
+    ward.check_over("n3")
+
+
+def test_nobody_of_those_expected_is_one_incident() -> None:
+    ward = Ward()
+    ward.run(5)
+    ward.check(("DUL-DOMAIN-LOST", "domain"))
+
+
+def test_a_power_failure_is_one_incident_and_a_stop_of_all_is_none() -> None:
+    for stops in (True, False):
+        ward = Ward()
+        ward.start()
+        (ward.scenario.stop if stops else ward.scenario.kill)("n1", "n2", "n3")
+        ward.run(1)
+        ward.watched.tell(Update(notices=(Notice(NoticeKind.DOMAIN_LOST, ward.watched.now_ns, ""),)))
+        ward.run(4)
+        ward.check(*(() if stops else (("DUL-DOMAIN-LOST", "domain"),)))
+
+
+# Bounds, times and places.
+
+
+def silent_then_heard(*moments: float) -> tuple[SystemModel, Health]:
+    """A node that is heard at these moments only."""
+    model = SystemModel()
+    health = Health(model)
+    for tenth in range(round(moments[-1] * 10) + 1):
+        now_ns = START_NS + tenth * S // 10
+        heard = [moment for moment in moments if round(moment * 10) == tenth]
+        update = Update((Heard(fake.snapshot(1, time_ns=now_ns), now_ns),)) if heard else Update()
+        model.apply(update, now_ns)
+        health.update(now_ns)
+    return model, health
+
+
+def test_what_comes_back_soon_is_the_same_incident_again() -> None:
+    _, health = silent_then_heard(0, 5, 6, 7, 8, 13, 14, 15, 16, 17)
+    (found,) = health.closed
+    assert (found.code.id, found.times, found.since_ns) == ("DUL-NODE-SILENT", 2, START_NS)
+    _, health = silent_then_heard(0, 5, *range(6, 30), 35, 36, 37, 38, 39)
+    assert [one.times for one in health.closed] == [1, 1]
+
+
+def test_a_gap_in_what_is_heard_is_no_end() -> None:
+    _, health = silent_then_heard(0, 5, 8.5, 11)
+    (found,) = health.open
+    assert found.since_ns == START_NS
+
+
+def test_an_acknowledged_incident_stays_until_it_gets_worse() -> None:
+    model = SystemModel()
+    model.apply(Update((Heard(fake.snapshot(1), START_NS),)), START_NS)
+    health = looked(model, START_NS + 3 * S)
+    (found,) = health.open
+    assert health.acknowledge(found.key)
+    assert not health.acknowledge("nothing")
+    health.update(START_NS + 4 * S)
+    assert health.open[0].acknowledged_ns == START_NS + 3 * S
+    model.apply(Update(notices=(Notice(NoticeKind.NODE_LOST, START_NS + 5 * S, "", node_id(1)),)), 0)
+    health.update(START_NS + 5 * S)
+    (found,) = health.open
+    assert (found.code.id, found.acknowledged_ns) == ("DUL-NODE-GONE", 0)
+
+
+def test_a_recording_that_is_wound_back_begins_anew() -> None:
+    model = SystemModel()
+    model.apply(Update((Heard(fake.snapshot(1), START_NS),)), START_NS)
+    health = looked(model, START_NS + 3 * S)
+    assert health.open
+    model.apply(Update((Heard(fake.snapshot(1), START_NS),), restart=True), START_NS)
+    health.update(START_NS)
+    assert (health.open, health.closed) == ([], [])
+
+
+def many(count: int) -> Any:
+    """A lot of nodes that are silent, each of its own."""
+    everybody = tuple(fake.fellow(n) for n in range(1, count + 1))
+    return tuple(Heard(fake.snapshot(n, fellows=everybody), START_NS) for n in range(1, count + 1))
+
+
+def test_open_incidents_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ospltool.health.incidents.MAX_OPEN", 3)
+    model = SystemModel()
+    model.apply(Update(many(5)), START_NS)
+    health = looked(model, START_NS + 3 * S)
+    assert len(health.open) == 3

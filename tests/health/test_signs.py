@@ -1,0 +1,449 @@
+"""What the live model shows to be wrong: which code, about whom, in which words; and what is not."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from engine.core.election import NOBODY
+from engine.runtime.monitor import (
+    AlignmentView,
+    DeliveryView,
+    DeviationView,
+    GroupView,
+    NodeSnapshot,
+    StoreView,
+    UnkeptView,
+)
+from ospltool.health.health import Health
+from ospltool.live import fake
+from ospltool.live.fake import SECOND_NS, START_NS, node_id
+from ospltool.live.feed import Heard, Notice, NoticeKind, Update
+from ospltool.live.model import SystemModel
+from tests.health.looking import incidents, looked
+
+S = SECOND_NS
+GROUP = GroupView("Orders", "Orders", "Trade", "T", "Persistent", 1, 1, 1, "d", START_NS, 1, 0)
+
+
+def node(number: int = 1, **changes: Any) -> NodeSnapshot:
+    return fake.snapshot(number, fake.name_space("Orders", 1), **changes)
+
+
+def space(number: int, **changes: Any) -> NodeSnapshot:
+    others = tuple(fake.fellow(n) for n in (1, 2) if n != number)
+    view = fake.name_space("Orders", changes.pop("master_node", 1), **changes)
+    return fake.snapshot(number, view, fellows=others)
+
+
+def check_signs(
+    snapshots: list[NodeSnapshot],
+    expected: list[tuple[str, str, str]],
+    *,
+    after_s: float = 1,
+    notices: tuple[Notice, ...] = (),
+    dropped: int = 0,
+) -> None:
+    """The incidents are these (code, who, what), worst first."""
+    model = SystemModel()
+    heard = tuple(Heard(snapshot, START_NS) for snapshot in snapshots)
+    model.apply(Update(snapshots=heard, notices=notices, dropped=dropped), START_NS)
+    found = incidents(model, START_NS + int(after_s * S))
+    assert [(one.code.id, one.who, one.what) for one in found] == expected
+    for one in found:
+        assert one.why
+        assert one.effect
+        assert one.next
+
+
+def test_a_healthy_system_is_quiet() -> None:
+    check_signs([node(1, fellows=(fake.fellow(2),)), node(2, fellows=(fake.fellow(1),))], [])
+
+
+@pytest.mark.parametrize(("phase", "master"), [("passive", 0), ("part", 2), ("part", 0)])
+def test_a_lazy_node_that_has_what_its_readers_want_is_quiet_and_no_copy(phase: str, master: int) -> None:
+    lazy = fake.name_space("Orders", master, phase=phase, complete=False, alignee="Lazy", count=3)
+    keeper = fake.snapshot(2, fake.name_space("Orders", 2), fellows=(fake.fellow(1),))
+    shown = [fake.snapshot(1, lazy, fellows=(fake.fellow(2),)), keeper]
+    check_signs(shown, [])
+    model = SystemModel()
+    model.apply(Update(snapshots=tuple(Heard(each, START_NS) for each in shown)), START_NS)
+    (of_orders,) = looked(model, START_NS + S).redundancies
+    assert (of_orders.held, of_orders.coming) == ((node_id(2),), ())
+
+
+CASES: dict[str, tuple[NodeSnapshot, str, str, str]] = {
+    "store full": (
+        node(store=StoreView("sqlite", "/x", problem="no space left on device")),
+        "DUL-STORE-FULL",
+        "n1",
+        "n1 store: no space left on device",
+    ),
+    "store fails": (
+        node(store=StoreView("sqlite", "/x", problem="disk I/O error")),
+        "DUL-STORE-FAILED",
+        "n1",
+        "n1 store: disk I/O error",
+    ),
+    "store behind": (
+        node(counters={"queued": 1_200}),
+        "DUL-STORE-BEHIND",
+        "n1",
+        "1,200 changes wait for the disk of n1",
+    ),
+    "store damaged": (
+        node(
+            store=StoreView("sqlite", "/x", findings=("the last run did not close the store", "table a: b"))
+        ),
+        "DUL-STORE-DAMAGED",
+        "n1",
+        "n1 store: table a: b",
+    ),
+    "slow start": (
+        node(state="FETCH_INITIAL", started_ns=START_NS - 61 * S),
+        "DUL-NOT-COMPLETE",
+        "n1",
+        "n1 is still in fetch initial",
+    ),
+    "incompatible": (
+        node(fellows=(fake.fellow(2, communication="incompatible", problem="Orders: {a} and {b}"),)),
+        "DUL-INCOMPATIBLE",
+        "n1 and n2",
+        "n1 and n2 do not communicate: Orders: {a} and {b}",
+    ),
+    "skew": (
+        node(fellows=(fake.fellow(2, skew_ns=-2 * S),)),
+        "DUL-CLOCK-SKEW",
+        "n1 and n2",
+        "clocks differ: that of n2 is -2.0 s off, as n1 sees it",
+    ),
+    "no master": (
+        space(1, master="", confirmed=False, why="the master is gone"),
+        "DUL-NO-MASTER",
+        "Orders",
+        "Orders has no master on n1: the master is gone",
+    ),
+    "nobody may be master": (
+        fake.snapshot(
+            1,
+            fake.name_space("Orders", 1, master="", confirmed=False, phase="elect", why=NOBODY),
+            state="DISCOVER_PERSISTENT_SOURCE",
+            started_ns=START_NS,
+        ),
+        "DUL-MASTER-IMPOSSIBLE",
+        "Orders",
+        f"Orders has no master on n1: {NOBODY}",
+    ),
+    "lost samples": (
+        node(groups=(dataclasses.replace(GROUP, lost=3),)),
+        "DUL-CAPTURE-LOSS",
+        "n1",
+        "n1 lost 3 samples",
+    ),
+    "limits": (
+        node(groups=(dataclasses.replace(GROUP, rejected=(("max_samples", 3),)),)),
+        "DUL-REJECTED",
+        "n1",
+        "n1 rejected samples of Orders.Trade: 3 by max_samples",
+    ),
+    "writer refused": (
+        node(unkept=(UnkeptView("01", "Trade", "Orders", "qos", "qos: it does not match"),)),
+        "DUL-NOT-KEPT",
+        "Orders.Trade",
+        "n1 does not keep a durable writer of Orders.Trade: qos: it does not match",
+    ),
+    "samples too large": (
+        node(counters={"too_large": 12}),
+        "DUL-NOT-KEPT",
+        "n1",
+        "n1 does not keep 12 samples that are too large",
+    ),
+    "reader not served": (
+        node(deliveries=(DeliveryView("p", "Trade", "Orders", "failed", 0, 1, START_NS - 2 * S, "QoS"),)),
+        "DUL-READER-NOT-SERVED",
+        "n1",
+        "n1 could not serve a reader of Trade: QoS",
+    ),
+    "reader waits": (
+        node(deliveries=(DeliveryView("p", "Trade", "Orders", "running", 0, START_NS, 0, "full"),)),
+        "DUL-READER-NOT-SERVED",
+        "n1",
+        "n1 waits for a reader of Trade: full",
+    ),
+    "reader deviates": (
+        node(deviations=(DeviationView("p", "Trade", "Orders", {"other": 1_200}),)),
+        "DUL-READER-DEVIATES",
+        "n1",
+        "a reader of Trade deviates from the set of n1: 1,200 other",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_one_node_tells_what_is_wrong(name: str) -> None:
+    snapshot, code, who, what = CASES[name]
+    check_signs([snapshot], [(code, who, what)])
+
+
+EVENTS: dict[str, tuple[str, str, str, str]] = {
+    "a filter that does not fit": (
+        "filter.refused",
+        "Nothing of group Orders.Trade is kept, because its content filter does not fit: no field x",
+        "DUL-FILTER-REFUSED",
+        "",
+    ),
+    "a setting without effect": (
+        "lifecycle.setting-ignored",
+        "n1.xml:3: GIDKey has no effect on this node: it has no GIDs",
+        "DUL-CONFIG-IGNORED",
+        "",
+    ),
+    "another protocol": (
+        "message.unsupported",
+        f"Message on d_status from {node_id(9)} has version 9, known are 1; ignored.",
+        "DUL-PROTOCOL",
+        "",
+    ),
+    "back-pressure": (
+        "capture.back-pressure",
+        "Queue of 5000 captured samples is full, writers are held back.",
+        "DUL-BACK-PRESSURE",
+        "capture.relieved:Queue of captured samples has room again after 3.5 seconds.",
+    ),
+    "a thread that is stuck": (
+        "watch.progress-lost",
+        'Progress changed: "store"(77):d:5->5',
+        "DUL-NODE-STUCK",
+        'watch.progress-back:Progress changed: "store"(77):a:5->6',
+    ),
+    "a stall": (
+        "watch.stalled",
+        "This node stood still for 4.0 seconds; the silence of its fellows in that time does not count.",
+        "DUL-NODE-STALLED",
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EVENTS)
+def test_what_a_node_told_holds_until_it_tells_otherwise_or_is_restarted(name: str) -> None:
+    event, text, code, closing = EVENTS[name]
+    model = SystemModel()
+    told = fake.event(1, 1, START_NS, text, event=event, level="WARNING")
+    model.apply(Update((Heard(node(), START_NS),), (told,)), START_NS)
+    found = incidents(model, START_NS + S)
+    assert [(one.code.id, one.who, one.what) for one in found] == [(code, "n1", f"n1 says: {text}")]
+    if closing:
+        event, _, text = closing.partition(":")
+        told = fake.event(2, 1, START_NS + S, text, event=event)
+        model.apply(Update(events=(told,)), START_NS + S)
+    else:
+        again = node(time_ns=START_NS + S, started_ns=START_NS + S, pid=1)
+        ends = fake.event(2, 1, START_NS + S, "bye", state="TERMINATED")
+        model.apply(Update(events=(ends,)), START_NS + S)
+        model.apply(Update((Heard(again, START_NS + S),)), START_NS + S)
+    assert incidents(model, START_NS + 2 * S) == []
+
+
+def test_what_an_earlier_run_told_does_not_hold_although_the_node_remembers_it() -> None:
+    model = SystemModel()
+    event, text, _, _ = EVENTS["a thread that is stuck"]
+    past = fake.event(1, 1, START_NS - 601 * S, text, event=event, level="WARNING")
+    model.apply(Update((Heard(node(), START_NS),), (past,)), START_NS)
+    assert incidents(model, START_NS + S) == []
+
+
+def test_a_late_heartbeat_is_about_the_fellow_and_part_of_its_loss() -> None:
+    model = SystemModel()
+    text = "Heartbeat of fellow n2 came after 1.8 seconds (its period is 0.5, it is lost after 2.0)."
+    told = fake.event(1, 1, START_NS, text, event="fellow.late", level="WARNING")
+    shown = (node(1, fellows=(fake.fellow(2),)), node(2, fellows=(fake.fellow(1),)))
+    model.apply(Update(tuple(Heard(one, START_NS) for one in shown), (told,)), START_NS)
+    found = incidents(model, START_NS + S)
+    assert [(one.code.id, one.who) for one in found] == [("DUL-HEARTBEAT-LATE", "n2")]
+    model.apply(Update(notices=(Notice(NoticeKind.NODE_LOST, START_NS + S, "", node_id(2)),)), START_NS)
+    found = incidents(model, START_NS + S)
+    assert [(one.code.id, one.who) for one in found] == [("DUL-NODE-GONE", "n2")]
+    assert f"n1 says: {text}" in found[0].signs
+
+
+def test_a_short_stall_is_none_and_a_long_one_is_forgotten_after_a_minute() -> None:
+    text = "This node stood still for {} seconds; the silence of its fellows in that time does not count."
+    for seconds, after_s, count in ((2.5, 1, 0), (4.0, 59, 1), (4.0, 61, 0)):
+        model = SystemModel()
+        told = fake.event(1, 1, START_NS, text.format(seconds), event="watch.stalled", level="WARNING")
+        now_ns = START_NS + after_s * S
+        model.apply(Update((Heard(node(time_ns=now_ns), now_ns),), (told,)), now_ns)
+        assert len(incidents(model, now_ns)) == count
+
+
+def test_255_beside_other_values_is_named_with_who_has_them() -> None:
+    what = "Orders, role DefaultRole: masterPriority 255 beside other values: 100 (n1), 255 (n2)"
+    check_signs(
+        [space(1, master_priority=100), space(2, master_priority=255)],
+        [("DUL-PRIORITIES-MIXED", "Orders", what)],
+    )
+    check_signs([space(1, master_priority=255), space(2, master_priority=255)], [])
+
+
+def test_a_definition_that_differs_is_named_with_who_has_it() -> None:
+    what = (
+        "Orders, role DefaultRole: n1: durability Persistent, merge Merge *; "
+        "n2: durability Transient, merge none"
+    )
+    check_signs(
+        [space(1), space(2, durability="Transient", merges=())], [("DUL-CONFIG-DIFFERS", "Orders", what)]
+    )
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        DeliveryView("p", "Trade", "Orders", "failed", 0, 1, START_NS - 301 * S, "its process is gone"),
+        DeliveryView("p", "Trade", "Orders", "done", 7, START_NS - S, START_NS),
+        DeliveryView("p", "Trade", "Orders", "running", 0, START_NS - S, 0),
+    ],
+    ids=["long ago", "served since", "tried again"],
+)
+def test_a_reader_that_was_served_after_all_or_is_long_gone_is_no_incident(later: DeliveryView) -> None:
+    failed = DeliveryView("p", "Trade", "Orders", "failed", 0, 1, START_NS - 302 * S, "its process is gone")
+    check_signs([node(deliveries=(failed, later))], [])
+
+
+def test_a_node_that_does_not_start_for_long_is_left_alone_within_a_minute() -> None:
+    check_signs([node(state="FETCH_INITIAL", started_ns=START_NS - 50 * S)], [])
+
+
+def test_a_silent_node_hides_what_it_said_before() -> None:
+    check_signs([CASES["store full"][0]], [("DUL-NODE-SILENT", "n1", "n1 is silent")], after_s=2.5)
+
+
+def test_a_lost_domain_takes_in_the_lost_nodes() -> None:
+    notices = (
+        Notice(NoticeKind.NODE_LOST, START_NS, "", node_id(1)),
+        Notice(NoticeKind.DOMAIN_LOST, START_NS - S, ""),
+    )
+    check_signs([node()], [("DUL-DOMAIN-LOST", "domain", "the domain is out of reach")], notices=notices)
+
+
+def held_for_long(*snapshots: NodeSnapshot, seconds: int = 10) -> SystemModel:
+    model = SystemModel()
+    for moment in (0, seconds * S):
+        shown = (dataclasses.replace(one, update_period_ns=S) for one in snapshots)
+        heard = tuple(Heard(one, START_NS + moment) for one in shown)
+        model.apply(Update(snapshots=heard), START_NS + moment)
+    return model
+
+
+def test_what_only_a_non_aligner_holds_is_named_with_what_to_do() -> None:
+    model = held_for_long(space(1), space(2, digest="else", aligner=False, count=5))
+    (found,) = incidents(model, START_NS + 10 * S)
+    assert found.code.id == "DUL-SET-DIFFERS"
+    assert found.what == "Orders on n2 differs from its master n1 (5 samples, n1 has 1,000)"
+    assert found.why == "n2 is no aligner, so what only it holds stays there"
+    assert found.next == "make n2 an aligner to give its samples to all"
+
+
+def test_a_set_that_stays_different_is_named_with_its_master_and_since_when() -> None:
+    (found,) = incidents(held_for_long(space(1), space(2, digest="else")), START_NS + 10 * S)
+    assert (found.code.id, found.who, found.since_ns) == ("DUL-SET-DIFFERS", "Orders", START_NS)
+    check_signs(
+        [dataclasses.replace(s, update_period_ns=100 * S) for s in (space(1), space(2, digest="x"))], []
+    )
+
+
+def test_an_alignment_that_stands_still_is_named() -> None:
+    alignment = AlignmentView("from", node_id(1), 5, 10, 0, START_NS)
+    waiting = dataclasses.replace(space(2, complete=False, alignments=(alignment,)), update_period_ns=100 * S)
+    check_signs([waiting], [], after_s=10)
+    what = "Orders on n2: the alignment from 00000001 stands still"
+    check_signs([waiting], [("DUL-ALIGN-STALLED", "n2", what)], after_s=11)
+
+
+def test_a_node_that_takes_a_name_space_on_request_only_need_not_have_a_master() -> None:
+    check_signs([space(1, master="", confirmed=False, why="", alignee="On_Request", complete=False)], [])
+
+
+def test_two_confirmed_masters_contradict_each_other() -> None:
+    what = "Orders, role DefaultRole: 2 masters: n1 (says n1), n2 (says n2)"
+    check_signs([space(1), space(2, master_node=2)], [("DUL-TWO-MASTERS", "Orders", what)])
+
+
+def test_masters_of_different_roles_do_not() -> None:
+    other = dataclasses.replace(space(2, master_node=2), role="Other")
+    check_signs([space(1), other], [])
+
+
+def test_nodes_that_do_not_hear_each_other_are_named_by_what_they_have_in_common() -> None:
+    def meets(number: int, *others: int) -> NodeSnapshot:
+        return node(number, fellows=tuple(fake.fellow(n) for n in others))
+
+    check_signs(
+        [meets(1, 3), meets(2, 3), meets(3, 1, 2)],
+        [("DUL-PARTIAL-MESH", "n1 and n2", "n1 and n2 do not hear each other")],
+    )
+    check_signs(
+        [meets(1), meets(2, 1)],
+        [("DUL-PARTIAL-MESH", "n1 and n2", "n1 does not hear n2, which hears it")],
+    )
+    what = "n3 is not connected with n1, n2 and n4"
+    check_signs(
+        [meets(1, 2, 4), meets(2, 1, 4), meets(3), meets(4, 1, 2)], [("DUL-PARTIAL-MESH", "n3", what)]
+    )
+
+
+@pytest.mark.parametrize(("state", "told_s"), [("COMPLETE", 3), ("FETCH_INITIAL", 10)])
+def test_a_node_that_starts_has_more_time_to_meet_the_others(state: str, told_s: int) -> None:
+    model = SystemModel()
+    health = Health(model)
+    told = []
+    for second in range(told_s + 1):
+        now_ns = START_NS + second * S
+        nodes = (node(1, state=state), node(2))
+        model.apply(Update(snapshots=tuple(Heard(one, now_ns) for one in nodes)), now_ns)
+        health.update(now_ns)
+        told += [second for one in health.open if one.code.id == "DUL-PARTIAL-MESH"]
+    assert told[0] == told_s
+
+
+def test_one_wrong_clock_is_one_incident_about_its_node() -> None:
+    def sees(number: int, **skews: int) -> NodeSnapshot:
+        fellows = (fake.fellow(n, skew_ns=skews.get(f"n{n}", 0) * S) for n in (1, 2, 3) if n != number)
+        return node(number, fellows=tuple(fellows))
+
+    what = "n3 has another time than n1 and n2: that of n3 is +5.0 s off, as n1 sees it"
+    check_signs([sees(1, n3=5), sees(2, n3=5), sees(3, n1=-5, n2=-5)], [("DUL-CLOCK-SKEW", "n3", what)])
+
+
+def test_what_was_dropped_is_said() -> None:
+    what = "1,200 messages did not fit and are not shown"
+    check_signs([node()], [("DUL-MESSAGES-LOST", "watcher", what)], dropped=1200)
+
+
+def test_errors_come_first_and_the_oldest_before_the_newer() -> None:
+    model = SystemModel()
+    model.apply(Update(snapshots=tuple(Heard(node(n), START_NS + n * S) for n in (2, 3, 1))), START_NS)
+    model.apply(Update(notices=(Notice(NoticeKind.NODE_LOST, START_NS + 9 * S, "", node_id(3)),)), START_NS)
+    found = looked(model, START_NS + 60 * S).open
+    assert [one.what for one in found] == ["n3 is gone", "n1 is silent", "n2 is silent"]
+
+
+def test_a_part_is_no_complete_node_and_where_nobody_has_more_that_is_an_error() -> None:
+    lazy = fake.name_space("Orders", 1, phase="part", complete=False, alignee="Lazy", count=3)
+    what = "Orders: no node has the whole set; n1 may have parts of it"
+    check_signs([fake.snapshot(1, lazy)], [("DUL-ONLY-PARTS", "Orders", what)])
+    model = SystemModel()
+    model.apply(Update(snapshots=(Heard(fake.snapshot(1, lazy), START_NS),)), START_NS)
+    verdict = looked(model, START_NS + S).verdict
+    assert verdict.text == "ERROR · 1 error · 0 of 1 node complete, 1 with less than a whole set"
+
+
+def test_a_set_that_comes_from_parts_is_no_complete_node() -> None:
+    made = fake.name_space("Orders", 1, from_parts=True)
+    what = "Orders: the set of n1 comes from parts that Lazy nodes had kept"
+    check_signs([fake.snapshot(1, made)], [("DUL-SET-FROM-PARTS", "Orders", what)])
+    model = SystemModel()
+    model.apply(Update(snapshots=(Heard(fake.snapshot(1, made), START_NS),)), START_NS)
+    assert "0 of 1 node complete, 1 with less" in looked(model, START_NS + S).verdict.text
