@@ -13,23 +13,37 @@ from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
+from ospltool.health.health import Health
+from ospltool.health.system import Source, System
 from ospltool.live.feed import Feed, TimeTravel
 from ospltool.live.model import SystemModel
 from tui import commands, export, glyphs, operate, themes
+from tui.alarm import Alarm
 from tui.cells import Line, Span, Tone
 from tui.glyphs import Glyphs
 from tui.operator import Operator
 from tui.screens.base import OpsScreen
 from tui.screens.help import HelpScreen
-from tui.screens.names import SCREENS
+from tui.screens.names import SCREENS, TABS
+from tui.screens.overview import OverviewScreen
 from tui.screens.trace import TraceScreen
 from tui.sources.lines import TraceFiles
+from tui.systems import Systems
+from tui.text import visible
+from tui.viewmodel import panels
 from tui.viewmodel.base import Status, Subject, View
 
 TICK_S: Final = 0.25
 """The feed is polled, and the screen changes, at most this often."""
 
 SECOND_NS: Final = 1_000_000_000
+
+SMALL: Final = 30
+"""Nodes that are shown at every tick."""
+NODE_NS: Final = 9_000_000
+"""So much later for each node more, unless the verdict changes: with 200 nodes, each 1.5 s. Keys are answered
+at once."""
+
 MAX_HISTORY: Final = 50
 """Screens that `back` remembers."""
 
@@ -59,8 +73,10 @@ class ConsoleApp(App[int]):
         Binding("p", "pause", "pause"),
         *(
             Binding(str(number % 10), f"screen('{name}')", name, show=False)
-            for number, name in enumerate(SCREENS, 1)
+            for number, name in enumerate(TABS, 1)
         ),
+        Binding("d", "system(1)", "next domain"),
+        Binding("D", "system(-1)", "domain before", show=False),
         Binding("full_stop", "step(1)", "step", key_display="."),
         Binding("comma", "step(-1)", "step back", key_display=",", show=False),
         Binding("right_square_bracket", "wind(60)", "a minute on", key_display="]", show=False),
@@ -84,12 +100,15 @@ class ConsoleApp(App[int]):
         on_idle: Callable[[], bool | None] | None = None,
         trace_files: TraceFiles | None = None,
         operator: Operator | None = None,
+        notify: str = "",
         timer: bool = True,
+        watch_health: Callable[[SystemModel], Health] = Health,
+        others: Sequence[Source] = (),
     ) -> None:
         super().__init__()
+        self.alarm = Alarm(self.bell, notify, self.say)
         self.title = title
-        self.feed = feed
-        self.model = SystemModel()
+        self.systems = Systems(((feed, watch_health), *others))
         self.signs = signs
         self.trace_files = trace_files
         self.paused_ns = 0
@@ -101,7 +120,9 @@ class ConsoleApp(App[int]):
         self._message_ticks = 0
         self._every_tick = on_idle
         self._ticking = timer
+        self._taken_ns = 0
         self._shown_ns = 0
+        self._is_behind = False
         for look in themes.ALL.values():
             self.register_theme(look)
         self.theme = theme
@@ -117,8 +138,23 @@ class ConsoleApp(App[int]):
         if self._ticking:
             self.set_interval(TICK_S, self.tick)
 
+    @property
+    def feed(self) -> Feed:
+        """What tells of the system that is shown."""
+        return self.systems.shown.feed
+
+    @property
+    def model(self) -> SystemModel:
+        """The system that is shown."""
+        return self.systems.shown.model
+
+    @property
+    def health(self) -> Health:
+        """How the system is that is shown."""
+        return self.systems.shown.health
+
     def tick(self) -> None:
-        """Poll once and show what changed; ages move on once a second."""
+        """Poll once and show what changed, a large system less often; ages move on once a second."""
         if self._every_tick is not None and self._every_tick() is False:
             self.exit(0)
             return
@@ -127,23 +163,46 @@ class ConsoleApp(App[int]):
             if not self._message_ticks:
                 self._message = ""
         if not self.paused_ns:
-            before_ns = self._shown_ns
-            update = self.feed.poll()
-            now_ns = self.feed.now_ns()
-            self.model.apply(update, now_ns)
-            self._shown_ns = now_ns
-            if not update and now_ns // SECOND_NS == before_ns // SECOND_NS:
+            verdicts = [one.health.verdict for one in self.systems.all]
+            is_new = [one.update() for one in self.systems.all]
+            before_ns, now_ns = self._taken_ns, self.feed.now_ns()
+            self._taken_ns = now_ns
+            self._alarm(now_ns)
+            self._is_behind = self._is_behind or any(is_new) or now_ns // SECOND_NS != before_ns // SECOND_NS
+            is_early = 0 <= now_ns - self._shown_ns < NODE_NS * (len(self.model.nodes) - SMALL)
+            is_urgent = verdicts != [one.health.verdict for one in self.systems.all]
+            if not self._is_behind or (is_early and not is_urgent):
                 return
+            self._shown_ns, self._is_behind = now_ns, False
         self.show()
+
+    def _alarm(self, now_ns: int) -> None:
+        """Tell of what is severe in any of the systems that live."""
+        if self.feed.mode == "live":
+            severe: dict[str, tuple[str, ...]] = {}
+            for one in self.systems.all:
+                found = panels.severe(self._view_of(one))
+                severe.update({f"{one.feed.title} {key}": said for key, said in found.items()})
+            self.alarm.look(severe, now_ns)
 
     def show(self) -> None:
         """Show the model on the screen in front."""
-        if isinstance(self.screen, OpsScreen):
-            self.screen.update(self.view(), self.status())
+        front = self.front
+        if front is not None:
+            front.update(self.view(), self.status())
+
+    @property
+    def front(self) -> OpsScreen | None:
+        """The screen in front, or the one below help or a question: it goes on."""
+        return next((one for one in reversed(self.screen_stack) if isinstance(one, OpsScreen)), None)
 
     def view(self) -> View:
         """What the screens are computed from; time stands still while paused."""
-        return View(self.model, self.paused_ns or self.feed.now_ns(), self.signs, subject=self.subject)
+        return self._view_of(self.systems.shown)
+
+    def _view_of(self, one: System) -> View:
+        now_ns, where = self.paused_ns or one.feed.now_ns(), getattr(one.feed, "where", "")
+        return View(one.health, now_ns, self.signs, subject=self.subject, where=where)
 
     def status(self) -> Status:
         """What the header says of the console itself."""
@@ -155,9 +214,10 @@ class ConsoleApp(App[int]):
             mode=self.feed.mode,
             paused=bool(self.paused_ns),
             behind_ns=behind_ns,
-            screens=tuple(SCREENS),
+            screens=TABS,
             timeline=self.travel.timeline if self.travel else None,
             operates=self.operator is not None,
+            elsewhere=self.systems.elsewhere,
         )
 
     # Where we are.
@@ -174,13 +234,28 @@ class ConsoleApp(App[int]):
 
     def under_cursor(self) -> Subject:
         """What the cursor is on, on the screen in front, or on the one below a question."""
-        screens = [screen for screen in self.screen_stack if isinstance(screen, OpsScreen)]
-        return screens[-1].here() if screens else self.subject
+        return self.front.here() if self.front else self.subject
 
     def go_back(self) -> None:
-        """Show the screen before."""
+        """Show the screen before; where there is none, the overview."""
         if self._history:
             self._show_screen(*self._history.pop())
+        else:
+            self.go_home()
+
+    def go_home(self) -> None:
+        """Show the overview as it is when the console begins; there is nothing to go back to."""
+        self._history.clear()
+        self._show_screen("overview", self.subject)
+        if isinstance(self.screen, OverviewScreen):
+            self.screen.go_home()
+            self.show()
+
+    def copy(self, value: str) -> None:
+        """Give a text to the clipboard of the terminal (OSC 52), without characters that it obeys."""
+        shown = "\t".join(map(visible, value.split("\t")))
+        self.copy_to_clipboard(shown)
+        self.say(f"copied: {shown.expandtabs(1)}" if shown else "nothing to copy here")
 
     def look_at(self, subject: Subject) -> None:
         """Another subject on the same screen."""
@@ -196,6 +271,17 @@ class ConsoleApp(App[int]):
         if self._here()[0] != screen:
             self.switch_screen(screen)
         self.show()
+
+    def action_system(self, steps: int) -> None:
+        """Show the next domain, or the one before, on the same screen."""
+        self.systems.turn(steps)
+        self.show_system()
+
+    def show_system(self) -> None:
+        """Show the system that is now the one to be shown; what was looked at belongs to another one."""
+        self._history.clear()
+        screen = self._here()[0]
+        self._show_screen(screen if screen in TABS else "overview", Subject())
 
     # What the reader says to us, and we to the reader.
 
@@ -233,8 +319,11 @@ class ConsoleApp(App[int]):
             event.prevent_default()
 
     def action_screen(self, name: str) -> None:
-        """Show a screen about what is under the cursor."""
-        self.go(name, self.under_cursor())
+        """Show a screen about what is under the cursor; the overview is home."""
+        if name == "overview":
+            self.go_home()
+        else:
+            self.go(name, self.under_cursor())
 
     def action_pause(self) -> None:
         """Freeze the picture, or go on. What comes meanwhile waits in the feed, within its bounds."""
@@ -253,13 +342,15 @@ class ConsoleApp(App[int]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys for winding exist only where time is ours: in a recording, in a simulation."""
+        if action == "system":
+            return len(self.systems.all) > 1
         if action in TRAVEL_ACTIONS:
             return self.travel is not None
         return super().check_action(action, parameters)
 
     def refresh_all(self) -> None:
         """Take in what there is at once, and show it."""
-        self._shown_ns = 0
+        self._shown_ns, self._is_behind = 0, True
         self.tick()
 
     def wind_to(self, moment_ns: int) -> None:
@@ -344,16 +435,22 @@ def run_console(
     ascii_only: bool = False,
     traces: Sequence[str] = (),
     operator: Operator | None = None,
+    notify: str = "",
+    watch_health: Callable[[SystemModel], Health] = Health,
+    others: Sequence[Source] = (),
 ) -> int:
     """Show `feed` until the reader leaves, and close it. Returns 0, or 130 when interrupted.
 
     `on_idle` is called about four times a second, in the thread of the console; returning False ends the
     console. NO_COLOR, the terminal's name and its encoding choose theme and signs where the caller did not.
     `traces` are trace files or directories to follow, as `ospltool trace` takes them. Without an `operator`
-    the console can only watch.
+    the console can only watch. `notify` is a command that is run for everything severe that begins.
+    `watch_health` makes the health of the console's model: with what is expected. `others` are the sources of
+    further domains, which are watched beside the first.
 
     Raises:
         SourceError: a trace file cannot be read.
+        AlarmFault: the command cannot be understood.
     """
     files = TraceFiles(traces) if traces else None
     no_color = bool(os.environ.get("NO_COLOR"))
@@ -361,13 +458,23 @@ def run_console(
     in_browser = "TEXTUAL_DRIVER" in os.environ
     signs = glyphs.choose("utf-8" if in_browser else sys.stdout.encoding, ascii_only=ascii_only)
     app = ConsoleApp(
-        feed, title=title, signs=signs, theme=look, on_idle=on_idle, trace_files=files, operator=operator
+        feed,
+        title=title,
+        signs=signs,
+        theme=look,
+        on_idle=on_idle,
+        trace_files=files,
+        operator=operator,
+        notify=notify,
+        watch_health=watch_health,
+        others=others,
     )
     look_for_garbage_less_often()
     try:
         result = app.run()
     finally:
-        feed.close()
+        for one in app.systems.all:
+            one.feed.close()
         if files is not None:
             files.close()
     return app.return_code or 0 if result is None else result

@@ -31,6 +31,11 @@ class Span(NamedTuple):
     tone: Tone = Tone.PLAIN
 
 
+_DRAWN = frozenset(
+    f"{UNICODE.bar_full}{UNICODE.bar_half}{UNICODE.bar_empty}{UNICODE.blocks}{UNICODE.master}{UNICODE.unconfirmed}"
+)
+"""Characters that only draw something."""
+
 Cell = tuple[Span, ...]
 Line = tuple[Span, ...]
 
@@ -49,6 +54,12 @@ def dimmed(line: Line) -> Line:
     """The line as stale data is shown: without emphasis, warnings kept."""
     urgent = (Tone.WARN, Tone.FAULT, Tone.CONFLICT)
     return tuple(span if span.tone in urgent else Span(span.text, Tone.DIM) for span in line)
+
+
+def value_of(cell: Cell) -> str:
+    """The text of a cell without signs and bars."""
+    kept = "".join(character for character in plain(cell) if character not in _DRAWN)
+    return " ".join(kept.split())
 
 
 def fit_line(line: Line, width: int, *, right: bool = False, glyphs: Glyphs = UNICODE) -> Line:
@@ -109,4 +120,12 @@ class Table(Protocol):
 
     def cell(self, row: int, column: int) -> Cell:
         """What stands there."""
+        ...
+
+    def value(self, row: int, column: int) -> str:
+        """What stands there without signs and bars: for the clipboard, and to sort by."""
+        ...
+
+    def line(self, row: int) -> Line | None:
+        """A row that is one line across all columns; None for a row of cells."""
         ...

@@ -60,6 +60,13 @@ def _theme(app: ConsoleApp, words: list[str]) -> None:
         raise CommandFault(f"no theme {words[0]!r}; there are {', '.join(known)}")
 
 
+def _domain(app: ConsoleApp, words: list[str]) -> None:
+    if not app.systems.show(" ".join(words)):
+        known = ", ".join(one.feed.title for one in app.systems.all)
+        raise CommandFault(f"no such domain here; watched: {known}")
+    app.show_system()
+
+
 def find_node(app: ConsoleApp, name: str) -> str:
     """The id of the node with this name, or whose id begins so.
 
@@ -72,6 +79,13 @@ def find_node(app: ConsoleApp, name: str) -> str:
     if len(found) != 1:
         raise CommandFault(f"{len(found) or 'no'} nodes are called {name!r}")
     return found[0]
+
+
+def _bell(app: ConsoleApp, words: list[str]) -> None:
+    if words not in (["on"], ["off"]):
+        raise CommandFault("say `bell on` or `bell off`")
+    app.alarm.is_on = words == ["on"]
+    app.say(f"bell and notification are {words[0]}")
 
 
 def _mark(app: ConsoleApp, words: list[str]) -> None:
@@ -109,9 +123,11 @@ def _speed(app: ConsoleApp, words: list[str]) -> None:
 
 COMMANDS: Final = (
     Command("overview", "[FILTER]", "nodes and name-spaces on one page", _opens("overview"), ("home",)),
+    Command("domain", "NUMBER", "another domain of the fleet", _domain),
     Command("node", "[NAME]", "one node", _node),
     Command("name-space", "[NAME]", "one name-space", _name_space, ("ns",)),
     Command("alignment", "[FILTER]", "who aligns whom", _opens("alignment")),
+    Command("incidents", "[FILTER]", "what is and was wrong", _opens("incidents"), ("trouble",)),
     Command("conflicts", "[FILTER]", "conflicts, open and past", _opens("conflicts")),
     Command("groups", "[FILTER]", "all groups", _opens("groups")),
     Command("trace", "[FILTER]", "the merged trace", _opens("trace")),
@@ -132,6 +148,7 @@ COMMANDS: Final = (
     ),
     Command("theme", "[NAME]", "another look; without a name the next one", _theme),
     Command("pause", "", "freeze the picture, or go on", lambda app, _: app.action_pause()),
+    Command("bell", "on|off", "ring and notify when something severe begins", _bell),
     Command("mark", "[NOTE]", "mark this moment of the recording or simulation", _mark),
     Command("at", "MOMENT", "wind to +90 or -90 (seconds), 12:30:05, 2026-11-21 12:30:05", _at),
     Command("speed", "TIMES", "play so many times as fast", _speed),

@@ -6,6 +6,7 @@ import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from ospltool.health import export as health
 from ospltool.live import export
 from tui.commands import CommandFault
 
@@ -38,7 +39,7 @@ def content(app: ConsoleApp, wanted: str) -> str:
     """What goes into the file."""
     now_ns = app.view().now_ns
     if wanted == "json":
-        return export.as_json(app.model, now_ns)
+        return health.as_json(app.health, now_ns)
     if wanted == "csv":
         return export.as_csv(app.model, now_ns)
     return app.export_screenshot(title=app.title, simplify=True)

@@ -31,6 +31,8 @@ class Glyphs:
     cursor: str
     mark: str
     blocks: str
+    rising: str
+    falling: str
 
     def bar(self, fraction: float, width: int) -> tuple[str, str]:
         """The filled and the empty part of a bar; full only when all is done, empty only when nothing is."""
@@ -66,6 +68,8 @@ UNICODE: Final = Glyphs(
     cursor="▸",
     mark="◆",
     blocks="▁▂▃▄▅▆▇█",
+    rising="↑",
+    falling="↓",
 )
 
 ASCII: Final = Glyphs(
@@ -90,6 +94,8 @@ ASCII: Final = Glyphs(
     cursor=">",
     mark="+",
     blocks="_.-=+*%#",
+    rising="^",
+    falling="v",
 )
 
 

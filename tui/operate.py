@@ -16,7 +16,7 @@ from tui.operator import Operation, OperationFault, Operator
 from tui.widgets.lines import Lines
 
 if TYPE_CHECKING:
-    from ospltool.live.model import Node
+    from ospltool.live.nodes import Node
     from tui.app import ConsoleApp
 
 WIDTH: Final = 68

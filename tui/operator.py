@@ -12,7 +12,7 @@ from typing import Final
 
 from engine.supervisor.rundir import RunDirectory, RunDirectoryError, location, node_key
 from engine.supervisor.status import ALIVE, NodeStatus, status_of
-from ospltool.live.model import Node
+from ospltool.live.nodes import Node
 
 TIMEOUT_S: Final = 120.0
 """A command that takes longer is given up; what it began goes on."""

@@ -3,8 +3,21 @@
 from __future__ import annotations
 
 import datetime
+import os.path
+import re
+from collections.abc import Sequence
+from typing import Final
 
 from rich.cells import cell_len, set_cell_size
+
+from ospltool.live.names import natural
+
+_UNITS: Final = (
+    {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+    | {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
+    | {"KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "TiB": 2.0**40, "PiB": 2.0**50}
+)
+_NUMBER: Final = re.compile(r"[<>~]?\s*(-?\+?[\d,]+(?:\.\d+)?)\s*([A-Za-z]*)")
 
 
 def visible(text: str, *, ascii_only: bool = False) -> str:
@@ -129,3 +142,38 @@ def percent(fraction: float) -> str:
     if fraction >= 1:
         return "100 %"
     return f"{min(99, max(1, round(fraction * 100)))} %"
+
+
+def rank(text: str) -> tuple[int, float, tuple[object, ...]]:
+    """What a column is sorted by: numbers by their value with its unit, then words, then nothing."""
+    if text == "now":
+        return 0, 0.0, ()
+    found = _NUMBER.match(text)
+    if found:
+        return 0, float(found[1].replace(",", "")) * _UNITS.get(found[2], 1.0), ()
+    return (1, 0.0, tuple(natural(text))) if text else (2, 0.0, ())
+
+
+def distinct(names: Sequence[str], width: int, *, ellipsis: str = "…") -> list[str]:
+    """The names in at most `width` cells each, cut where that leaves them different.
+
+    A name is cut at its end; where several then look the same, each keeps its end, or its middle where only
+    that differs.
+    """
+    if all(cell_len(name) <= width for name in names):
+        return list(names)
+    shared = len(os.path.commonprefix(list(names)))  # noqa: RUF071  # of characters, not of paths
+    shown = [
+        [fit(name, width, ellipsis=ellipsis).rstrip() for name in names],
+        [_end_of(name, width, ellipsis) for name in names],
+        [fit(ellipsis + name[shared:], width, ellipsis=ellipsis).rstrip() for name in names],
+    ]
+    shown = [[n if cell_len(n) <= width else s for n, s in zip(names, way, strict=True)] for way in shown]
+    return max(shown, key=lambda cut: len(set(cut)))
+
+
+def _end_of(name: str, width: int, ellipsis: str) -> str:
+    kept = name
+    while kept and cell_len(kept) > width - cell_len(ellipsis):
+        kept = kept[1:]
+    return ellipsis + kept if width > cell_len(ellipsis) else name[:width]

@@ -15,7 +15,7 @@ from ospltool.live.simulated import SimulatedFeed
 from tui import themes
 from tui.app import ConsoleApp
 from tui.operate import commands as operations
-from tui.screens.names import SCREENS
+from tui.screens.names import SCREENS, TABS
 from tui.viewmodel.base import Subject
 
 PAGE = (Path(__file__).parents[2] / "docs" / "console.md").read_text(encoding="utf-8")
@@ -56,7 +56,7 @@ def test_the_page_has_every_key_of_every_screen_and_no_other(play: Play) -> None
 
 
 def test_the_page_names_every_screen_theme_and_operation() -> None:
-    for number, name in enumerate(SCREENS, 1):
+    for number, name in enumerate(TABS, 1):
         assert f"| `{number % 10}` | {name} | " in PAGE
     for theme in themes.ALL:
         assert f"`{theme}`" in PAGE

@@ -119,11 +119,23 @@ def test_a_silent_master_keeps_its_star_dimmed_while_nobody_follows_another(watc
 
 def test_heartbeats_whose_time_is_only_worked_out_anew_are_no_new_heartbeats() -> None:
     series = NodeSeries()
-    series.add_heartbeat("teller", START_NS, START_NS)
-    series.add_heartbeat("teller", START_NS + S, START_NS + S)
+    series.add_heartbeat(START_NS, START_NS)
+    series.add_heartbeat(START_NS + S, START_NS + S)
     for second in range(2, 30):
-        series.add_heartbeat("teller", START_NS + S + second * 1_000, START_NS + second * S)
+        series.add_heartbeat(START_NS + S + second * 1_000, START_NS + second * S)
     assert series.heartbeat_gaps_s() == [(START_NS + S, 1.0)]
+
+
+def test_heartbeats_are_those_of_one_fellow_until_it_falls_silent() -> None:
+    series = NodeSeries()
+    assert series.listens_to("n1", START_NS)
+    series.add_heartbeat(START_NS, START_NS)
+    assert not series.listens_to("n2", START_NS + S)
+    assert series.listens_to("n1", START_NS + S)
+    assert series.listens_to("n2", START_NS + 10 * S)
+    series.add_heartbeat(START_NS + 500 * S, START_NS + 10 * S)  # its clock is another one
+    series.add_heartbeat(START_NS + 501 * S, START_NS + 11 * S)
+    assert series.heartbeat_gaps_s() == [(START_NS + 11 * S, 1.0)]
 
 
 @pytest.mark.parametrize(("how", "word"), [("killed", "gone"), ("stands still", "silent")])
@@ -153,4 +165,4 @@ def test_the_filter_looks_at_the_state_that_is_shown(watched: Watched, how: str,
 def test_events_and_summary_do_not_count_dead_nodes_among_the_living(watched: Watched) -> None:
     without_a_word(watched, "killed")
     view = watched.view()
-    assert plain(panels.summary(view, [])).startswith(" 2 of 3 nodes ")
+    assert plain(panels.summary(view)).startswith(" ✖ ERROR · 1 error · 2 of 3 nodes complete · ")

@@ -15,7 +15,8 @@ from engine.supervisor.status import Condition, NodeStatus
 from ospltool.live import fake
 from ospltool.live.fake import SECOND_NS, START_NS, node_id
 from ospltool.live.feed import Heard, Notice, NoticeKind, ScriptedFeed, Update
-from ospltool.live.model import Node, SystemModel
+from ospltool.live.model import SystemModel
+from ospltool.live.nodes import Node
 from tui.app import ConsoleApp
 from tui.operate import AskScreen, question_lines
 from tui.operator import Operation, OperationFault, Operator

@@ -9,11 +9,13 @@ from ospltool.live import fake
 from ospltool.live.fake import SECOND_NS, START_NS, node_id
 from ospltool.live.feed import Heard, Notice, NoticeKind, Update
 from ospltool.live.model import SystemModel
+from tests.health.looking import looked
 from tui.cells import Tone, fit_line, plain
 from tui.filters import Filter
 from tui.glyphs import ASCII, UNICODE
 from tui.viewmodel.base import View
 from tui.viewmodel.overview import FIELDS, Overview, detail, nothing_shown
+from tui.viewmodel.timeline import timeline_lines
 
 S = SECOND_NS
 
@@ -28,7 +30,12 @@ def view_of(*snapshots: NodeSnapshot, after_s: float = 0, text: str = "", lost: 
     if lost:
         notice = Notice(NoticeKind.NODE_LOST, START_NS, "", node_id(lost))
         model.apply(Update(notices=(notice,)), START_NS)
-    return View(model, START_NS + int(after_s * S), UNICODE, Filter.parse(text, FIELDS))
+    return View(
+        looked(model, START_NS + int(after_s * S)),
+        START_NS + int(after_s * S),
+        UNICODE,
+        Filter.parse(text, FIELDS),
+    )
 
 
 def table(view: View, width: int) -> list[str]:
@@ -63,9 +70,9 @@ def test_a_quiet_system() -> None:
     check_table(
         view_of(*THREE),
         [
+            "◐|n3    |fetch initial   |   now| ◐ ━━━╸╌╌╌╌╌     41 %|·                    ",
             "●|n1    |complete        |   now|★  ━━━━━━━━━   12,345|   ━━━━━━━━━    1,000",
             "●|n2    |complete        |   now|   ━━━━━━━━━   12,345|☆  ━━━━━━━━━    1,000",
-            "◐|n3    |fetch initial   |   now| ◐ ━━━╸╌╌╌╌╌     41 %|·                    ",
         ],
     )
 
@@ -127,12 +134,12 @@ def test_a_node_that_is_not_heard_says_so_and_dims(after_s: float, lost: int, ro
 @pytest.mark.parametrize(
     ("text", "rows", "spaces"),
     [
-        ("", ["n1", "n2", "n3"], ["Orders", "Ticks"]),
+        ("", ["n3", "n1", "n2"], ["Orders", "Ticks"]),
         ("n2", ["n2"], ["Orders", "Ticks"]),
-        ("!n2", ["n1", "n3"], ["Orders", "Ticks"]),
+        ("!n2", ["n3", "n1"], ["Orders", "Ticks"]),
         ("state:fetch", ["n3"], ["Orders", "Ticks"]),
         ("host:host-1", ["n1"], ["Orders", "Ticks"]),
-        ("ns:tick", ["n1", "n2", "n3"], ["Ticks"]),
+        ("ns:tick", ["n3", "n1", "n2"], ["Ticks"]),
         ("n1 !ns:tick", ["n1"], ["Orders"]),
         ("nothing", [], ["Orders", "Ticks"]),
     ],
@@ -165,3 +172,19 @@ def test_an_empty_matrix_says_why_it_is_empty() -> None:
     assert plain(nothing_shown(view_of())[0]) == " no node heard yet"
     hidden = plain(nothing_shown(view_of(*THREE, text="zzz"))[0])
     assert hidden == " no node matches the filter 'zzz'; 3 nodes hidden"
+
+
+def test_the_last_hour_marks_what_began_and_what_nodes_told() -> None:
+    view = view_of(*THREE, lost=2, after_s=9)
+    view.health.update(view.now_ns)
+    told = fake.event(1, 1, START_NS - 1800 * S, "Store full.", level="WARNING")
+    old = fake.event(2, 1, START_NS - 4000 * S, "Store full.", level="SEVERE")
+    view.model.apply(Update(events=(told, old)), view.now_ns)
+    title, marks, clock = map(plain, timeline_lines(view, 62))
+    number = len(view.health.open) + len(view.health.closed)
+    assert title.startswith(f"─ last hour, {number} incidents seen ─")
+    assert "DUL-NODE-GONE" in {one.code.id for one in view.health.open}
+    assert marks[1:].index("▲") == 29
+    assert marks.rstrip().endswith("✖")
+    assert clock.startswith(" 00:03     00:13")
+    assert clock.endswith("now")

@@ -11,6 +11,7 @@ from ospltool.live import fake
 from ospltool.live.fake import SECOND_NS, START_NS, node_id
 from ospltool.live.feed import Heard, Notice, NoticeKind, Update
 from ospltool.live.model import SystemModel
+from tests.health.looking import looked
 from tui.cells import Tone, plain
 from tui.filters import Filter
 from tui.glyphs import UNICODE
@@ -24,7 +25,9 @@ def view_of(*updates: Update, after_s: float = 0, text: str = "") -> View:
     model = SystemModel()
     for update in updates:
         model.apply(update, START_NS)
-    return View(model, START_NS + int(after_s * S), UNICODE, Filter.parse(text))
+    return View(
+        looked(model, START_NS + int(after_s * S)), START_NS + int(after_s * S), UNICODE, Filter.parse(text)
+    )
 
 
 def heard(*snapshots: object) -> Update:
@@ -59,42 +62,46 @@ def test_the_header_says_what_is_watched_and_how(
     status: Status, notices: tuple[Notice, ...], right: str, tone: Tone
 ) -> None:
     status = dataclasses.replace(status, screens=("overview", "node", "trace"))
-    line = panels.header(view_of(Update(notices=notices)), status, "node", "node n1", 80)
+    line, tabs = panels.header(view_of(Update(notices=notices)), status, "node", "node n1", 80)
     assert plain(line).endswith(right)
-    assert plain(line).startswith(f" t  {status.source}  1 overview 2 node n1 3 ")
+    assert plain(line).startswith(f" t  {status.source} · node n1 ")
     assert len(plain(line)) == 80
     assert line[-2].tone is tone
+    assert plain(tabs).rstrip() == " 1 overview 2 node 3 trace"
+    assert [span.tone for span in tabs[:3]] == [Tone.DIM, Tone.STRONG, Tone.DIM]
 
 
 @pytest.mark.parametrize(
-    ("width", "start"),
+    ("width", "start", "tabs"),
     [
         (
-            150,
-            " ospltool  domain 7  1 overview 2 node n1 3 name-space 4 alignment 5 conflicts 6 groups 7 trace",
+            120,
+            " ospltool  domain 7 · node n1 ",
+            " 1 overview 2 node 3 name-space 4 alignment 5 incidents 6 groups 7 trace 8 store",
         ),
         (
-            120,
-            " domain 7  1 home 2 node n1 3 space 4 align 5 conflict 6 group 7 trace 8 store 9 check 0 per",
+            80,
+            " ospltool  domain 7 · node n1 ",
+            " 1 home 2 node 3 space 4 align 5 trouble 6 group 7 trace 8 store 9 check 0 pers",
         ),
-        (80, " ospltool  domain 7  1 2 node n1 3 4 5 6 7 8 9 0 "),
-        (60, " domain 7  1 2 node n1 3 4 5 6 7 8 9 0 "),
-        (44, " domain 7  2 node n1 "),
+        (60, " ospltool  domain 7 · node n1 ", " 1 2 3 4 5 6 7 8 9 0 "),
+        (44, " domain 7 · node n1 ", " 1 2 3 4 5 6 7 8 9 0 "),
+        (30, " node n", " 1 2 3 4 5 6 7 8 9 0 "),
     ],
 )
-def test_a_header_names_the_screens_as_well_as_it_can(width: int, start: str) -> None:
+def test_a_header_names_the_screens_as_well_as_it_can(width: int, start: str, tabs: str) -> None:
     status = Status("ospltool", "domain 7", "live", screens=tuple(panels.SHORT_NAMES))
-    line = panels.header(view_of(), status, "node", "node n1", width)
-    assert plain(line).startswith(start)
-    assert plain(line).endswith("  live  01:03:20 UTC ")
-    assert len(plain(line)) == width
+    first, second = map(plain, panels.header(view_of(), status, "node", "node n1", width))
+    assert first.startswith(start)
+    assert first.endswith("  live  01:03:20 UTC ")
+    assert second.startswith(tabs)
+    assert len(first) == len(second) == width
 
 
 def test_a_console_that_may_change_nodes_says_so() -> None:
     status = Status("t", "domain 7", "live", operates=True)
-    assert plain(panels.header(view_of(), status, "node", "node", 80)).endswith(
-        "  OPERATE live  01:03:20 UTC "
-    )
+    first = panels.header(view_of(), status, "node", "node", 80)[0]
+    assert plain(first).endswith("  OPERATE live  01:03:20 UTC ")
 
 
 def test_a_caption_takes_at_most_two_lines_and_none_when_there_is_none() -> None:
@@ -107,41 +114,63 @@ def test_a_caption_takes_at_most_two_lines_and_none_when_there_is_none() -> None
 @pytest.mark.parametrize(
     ("update", "text"),
     [
-        (Update(), " 0 nodes · 0 name-spaces · 0 samples · nobody heard yet"),
-        (heard(fake.snapshot(1)), " 1 node · 0 name-spaces · 0 samples · all quiet"),
+        (Update(), " nobody heard yet"),
+        (heard(fake.snapshot(1)), " ● OK · 1 of 1 node complete · 0 name-spaces · 0 samples"),
         (
             heard(
-                fake.snapshot(1, fake.name_space("A", 1, count=5), fake.name_space("B", 1, count=2000)),
-                fake.snapshot(2, fake.name_space("A", 1, count=7)),
+                fake.snapshot(
+                    1,
+                    fake.name_space("A", 1, count=5),
+                    fake.name_space("B", 1, count=2000),
+                    fellows=(fake.fellow(2),),
+                ),
+                fake.snapshot(2, fake.name_space("A", 1, count=7), fellows=(fake.fellow(1),)),
             ),
-            " 2 nodes · 2 name-spaces · 2,007 samples · all quiet",
+            (
+                " ● OK · 2 of 2 nodes complete · redundancy left 0 (B: 1 copy, 1 on disk)"
+                " · 2 name-spaces · 2,007 samples"
+            ),
         ),
         (
             heard(
-                fake.snapshot(1, fake.name_space("A", 0, why="all priorities are 0")),
+                fake.snapshot(
+                    1, fake.name_space("A", 0, why="all priorities are 0"), fellows=(fake.fellow(2),)
+                ),
                 fake.snapshot(2, fellows=(fake.fellow(1, skew_ns=5 * S),)),
             ),
-            " 2 nodes · 1 name-space · 1,000 samples · ✖ 1  ▲ 1  ",
+            (
+                " ✖ ERROR · 1 error, 1 warning · 2 of 2 nodes complete"
+                " · redundancy left 0 (A: 1 copy, 1 on disk) · 1 name-space · 1,000 samples"
+            ),
         ),
     ],
 )
 def test_the_summary_is_one_line_for_the_whole_system(update: Update, text: str) -> None:
     view = view_of(update)
-    assert plain(panels.summary(view, panels.current_concerns(view))) == text
+    assert plain(panels.summary(view)) == text
 
 
 def test_attention_names_concerns_before_alignments() -> None:
     running = AlignmentView("from", node_id(1), 250, 1000, 0, START_NS - 3 * S)
     view = view_of(
         heard(
-            fake.snapshot(1),
-            fake.snapshot(2, fake.name_space("A", 1, complete=False, alignments=(running,))),
-            fake.snapshot(3, fake.name_space("A", 0, why="none")),
+            fake.snapshot(1, fellows=(fake.fellow(2), fake.fellow(3))),
+            fake.snapshot(
+                2,
+                fake.name_space("A", 1, complete=False, alignments=(running,)),
+                fellows=(fake.fellow(1), fake.fellow(3)),
+            ),
+            fake.snapshot(3, fake.name_space("A", 0, why="none"), fellows=(fake.fellow(1), fake.fellow(2))),
         )
     )
-    lines = panels.attention_lines(view, panels.current_concerns(view))
-    assert [plain(line) for line in lines] == [
-        " ✖         A has no master on n3: none",
+    found = panels.notables(view, panels.current_incidents(view))
+    assert [(one.screen, one.subject.node, one.subject.name_space) for one in found] == [
+        ("incident", node_id(3), "A"),
+        ("alignment", node_id(2), "A"),
+    ]
+    assert found[0].subject.incident == view.health.open[0].key
+    assert [plain(one.line) for one in found] == [
+        " ✖   20 s  DUL-NO-MASTER  A has no master on n3: none",
         " ◐    3 s  A  n1 → n2  ━━╸╌╌╌╌╌╌╌  25 %  250/1,000",
     ]
 
@@ -153,8 +182,8 @@ def test_an_alignment_with_a_rate_says_what_is_left() -> None:
         return Update(snapshots=(Heard(node, START_NS + samples * S // 100),))
 
     view = view_of(running(0), running(200), after_s=2)
-    (line,) = panels.attention_lines(view, [])
-    assert plain(line).endswith("20 %  200/1,000  100/s  8 s left")
+    (one,) = panels.notables(view, [])
+    assert plain(one.line).endswith("20 %  200/1,000  100/s  8 s left")
 
 
 def test_events_show_time_age_node_and_text() -> None:
@@ -174,7 +203,7 @@ def test_events_show_time_age_node_and_text() -> None:
 
 def test_where_there_is_no_event_a_sentence_says_why() -> None:
     (line,) = panels.event_lines(view_of(), 5)
-    assert "no event since we watch" in plain(line)
+    assert "no events yet" in plain(line)
     view = view_of(Update(events=(fake.event(1, 1, START_NS, "Fellow n2 approved."),)))
     view = dataclasses.replace(view, filter=Filter.parse("else"))
     (line,) = panels.event_lines(view, 5)
@@ -196,7 +225,7 @@ def test_late_joiners_that_are_served_or_wait_are_under_way() -> None:
         for state in ("running", "waiting", "done")
     )
     view = view_of(heard(fake.snapshot(1, deliveries=deliveries)))
-    assert [plain(line).rstrip() for line in panels.attention_lines(view, [])] == [
+    assert [plain(one.line).rstrip() for one in panels.notables(view, [])] == [
         " ◐    2 s  late joiner of Orders.Trade, served by n1  7 samples  running",
         " ○    2 s  late joiner of Orders.Trade, served by n1  7 samples  waiting",
     ]
@@ -212,7 +241,25 @@ def test_the_filter_chooses_events(text: str, numbers: list[int]) -> None:
         fake.event(2, 3, START_NS, "other"),
     )
     view = view_of(Update(events=events), text=text)
-    assert [event.number for event in panels.newest_events(view, 10)] == numbers
+    assert [one.event.number for one in panels.newest_events(view, 10)] == numbers
+
+
+def test_what_several_nodes_tell_in_the_same_words_is_one_event() -> None:
+    told = [
+        fake.event(1, node, START_NS + node * S, "Fellow n9 lost.", level="WARNING") for node in (1, 2, 3)
+    ]
+    later = fake.event(2, 1, START_NS + 20 * S, "Fellow n9 lost.", level="WARNING")
+    view = view_of(Update(events=(*told, later)), after_s=30)
+    assert [plain(line) for line in panels.event_lines(view, 10)] == [
+        " 01:03:21   29 s  ▲ n1 +2 Fellow n9 lost.",
+        " 01:03:40   10 s  ▲ n1    Fellow n9 lost.",
+    ]
+
+
+def test_what_is_below_info_is_on_the_trace_screen_only() -> None:
+    view = view_of(Update(events=(fake.event(1, 1, START_NS, "Sending.", level="FINE"),)))
+    (line,) = panels.event_lines(view, 5)
+    assert plain(line) == " no events yet; 7 shows all that is traced"
 
 
 def test_what_does_not_fit_is_counted_in_the_title() -> None:
@@ -232,7 +279,7 @@ def test_the_parts_never_need_more_than_the_room(
     room: int, nodes: int, attention: int, events_only: bool
 ) -> None:
     shares = panels.share_height(room, nodes, attention, events_only=events_only)
-    parts = (shares.matrix, shares.detail, shares.attention, shares.events)
+    parts = (shares.matrix, shares.detail, shares.attention, shares.events, shares.timeline)
     assert all(part >= 0 for part in parts)
     assert sum(parts) <= max(room, 8)
     if not events_only and room >= 17:

@@ -12,9 +12,8 @@ import pytest
 from engine.persistence.service.view import InstanceView, PeerView, WriterView
 from ospltool.cli.app import main
 from ospltool.cli.persistence_show import text
+from ospltool.health.codes import Severity
 from ospltool.live import fake, providers
-from ospltool.live.complaints import Severity
-from ospltool.live.concerns import concerns
 from ospltool.live.export import system
 from ospltool.live.fake import SECOND_NS, START_NS
 from ospltool.live.feed import Heard, HeardInstance, Inbox, Notice, NoticeKind, Update
@@ -22,6 +21,7 @@ from ospltool.live.model import SystemModel
 from ospltool.live.persistence import Instance, State, StreamKey
 from ospltool.live.recorder import Recorder
 from ospltool.live.replay import ReplayFeed
+from tests.health.looking import incidents
 
 S = SECOND_NS
 UP = (PeerView("b", "up"),)
@@ -195,54 +195,54 @@ def test_a_lag_grows_when_it_rose_for_a_period_and_never_fell(lags_s: list[int],
     assert stream(model).grows is expected
 
 
-def check_concerns(model: SystemModel, expected: list[tuple[Severity, str]], now_s: float = 1) -> None:
-    found = concerns(model, START_NS + int(now_s * S))
-    assert [(one.severity, one.text) for one in found] == expected
+def check_incidents(model: SystemModel, expected: list[tuple[Severity, str]], now_s: float = 1) -> None:
+    found = incidents(model, START_NS + int(now_s * S))
+    assert [(one.severity, one.what) for one in found] == expected
 
 
-def test_a_healthy_instance_is_nobodys_concern() -> None:
-    check_concerns(model_of((0, fake.instance("a", FROM_B, peers=UP))), [])
+def test_a_healthy_instance_is_no_incident() -> None:
+    check_incidents(model_of((0, fake.instance("a", FROM_B, peers=UP))), [])
 
 
-def test_absent_instances_are_concerns_whatever_they_said_before() -> None:
+def test_absent_instances_are_incidents_whatever_they_said_before() -> None:
     far = behind(60)
     model = model_of(*((0, fake.instance(name, far, problems=("x",))) for name in "abc"))
     model.apply(Update(instances=(HeardInstance(fake.instance("b", ending=True), START_NS),)), START_NS)
     lose(model, "a", 2)
     lose(model, "b", 3)
     expected = [
-        (Severity.FAULT, "persistence service a is gone"),
+        (Severity.ERROR, "persistence service a is gone"),
         (Severity.WARNING, "persistence service c is silent"),
     ]
-    check_concerns(model, expected, now_s=9)
+    check_incidents(model, expected, now_s=9)
 
 
-def test_problems_and_lags_are_concerns() -> None:
+def test_problems_and_lags_are_incidents() -> None:
     far = [dataclasses.replace(behind(lag_s), topic=topic) for topic, lag_s in (("T", 60), ("U", 70))]
     expected = [
-        (Severity.FAULT, "persistence service a: no space left on device"),
+        (Severity.ERROR, "persistence service a: no space left on device"),
         (Severity.WARNING, "persistence service a lags 70.0 s, in Orders.T and 1 more"),
     ]
     view = fake.instance("a", *far, peers=UP, problems=("no space left on device",))
-    check_concerns(model_of((0, view)), expected)
+    check_incidents(model_of((0, view)), expected)
     growing = [(s, fake.instance("a", behind(s))) for s in range(1, 8)]
     expected = [
         (Severity.WARNING, "persistence service a lags 7.0 s and falls further behind, in Orders.Trade")
     ]
-    check_concerns(model_of(*growing), expected, now_s=8)
+    check_incidents(model_of(*growing), expected, now_s=8)
 
 
-def test_a_provider_that_is_missing_is_a_concern_after_the_bound_of_the_choice() -> None:
+def test_a_provider_that_is_missing_is_an_incident_after_the_bound_of_the_choice() -> None:
     expected = [(Severity.WARNING, "persistence service a has no provider of Orders.Trade")]
     turns = [(s, fake.instance("a", NOBODY, peers=UP)) for s in range(0, 40, 5)]
-    check_concerns(model_of(*turns), [], now_s=36)
+    check_incidents(model_of(*turns), [], now_s=36)
     turns += [(s, view) for s, (_, view) in zip((36, 37), turns, strict=False)]
     model = model_of(*turns)
-    check_concerns(model, expected, now_s=38)
-    assert concerns(model, START_NS + 38 * S)[0].since_ns == START_NS
+    check_incidents(model, expected, now_s=38)
+    assert incidents(model, START_NS + 38 * S)[0].since_ns == START_NS
     assert only(model).state(START_NS + 38 * S) is State.NO_PROVIDER
     given = dataclasses.replace(NOBODY, filling=("b",))
-    check_concerns(model_of(*turns, (38, fake.instance("a", given, peers=UP))), [], now_s=39)
+    check_incidents(model_of(*turns, (38, fake.instance("a", given, peers=UP))), [], now_s=39)
 
 
 QUORUM: list[tuple[tuple[str, ...], tuple[str, ...], int, int, bool]] = [
@@ -273,7 +273,7 @@ def test_more_instances_than_the_bound_are_counted_and_told() -> None:
     heard = tuple(HeardInstance(fake.instance(f"i{n}"), START_NS) for n in range(1_001))
     model.apply(Update(instances=heard), START_NS)
     assert len(model.persistence) == 1_000
-    check_concerns(model, [(Severity.WARNING, "1 messages did not fit and are not shown")])
+    check_incidents(model, [(Severity.NOTICE, "1 messages did not fit and are not shown")])
     inbox = Inbox(max_nodes=2)
     for one in heard[:4]:
         inbox.put(one)
@@ -359,7 +359,7 @@ def test_a_recording_says_its_instances_as_json(tmp_path: Path, capsys: pytest.C
     assert main(command) == 0
     data = json.loads(capsys.readouterr().out)["data"]
     assert {one["name"]: one["state"] for one in data["persistence_services"]} == {"a": "alone", "b": "gone"}
-    assert data["concerns"][0]["text"] == "persistence service b is gone"
+    assert data["health"]["incidents"][0]["what"] == "persistence service b is gone"
     assert "nodes" not in data
 
 

@@ -16,13 +16,14 @@ from ospltool.live.feed import HeardInstance, Notice, NoticeKind, ScriptedFeed, 
 from ospltool.live.model import SystemModel
 from ospltool.live.persistence import Instance
 from tests.console.test_screen_views import check_rows, rows_of, text_of
+from tests.health.looking import looked
 from tui.app import ConsoleApp
 from tui.cells import Tone
 from tui.filters import Filter
 from tui.glyphs import ASCII, UNICODE
 from tui.viewmodel import persistence as views
 from tui.viewmodel.base import View
-from tui.viewmodel.panels import current_concerns, summary
+from tui.viewmodel.panels import summary
 from tui.viewmodel.tables import Rows
 from tui.widgets.sheet import Sheet
 
@@ -40,7 +41,12 @@ def view_of(*shown: InstanceView, after_s: float = 0, text: str = "", lost: str 
     heard = tuple(HeardInstance(each, START_NS) for each in shown)
     notices = (Notice(NoticeKind.INSTANCE_LOST, START_NS, "", fake.instance(lost).id),) if lost else ()
     model.apply(Update(instances=heard, notices=notices), START_NS)
-    return View(model, START_NS + int(after_s * S), UNICODE, Filter.parse(text, views.FIELDS))
+    return View(
+        looked(model, START_NS + int(after_s * S)),
+        START_NS + int(after_s * S),
+        UNICODE,
+        Filter.parse(text, views.FIELDS),
+    )
 
 
 def first(view: View) -> Instance:
@@ -53,7 +59,12 @@ def over_time(*steps: tuple[float, InstanceView], until_s: float) -> View:
     for after_s, shown in steps:
         now_ns = START_NS + int(after_s * S)
         model.apply(Update(instances=(HeardInstance(shown, now_ns),)), now_ns)
-    return View(model, START_NS + int(until_s * S), UNICODE, Filter.parse("", views.FIELDS))
+    return View(
+        looked(model, START_NS + int(until_s * S)),
+        START_NS + int(until_s * S),
+        UNICODE,
+        Filter.parse("", views.FIELDS),
+    )
 
 
 def tone_of(rows: Rows[Any], key: str, row: int = 0) -> Tone:
@@ -230,10 +241,10 @@ def test_a_filter_keeps_instances_that_match_or_have_what_matches(
 
 def test_the_overview_counts_persistence_services() -> None:
     view = view_of(A, B, lost="b")
-    told = "".join(span.text for span in summary(view, current_concerns(view)))
+    told = "".join(span.text for span in summary(view))
     assert "2 persistence services" in told
-    assert "✖ 1" in told
-    assert "persistence" not in "".join(span.text for span in summary(view_of(), []))
+    assert "✖ ERROR · 1 error" in told
+    assert "persistence" not in "".join(span.text for span in summary(view_of()))
 
 
 # The screen.

@@ -22,12 +22,13 @@ from ospltool.live.conflicts import every_conflict
 from ospltool.live.fake import SECOND_NS, START_NS, node_id
 from ospltool.live.feed import Heard, Notice, NoticeKind, Update
 from ospltool.live.model import SystemModel
+from tests.health.looking import looked
 from tui.cells import Column, Line, Table, Tone, fit_line, plain
 from tui.filters import Filter
 from tui.glyphs import UNICODE
 from tui.viewmodel import alignment, conflicts, groups, name_space, node, store, trace
 from tui.viewmodel.base import Subject, View
-from tui.viewmodel.panels import current_concerns
+from tui.viewmodel.panels import current_incidents
 from tui.viewmodel.tables import Rows, spread
 from tui.widgets.sheet import NOTE
 
@@ -49,7 +50,13 @@ def view_of(
     model.apply(Update(heard, tuple(events)), START_NS)
     if lost:
         model.apply(Update(notices=(Notice(NoticeKind.NODE_LOST, START_NS, "", node_id(lost)),)), START_NS)
-    return View(model, START_NS + int(after_s * S), UNICODE, Filter.parse(text, fields), subject)
+    return View(
+        looked(model, START_NS + int(after_s * S)),
+        START_NS + int(after_s * S),
+        UNICODE,
+        Filter.parse(text, fields),
+        subject,
+    )
 
 
 def rows_of(table: Table) -> list[str]:
@@ -250,8 +257,8 @@ def test_the_masters_since_we_watch_the_newest_first() -> None:
 def test_only_the_trouble_of_this_name_space_is_shown() -> None:
     spaces = (fake.name_space("Orders", 0, why="none"), fake.name_space("Ticks", 0, why="none"))
     view = view_of(fake.snapshot(1, *spaces))
-    lines = name_space.trouble_lines(view, "Ticks", current_concerns(view))
-    assert text_of(lines) == [" ✖         Ticks has no master on n1: none"]
+    lines = name_space.trouble_lines(view, "Ticks", current_incidents(view))
+    assert text_of(lines) == [" ✖   20 s  DUL-NO-MASTER  Ticks has no master on n1: none"]
 
 
 # Alignment.

@@ -93,24 +93,26 @@ def keys_of(app: ConsoleApp) -> dict[str, Binding]:
 
 
 NOTHING_TO_DO = {
-    "overview": {"1", "tab", "shift+tab"},
+    "overview": {"1", "z"},
     "node": {"2", "left", "h", "right", "l"},
     "name-space": {"3", "tab", "shift+tab", "left", "h", "right", "l"},
     "alignment": {"4", "left", "h", "right", "l"},
-    "conflicts": {"5", "tab", "shift+tab", "left", "h", "right", "l"},
+    "incidents": {"5", "tab", "shift+tab", "left", "h", "right", "l"},
+    "conflicts": {"tab", "shift+tab", "left", "h", "right", "l"},
     "groups": {"6", "tab", "shift+tab", "left", "h", "right", "l"},
     "trace": {"7", "tab", "shift+tab", "left", "h", "right", "l", "end", "G"},
     "store": {"8", "tab", "shift+tab", "left", "h", "right", "l"},
     "findings": {"9", "tab", "shift+tab", "left", "h", "right", "l"},
     "persistence": {"0", "left", "h", "right", "l"},
 }
-"""The screen's own number; tab where there is one table; sideways where all columns are in view."""
+"""The screen's own number; tab where there is one table; sideways where all columns are in view;
+folding where every node fits."""
 
 ALWAYS_LEFT_OUT = {"ctrl+c", "super+c"}
 """Copies what was selected with the mouse."""
 
 
-@pytest.mark.parametrize("name", SCREENS)
+@pytest.mark.parametrize("name", [name for name in SCREENS if name != "incident"])
 def test_every_key_of_every_screen_does_something(play: Play, read_screen: Read, name: str) -> None:
     tried: set[str] = set()
     subject = Subject(node_id(7), "s2")
@@ -133,6 +135,8 @@ def test_every_key_of_every_screen_does_something(play: Play, read_screen: Read,
         assert isinstance(app.screen, OpsScreen)
         app.screen.set_focus(None)
         app.screen.focus_body()
+        if name == "overview":
+            app.screen.set_focus(app.screen.query_one("#matrix", Sheet))
         grid = app.focused
         assert isinstance(grid, Sheet), "the arrow keys must work at once"
         grid.go_to(grid._table.keys[min(2, len(grid._table.keys) - 1)])
@@ -158,7 +162,10 @@ def test_every_key_of_every_screen_does_something(play: Play, read_screen: Read,
 
 
 JUMPS = [
-    ("overview", "enter", "name-space"),
+    ("overview", "enter", "incident"),
+    ("incidents", "enter", "incident"),
+    ("incidents", "n", "node"),
+    ("incidents", "t", "trace"),
     ("node", "enter", "node"),
     ("name-space", "enter", "node"),
     ("alignment", "enter", "name-space"),

@@ -253,7 +253,7 @@ RUN = ("--simulate", "none", "--seed", "7", "--faults", "none", "--minutes", "0.
 
 def test_top_says_a_simulated_system_as_json(capsys: Capture) -> None:
     data = data_of(capsys, *RUN)
-    assert {"nodes", "groups", "alignments", "conflicts", "events", "findings", "concerns"} <= data.keys()
+    assert {"nodes", "groups", "alignments", "conflicts", "events", "findings", "health"} <= data.keys()
     assert "all checkers agree" in str(data["caption"])
     assert data == data_of(capsys, *RUN)
 

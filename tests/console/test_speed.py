@@ -11,8 +11,9 @@ import pytest
 from textual.events import Key
 from textual.pilot import Pilot
 
-from ospltool.live.fake import SECOND_NS, FakeFeed
-from ospltool.live.feed import ScriptedFeed
+from ospltool.live import fake
+from ospltool.live.fake import SECOND_NS, START_NS, FakeFeed, node_id
+from ospltool.live.feed import Heard, Notice, NoticeKind, ScriptedFeed, Update
 from tests.machine import count_s, slowness
 from tui.app import ConsoleApp, look_for_garbage_less_often
 from tui.widgets.sheet import Sheet
@@ -73,7 +74,7 @@ def test_two_hundred_nodes_and_fifty_name_spaces_stay_responsive(
             latencies_s.append(await seconds_to_paint(app, KEYS[index % len(KEYS)], painted))
             counts_s.append(count_s())
             await pilot.pause()
-        assert app.screen.query_one(Sheet).size.height > 10
+        assert app.screen.query_one("#matrix", Sheet).size.height > 10
         assert len(app.model.nodes) == NODES
 
     play(prepared(24), scenario, size=(120, 40), ticks=8)
@@ -98,3 +99,30 @@ def test_a_tick_over_a_large_system_leaves_room_for_everything_else(play: Callab
     play(prepared(20), scenario, size=(120, 40), ticks=8)
     print(f"tick: median {statistics.median(costs_s) * 1e3:.0f} ms, worst {max(costs_s) * 1e3:.0f} ms")
     assert statistics.median(costs_s) < 0.0625 * slowness(statistics.median(counts_s))
+
+
+def heard(number: int, time_ns: int) -> Heard:
+    return Heard(fake.snapshot(number, time_ns=time_ns), time_ns)
+
+
+def test_a_large_system_is_drawn_seldom_and_its_troubles_at_once(
+    play: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What two hundred nodes say changes the screen each 1.5 s; a new verdict and a key do at once."""
+    times = [START_NS + n * SECOND_NS // 4 for n in range(61)]
+    steps = [(now_ns, Update(tuple(heard(n, now_ns) for n in range(1, NODES + 1)))) for now_ns in times[:41]]
+    lost = Update(notices=(Notice(NoticeKind.NODE_LOST, times[41], "", node_id(7)),))
+    steps += [(now_ns, lost) for now_ns in times[41:]]
+    shown: list[int] = []
+
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        monkeypatch.setattr(app, "show", lambda: shown.append(app.feed.now_ns()))
+        for _ in range(40):
+            app.tick()
+        assert 6 <= len(shown) <= 8
+        shown.clear()
+        while "DUL-NODE-GONE" not in {one.code.id for one in app.health.open}:
+            app.tick()
+        assert shown[-1] == app.feed.now_ns()
+
+    play(ScriptedFeed(steps), scenario)

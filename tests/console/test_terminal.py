@@ -72,8 +72,8 @@ def terminal(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Termina
 def test_a_person_at_a_terminal_reads_filters_and_leaves(terminal: Terminal) -> None:
     text = terminal.wait_for("space-01", "● n1", "● n2", "● n3", "★", "━━")
     assert len(text.splitlines()) <= 24
-    terminal.press("Down", "Right")
-    terminal.wait_for("space-02 on n2")
+    terminal.press("Tab", "Down", "Right")
+    terminal.wait_for("space-02 on n")
     terminal.press("?")
     terminal.wait_for("keys of the overview screen", "pause")
     terminal.press("Escape")
@@ -111,6 +111,6 @@ def test_the_command_shows_a_simulated_run_that_can_be_wound(terminal: Terminal)
     terminal.press("[")
     terminal.wait_for("simulated  00:01:", without="end of simulation")
     terminal.press("7")
-    terminal.wait_for("7 trace, following", "is killed")
+    terminal.wait_for("· trace, following", "is killed")
     terminal.press("q")
     terminal.wait_for("ended with 0")

@@ -11,9 +11,8 @@ import pytest
 from engine.core.namespaces import MergeType, NameSpace
 from engine.runtime.monitor import GroupView
 from engine.simulator.options import NodePlan
+from ospltool.health.health import Health
 from ospltool.live import export, fake
-from ospltool.live.complaints import Severity
-from ospltool.live.concerns import concerns
 from ospltool.live.conflicts import Conflict, every_conflict
 from ospltool.live.fake import START_NS, node_id
 from ospltool.live.feed import Heard, Notice, NoticeKind, Update
@@ -21,6 +20,7 @@ from ospltool.live.model import SystemModel
 from ospltool.live.recorder import Recorder
 from ospltool.live.replay import ReplayFeed
 from tests.console.watched import S, Watched
+from tests.health.looking import incidents
 from tests.simulation.scenarios import SLOW, Scenario, node
 from tui.cells import plain
 from tui.viewmodel import findings, name_space, panels
@@ -37,7 +37,7 @@ def started(*plans: NodePlan, **options: Any) -> Watched:
 
 def texts(watched: Watched) -> list[str]:
     watched.take()
-    return [concern.text for concern in concerns(watched.model, watched.now_ns)]
+    return [one.what for one in incidents(watched.model, watched.now_ns)]
 
 
 def conflicts(watched: Watched) -> list[Conflict]:
@@ -71,22 +71,29 @@ def parted(**options: Any) -> Watched:
 def test_nobody_is_troubled_by_a_healthy_start_and_an_orderly_stop() -> None:
     scenario = Scenario(*(node(name) for name in ("n1", "n2", "n3")))
     watched = Watched(scenario)
+    health = Health(watched.model)
     seen: set[str] = set()
+
+    def look() -> None:
+        scenario.run(0.1)
+        watched.take()
+        health.update(watched.now_ns)
+        seen.update(one.what for one in health.open)
+
     for name in scenario.names:
         scenario.start(name)
         for _ in range(20):
-            scenario.run(0.1)
-            seen.update(texts(watched))
+            look()
     scenario.until(scenario.complete)
     for name in scenario.names[:2]:
         scenario.stop(name)
         for _ in range(60):
-            scenario.run(0.1)
-            seen.update(texts(watched))
+            look()
     assert seen == set()
     assert not still_open(watched)
     view = watched.view()
-    assert plain(panels.summary(view, [])) == " 1 of 3 nodes · 1 name-space · 0 samples · all quiet"
+    told = " ● OK · 1 of 1 node complete · redundancy left 0 (ns1: 1 copy, 1 on disk)"
+    assert plain(panels.summary(view)) == f"{told} · 1 name-space · 0 samples"
 
 
 def test_a_merge_is_named_while_it_lasts_and_its_master_is_not_empty() -> None:
@@ -97,10 +104,10 @@ def test_a_merge_is_named_while_it_lasts_and_its_master_is_not_empty() -> None:
     for _ in range(100):
         scenario.run(0.1)
         view = watched.view()
-        found = concerns(view.model, view.now_ns)
+        found = incidents(view.model, view.now_ns)
         if still_open(watched):
-            assert any("n1 and n2" in one.text or "n2 and n1" in one.text for one in found)
-            said.update(one.text for one in found if one.severity is Severity.CONTRADICTION)
+            assert any("n1 and n2" in one.what or "n2 and n1" in one.what for one in found)
+            said.update(sign for one in found if one.code.cause == "conflict" for sign in one.signs)
             overview = Overview(view, 90)
             for row in range(2):
                 if not scenario.complete(overview.node(row).snapshot.name):
@@ -197,7 +204,7 @@ def test_a_node_that_ended_in_order_has_done_so_wherever_a_recording_is_read(tmp
     def check(moment_ns: int) -> None:
         node = model.nodes[watched.node("n3")]
         assert (node.in_order, node.gone_ns > 0) == (True, True)
-        assert concerns(model, moment_ns) == []
+        assert incidents(model, moment_ns) == []
 
     try:
         feed.seek(stopped_ns + 2 * S)
@@ -226,11 +233,11 @@ def test_a_recording_without_that_word_is_not_taken_for_a_fault_when_a_key_repea
     lost = Notice(NoticeKind.NODE_LOST, START_NS + 2 * S, "x", node_id(1))
     model.apply(Update((snapshot,), (ends,), (lost,)), START_NS + 2 * S)
     model.apply(Update((snapshot,), (), (lost,)), START_NS + 60 * S)
-    assert concerns(model, START_NS + 60 * S) == []
+    assert incidents(model, START_NS + 60 * S) == []
     again = Heard(fake.snapshot(1, time_ns=START_NS + 61 * S), START_NS + 61 * S)
     lost = dataclasses.replace(lost, time_ns=START_NS + 62 * S)
     model.apply(Update((again,), (), (lost,)), START_NS + 62 * S)
-    assert [one.text for one in concerns(model, START_NS + 62 * S)] == ["n1 is gone"]
+    assert [one.what for one in incidents(model, START_NS + 62 * S)] == ["n1 is gone"]
 
 
 # Losses.
@@ -244,13 +251,13 @@ def losing(number: int, lost: int, digest: str = "d") -> Any:
 
 
 def after(*steps: tuple[float, Any]) -> list[str]:
-    """The concerns after snapshots that were heard so many seconds after the start."""
+    """The incidents after snapshots that were heard so many seconds after the start."""
     model = SystemModel()
     now_ns = START_NS
     for seconds, snapshot in steps:
         now_ns = START_NS + int(seconds * S)
         model.apply(Update((Heard(snapshot, now_ns),)), now_ns)
-    return [one.text for one in concerns(model, now_ns)]
+    return [one.what for one in incidents(model, now_ns)]
 
 
 @pytest.mark.parametrize(
@@ -301,8 +308,7 @@ def test_a_domain_whose_nodes_have_ended_in_order_is_not_at_fault() -> None:
     watched.scenario.stop("n1", "n2", "n3")
     watched.scenario.run(5)
     watched.tell(Update(notices=(Notice(NoticeKind.DOMAIN_LOST, watched.now_ns, "nobody is in reach"),)))
-    (found,) = concerns(watched.model, watched.now_ns)
-    assert (found.severity, found.text) == (Severity.WARNING, "every node has ended in order")
+    assert incidents(watched.model, watched.now_ns) == []
 
 
 # Masterships.

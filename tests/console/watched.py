@@ -7,6 +7,7 @@ from engine.simulator.observing import LOOK_S, Gone, Observer, Seen
 from engine.simulator.schedule import START_NS
 from ospltool.live.feed import Heard, Notice, NoticeKind, Update
 from ospltool.live.model import SystemModel
+from tests.health.looking import looked
 from tests.simulation.scenarios import Scenario
 from tui.filters import Filter
 from tui.glyphs import UNICODE
@@ -69,4 +70,4 @@ class Watched:
         self.take()
         subject = Subject(self.node(node) if node else "")
         now_ns = self.now_ns + round(later_s * S)
-        return View(self.model, now_ns, UNICODE, Filter.parse(text, fields), subject)
+        return View(looked(self.model, now_ns), now_ns, UNICODE, Filter.parse(text, fields), subject)

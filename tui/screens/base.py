@@ -96,11 +96,20 @@ class OpsScreen(Screen[None]):
         width = self.size.width
         header = self.query_one("#header", Lines)
         header.set_class(status.paused, "-paused")
-        header.show([panels.header(view, status, self.NAME, self.heading, width)])
+        lines = panels.header(view, status, self.NAME, self.heading, width)
+        self.fill("#header", lines if self.size.height >= LEAST_FOR_TABS else lines[:1])
         self.fill("#timebar", panels.timebar_lines(view, status, width))
         self.fill("#caption", panels.caption_lines(view, width))
         self.fill("#message", self.console.message_lines())
         self.show(view)
+        self._keep_focus()
+
+    def _keep_focus(self) -> None:
+        """The cursor is on a table that has rows, if there is one."""
+        here = self.focused
+        if isinstance(here, Sheet) and not (here.display and here.row_key):
+            others = (sheet for sheet in self.query(Sheet) if sheet.display and sheet.row_key)
+            self.set_focus(next(others, here))
 
     def fill(self, selector: str, lines: list[Line], height: int | None = None) -> None:
         """Show lines in a part of this screen that is as high as they are, or as `height` says."""
@@ -135,9 +144,9 @@ class OpsScreen(Screen[None]):
     def on_click(self, event: events.Click) -> None:
         """A click on a tab shows its screen."""
         header = self.query_one("#header", Lines)
-        if event.widget is not header or self.last is None or not header.lines:
+        if event.widget is not header or self.last is None or event.y != 1 or len(header.lines) < 2:
             return
-        screen = panels.tab_at(header.lines[0], event.x, self.last[1].screens)
+        screen = panels.tab_at(header.lines[1], event.x, self.last[1].screens)
         if screen:
             event.stop()
             self.console.action_screen(screen)
@@ -145,7 +154,8 @@ class OpsScreen(Screen[None]):
     def focus_body(self) -> None:
         """Put the focus where the keys of the screen work: where it was, else on the first table."""
         if not isinstance(self.focused, Sheet):
-            self.set_focus(next(iter(self.query(Sheet)), None))
+            sheets = list(self.query(Sheet))
+            self.set_focus(next((sheet for sheet in sheets if sheet.row_key), next(iter(sheets), None)))
 
     def action_filter(self) -> None:
         """Open the filter line."""
@@ -158,12 +168,25 @@ class OpsScreen(Screen[None]):
         line.open(text)
 
     def action_back(self) -> None:
-        """Take the filter away; without one, go back to the screen before."""
+        """Take the filter away; without one, go back to the screen before, and at last home."""
         line = self.query_one(FilterLine)
         if line.display:
             line.shut()
         else:
             self.console.go_back()
+
+    @on(Sheet.Left)
+    def _left(self, event: Sheet.Left) -> None:
+        """The cursor goes on into the next table, or the one before."""
+        sheets = [sheet for sheet in self.query(Sheet) if sheet.display and sheet.row_key]
+        index = sheets.index(event.sheet) + event.direction if event.sheet in sheets else -1
+        if 0 <= index < len(sheets):
+            self.set_focus(sheets[index])
+            sheets[index].action_edge(-event.direction)
+
+    @on(Sheet.Copied)
+    def _copied(self, event: Sheet.Copied) -> None:
+        self.console.copy(event.value)
 
     def action_jump(self, screen: str) -> None:
         """Show what is under the cursor on another screen."""
@@ -189,6 +212,9 @@ class OpsScreen(Screen[None]):
         self.query_one(CommandLine).shut()
         self.console.run_command(event.value)
 
+
+LEAST_FOR_TABS = 12
+"""With fewer lines the header has only its first."""
 
 _AROUND = frozenset({"header", "timebar", "caption", "message", "filter", "command"})
 

@@ -9,6 +9,7 @@ from textual import on, work
 
 from engine.runtime.monitor import NodeSnapshot
 from ospltool.diagnostics.model import Diagnostic
+from ospltool.live.model import SystemModel
 from tui.cells import Line
 from tui.screens.table import TableScreen
 from tui.sources import advertised
@@ -31,6 +32,7 @@ class FindingsScreen(TableScreen):
     def __init__(self) -> None:
         super().__init__()
         self._found: tuple[Diagnostic, ...] = ()
+        self._model: SystemModel | None = None
         self._about: advertised.Advertised | None = None
         self._seen = -1
         self._looked_ns = 0
@@ -38,17 +40,20 @@ class FindingsScreen(TableScreen):
 
     def table(self, view: View, width: int) -> Rows[Diagnostic]:
         """The findings so far; new ones are worked out when the nodes advertise something else."""
+        if view.model is not self._model:  # another system is shown
+            self._model, self._found, self._about, self._seen = view.model, (), None, -1
         seen = view.model.revision
         is_due = self._about is None or abs(view.now_ns - self._looked_ns) >= PAUSE_NS
         if is_due and not self._working and seen != self._seen:
             self._seen = seen
             self._looked_ns = view.now_ns
             self._working = True
-            self._work_out([node.snapshot for node in view.model.ordered_nodes() if not node.gone_ns])
+            snapshots = [node.snapshot for node in view.model.ordered_nodes() if not node.gone_ns]
+            self._work_out(view.model, snapshots)
         return findings.findings(view, self._found, width)
 
     @work(thread=True)
-    def _work_out(self, snapshots: list[NodeSnapshot]) -> None:
+    def _work_out(self, model: SystemModel, snapshots: list[NodeSnapshot]) -> None:
         """In a thread of its own: with hundreds of nodes even the comparison takes a while.
 
         Meanwhile threads take turns ten times as often, or every key would wait for many long turns of ours.
@@ -60,12 +65,16 @@ class FindingsScreen(TableScreen):
             found = self._found if about == self._about else advertised.findings(snapshots)
         finally:
             sys.setswitchinterval(usual_s)
-        self.app.call_from_thread(self._worked_out, about, found)
+        self.app.call_from_thread(self._worked_out, model, about, found)
 
-    def _worked_out(self, about: advertised.Advertised, found: tuple[Diagnostic, ...]) -> None:
+    def _worked_out(
+        self, model: SystemModel, about: advertised.Advertised, found: tuple[Diagnostic, ...]
+    ) -> None:
+        self._working = False
+        if model is not self._model:
+            return
         is_new = self._about is None or found != self._found
         self._about, self._found = about, found
-        self._working = False
         if is_new:
             self.refresh_now()
 

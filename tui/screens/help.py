@@ -21,6 +21,7 @@ class HelpScreen(ModalScreen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,question_mark,q", "close", "close", show=False),
+        Binding("1", "home", "overview", show=False),
     ]
 
     def __init__(
@@ -48,6 +49,11 @@ class HelpScreen(ModalScreen[None]):
         widget.styles.height = len(lines)
         widget.show(lines)
         self.query_one(VerticalScroll).focus()
+
+    def action_home(self) -> None:
+        """Close, and show the overview."""
+        self.dismiss()
+        self.app.call_later(self.app.run_action, "screen('overview')")
 
     def action_close(self) -> None:
         """Back to the screen below."""

@@ -49,7 +49,7 @@ class NameSpaceScreen(OpsScreen):
         self.heading = f"name-space {name}" if name else "name-space"
         rows = self._rows = views.holders(view, name, width)
         masters = views.master_lines(view, name)
-        trouble = views.trouble_lines(view, name, panels.current_concerns(view))
+        trouble = views.trouble_lines(view, name, panels.current_incidents(view))
         history = views.history_lines(view, name)
         definition = views.definition_lines(view, name) or [
             panels.rule_line(view, "no name-space heard yet", width)
@@ -70,7 +70,7 @@ class NameSpaceScreen(OpsScreen):
         grid.show(rows)
         self.fill("#trouble", panels.titled("attention", trouble, for_trouble, view, width))
         rest = max(0, left - for_trouble - for_nodes)
-        self.fill("#history", panels.titled("masters since we watch", history, rest, view, width), rest)
+        self.fill("#history", panels.titled("masters", history, rest, view, width), rest)
 
     def here(self) -> Subject:
         """The node under the cursor, with this name-space."""

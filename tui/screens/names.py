@@ -9,6 +9,7 @@ from textual.screen import Screen
 
 from tui.screens.alignment import AlignmentScreen
 from tui.screens.findings import FindingsScreen
+from tui.screens.incidents import IncidentScreen, IncidentsScreen
 from tui.screens.name_space import NameSpaceScreen
 from tui.screens.node import NodeScreen
 from tui.screens.overview import OverviewScreen
@@ -23,11 +24,16 @@ SCREENS: Final[dict[str, Callable[[], Screen[Any]]]] = {
         NodeScreen,
         NameSpaceScreen,
         AlignmentScreen,
-        ConflictsScreen,
+        IncidentsScreen,
         GroupsScreen,
         TraceScreen,
         StoreScreen,
         FindingsScreen,
         PersistenceScreen,
+        IncidentScreen,
+        ConflictsScreen,
     )
 }
+"""Every screen by its name. The first ten have a number and a tab."""
+
+TABS: Final = tuple(SCREENS)[:10]

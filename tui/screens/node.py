@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 
-from ospltool.live.model import Node
+from ospltool.live.nodes import Node
 from tui.screens.base import OpsScreen, set_height, share
 from tui.viewmodel import node as views
 from tui.viewmodel import panels

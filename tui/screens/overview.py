@@ -1,27 +1,36 @@
-"""The overview: every node and every name-space on one page."""
+"""The overview: what needs attention, and every node and name-space on one page."""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
+from ospltool.health.incidents import Incident
 from tui.cells import Line
-from tui.screens.base import OpsScreen, set_height
+from tui.screens.base import set_height
+from tui.screens.incidents import KEYS, IncidentKeys
 from tui.viewmodel import overview, panels
 from tui.viewmodel.base import Subject, View
 from tui.viewmodel.overview import Overview
+from tui.viewmodel.panels import Notable
+from tui.viewmodel.tables import LineRows
+from tui.viewmodel.timeline import timeline_lines
 from tui.widgets.lines import Lines
 from tui.widgets.sheet import Sheet
 
 
-class OverviewScreen(OpsScreen):
-    """Nodes x name-spaces, what needs attention, and the newest events."""
+class OverviewScreen(IncidentKeys):
+    """What needs attention, nodes x name-spaces, the last hour, and the newest events."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("e", "events", "events"),
+        *KEYS,
+        Binding("f", "faults", "faults only"),
+        Binding("z", "fold", "fold healthy nodes", show=False),
+        Binding("e", "events", "events", show=False),
     ]
     NAME = "overview"
     TITLE_OF_SCREEN = "overview"
@@ -30,59 +39,132 @@ class OverviewScreen(OpsScreen):
     def __init__(self) -> None:
         super().__init__()
         self.only_events = False
+        self.only_faults = False
+        self.unfolded = False
+        self._is_walking = False
+        self._view: View | None = None
         self._matrix: Overview | None = None
+        self._attention: LineRows[Notable] | None = None
 
     def body(self) -> ComposeResult:
-        """The matrix and its explanation, attention, events."""
+        """Attention, the matrix and its explanation, the last hour, events."""
         yield Lines(id="summary")
+        yield Sheet(id="attention")
         yield Sheet(cells=True, id="matrix")
         yield Lines(id="detail")
-        yield Lines(id="attention")
+        yield Lines(id="timeline")
         yield Lines(id="ticker")
 
+    @property
+    def grid(self) -> Sheet:
+        """The matrix."""
+        return self.query_one("#matrix", Sheet)
+
     def show(self, view: View) -> None:
-        """Fill all parts and share the height between them."""
+        """Fill all parts and share the height."""
+        view = dataclasses.replace(view, faults_only=self.only_faults)
         width = self.size.width
-        concerns = panels.current_concerns(view)
-        self.query_one("#summary", Lines).show([panels.summary(view, concerns)])
-        grid = self.query_one(Sheet)
-        matrix = self._matrix = Overview(view, width)
-        grid.show(matrix)
-        attention = panels.attention_lines(view, concerns)
-        shares = panels.share_height(
-            self.room - 1, len(matrix.keys), len(attention), events_only=self.only_events
-        )
-        set_height(grid, shares.matrix)
+        self._view = view
+        incidents = panels.current_incidents(view)
+        self.query_one("#summary", Lines).show([panels.summary(view)])
+        urgent = panels.notables(view, incidents)
+        room, nodes = self.room - 1, len(view.model.nodes)
+        shares = panels.share_height(room, nodes, len(urgent), events_only=self.only_events)
+        rows = 0 if self.unfolded else shares.matrix - 1
+        matrix = self._matrix = Overview(view, width, incidents, rows)
+        if len(matrix.keys) < nodes and not self.only_events:
+            shares = panels.share_height(room, len(matrix.keys), len(urgent), events_only=False)
+        self._show_attention(view, urgent, shares.attention)
+        self.grid.show(matrix)
+        set_height(self.grid, shares.matrix)
         self.fill("#detail", self._detail(view, matrix), shares.detail)
-        lines = panels.titled("attention", attention, shares.attention, view, width)
-        self.fill("#attention", lines, shares.attention)
+        self.fill("#timeline", timeline_lines(view, width) if shares.timeline else [], shares.timeline)
         events = panels.event_lines(view, shares.events - 1)
         title = panels.events_title(view)
         lines = panels.titled(title, events, shares.events, view, width, note=False)
         self.fill("#ticker", lines, shares.events)
 
+    def _show_attention(self, view: View, urgent: list[Notable], height: int) -> None:
+        """Fill the table of what to look at; the cursor is there until the reader takes it elsewhere."""
+        table = self.query_one("#attention", Sheet)
+        self._attention = panels.attention(view, urgent, height, self.size.width)
+        table.show(self._attention)
+        set_height(table, height)
+        if height and self.focused is self.grid and not self._is_walking:
+            self.set_focus(table)
+
     def here(self) -> Subject:
-        """The node and the name-space under the cursor."""
-        grid = self.query_one(Sheet)
-        name = grid.column_key.removeprefix("ns ") if grid.column_key.startswith("ns ") else ""
-        return Subject(grid.row_key, name)
+        """The node and the name-space under the cursor, or those that need attention."""
+        notable = self._notable
+        if notable is not None:
+            return notable.subject
+        return Subject(self.grid.row_key if self.grid.row_key != overview.FOLDED else "", self._name_space)
+
+    @property
+    def incident(self) -> Incident | None:
+        """The incident under the cursor."""
+        notable = self._notable
+        return notable.incident if notable else None
+
+    @property
+    def _name_space(self) -> str:
+        """The name-space under the cursor of the matrix."""
+        key = self.grid.column_key
+        return key.removeprefix("ns ") if key.startswith("ns ") else ""
+
+    @property
+    def _notable(self) -> Notable | None:
+        """What needs attention and is under the cursor, while that is there."""
+        table = self.query_one("#attention", Sheet)
+        return self._attention.item(table.row) if self._attention and self.focused is table else None
 
     def _detail(self, view: View, matrix: Overview) -> list[Line]:
+        row = self.grid.row
         if not matrix.keys:
             return overview.nothing_shown(view)
-        return overview.detail(view, matrix.node(self.query_one(Sheet).row), self.here().name_space or None)
+        line = matrix.line(row)
+        if line is not None:
+            return [line]
+        return overview.detail(view, matrix.node(row), self._name_space or None)
 
     @on(Sheet.Moved)
-    def _moved(self) -> None:
-        if self.last is not None and self._matrix is not None:
-            view, _ = self.last
-            self.query_one("#detail", Lines).show(self._detail(view, self._matrix))
+    def _walked(self, event: Sheet.Moved) -> None:
+        """Whoever has moved the cursor is not led away from there."""
+        self._is_walking = self._is_walking or event.by_hand
 
-    @on(Sheet.Chosen)
+    @on(Sheet.Moved, "#matrix")
+    def _moved(self) -> None:
+        if self._view is not None and self._matrix is not None:
+            self.query_one("#detail", Lines).show(self._detail(self._view, self._matrix))
+
+    @on(Sheet.Chosen, "#matrix")
     def _chosen(self) -> None:
-        self.action_jump("name-space")
+        if self.grid.row_key == overview.FOLDED:
+            self.action_fold()
+        else:
+            self.action_jump("name-space")
+
+    @on(Sheet.Chosen, "#attention")
+    def _open(self) -> None:
+        if self._notable is not None:
+            self.action_jump(self._notable.screen)
 
     def action_events(self) -> None:
         """Give the whole page to the events, or back to the matrix."""
         self.only_events = not self.only_events
         self.refresh_now()
+
+    def action_faults(self) -> None:
+        """Show only nodes in trouble, or all."""
+        self.only_faults = not self.only_faults
+        self.refresh_now()
+
+    def action_fold(self) -> None:
+        """Show every healthy node, or fold those that do not fit."""
+        self.unfolded = not self.unfolded
+        self.refresh_now()
+
+    def go_home(self) -> None:
+        """As the overview is when the console begins."""
+        self.only_events = self.only_faults = self.unfolded = False
+        self.set_filter("")

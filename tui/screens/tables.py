@@ -8,7 +8,7 @@ from textual import on
 
 from ospltool.live.conflicts import Conflict
 from ospltool.live.groups import GroupKey
-from ospltool.live.model import Node
+from ospltool.live.nodes import Node
 from tui.cells import Line
 from tui.screens.table import TableScreen
 from tui.viewmodel import conflicts, groups, store

@@ -8,12 +8,12 @@ from typing import Final, NamedTuple
 from rich.cells import cell_len
 
 from engine.runtime.monitor import NameSpaceView, NodeEvent
-from ospltool.live.model import Node
+from ospltool.live.nodes import Node
 from ospltool.live.progress import Progress
 from tui import text
 from tui.cells import Cell, Column, Line, Span, Tone, single
 from tui.viewmodel.base import View, plural
-from tui.viewmodel.panels import MOST_NAME, event_line
+from tui.viewmodel.panels import MOST_NAME, Told, event_line
 from tui.viewmodel.tables import Rows
 
 FIELDS: Final = ("ns", "aligner", "alignee", "node", "topic", "state")
@@ -146,7 +146,7 @@ def told_lines(view: View, number: int) -> list[Line]:
     if not events:
         return [(Span(" no request since we watch", Tone.DIM),)]
     room = min(MOST_NAME, max(cell_len(event.node_name) for event in events))
-    return [event_line(view, event, room) for event in events]
+    return [event_line(view, Told(event), room) for event in events]
 
 
 def counts(view: View) -> str:
@@ -168,7 +168,7 @@ def idle_lines(view: View) -> list[Line]:
         for node in view.model.ordered_nodes()
         if not node.gone_ns
         for space in node.snapshot.name_spaces
-        if not space.complete and not space.alignments
+        if not space.is_at_rest and not space.alignments
     ]
     if not waiting:
         return [(Span(" nothing is being aligned: every set is complete", Tone.DIM),)]

@@ -6,9 +6,11 @@ import dataclasses
 from typing import Final
 
 from engine.runtime.monitor import NameSpaceView
-from ospltool.live.complaints import Severity
+from ospltool.health.codes import Severity
+from ospltool.health.health import Health, Verdict
 from ospltool.live.feed import Timeline
-from ospltool.live.model import Node, Presence, SystemModel
+from ospltool.live.model import SystemModel
+from ospltool.live.nodes import Node, Presence
 from tui import text
 from tui.cells import Span, Tone
 from tui.filters import Filter
@@ -33,22 +35,41 @@ _STATE_TONES: Final = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Subject:
-    """What the screens are about: a node, a name-space and a group, by their keys; empty for none."""
+    """What screens are about, by keys: a node, a name-space, a group, an incident; empty for none."""
 
     node: str = ""
     name_space: str = ""
     group: str = ""
+    incident: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class View:
-    """What every view is computed from."""
+    """What every view is computed from; `health` is that of `model`, as it was looked at last.
 
-    model: SystemModel
+    `where` says where nobody was heard and what to do, for when that is so; `faults_only` hides what is well.
+    """
+
+    health: Health
     now_ns: int
     glyphs: Glyphs
     filter: Filter = dataclasses.field(default_factory=Filter)
     subject: Subject = Subject()
+    where: str = ""
+    faults_only: bool = False
+
+    @property
+    def model(self) -> SystemModel:
+        """What is known of the system."""
+        return self.health.model
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """A system that is watched too, and how it is."""
+
+    title: str
+    verdict: Verdict
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -57,7 +78,7 @@ class Status:
 
     `behind_ns` is how long the picture has been frozen.
 
-    `operates` says that this console may change nodes.
+    `operates` says that this console may change nodes. `elsewhere` are the other systems that it watches.
     """
 
     title: str
@@ -68,6 +89,7 @@ class Status:
     timeline: Timeline | None = None
     screens: tuple[str, ...] = ()
     operates: bool = False
+    elsewhere: tuple[Elsewhere, ...] = ()
 
 
 def state_name(state: str) -> str:
@@ -128,6 +150,8 @@ def name_space_state(view: View, node: Node, space: NameSpaceView) -> tuple[Span
         for named, progress in view.model.progress(node)
         if named.name == space.name and progress.alignment.direction == "from"
     ]
+    if not space.complete and space.is_at_rest:
+        return Span(glyphs.nothing, Tone.DIM), view.model.share_held(node, space.name)
     if not space.master and node.snapshot.state == "COMPLETE":
         return Span(glyphs.fault, Tone.FAULT), 1.0 if space.complete else 0.0
     if space.complete:
@@ -143,11 +167,11 @@ def name_space_state(view: View, node: Node, space: NameSpaceView) -> tuple[Span
 
 
 def severity_sign(glyphs: Glyphs, severity: Severity) -> tuple[str, Tone]:
-    """The sign and the tone of a concern."""
+    """The sign and the tone of an incident."""
     return {
-        Severity.FAULT: (glyphs.fault, Tone.FAULT),
-        Severity.CONTRADICTION: (glyphs.conflict, Tone.CONFLICT),
+        Severity.ERROR: (glyphs.fault, Tone.FAULT),
         Severity.WARNING: (glyphs.warn, Tone.WARN),
+        Severity.NOTICE: (glyphs.idle, Tone.DIM),
     }[severity]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ospltool.diagnostics.model import Diagnostic, Severity
-from ospltool.live.model import Presence
+from ospltool.live.nodes import Presence
 from tui import text
 from tui.cells import Cell, Column, Line, Span, Tone, single
 from tui.viewmodel.base import View, plural

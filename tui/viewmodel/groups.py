@@ -6,7 +6,7 @@ from rich.cells import cell_len
 
 from engine.runtime.monitor import GroupView
 from ospltool.live.groups import GroupKey
-from ospltool.live.model import Presence
+from ospltool.live.nodes import Presence
 from tui import text
 from tui.cells import Cell, Column, Line, Span, Tone, dimmed, single
 from tui.viewmodel.base import View, plural

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from engine.runtime.monitor import NameSpaceView
-from ospltool.live.complaints import Concern
-from ospltool.live.model import Mastership, Node
+from ospltool.health.incidents import Incident
+from ospltool.live.masterships import Mastership
+from ospltool.live.nodes import Node
 from tui import text
 from tui.cells import Cell, Column, Line, Span, Tone, dimmed, single
 from tui.viewmodel.base import View, master_mark, name_space_state, node_mark, node_state
-from tui.viewmodel.panels import concern_line
+from tui.viewmodel.panels import incident_line
 from tui.viewmodel.tables import Rows
 
 Holder = tuple[Node, NameSpaceView]
@@ -135,6 +136,6 @@ def _since(view: View, mastership: Mastership) -> str:
     return age if mastership.is_exact else f"> {age}"
 
 
-def trouble_lines(view: View, name: str, concerns: list[Concern]) -> list[Line]:
-    """The concerns about this name-space."""
-    return [concern_line(view, concern) for concern in concerns if concern.name_space == name]
+def trouble_lines(view: View, name: str, incidents: list[Incident]) -> list[Line]:
+    """The incidents that touch this name-space."""
+    return [incident_line(view, one) for one in incidents if name in one.name_spaces]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from engine.runtime.monitor import DeliveryView, FellowView, NameSpaceView
-from ospltool.live.model import Node, Presence
+from engine.runtime.past import IN_ORDER
+from ospltool.live.nodes import Node, Presence
 from ospltool.live.series import COUNTERS, Point
 from tui import text
 from tui.cells import Cell, Column, Line, Span, Tone, dimmed, single
@@ -29,7 +30,7 @@ def subject_node(view: View) -> Node | None:
 
 
 def card(view: View, node: Node) -> list[Line]:
-    """The node in five lines."""
+    """The node in five lines, and one more where it has run before."""
     snapshot, now_ns = node.snapshot, view.now_ns
     heartbeat = text.ago(now_ns - view.model.heartbeat_ns(node))
     mark, state = node_mark(view, node), node_state(view, node)
@@ -50,7 +51,20 @@ def card(view: View, node: Node) -> list[Line]:
         (Span(f"   host {snapshot.host}  pid {snapshot.pid}  {snapshot.configuration}", Tone.DIM),),
         (Span(f"   store {store.kind} {store.path}{found}", Tone.DIM), Span(f"  {store.problem}", tone)),
         counters_line(view, node),
+        *_run_lines(view, node),
     ]
+
+
+def _run_lines(view: View, node: Node) -> list[Line]:
+    """How the run before this one ended, as the node remembers."""
+    former = [run for run in view.model.runs.get(node.id, ()) if run.ended_ns]
+    if not former:
+        return []
+    last = former[-1]
+    tone = Tone.DIM if last.end == IN_ORDER else Tone.WARN
+    what = f"{plural(len(former), 'earlier run')}, the last began {text.moment(last.started_ns)[:19]}"
+    when = f"ended {text.moment(last.ended_ns)[:19]}" if last.end == IN_ORDER else "ended"
+    return [(Span(f"   {what} and {when} ", Tone.DIM), Span(last.end, tone))]
 
 
 def counters_line(view: View, node: Node) -> Line:

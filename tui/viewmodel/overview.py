@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
-from ospltool.live.model import Node
+from ospltool.health.incidents import Incident
+from ospltool.live.nodes import Node
+from ospltool.live.series import NodeSeries
 from tui import text
-from tui.cells import Cell, Column, Line, Span, Tone, dimmed, single
+from tui.cells import Cell, Column, Line, Span, Tone, dimmed, single, value_of
+from tui.glyphs import Glyphs
 from tui.viewmodel.base import (
     View,
     master_mark,
@@ -16,22 +20,51 @@ from tui.viewmodel.base import (
     plural,
     since_heard,
 )
+from tui.viewmodel.order import Rank, ranks
 
 FIELDS: Final = ("node", "role", "host", "state", "ns")
 
 
+FOLDED: Final = "folded"
+"""The key of the row that stands for the healthy nodes that do not fit."""
+
+CURVE: Final = 8
+"""Cells of the small curves of rate and heartbeat."""
+LEAST_FIGURE: Final = 14
+"""A cell of fewer cells has no room for a figure, which is worth more than curves."""
+
+
 class Overview:
-    """The matrix of nodes and name-spaces. Rows and columns are settled at once, cells when looked at."""
+    """The matrix of nodes and name-spaces, what is in trouble first. Cells are made when looked at.
 
-    fixed = 4
+    Args:
+        view: what it is computed from.
+        width: cells.
+        incidents: what needs attention; it puts nodes first.
+        rows: lines for nodes; healthy nodes that do not fit are folded into one. 0 for as many as there are.
+    """
 
-    def __init__(self, view: View, width: int) -> None:
+    def __init__(self, view: View, width: int, incidents: Sequence[Incident] = (), rows: int = 0) -> None:
         self._view = view
-        self._nodes = [node for node in view.model.ordered_nodes() if self._keeps(node)]
+        ranked = ranks(view, incidents)
+        every = [node for node in view.model.ordered_nodes() if self._keeps(node)]
+        every.sort(key=lambda node: ranked[node.id])
+        if view.faults_only:
+            every = [node for node in every if ranked[node.id] <= Rank.WARNING]
+        self.hidden = len(view.model.nodes) - len(every)
+        self.folded: list[Node] = []
+        calm = sum(1 for node in every if ranked[node.id] is Rank.CALM)
+        if 0 < rows < len(every) and calm > 1:
+            first = max(rows - 1, len(every) - calm)
+            every, self.folded = every[:first], every[first:]
+        self._nodes = every
         names = view.model.name_space_names()
         self.name_spaces = [name for name in names if view.filter.matches_field("ns", name)]
-        self.keys = tuple(node.id for node in self._nodes)
+        self.keys = tuple(node.id for node in every) + ((FOLDED,) if self.folded else ())
         self.columns = self._columns(width)
+        self.fixed = len(self.columns) - len(self.name_spaces)
+        shown = text.distinct([n.snapshot.name for n in every], self.columns[1].width)
+        self._names = dict(zip((node.id for node in every), shown, strict=True))
 
     def _keeps(self, node: Node) -> bool:
         snapshot = node.snapshot
@@ -47,20 +80,54 @@ class Overview:
         longest = max((len(node.snapshot.name) for node in self._nodes), default=4)
         name_width = min(max(longest, 6), 24 if width >= 110 else 10)
         state_width = 16 if width >= 72 else 10
-        fixed = (
+        fixed: tuple[Column, ...] = (
             Column("mark", "", 1),
             Column("node", "node", name_width),
             Column("state", "state", state_width),
             Column("heartbeat", "heard", 6, right=True),
         )
+        with_curves = (*fixed, Column("beats", "heartbeat", CURVE + 1), Column("rate", "rate", CURVE + 10))
+        if self._share(with_curves, width) >= LEAST_FIGURE:
+            fixed = with_curves
+        cell_width = min(max(self._share(fixed, width), 6), 24)
+        titles = text.distinct(self.name_spaces, cell_width, ellipsis=self._view.glyphs.ellipsis)
+        named = zip(self.name_spaces, titles, strict=True)
+        return (*fixed, *(Column(f"ns {name}", title, cell_width) for name, title in named))
+
+    def _share(self, fixed: Sequence[Column], width: int) -> int:
+        """Cells for each name-space beside these columns."""
         room = width - sum(column.width + 1 for column in fixed) - 1
-        share = room // max(1, len(self.name_spaces)) - 2
-        cell_width = min(max(share, 6), 24)
-        spaces = (Column(f"ns {name}", name, cell_width) for name in self.name_spaces)
-        return (*fixed, *spaces)
+        return room // max(1, len(self.name_spaces)) - 2
+
+    def line(self, row: int) -> Line | None:
+        """The healthy nodes that do not fit, in one line; None for every other row."""
+        if row < len(self._nodes):
+            return None
+        view = self._view
+        slowest = min(self.folded, key=lambda node: node.heard_ns)
+        age_s = slowest.age_ns(view.now_ns) / 1e9
+        more = "more " if any(node_mark(view, node).tone is Tone.DIM for node in self._nodes) else ""
+        held = sum(space.count for node in self.folded for space in node.snapshot.name_spaces)
+        about = f"{text.count(held)} samples held, heard last {slowest.snapshot.name} {age_s:.1f} s ago"
+        return (
+            Span(f" {view.glyphs.ok} ", Tone.DIM),
+            Span(f"{len(self.folded):,} {more}healthy"),
+            Span(f"  {about}  (enter shows them)", Tone.DIM),
+        )
+
+    def value(self, row: int, column: int) -> str:
+        """The figures of a cell."""
+        key = self.columns[column].key
+        if row < len(self._nodes) and column >= self.fixed:
+            space = self._nodes[row].name_spaces.get(key.removeprefix("ns "))
+            if space is None:
+                return ""
+            fraction = name_space_state(self._view, self._nodes[row], space)[1]
+            return f"{space.count:,}" if space.complete else text.percent(fraction)
+        return value_of(self.cell(row, column))
 
     def node(self, row: int) -> Node:
-        """The node of a row."""
+        """The node of a row that is no line."""
         return self._nodes[row]
 
     def cell(self, row: int, column: int) -> Cell:
@@ -79,9 +146,15 @@ class Overview:
         if key == "mark":
             return (node_mark(view, node),)
         if key == "node":
-            return single(node.snapshot.name)
+            return single(self._names[node.id])
         if key == "state":
             return (node_state(view, node),)
+        series = view.model.series.get(node.id)
+        if key == "rate":
+            return rate_cell(view, node, series)
+        if key == "beats":
+            gaps = series.silences_s(CURVE, view.now_ns) if series else []
+            return (sparks(gaps, view.glyphs, CURVE, least=2 * node.stale_after_ns / 1e9),)
         tone = Tone.WARN if node.is_stale(view.now_ns) else Tone.DIM
         return single(text.age(view.now_ns - view.model.heartbeat_ns(node)), tone)
 
@@ -92,7 +165,7 @@ class Overview:
             return single(glyphs.nothing, Tone.DIM)
         state, fraction = name_space_state(self._view, node, space)
         figure = text.percent(fraction) if not space.complete else text.count(space.count)
-        show_figure = width >= 14
+        show_figure = width >= LEAST_FIGURE
         bar_width = width - 3 - (9 if show_figure else 0)
         full, empty = glyphs.bar(fraction, bar_width)
         bar_tone = Tone.DIM if space.complete else Tone.PLAIN
@@ -106,8 +179,29 @@ class Overview:
         return (*cell, Span(f" {figure:>8}")) if show_figure else cell
 
 
+def rate_cell(view: View, node: Node, series: NodeSeries | None) -> Cell:
+    """Samples stored per second now, and lately; nothing for a node that is not heard."""
+    if series is None or node.is_stale(view.now_ns):
+        return single(view.glyphs.nothing, Tone.DIM)
+    rate = series.rate_per_s("stored") or 0.0
+    lately = [value for _, value in series.rates("stored", CURVE)]
+    return Span(f"{text.count(round(rate)):>7}/s "), sparks(lately, view.glyphs, CURVE)
+
+
+def sparks(values: Sequence[float], glyphs: Glyphs, width: int, *, least: float = 0.0) -> Span:
+    """The newest values as blocks, the last on the right; the highest block stands for `least` or more."""
+    newest = list(values)[-width:]
+    most = max([*newest, least], default=0.0)
+    top = len(glyphs.blocks) - 1
+    drawn = "".join(glyphs.blocks[round(max(0.0, v) / most * top) if most > 0 else 0] for v in newest)
+    return Span(drawn.rjust(width), Tone.DIM)
+
+
 def nothing_shown(view: View) -> list[Line]:
     """What stands in for the explanation while there is no node to explain."""
+    if view.faults_only and view.model.nodes and not view.filter:
+        number = plural(len(view.model.nodes), "node")
+        return [(Span(f" no faults: {number} hidden; f shows all", Tone.DIM),)]
     if view.filter and view.model.nodes:
         number = plural(len(view.model.nodes), "node")
         return [(Span(f" no node matches the filter {view.filter.text!r}; {number} hidden"),)]

@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Final
 
 from rich.cells import cell_len
 
 from engine.runtime.monitor import DeliveryView, NameSpaceView, NodeEvent
-from ospltool.live.complaints import Concern, Severity
-from ospltool.live.concerns import concerns
-from ospltool.live.model import Node
+from engine.tracing.levels import Level
+from ospltool.health.codes import Severity
+from ospltool.health.health import UNKNOWN, Verdict
+from ospltool.health.incidents import Incident
+from ospltool.live.nodes import Node
 from ospltool.live.progress import Progress
 from tui import text
-from tui.cells import Line, Span, Tone, fit_line
-from tui.viewmodel.base import Status, View, plural, severity_sign
+from tui.cells import Line, Span, Tone, fit_line, plain
+from tui.viewmodel.base import Elsewhere, Status, Subject, View, plural, severity_sign
+from tui.viewmodel.tables import LineRows
 
 URGENT_LEVELS: Final = {"SEVERE": Tone.FAULT, "WARNING": Tone.WARN}
 ENTERING: Final = "lifecycle.entering-state"
 LEAVING: Final = "lifecycle.leaving-state"
+SMALL_LEVELS: Final = frozenset(level.name for level in Level if level < Level.INFO)
+"""Events of these levels are on the trace screen only."""
+SAME_NS: Final = 5_000_000_000
+"""What several nodes tell in the same words within this time is one line."""
+LEAST_FOR_TIMELINE: Final = 28
 MAX_CAPTION_LINES: Final = 2
+MOST_ELSEWHERE: Final = 3
+"""Other systems in trouble that the header names."""
 MOST_NAME: Final = 12
 """A name of a node in a list of events is cut after so many cells."""
 
@@ -29,59 +39,86 @@ SHORT_NAMES: Final = {
     "node": "node",
     "name-space": "space",
     "alignment": "align",
-    "conflicts": "conflict",
+    "incidents": "trouble",
     "groups": "group",
     "trace": "trace",
     "store": "store",
     "findings": "check",
-    "persistence": "persist",
+    "persistence": "pers",
 }
 """What the screens are called in a header without room for their whole names."""
 
 SECOND_NS: Final = 1_000_000_000
 
 
-def header(view: View, status: Status, screen: str, heading: str, width: int) -> Line:
-    """What is watched and where we are on the left, how on the right: live, frozen, or out of reach."""
+def header(view: View, status: Status, screen: str, heading: str, width: int) -> list[Line]:
+    """What is watched, where we are, and how it is live, frozen, or out of reach; below, the tabs."""
     right = _mode(view, status)
     room = max(0, width - sum(len(span.text) for span in right))
-    source = Span(f" {status.source} ", Tone.DIM)
-    titled = (Span(f" {status.title} ", Tone.STRONG), source)
-    number = (1 + status.screens.index(screen)) % 10 if screen in status.screens else ""
-    choices = (
-        (*titled, *_tabs(status, screen, heading, {name: name for name in status.screens})),
-        (source, *_tabs(status, screen, heading, SHORT_NAMES)),
-        (*titled, *_tabs(status, screen, heading, {})),
-        (source, *_tabs(status, screen, heading, {})),
-        (source, Span(f" {number} {heading}", Tone.STRONG)),
+    sign, tone = _verdict_sign(view, view.health.verdict)
+    word = "" if tone is Tone.DIM else f"  {sign} {view.health.verdict.word}"
+    others = _elsewhere(view, status)
+    gap = Span(f" {view.glyphs.separator} ", Tone.DIM)
+    at = gap, Span(heading, Tone.STRONG), Span(word, tone)
+    source = Span(f" {status.source}", Tone.DIM)
+    choices: tuple[Line, ...] = (
+        (Span(f" {status.title} ", Tone.STRONG), source, *at, *others),
+        (source, *at, *others),
+        *([(source, Span(word, tone), *others)] if others else []),
+        (Span(f" {heading}", Tone.STRONG), Span(word, tone)),
     )
     fitting = (line for line in choices if sum(cell_len(span.text) for span in line) <= room)
-    return (*fit_line(next(fitting, choices[-1]), room, glyphs=view.glyphs), *right)
+    first = fit_line(next(fitting, choices[-1]), room, glyphs=view.glyphs)
+    return [(*first, *right), fit_line(_tabs(status, screen, width), width, glyphs=view.glyphs)]
+
+
+def _elsewhere(view: View, status: Status) -> Line:
+    """The other systems: those in trouble by name, worst first, the others as a number."""
+    gap = f" {view.glyphs.separator} "
+    sick = [one for one in status.elsewhere if one.verdict.word != "OK"]
+    sick.sort(key=lambda one: (one.verdict.worst is None, one.verdict.worst or 0))
+    shown = sick[:MOST_ELSEWHERE]
+    spans = [span for one in shown for span in (Span(gap, Tone.DIM), _of_another(view, one))]
+    rest = len(status.elsewhere) - len(shown)
+    if rest:
+        word = "more" if len(sick) > len(shown) else "OK" if sick else "other OK"
+        spans.append(Span(f"{gap}{rest} {word}", Tone.DIM))
+    return tuple(spans)
+
+
+def _of_another(view: View, one: Elsewhere) -> Span:
+    sign, tone = _verdict_sign(view, one.verdict)
+    errors, warnings = one.verdict.errors, one.verdict.warnings
+    if one.verdict.worst is None:
+        return Span(f"{one.title}: nobody heard", tone)
+    return Span(
+        f"{sign} {one.title}: {plural(errors, 'error') if errors else plural(warnings, 'warning')}", tone
+    )
 
 
 def tab_at(line: Line, x: int, screens: tuple[str, ...]) -> str:
-    """The screen whose tab stands at cell `x` of a header; empty where there is none."""
-    at, number = 0, 0
-    for span in line:
+    """The screen whose tab stands at cell `x` of the tabs; empty where there is none."""
+    at = 0
+    for span, screen in zip(line, screens, strict=False):
         at += cell_len(span.text)
-        key = f" {(number + 1) % 10}"
-        if number < len(screens) and (span.text == key or span.text.startswith(f"{key} ")):
-            number += 1
-            if x < at:
-                return screens[number - 1]
-        elif x < at:
-            break
+        if x < at:
+            return screen
     return ""
 
 
-def _tabs(status: Status, screen: str, heading: str, names: Mapping[str, str]) -> Line:
-    """The screens with their keys; names where there are some, the present one always."""
-    return tuple(
-        Span(f" {number % 10} {heading}", Tone.STRONG)
-        if name == screen
-        else Span(f" {number % 10} {names[name]}" if name in names else f" {number % 10}", Tone.DIM)
-        for number, name in enumerate(status.screens, 1)
-    )
+def _tabs(status: Status, screen: str, width: int) -> Line:
+    """The screens with their keys and names, as long as those have room; the present one stands out."""
+    for names in ({name: name for name in status.screens}, SHORT_NAMES, {}):
+        tabs = tuple(
+            Span(
+                f" {number % 10} {names[name]}" if name in names else f" {number % 10}",
+                Tone.STRONG if name == screen else Tone.DIM,
+            )
+            for number, name in enumerate(status.screens, 1)
+        )
+        if sum(cell_len(tab.text) for tab in tabs) <= width:
+            break
+    return tabs
 
 
 def _mode(view: View, status: Status) -> tuple[Span, ...]:
@@ -104,72 +141,57 @@ def _mode(view: View, status: Status) -> tuple[Span, ...]:
 def caption_lines(view: View, width: int) -> list[Line]:
     """The sentence for the reader, at most two lines; none when there is nothing to say."""
     glyphs = view.glyphs
-    lines = text.wrap(view.model.caption, max(10, width - 4), MAX_CAPTION_LINES, ellipsis=glyphs.ellipsis)
+    caption = view.model.caption
+    if not caption and view.model.is_empty and view.where:
+        caption = f"no node heard{view.where}"
+    lines = text.wrap(caption, max(10, width - 4), MAX_CAPTION_LINES, ellipsis=glyphs.ellipsis)
     return [(Span(f" {glyphs.caption} ", Tone.ACCENT), Span(line, Tone.STRONG)) for line in lines]
 
 
-def current_concerns(view: View) -> list[Concern]:
-    """What needs attention now."""
-    return concerns(view.model, view.now_ns)
+def current_incidents(view: View) -> list[Incident]:
+    """What is wrong now and not muted, worst first."""
+    return view.health.open
 
 
-def summary(view: View, concerns: list[Concern]) -> Line:
-    """The whole system in one line."""
+def summary(view: View) -> Line:
+    """The whole system in one line: the verdict, then how much there is."""
+    verdict = view.health.verdict
+    if verdict.word == UNKNOWN:
+        return (Span(" nobody heard yet", Tone.DIM),)
+    sign, tone = _verdict_sign(view, verdict)
     nodes = list(view.model.nodes.values())
-    spaces = view.model.name_space_names()
-    samples = _largest_counts(nodes)
     aligning = sum(
         1 for node in nodes for _, p in view.model.progress(node) if p.alignment.direction == "from"
     )
-    here = sum(1 for node in nodes if not node.gone_ns)
-    counted = plural(here, "node") if here == len(nodes) else f"{here:,} of {plural(len(nodes), 'node')}"
-    parts = [counted, plural(len(spaces), "name-space"), f"{samples:,} samples"]
-    if aligning:
-        parts.append(f"{aligning} aligning")
-    if view.model.persistence:
-        parts.append(plural(len(view.model.persistence), "persistence service"))
-    gap = f" {view.glyphs.separator} "
-    line = [Span(" " + gap.join(parts), Tone.DIM), Span(gap, Tone.DIM)]
-    for severity in Severity:
-        sign, tone = severity_sign(view.glyphs, severity)
-        number = sum(1 for concern in concerns if concern.severity is severity)
-        if number:
-            line += [Span(f"{sign} {number}", tone), Span("  ")]
-    if not concerns:
-        line.append(_calm(nodes, is_empty=view.model.is_empty))
-    return tuple(line)
-
-
-def _calm(nodes: list[Node], *, is_empty: bool) -> Span:
-    """What is said where nothing is wrong: quiet is only what is complete."""
-    if is_empty:
-        return Span("nobody heard yet", Tone.DIM)
-    going_on = [
-        node
-        for node in nodes
-        if not node.gone_ns
-        and not (node.snapshot.state == "COMPLETE" and all(s.complete for s in node.snapshot.name_spaces))
+    services = len(view.model.persistence)
+    parts = [
+        plural(len(view.model.name_space_names()), "name-space"),
+        f"{sum(view.model.largest().values()):,} samples",
+        f"{aligning} aligning" if aligning else "",
+        plural(services, "persistence service") if services else "",
     ]
-    if going_on:
-        return Span(f"{plural(len(going_on), 'node')} not complete yet", Tone.STRONG)
-    return Span("all quiet", Tone.DIM)
+    gap = f" {view.glyphs.separator} "
+    said = gap.join(filter(None, (*verdict.parts, *parts)))
+    return (Span(f" {sign} {verdict.word}", tone), Span(f"{gap}{said}", Tone.DIM))
 
 
-def _largest_counts(nodes: list[Node]) -> int:
-    """The samples of all name-spaces, each as the node that has most of it counts."""
-    largest: dict[str, int] = {}
-    for node in nodes:
-        for view in node.snapshot.name_spaces:
-            if view.count > largest.get(view.name, 0):
-                largest[view.name] = view.count
-    return sum(largest.values())
+def _verdict_sign(view: View, verdict: Verdict) -> tuple[str, Tone]:
+    if verdict.worst in (None, Severity.NOTICE):
+        return view.glyphs.ok, Tone.DIM
+    return severity_sign(view.glyphs, verdict.worst)
 
 
-def concern_line(view: View, concern: Concern) -> Line:
-    """One thing to look at: sign, since when, what."""
-    sign, tone = severity_sign(view.glyphs, concern.severity)
-    since = text.age(view.now_ns - concern.since_ns) if concern.since_ns else ""
-    return (Span(" "), Span(sign, tone), Span(f" {since:>6}  ", Tone.DIM), Span(concern.text, tone))
+def incident_line(view: View, incident: Incident) -> Line:
+    """One incident: sign, since when, code, what was seen."""
+    sign, tone = severity_sign(view.glyphs, incident.severity)
+    since = text.age(incident.age_ns(view.now_ns))
+    return (
+        Span(" "),
+        Span(sign, tone),
+        Span(f" {since:>6}  ", Tone.DIM),
+        Span(f"{incident.code.id}  ", Tone.DIM),
+        Span(incident.what, tone),
+    )
 
 
 def alignment_line(view: View, node: Node, space: NameSpaceView, progress: Progress) -> Line:
@@ -195,22 +217,56 @@ def alignment_line(view: View, node: Node, space: NameSpaceView, progress: Progr
     )
 
 
-def attention_lines(view: View, concerns: list[Concern]) -> list[Line]:
-    """What is not as it should be, then what is under way; a single quiet line when there is neither."""
-    lines = [concern_line(view, concern) for concern in concerns]
+@dataclasses.dataclass(frozen=True, slots=True)
+class Notable:
+    """Something to look at, with the screen that shows more of it."""
+
+    key: str
+    line: Line
+    subject: Subject
+    screen: str
+    incident: Incident | None = None
+
+
+def notables(view: View, incidents: Sequence[Incident]) -> list[Notable]:
+    """What is not as it should be, then what is under way."""
+    found = [_of_incident(view, incident) for incident in incidents]
     for node in view.model.ordered_nodes():
-        if not node.is_stale(view.now_ns):
-            lines.extend(
-                alignment_line(view, node, space, progress)
-                for space, progress in view.model.progress(node)
-                if progress.alignment.direction == "from"
-            )
-            lines.extend(
-                delivery_line(view, node, delivery)
-                for delivery in node.snapshot.deliveries
-                if delivery.state in ("waiting", "running")
-            )
-    return lines
+        if node.is_stale(view.now_ns):
+            continue
+        for space, progress in view.model.progress(node):
+            if progress.alignment.direction == "from":
+                line = alignment_line(view, node, space, progress)
+                key = f"alignment {node.id} {space.name} {progress.alignment.fellow}"
+                found.append(Notable(key, line, Subject(node.id, space.name), "alignment"))
+        for one in node.snapshot.deliveries:
+            if one.state in ("waiting", "running"):
+                key = f"delivery {node.id} {one.participant} {one.partition} {one.topic} {one.started_ns}"
+                line = delivery_line(view, node, one)
+                found.append(Notable(key, line, Subject(node.id), "alignment"))
+    return found
+
+
+def _of_incident(view: View, incident: Incident) -> Notable:
+    node, name_space = next(iter(incident.nodes), ""), next(iter(incident.name_spaces), "")
+    subject = Subject(node, name_space, incident=incident.key)
+    return Notable(incident.key, incident_line(view, incident), subject, "incident", incident)
+
+
+def severe(view: View) -> dict[str, tuple[str, ...]]:
+    """What is severe now, by key: its code, who it is about, and what was seen."""
+    return {
+        one.key: (one.code.id, one.who, one.what)
+        for one in current_incidents(view)
+        if one.severity is Severity.ERROR
+    }
+
+
+def attention(view: View, every: Sequence[Notable], height: int, width: int) -> LineRows[Notable]:
+    """The table of what to look at, under a heading that counts what does not fit."""
+    left_out = len(every) - (height - 1)
+    title = f"attention, {left_out} below" if left_out > 0 else "attention"
+    return LineRows(plain(rule_line(view, title, width)), [(one.key, one.line, one) for one in every], width)
 
 
 def delivery_line(view: View, node: Node, delivery: DeliveryView) -> Line:
@@ -225,8 +281,9 @@ def delivery_line(view: View, node: Node, delivery: DeliveryView) -> Line:
     )
 
 
-def event_line(view: View, event: NodeEvent, room: int = MOST_NAME) -> Line:
+def event_line(view: View, one: Told, room: int = MOST_NAME) -> Line:
     """One event: time of day, age, node in so much room, and what happened."""
+    event = one.event
     tone = URGENT_LEVELS.get(event.level, Tone.PLAIN)
     sign = {Tone.FAULT: view.glyphs.fault, Tone.WARN: view.glyphs.warn}.get(tone, " ")
     return (
@@ -234,7 +291,7 @@ def event_line(view: View, event: NodeEvent, room: int = MOST_NAME) -> Line:
         Span(f" {text.age(view.now_ns - event.time_ns):>6}  ", Tone.DIM),
         Span(sign, tone),
         Span(" "),
-        Span(text.fit(event.node_name, room, ellipsis=view.glyphs.ellipsis) + " ", Tone.DIM),
+        Span(text.fit(_teller(one), room, ellipsis=view.glyphs.ellipsis) + " ", Tone.DIM),
         Span(told(event.event, event.state, event.text), tone),
     )
 
@@ -246,19 +303,37 @@ def told(event: str, state: str, message: str) -> str:
     return f"leaves state {state}" if event == LEAVING else message
 
 
-def newest_events(view: View, number: int) -> list[NodeEvent]:
-    """The newest events that pass the filter, oldest first."""
-    found: list[NodeEvent] = []
+@dataclasses.dataclass(frozen=True, slots=True)
+class Told:
+    """An event, and how many other nodes told the same within a few seconds."""
+
+    event: NodeEvent
+    others: int = 0
+
+
+def newest_events(view: View, number: int) -> list[Told]:
+    """The newest events of INFO and above that pass the filter, oldest first; what many told stands once."""
+    found: list[Told] = []
     for event in reversed(view.model.events):
-        if event.event == LEAVING:
-            continue  # the next event says which state begins
+        if event.event == LEAVING or event.level in SMALL_LEVELS:
+            continue  # of a change of states, the next event says which state begins
         values = {"node": event.node_name, "text": event.text, "event": event.event, "level": event.level}
-        if view.filter.matches(values, skip=("ns", "role", "host", "state")):
-            found.append(event)
-            if len(found) >= number:
-                break
+        if not view.filter.matches(values, skip=("ns", "role", "host", "state")):
+            continue
+        same = next((i for i, one in enumerate(found) if _is_same(one.event, event)), -1)
+        if same >= 0:
+            found[same] = Told(event, found[same].others + (found[same].event.node != event.node))
+        elif len(found) >= number:
+            break
+        else:
+            found.append(Told(event))
     found.reverse()
     return found
+
+
+def _is_same(later: NodeEvent, event: NodeEvent) -> bool:
+    said = later.event == event.event and later.text == event.text and later.state == event.state
+    return said and later.time_ns - event.time_ns <= SAME_NS
 
 
 def event_lines(view: View, number: int) -> list[Line]:
@@ -266,15 +341,19 @@ def event_lines(view: View, number: int) -> list[Line]:
     events = newest_events(view, max(0, number))
     if not events and number > 0:
         return [(Span(f" {no_events(view)}", Tone.DIM),)]
-    room = min(MOST_NAME, max((cell_len(event.node_name) for event in events), default=0))
-    return [event_line(view, event, room) for event in events]
+    room = min(MOST_NAME, max((cell_len(_teller(one)) for one in events), default=0))
+    return [event_line(view, one, room) for one in events]
+
+
+def _teller(one: Told) -> str:
+    return f"{one.event.node_name} +{one.others}" if one.others else one.event.node_name
 
 
 def no_events(view: View) -> str:
     """What stands in for events where there are none."""
-    if view.model.events:
+    if view.model.events and view.filter:
         return f"no event matches the filter; {len(view.model.events):,} hidden"
-    return "no event since we watch; nodes tell what happens, not what has happened"
+    return "no events yet" + ("; 7 shows all that is traced" if view.model.events else "")
 
 
 def events_title(view: View) -> str:
@@ -330,18 +409,23 @@ def timebar_lines(view: View, status: Status, width: int) -> list[Line]:
 class Shares:
     """How many lines each part of the overview gets, titles included; 0 hides it."""
 
+    attention: int
     matrix: int
     detail: int
-    attention: int
+    timeline: int
     events: int
 
 
 def share_height(room: int, nodes: int, attention: int, *, events_only: bool) -> Shares:
-    """Share `room` lines: events keep four, attention what it needs up to a third, the matrix the rest."""
+    """Share `room` lines: attention gets what it needs up to a third, events four at least, nodes the rest.
+
+    Where there is room, the last hour gets three.
+    """
     if events_only:
-        return Shares(0, 0, 0, max(2, room))
+        return Shares(0, 0, 0, 0, max(2, room))
     detail = 2
+    timeline = 3 if room >= LEAST_FOR_TIMELINE else 0
     wanted = attention + 1 if attention else 0
     watched = min(wanted, max(2, room // 3)) if wanted else 0
-    matrix = min(nodes + 1, max(3, room - detail - watched - 4))
-    return Shares(max(matrix, 2), detail, watched, max(0, room - max(matrix, 2) - detail - watched))
+    matrix = max(2, min(nodes + 1, max(3, room - detail - watched - timeline - 4)))
+    return Shares(watched, matrix, detail, timeline, max(0, room - matrix - detail - watched - timeline))

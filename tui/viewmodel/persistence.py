@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 from collections.abc import Sequence
 from typing import Final
 
 from engine.persistence.service.view import SubscriptionView
+from ospltool.health.signs.services import of_service
 from ospltool.live import providers
 from ospltool.live.persistence import Instance, State, Stream
 from tui import text
 from tui.cells import Cell, Column, Line, Span, Tone, dimmed, single
-from tui.viewmodel.base import View, plural
-from tui.viewmodel.panels import concern_line
+from tui.viewmodel.base import View, plural, severity_sign
 from tui.viewmodel.tables import Rows
 
 FIELDS: Final = ("instance", "service", "host", "state", "topic", "partition", "provider", "sub")
@@ -192,9 +191,11 @@ def instance_lines(view: View, one: Instance, width: int) -> list[Line]:
     ]
     counts = text.wrap(counted or "nothing counted yet", room, MOST_COUNTED, ellipsis=ellipsis)
     lines += [(Span(f"   {line}", Tone.DIM),) for line in counts]
-    for concern in one.concerns(view.now_ns):
-        first, *more = text.wrap(concern.text, room - 8, MOST_TOLD, ellipsis=ellipsis)
-        lines.append(concern_line(view, dataclasses.replace(concern, text=first)))
+    for sign in of_service(one, view.now_ns):
+        first, *more = text.wrap(sign.what, room - 8, MOST_TOLD, ellipsis=ellipsis)
+        mark, tone = severity_sign(view.glyphs, sign.urgency)
+        since = text.age(view.now_ns - sign.since_ns) if sign.since_ns else ""
+        lines.append((Span(" "), Span(mark, tone), Span(f" {since:>6}  ", Tone.DIM), Span(first, tone)))
         lines += [(Span(f"{' ' * 11}{line}", lines[-1][-1].tone),) for line in more]
     return lines
 

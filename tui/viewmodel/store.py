@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ospltool.live.model import Node
+from ospltool.live.nodes import Node
 from tui import text
 from tui.cells import Cell, Column, Line, Span, Tone, dimmed, single
 from tui.viewmodel.base import View

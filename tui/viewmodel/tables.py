@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-from tui.cells import Cell, Column
+from tui.cells import Cell, Column, Line, value_of
 
 T = TypeVar("T")
 
@@ -35,9 +35,44 @@ class Rows(Generic[T]):
         """One cell."""
         return self._render(self.items[row][1], self.columns[column].key)
 
+    def value(self, row: int, column: int) -> str:
+        """The text of a cell."""
+        return value_of(self.cell(row, column))
+
+    def line(self, _row: int) -> Line | None:
+        """Every row is made of cells."""
+        return None
+
     def item(self, row: int) -> T | None:
         """The value of a row; None when there is no such row."""
         return self.items[row][1] if 0 <= row < len(self.items) else None
+
+
+class LineRows(Generic[T]):
+    """A table whose rows are lines under one heading. `lines` pairs each with its value."""
+
+    fixed = 0
+
+    def __init__(self, heading: str, rows: Sequence[tuple[str, Line, T]], width: int) -> None:
+        self.columns = (Column("line", heading, width),)
+        self.keys = tuple(key for key, _, _ in rows)
+        self._rows = rows
+
+    def cell(self, row: int, _column: int) -> Cell:
+        """The line."""
+        return self._rows[row][1]
+
+    def value(self, row: int, _column: int) -> str:
+        """The line without signs."""
+        return value_of(self._rows[row][1])
+
+    def line(self, row: int) -> Line | None:
+        """The line."""
+        return self._rows[row][1]
+
+    def item(self, row: int) -> T | None:
+        """The value of a row; None when there is no such row."""
+        return self._rows[row][2] if 0 <= row < len(self._rows) else None
 
 
 def spread(columns: Sequence[Column], width: int) -> tuple[Column, ...]:

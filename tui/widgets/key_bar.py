@@ -48,8 +48,6 @@ class KeyBar(Lines):
             self._places.append((x, binding.key))
             spans += [Span(f" {key}", Tone.ACCENT), Span(f" {binding.description} ", Tone.DIM)]
             x += len(key) + len(binding.description) + 3
-        if len(self._places) < MOST_KEYS:
-            spans += [Span(" 0-9", Tone.ACCENT), Span(" screens", Tone.DIM)]
         line: Line = tuple(spans)
         self.show([line])
 

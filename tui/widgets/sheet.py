@@ -11,7 +11,8 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from tui.cells import Column, Line, Span, Table, Tone, fit_line
+from tui.cells import Column, Line, Span, Table, Tone, fit_line, plain
+from tui.widgets.sorting import Sorting
 from tui.widgets.toned import Toned
 
 HEADER: Final = 1
@@ -31,6 +32,14 @@ class _Nothing:
         """Never asked for."""
         raise IndexError(row, column)
 
+    def value(self, row: int, column: int) -> str:
+        """Never asked for."""
+        raise IndexError(row, column)
+
+    def line(self, row: int) -> Line | None:
+        """Never asked for."""
+        raise IndexError(row)
+
 
 class Sheet(ScrollView, Toned, can_focus=True, inherit_bindings=False):
     """Rows and columns with a cursor that stays on its row and column when the table changes.
@@ -49,6 +58,10 @@ class Sheet(ScrollView, Toned, can_focus=True, inherit_bindings=False):
         Binding("home,g", "edge(-1)", "first row", show=False),
         Binding("end,G", "edge(1)", "last row", show=False),
         Binding("enter", "choose", "open", show=False),
+        Binding("o", "sort", "sort by the next column", show=False),
+        Binding("O", "turn", "sort the other way", show=False),
+        Binding("y", "copy", "copy", show=False),
+        Binding("Y", "copy_row", "copy row", show=False),
     ]
     COMPONENT_CLASSES = {"sheet--row", "sheet--cursor", "sheet--header"} | Toned.COMPONENT_CLASSES
 
@@ -68,10 +81,26 @@ class Sheet(ScrollView, Toned, can_focus=True, inherit_bindings=False):
     class Chosen(Moved):
         """Enter was pressed, or the cell under the cursor was clicked."""
 
+    class Left(Message):
+        """The cursor would leave the table, upwards (-1) or downwards (1)."""
+
+        def __init__(self, sheet: Sheet, direction: int) -> None:
+            super().__init__()
+            self.sheet = sheet
+            self.direction = direction
+
+    class Copied(Message):
+        """Something of the table is to be copied."""
+
+        def __init__(self, value: str) -> None:
+            super().__init__()
+            self.value = value
+
     def __init__(self, *, cells: bool = False, id: str | None = None) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id)
         self._table: Table = _Nothing()
         self._cells = cells
+        self.sorting = Sorting()
         self._row_key = ""
         self._column_key = ""
         self._row = -1
@@ -80,8 +109,13 @@ class Sheet(ScrollView, Toned, can_focus=True, inherit_bindings=False):
 
     @property
     def row(self) -> int:
-        """The row under the cursor; -1 when there is none."""
-        keys = self._table.keys
+        """The row of the table that is under the cursor; -1 when there is none."""
+        return self.sorting.source_row(self._place)
+
+    @property
+    def _place(self) -> int:
+        """Where the row under the cursor stands."""
+        keys = self.sorting.keys
         if not 0 <= self._row < len(keys) or keys[self._row] != self._row_key:
             self._row = keys.index(self._row_key) if self._row_key in keys else min(0, len(keys) - 1)
         return self._row
@@ -96,7 +130,7 @@ class Sheet(ScrollView, Toned, can_focus=True, inherit_bindings=False):
     @property
     def row_key(self) -> str:
         """The key of the row under the cursor; empty when there is none."""
-        return self._table.keys[self.row] if self._table.keys else ""
+        return self.sorting.keys[self._place] if self.sorting.keys else ""
 
     @property
     def column_key(self) -> str:
@@ -107,6 +141,7 @@ class Sheet(ScrollView, Toned, can_focus=True, inherit_bindings=False):
         """Show this table instead; lines that look the same are not drawn again."""
         before = self.row_key, self.column_key
         self._table = table
+        self.sorting.take(table)
         size = Size(self.size.width, len(table.keys) + HEADER)
         if size != self.virtual_size:
             self.virtual_size = size
@@ -152,17 +187,20 @@ class Sheet(ScrollView, Toned, can_focus=True, inherit_bindings=False):
 
     def action_move(self, rows: int, columns: int) -> None:
         """Move the cursor; without a cell cursor, sideways scrolls."""
-        keys, table_columns = self._table.keys, self._table.columns
+        keys, table_columns = self.sorting.keys, self._table.columns
         if not keys:
             return
-        row = min(max(self.row + rows, 0), len(keys) - 1)
+        if not 0 <= self._place + rows < len(keys) and abs(rows) == 1:
+            self.post_message(self.Left(self, rows))
+            return
+        row = min(max(self._place + rows, 0), len(keys) - 1)
         self._row_key = keys[row]
         fixed = self._table.fixed
         if columns and len(table_columns) > fixed:
             if self._cells:
                 column = min(max(self.column + columns, fixed), len(table_columns) - 1)
                 self._column_key = table_columns[column].key
-            else:
+            elif self._first or len(self._in_view()) < len(table_columns) - fixed:
                 self._first = min(max(self._first + columns, 0), len(table_columns) - fixed - 1)
         self._settle(by_hand=True)
 
@@ -179,12 +217,46 @@ class Sheet(ScrollView, Toned, can_focus=True, inherit_bindings=False):
         if self._table.keys:
             self.post_message(self.Chosen(self))
 
+    def action_sort(self) -> None:
+        """Sort by the next column; after the last comes the order that the table has of itself."""
+        self.sorting.next(self._table)
+        self._settle(by_hand=True)
+
+    def action_turn(self) -> None:
+        """Sort the other way round."""
+        self.sorting.turn(self._table)
+        self._settle(by_hand=True)
+
+    def action_copy(self) -> None:
+        """Copy the cell under the cursor, or what names the row."""
+        columns = self._table.columns
+        named = next((index for index, column in enumerate(columns) if column.title), 0)
+        if self._table.keys:
+            self.post_message(self.Copied(self._values()[self.column if self._cells else named]))
+
+    def action_copy_row(self) -> None:
+        """Copy the row under the cursor, with tabs between its cells."""
+        if self._table.keys:
+            self.post_message(self.Copied("\t".join(filter(None, self._values()))))
+
+    def _values(self) -> list[str]:
+        """The cells of the row under the cursor, or its line as often as there are columns."""
+        columns = range(len(self._table.columns))
+        line = self._table.line(self.row)
+        if line is not None:
+            return [plain(line).strip(), *[""] * (len(columns) - 1)]
+        return [self._table.value(self.row, column) for column in columns]
+
     def on_click(self, event: events.Click) -> None:
-        """Put the cursor where the mouse is; a second click chooses."""
+        """Put the cursor where the mouse is, and choose what it was on; a heading sorts by its column."""
         row = event.y - HEADER + round(self.scroll_y)
-        if event.y < HEADER or not 0 <= row < len(self._table.keys):
+        if event.y < HEADER:
+            self.sorting.choose(self._table, self._heading_at(event.x))
+            self._settle(by_hand=True)
             return
-        key, column_key = self._table.keys[row], self._column_at(event.x)
+        if not 0 <= row < len(self.sorting.keys):
+            return
+        key, column_key = self.sorting.keys[row], self._column_at(event.x)
         if (key, column_key) == (self.row_key, self.column_key):
             self.post_message(self.Chosen(self))
             return
@@ -203,11 +275,11 @@ class Sheet(ScrollView, Toned, can_focus=True, inherit_bindings=False):
 
     def _show_row(self) -> None:
         height = max(1, self.size.height - HEADER)
-        top = round(self.scroll_y)
-        if self.row < top:
-            self.scroll_to(y=max(0, self.row), animate=False)
-        elif self.row >= top + height:
-            self.scroll_to(y=self.row - height + 1, animate=False)
+        top, place = round(self.scroll_y), self._place
+        if place < top:
+            self.scroll_to(y=max(0, place), animate=False)
+        elif place >= top + height:
+            self.scroll_to(y=place - height + 1, animate=False)
 
     def _show_column(self) -> None:
         if not self._cells:
@@ -238,15 +310,27 @@ class Sheet(ScrollView, Toned, can_focus=True, inherit_bindings=False):
                 return self._table.columns[self._table.fixed + index].key
         return self.column_key
 
+    def _heading_at(self, x: int) -> str:
+        left = GAP
+        for column in self._table.columns[: self._table.fixed]:
+            left += column.width + GAP
+            if x < left:
+                return column.key if column.title else ""
+        return self._column_at(x)
+
     def _draw(self, y: int) -> Strip:
         width = self.size.width
-        row = y - HEADER + round(self.scroll_y)
-        if y >= HEADER and not 0 <= row < len(self._table.keys):
+        place = y - HEADER + round(self.scroll_y)
+        if y >= HEADER and not 0 <= place < len(self.sorting.keys):
             return self.strip((Span(" " * width),))
         shown = [*range(self._table.fixed), *(self._table.fixed + i for i, _ in self._in_view())]
         if y < HEADER:
             return self._header(shown)
-        overlay = "sheet--row" if row == self.row else ""
+        overlay = "sheet--row" if place == self._place else ""
+        row = self.sorting.source_row(place)
+        line = self._table.line(row)
+        if line is not None:
+            return Strip(self.segments(fit_line(line, width, glyphs=self.glyphs), overlay), width)
         cursor = self.column if overlay and self._cells else -1
         segments = self.segments((Span(" "),), overlay)
         used = 1
@@ -263,10 +347,14 @@ class Sheet(ScrollView, Toned, can_focus=True, inherit_bindings=False):
 
     def _header(self, shown: list[int]) -> Strip:
         columns = self._table.columns
+        if not self._table.fixed:  # one column of lines, under a rule
+            return self.strip(
+                fit_line((Span(columns[0].title, Tone.DIM),), self.size.width, glyphs=self.glyphs)
+            )
         spans = [Span(" ", Tone.DIM)]
         for column in shown:
-            title = (Span(columns[column].title, Tone.DIM),)
             definition = columns[column]
+            title = (Span(self._sorted_sign(definition) + definition.title, Tone.DIM),)
             spans += fit_line(title, definition.width, right=definition.right, glyphs=self.glyphs)
             spans.append(Span(" " * GAP, Tone.DIM))
         spans.pop()  # nothing follows the last title, which may end where the note begins
@@ -277,3 +365,8 @@ class Sheet(ScrollView, Toned, can_focus=True, inherit_bindings=False):
         line = fit_line(tuple(spans), max(0, self.size.width - len(note)), glyphs=self.glyphs)
         dim = tuple(Span(span.text, Tone.DIM) for span in line)
         return self.strip((*dim, Span(note, Tone.STRONG)))
+
+    def _sorted_sign(self, column: Column) -> str:
+        if column.key != self.sorting.column:
+            return ""
+        return self.glyphs.falling if self.sorting.falls else self.glyphs.rising

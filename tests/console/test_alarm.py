@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tui.alarm import AGAIN_NS, GRACE_NS, MAX_RUNNING, Alarm, AlarmFault
+
+START_NS = 1_000_000_000_000
+WRITE = "import json,sys; open(sys.argv[1],'a').write(json.dumps(sys.argv[2:])+chr(10))"
+
+
+class Heard:
+    """An alarm, how often it rang, and what it said."""
+
+    def __init__(self, command: str = "") -> None:
+        self.rings = 0
+        self.said: list[str] = []
+        self.alarm = Alarm(self.ring, command, self.said.append)
+        self.alarm.look({}, START_NS)
+
+    def ring(self) -> None:
+        self.rings += 1
+
+    def look(self, after_s: float, *keys: str) -> None:
+        told = {key: (f"{key} is gone", key, "") for key in keys}
+        self.alarm.look(told, START_NS + GRACE_NS + round(after_s * 1e9))
+
+
+def test_what_begins_rings_once() -> None:
+    heard = Heard()
+    heard.look(0)
+    heard.look(1, "n1")
+    heard.look(2, "n1")
+    assert heard.rings == 1
+    heard.look(3, "n1", "n2", "n3")
+    assert heard.rings == 2
+
+
+def test_what_was_wrong_before_the_console_came_does_not_ring() -> None:
+    heard = Heard()
+    heard.look(-3, "n1")
+    heard.look(1, "n1")
+    assert heard.rings == 0
+
+
+def test_what_comes_back_soon_does_not_ring_again() -> None:
+    heard = Heard()
+    heard.look(1, "n1")
+    heard.look(2)
+    heard.look(3, "n1")
+    assert heard.rings == 1
+    heard.look(4)
+    heard.look(5 + AGAIN_NS / 1e9, "n1")
+    assert heard.rings == 2
+
+
+def test_it_can_be_turned_off() -> None:
+    heard = Heard()
+    heard.alarm.is_on = False
+    heard.look(1, "n1")
+    assert heard.rings == 0
+
+
+def test_the_command_gets_harmless_arguments_and_no_shell(tmp_path: Path) -> None:
+    out = tmp_path / "out with blank"
+    heard = Heard(f"{sys.executable} -c \"{WRITE}\" '{out}'")
+    nasty = "\x1b[2Jn1; touch /tmp/x $(id) `id`"
+    heard.look(1, nasty)
+    for process in heard.alarm._running:
+        assert process.wait(30) == 0
+    shown = nasty.replace("\x1b", "\\x1b")
+    assert json.loads(out.read_text()) == [f"{shown} is gone", shown, ""]
+
+
+def test_only_so_many_commands_run_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[list[str]] = []
+
+    class Running:
+        def __init__(self, arguments: list[str], **_: object) -> None:
+            started.append(arguments)
+
+        def poll(self) -> None:
+            return None
+
+    monkeypatch.setattr(subprocess, "Popen", Running)
+    heard = Heard("notify")
+    heard.look(1, *(f"n{number}" for number in range(20)))
+    assert len(started) == MAX_RUNNING
+    assert heard.rings == 1
+
+
+def test_a_command_that_is_not_there_is_said() -> None:
+    heard = Heard("/no/such/program")
+    heard.look(1, "n1")
+    assert heard.said == ["--notify /no/such/program: No such file or directory"]
+
+
+def test_an_open_quotation_is_refused() -> None:
+    with pytest.raises(AlarmFault, match="No closing quotation"):
+        Heard("say 'x")

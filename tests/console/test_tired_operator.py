@@ -1,0 +1,294 @@
+"""What a tired operator does: looks for what is sick, goes there, and comes home."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from textual.pilot import Pilot
+
+from ospltool.live import fake
+from ospltool.live.fake import SECOND_NS, START_NS, node_id
+from ospltool.live.feed import Heard, Notice, NoticeKind, ScriptedFeed, Update
+from tui.app import ConsoleApp
+from tui.screens.base import OpsScreen
+from tui.screens.help import HelpScreen
+from tui.widgets.sheet import Sheet
+
+S = SECOND_NS
+Play = Callable[..., None]
+Read = Callable[[ConsoleApp], list[str]]
+
+
+def system(nodes: int, *gone: int) -> ScriptedFeed:
+    heard = tuple(
+        Heard(fake.snapshot(n, fake.name_space("Orders", 1), fake.name_space("Ticks", 1)), START_NS)
+        for n in range(1, nodes + 1)
+    )
+    lost = tuple(Notice(NoticeKind.NODE_LOST, START_NS, "", node_id(n)) for n in gone)
+    return ScriptedFeed([(START_NS, Update(heard, (), lost))], title="domain 7")
+
+
+def matrix(app: ConsoleApp) -> Sheet:
+    return app.screen.query_one("#matrix", Sheet)
+
+
+def attention(app: ConsoleApp) -> Sheet:
+    return app.screen.query_one("#attention", Sheet)
+
+
+def name(app: ConsoleApp) -> str:
+    assert isinstance(app.screen, OpsScreen)
+    return app.screen.NAME
+
+
+def test_the_sick_come_first_and_the_healthy_that_do_not_fit_are_one_line(
+    play: Play, read_screen: Read
+) -> None:
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        keys = matrix(app)._table.keys
+        assert keys[:2] == (node_id(77), node_id(150))
+        assert keys[-1] == "folded"
+        shown = len(keys) - 3
+        (line,) = [line for line in read_screen(app) if "more healthy" in line]
+        assert f"{198 - shown} more healthy" in line
+        await pilot.press("tab", "end", "enter")
+        assert len(matrix(app)._table.keys) == 200
+        await pilot.press("z")
+        assert len(matrix(app)._table.keys) == len(keys)
+
+    play(system(200, 150, 77), scenario)
+
+
+def test_f_shows_faults_only(play: Play, read_screen: Read) -> None:
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        await pilot.press("f")
+        assert matrix(app)._table.keys == (node_id(3),)
+        await pilot.press("f")
+        assert len(matrix(app)._table.keys) == 5
+
+    play(system(5, 3), scenario)
+
+    async def none(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        await pilot.press("f")
+        assert any("no faults: 5 nodes hidden; f shows all" in line for line in read_screen(app))
+
+    play(system(5), none)
+
+
+def test_the_cursor_begins_on_what_needs_attention_and_enter_opens_it(play: Play, read_screen: Read) -> None:
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        assert app.focused is attention(app)
+        await pilot.press("down", "enter")
+        assert name(app) == "incident"
+        text = read_screen(app)
+        assert "DUL-NODE-GONE" in text[0]
+        for label in (" What     n4", " Why ", " Effect ", " Next "):
+            assert any(line.startswith(label) for line in text), label
+        await pilot.press("n")
+        assert "node n4" in read_screen(app)[0]
+        await pilot.press("escape", "escape")
+        assert name(app) == "overview"
+        await pilot.press("down")
+        assert app.focused is matrix(app)
+        assert matrix(app).row_key == node_id(2)
+        await pilot.press("up")
+        assert app.focused is attention(app)
+
+    play(system(5, 2, 4), scenario)
+
+
+def test_the_cursor_is_not_taken_from_a_reader_who_walks_the_matrix(play: Play) -> None:
+    feed = system(3)
+    feed.add(START_NS + S, Update(notices=(Notice(NoticeKind.NODE_LOST, START_NS + S, "", node_id(2)),)))
+
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        await pilot.press("down")
+        app.tick()
+        await pilot.pause()
+        assert attention(app).display
+        assert app.focused is matrix(app)
+
+    play(feed, scenario)
+
+
+@pytest.mark.parametrize("keys", [["1"], ["escape"] * 6, ["question_mark", "1"]])
+@pytest.mark.parametrize("way", [["3", "5", "2"], ["f", "z", "e"], ["7", "slash", "n", "enter"]])
+def test_one_and_escape_lead_home_from_everywhere(play: Play, way: list[str], keys: list[str]) -> None:
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        await pilot.press(*way)
+        await pilot.press(*keys)
+        await pilot.pause()
+        assert name(app) == "overview"
+        assert matrix(app).display
+        assert len(matrix(app)._table.keys) == 5
+        await pilot.press("escape")
+        assert name(app) == "overview"
+
+    play(system(5, 2), scenario)
+
+
+def test_the_console_goes_on_below_the_help(play: Play, read_screen: Read) -> None:
+    feed = system(3)
+    feed.add(START_NS + 9 * S, Update((Heard(fake.snapshot(4), START_NS + 9 * S),)))
+
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        await pilot.press("question_mark")
+        app.tick()
+        await pilot.pause()
+        assert isinstance(app.screen, HelpScreen)
+        assert "01:03:29 UTC" in read_screen(app)[0]
+        await pilot.press("escape")
+        assert len(matrix(app)._table.keys) == 4
+
+    play(feed, scenario, size=(120, 50))
+
+
+@pytest.mark.parametrize(
+    ("keys", "copied"),
+    [
+        (["tab", "y"], "1,000"),
+        (["tab", "Y"], "●\tn1\tcomplete\tnow\t1,000\t1,000"),
+        (["2", "y"], "Orders"),
+    ],
+)
+def test_cells_and_rows_are_copied(
+    play: Play, monkeypatch: pytest.MonkeyPatch, keys: list[str], copied: str
+) -> None:
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        told: list[str] = []
+        monkeypatch.setattr(app, "copy_to_clipboard", told.append)
+        await pilot.press(*keys)
+        await pilot.pause()
+        assert told == [copied]
+
+    play(system(3), scenario)
+
+
+def test_nothing_that_a_terminal_obeys_is_copied(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    snapshot = fake.snapshot(1, fake.name_space("Orders", 1), name="n\x1b]52;c;x\x07\t1")
+    feed = ScriptedFeed([(START_NS, Update((Heard(snapshot, START_NS),)))])
+
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        told: list[str] = []
+        monkeypatch.setattr(app, "copy_to_clipboard", told.append)
+        await pilot.press("Y")
+        await pilot.pause()
+        assert told
+        assert all(part.isprintable() for part in told[0].split("\t"))
+
+    play(feed, scenario)
+
+
+def test_a_heading_sorts_and_says_so(play: Play, read_screen: Read) -> None:
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        await pilot.press("tab", "o")
+        assert matrix(app).row_key == node_id(1)
+        assert matrix(app).sorting.keys == tuple(node_id(n) for n in (1, 2, 3))
+        assert any("↑node" in line for line in read_screen(app))
+        await pilot.press("O")
+        assert matrix(app).sorting.keys == tuple(node_id(n) for n in (3, 2, 1))
+        assert any("↓node" in line for line in read_screen(app))
+        await pilot.press("end", "enter")
+        assert app.subject.node == node_id(1)
+
+    play(system(3), scenario)
+
+    async def clicked(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        await pilot.click("#matrix", offset=(5, 0))
+        await pilot.click("#matrix", offset=(5, 0))
+        assert matrix(app).sorting.keys == tuple(node_id(n) for n in (3, 2, 1))
+
+    play(system(3), clicked)
+
+
+@pytest.mark.parametrize("way", [[], ["enter"], ["5"]])
+def test_an_incident_is_muted_and_acknowledged_where_it_is_shown(
+    play: Play, read_screen: Read, way: list[str]
+) -> None:
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        await pilot.press(*way, "a")
+        (one,) = app.health.open
+        assert one.acknowledged_ns
+        await pilot.press("m")
+        app.tick()
+        await pilot.pause()
+        assert app.health.open == []
+        assert [each.who for each in app.health.muted] == ["n2"]
+        await pilot.press("1")
+        assert any("1 muted" in line for line in read_screen(app))
+        await pilot.press("5", "m")
+        assert [each.who for each in app.health.open] == ["n2"]
+
+    play(system(5, 2), scenario)
+
+
+def test_what_is_over_stays_readable_with_its_duration(play: Play, read_screen: Read) -> None:
+    feed = system(3, 2)
+    back_ns = START_NS + 30 * S
+    for second in (30, 31, 32, 33, 40):
+        heard = (Heard(fake.snapshot(2, time_ns=START_NS + second * S), START_NS + second * S),)
+        others = tuple(
+            Heard(fake.snapshot(n, fake.name_space("Orders", 1)), START_NS + second * S) for n in (1, 3)
+        )
+        feed.add(START_NS + second * S, Update((*heard, *others)))
+
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        for _ in range(5):
+            app.tick()
+        await pilot.press("5")
+        assert back_ns
+        text = "\n".join(read_screen(app))
+        assert "over" in text
+        assert "DUL-NODE-GONE" in text
+        await pilot.press("down", "enter")
+        assert name(app) == "incident"
+
+    play(feed, scenario)
+
+
+def test_an_incident_opens_the_trace_at_its_events(play: Play, read_screen: Read) -> None:
+    feed = system(3)
+    lost_ns = START_NS + 2 * S
+    told = fake.event(5, 1, lost_ns, "Fellow n2 is lost.", level="WARNING")
+    notice = Notice(NoticeKind.NODE_LOST, lost_ns, "", node_id(2))
+    feed.add(lost_ns, Update((), (told,), (notice,)))
+
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        app.tick()
+        await pilot.pause()
+        await pilot.press("enter")
+        assert any("Fellow n2 is lost." in line for line in read_screen(app))
+        await pilot.press("enter")
+        assert name(app) == "trace"
+        assert any("Fellow n2 is lost." in line for line in read_screen(app))
+
+    play(feed, scenario)
+
+
+def test_a_fault_that_begins_rings(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    feed = system(3)
+    late_ns = START_NS + 9 * S
+    feed.add(late_ns, Update(notices=(Notice(NoticeKind.NODE_LOST, late_ns, "", node_id(2)),)))
+
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        rings: list[int] = []
+        monkeypatch.setattr(app.alarm, "_ring", lambda: rings.append(1))
+        app.tick()
+        app.tick()
+        assert rings == [1]
+
+    play(feed, scenario)
+
+
+def test_a_console_that_hears_nobody_says_where_and_what_to_do(play: Play, read_screen: Read) -> None:
+    feed = ScriptedFeed([(START_NS, Update(caption=""))], title="domain 7")
+    feed.where = " on domain 7, interface lo: `ospltool start FILE` starts one"  # type: ignore[attr-defined]  # as LiveFeed
+
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        for key in ("1", "2", "3", "6", "8"):
+            await pilot.press(key)
+            text = "\n".join(read_screen(app))
+            assert "no node heard on domain 7, interface lo: `ospltool start FILE` starts one" in text, key
+
+    play(feed, scenario)

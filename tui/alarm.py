@@ -1,0 +1,79 @@
+"""The bell, and a command, when something severe begins."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from tui.text import visible
+
+GRACE_NS: Final = 5_000_000_000
+"""What is wrong this soon after the console began was so before, and is not new."""
+MAX_RUNNING: Final = 4
+"""Commands that may run at once; what begins meanwhile rings only."""
+MAX_KNOWN: Final = 10_000
+AGAIN_NS: Final = 60_000_000_000
+"""What is over and comes back within this time does not ring again."""
+
+
+class AlarmFault(ValueError):
+    """A command for alarms that cannot be understood."""
+
+
+class Alarm:
+    """Tells of what is severe and new, once each.
+
+    Args:
+        ring: sounds the bell.
+        command: run with what begins as its last arguments, see `look`; without a shell. Empty for none.
+        say: shows a sentence to the reader.
+
+    Raises:
+        AlarmFault: the command has an open quotation.
+    """
+
+    def __init__(self, ring: Callable[[], None], command: str, say: Callable[[str], None]) -> None:
+        self._ring = ring
+        self._say = say
+        try:
+            self._command = shlex.split(command)
+        except ValueError as error:
+            raise AlarmFault(f"--notify {command!r}: {error}") from error
+        self._running: list[subprocess.Popen[bytes]] = []
+        self._known: dict[str, int] = {}
+        self._began_ns = 0
+        self.is_on = True
+
+    def look(self, severe: Mapping[str, tuple[str, ...]], now_ns: int) -> None:
+        """Take in what is severe at `now_ns`: for each key the arguments that the command is given."""
+        self._began_ns = self._began_ns or now_ns
+        fresh = [key for key in severe if key not in self._known or now_ns - self._known[key] > AGAIN_NS]
+        for key in severe:
+            self._known.pop(key, None)
+            self._known[key] = now_ns
+        while len(self._known) > MAX_KNOWN:
+            del self._known[next(iter(self._known))]
+        if not fresh or now_ns - self._began_ns < GRACE_NS or not self.is_on:
+            return
+        self._ring()
+        for key in fresh:
+            self._run(severe[key])
+
+    def _run(self, arguments: tuple[str, ...]) -> None:
+        self._running = [process for process in self._running if process.poll() is None]
+        if not self._command or len(self._running) >= MAX_RUNNING:
+            return
+        try:
+            self._running.append(
+                subprocess.Popen(
+                    [*self._command, *map(visible, arguments)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
+            )
+        except OSError as error:
+            self._say(f"--notify {self._command[0]}: {error.strerror}")

@@ -1,0 +1,175 @@
+"""All incidents, and one of them in full."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar, Final, cast
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+
+from engine.runtime.monitor import NodeEvent
+from ospltool.health.incidents import Incident
+from tui.cells import Line
+from tui.screens.base import OpsScreen, set_height
+from tui.screens.table import TableScreen
+from tui.viewmodel import incidents as views
+from tui.viewmodel import panels
+from tui.viewmodel.base import Subject, View, plural
+from tui.viewmodel.tables import Rows
+from tui.widgets.lines import Lines
+from tui.widgets.sheet import Sheet
+
+MUTE_NS: Final = 3_600_000_000_000
+"""For so long `m` mutes."""
+
+KEYS: Final[list[BindingType]] = [
+    Binding("m", "mute", "mute 1 h"),
+    Binding("a", "acknowledge", "acknowledge", show=False),
+]
+
+
+class IncidentKeys(OpsScreen):
+    """What can be done about the incident under the cursor."""
+
+    @property
+    def incident(self) -> Incident | None:
+        """The incident under the cursor; none where a screen does not say."""
+        return None
+
+    def action_mute(self) -> None:
+        """Do not count it for an hour, or count it again."""
+        one, health = self.incident, self.console.health
+        if one is None or one.until_ns:
+            self.console.say("no open incident here to mute")
+        elif health.unmute(one.code.id, one.who):
+            self.console.say(f"{one.code.id} {one.who} counts again")
+        else:
+            health.mute(one.code.id, one.who, MUTE_NS)
+            self.console.say(f"{one.code.id} {one.who} is muted for 1 h, or until it gets worse")
+
+    def action_acknowledge(self) -> None:
+        """Note that somebody knows of it."""
+        one = self.incident
+        if one is not None and self.console.health.acknowledge(one.key):
+            self.console.say(f"{one.code.id} {one.who} is acknowledged")
+        else:
+            self.console.say("no open incident here to acknowledge")
+
+
+class IncidentsScreen(TableScreen, IncidentKeys):
+    """Every incident: those that last, the muted, and those that are over."""
+
+    BINDINGS: ClassVar[list[BindingType]] = KEYS
+    NAME = "incidents"
+    TITLE_OF_SCREEN = "incidents"
+    FILTER_FIELDS = views.FIELDS
+    ABOUT_LINES: ClassVar[int] = 10
+
+    @property
+    def incident(self) -> Incident | None:
+        """The incident under the cursor."""
+        return cast("Incident | None", self.row)
+
+    def table(self, view: View, width: int) -> Rows[Incident]:
+        """The incidents."""
+        return views.incidents(view, width)
+
+    def table_title(self, view: View, rows: Rows[Incident]) -> str:
+        """How many there are."""
+        return views.title(view, rows)
+
+    def about(self, view: View, row: Incident, width: int) -> list[Line]:
+        """Why, what it costs, and what to do."""
+        return views.about(view, row, width, 2)
+
+    def instead(self, view: View) -> list[Line]:
+        """There is none."""
+        return views.none_lines(view) if not self.filter else []
+
+    def here(self) -> Subject:
+        """The incident, with the first of its nodes and name-spaces."""
+        return subject_of(self.incident, self.console.subject)
+
+    def moment_ns(self) -> int:
+        """When the incident began."""
+        return self.incident.since_ns if self.incident else 0
+
+    @on(Sheet.Chosen)
+    def _chosen(self) -> None:
+        self.action_jump("incident")
+
+
+class IncidentScreen(IncidentKeys):
+    """One incident: what, why, effect, next, and what nodes told around it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = KEYS
+    NAME = "incident"
+    TITLE_OF_SCREEN = "incident"
+    FILTER_FIELDS = ("node", "text")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._incident: Incident | None = None
+        self._rows: Rows[NodeEvent] | None = None
+
+    def body(self) -> ComposeResult:
+        """What is known of the incident, and the events."""
+        yield Lines(id="about")
+        yield Lines(id="title")
+        yield Sheet(id="events")
+
+    @property
+    def incident(self) -> Incident | None:
+        """The incident that is shown; it stays when it is forgotten."""
+        return self._incident
+
+    def show(self, view: View) -> None:
+        """Fill both parts and share the height."""
+        width = self.size.width
+        key = view.subject.incident
+        known = self._incident if self._incident and self._incident.key == key else None
+        one = self._incident = views.find(view, key) or known
+        self.heading = one.code.id if one else "incident"
+        if one is None:
+            self.fill("#about", [panels.rule_line(view, "this incident is not known any more", width)])
+            self.fill("#title", [])
+            set_height(self.query_one("#events", Sheet), 0)
+            return
+        lines = [views.head(view, one), (), *views.about(view, one, width)][: max(3, self.room * 2 // 3)]
+        self.fill("#about", lines)
+        rows = self._rows = views.events(view, one, width)
+        title = plural(len(rows.keys), "event")
+        self.fill("#title", [panels.rule_line(view, f"{title} around it, enter opens the trace", width)])
+        grid = self.query_one("#events", Sheet)
+        grid.show(rows)
+        set_height(grid, max(0, self.room - len(lines) - 1) if rows.keys else 0)
+
+    def here(self) -> Subject:
+        """The node that told of the event, or the first of the incident."""
+        subject = subject_of(self._incident, self.console.subject)
+        event = self._event
+        return dataclasses.replace(subject, node=event.node) if event else subject
+
+    def moment_ns(self) -> int:
+        """When the event happened, or the incident began."""
+        if self._event:
+            return self._event.time_ns
+        return self._incident.since_ns if self._incident else 0
+
+    @property
+    def _event(self) -> NodeEvent | None:
+        return self._rows.item(self.query_one("#events", Sheet).row) if self._rows else None
+
+    @on(Sheet.Chosen)
+    def _chosen(self) -> None:
+        self.action_jump("trace")
+
+
+def subject_of(one: Incident | None, here: Subject) -> Subject:
+    """What screens are about that are opened from an incident."""
+    if one is None:
+        return here
+    node = next(iter(one.nodes), here.node)
+    return Subject(node, next(iter(one.name_spaces), here.name_space), incident=one.key)

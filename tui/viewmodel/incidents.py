@@ -1,0 +1,137 @@
+"""Incidents: the table of all, and one in full with what nodes told around it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from engine.runtime.monitor import NodeEvent
+from ospltool.health.incidents import Incident
+from tui import text
+from tui.cells import Cell, Column, Line, Span, Tone, dimmed, single
+from tui.viewmodel.base import View, plural, severity_sign
+from tui.viewmodel.panels import URGENT_LEVELS, told
+from tui.viewmodel.tables import Rows
+
+FIELDS: Final = ("code", "who", "text", "state")
+LABEL: Final = 9
+"""Cells for the words what, why, effect and next."""
+MAX_LINES: Final = 4
+"""The most lines for one of them."""
+
+
+def find(view: View, key: str) -> Incident | None:
+    """The incident with this key; of several that are over, the one that ended last."""
+    return next((one for one in view.health.every if one.key == key), None)
+
+
+def state(view: View, one: Incident) -> str:
+    """Whether it lasts, in one word."""
+    if one.until_ns:
+        return "over"
+    if one.muted_until_ns:
+        return f"muted {text.age(one.muted_until_ns - view.now_ns)}"
+    return "known" if one.acknowledged_ns else "open"
+
+
+def incidents(view: View, width: int) -> Rows[Incident]:
+    """All incidents."""
+    columns = (
+        Column("mark", "", 1),
+        Column("since", "since", 8),
+        Column("lasts", "lasts", 6, right=True),
+        Column("state", "state", 10),
+        Column("code", "code", 16, grow=1, most=28),
+        Column("who", "who", 8, grow=1, most=24),
+        Column("text", "what", 12, grow=6),
+    )
+
+    def render(one: Incident, key: str) -> Cell:
+        sign, tone = severity_sign(view.glyphs, one.severity)
+        cells = {
+            "mark": single(sign, tone),
+            "since": single(text.clock(one.since_ns), Tone.DIM),
+            "lasts": single(text.age(one.age_ns(view.now_ns))),
+            "state": single(state(view, one)),
+            "code": single(one.code.id),
+            "who": single(one.who),
+            "text": single(one.what, tone),
+        }
+        quiet = one.until_ns or one.muted_until_ns
+        return tuple(Span(span.text, Tone.DIM) for span in cells[key]) if quiet else cells[key]
+
+    kept = [
+        (f"{one.key} {one.since_ns}", one)
+        for one in view.health.every
+        if view.filter.matches(
+            {"code": one.code.id, "who": one.who, "text": one.what, "state": state(view, one)}
+        )
+    ]
+    return Rows(columns, kept, render, width=width, fixed=1, hidden=len(view.health.every) - len(kept))
+
+
+def title(view: View, rows: Rows[Incident]) -> str:
+    """How many last, are muted, and are over."""
+    health = view.health
+    parts = [plural(len(health.open), "incident")]
+    if health.muted:
+        parts.append(f"{len(health.muted)} muted")
+    if health.closed:
+        parts.append(f"{len(health.closed)} over")
+    if rows.hidden:
+        parts.append(f"{rows.hidden} hidden by the filter")
+    return ", ".join(parts)
+
+
+def about(view: View, one: Incident, width: int, most: int = MAX_LINES) -> list[Line]:
+    """What, why, what it costs, and what to do."""
+    lines: list[Line] = []
+    for label, value in (("What", one.what), ("Why", one.why), ("Effect", one.effect), ("Next", one.next)):
+        wrapped = text.wrap(value, max(10, width - LABEL - 2), most, ellipsis=view.glyphs.ellipsis)
+        for number, part in enumerate(wrapped):
+            tone = Tone.STRONG if label == "What" else Tone.PLAIN
+            lines.append((Span(f" {label if not number else '':<{LABEL}}", Tone.DIM), Span(part, tone)))
+    return lines
+
+
+def head(view: View, one: Incident) -> Line:
+    """Code, title, since when and whether it lasts."""
+    sign, tone = severity_sign(view.glyphs, one.severity)
+    again = f", {one.times} times" if one.times > 1 else ""
+    lasts = f"{text.age(one.age_ns(view.now_ns))}{again}"
+    return (
+        Span(f" {sign} {one.code.id}", tone),
+        Span(f"  {one.code.title}", Tone.STRONG),
+        Span(f"  since {text.clock(one.since_ns)} UTC, {lasts}, {state(view, one)}", Tone.DIM),
+        Span(f"  {one.code.page}", Tone.DIM),
+    )
+
+
+def events(view: View, one: Incident, width: int) -> Rows[NodeEvent]:
+    """What nodes told around the incident at INFO and above, oldest first."""
+    columns = (
+        Column("time", "time", 12),
+        Column("node", "node", 8, grow=1, most=16),
+        Column("text", "event", 20, grow=8),
+    )
+
+    def render(event: NodeEvent, key: str) -> Cell:
+        tone = URGENT_LEVELS.get(event.level, Tone.PLAIN)
+        return {
+            "time": single(text.moment(event.time_ns)[11:], Tone.DIM),
+            "node": single(event.node_name, Tone.DIM),
+            "text": single(told(event.event, event.state, event.text), tone),
+        }[key]
+
+    found = view.health.events(one)
+    kept = [
+        (f"{event.node} {event.time_ns} {event.number}", event)
+        for event in found
+        if view.filter.matches({"node": event.node_name, "text": event.text})
+    ]
+    return Rows(columns, kept, render, width=width, hidden=len(found) - len(kept))
+
+
+def none_lines(view: View) -> list[Line]:
+    """What stands in for incidents where there are none."""
+    since = f" since {text.clock(view.model.began_ns)} UTC" if view.model.began_ns else ""
+    return [dimmed((Span(f" nothing is wrong, and nothing was{since}; 7 shows all that is traced"),))]
