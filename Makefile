@@ -8,6 +8,7 @@ RUNS ?= 2000
 SEED ?= 1
 MINUTES ?= 30
 SECONDS ?= 60
+STARTS ?= 15
 
 ifneq ($(shell command -v uv 2>/dev/null),)
 INSTALL := uv pip install --python $(BIN)/python --quiet
@@ -15,7 +16,7 @@ else
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 endif
 
-.PHONY: demo test check versions sim chaos soak fuzz bench docs screenshots clean
+.PHONY: demo test check versions faults sim chaos soak fuzz bench docs screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -49,6 +50,10 @@ test: check ## Everything that must be green, in under 15 minutes
 
 versions: $(VENV)/.dev ## Nodes of the previous release and of this one in one domain, there and back
 	OSPLTOOL_VERSIONS=1 $(BIN)/python -m pytest tests/integration/test_versions.py tests/stores/test_previous_release.py
+
+faults: $(VENV)/.dev ## Faults on real nodes: health names each of them in time, once, and sees it end (STARTS=15)
+	OSPLTOOL_FAULTS=1 STARTS=$(STARTS) $(BIN)/python -m pytest -s tests/integration/test_health_faults.py \
+	  tests/integration/test_health_faults_within.py
 
 sim: $(VENV)/.dev ## Thousands of simulated systems with faults (RUNS=2000 SEED=1)
 	$(BIN)/ospltool simulate --runs $(RUNS) --seed $(SEED)

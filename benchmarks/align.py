@@ -30,7 +30,7 @@ PHASES: Final = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Load:
-    """So many samples of so many bytes; of the large loads, fewer repetitions."""
+    """Sets of this many samples of this size; large ones are repeated less often."""
 
     count: int
     repeat: int

@@ -45,7 +45,13 @@ class Side:
         self.now = 0.0
         policy = types.SimpleNamespace(filtered=False)
         state = types.SimpleNamespace(
-            name=NAME_SPACE, holder=True, complete=True, lineage=NO_EPOCH, policy=policy
+            name=NAME_SPACE,
+            holder=True,
+            complete=True,
+            lineage=NO_EPOCH,
+            policy=policy,
+            is_part=False,
+            is_wanted=lambda _: True,
         )
         self.space: Any = types.SimpleNamespace(
             state=state,

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 AREA: Final = "trace"
 SIZE_BYTES: Final = 1_000_000_000
+ANALYSED_BYTES: Final = 300_000_000
 RARE: Final = "Finished solving"
 COMMON: Final = "Remote group"
 FOLLOW_RATE: Final = 50_000
@@ -70,6 +71,8 @@ def run(repeat: int) -> list[Row]:
         rows = _loading(directory, trace, size_mb, records, repeat)
         rows += _counting(directory, trace, size_mb, repeat)
         rows += _first_screen(trace, repeat)
+        trace.unlink()
+        rows += _analysing(directory, repeat)
         rows += _following(directory, repeat)
         return rows
 
@@ -177,6 +180,37 @@ def _counting(directory: pathlib.Path, trace: pathlib.Path, size_mb: float, repe
                 bar=Bar(Is.AT_MOST, 300),
             ),
         ]
+    return rows
+
+
+# ------------------------------------------------------------------ anomalies
+
+
+def _analysing(directory: pathlib.Path, repeat: int) -> list[Row]:
+    """Analyses of a case and of its files: by a core, for all of the processes that take part."""
+    rows = []
+    for name, quiet in (("a third of the records tells", False), ("few records tell", True)):
+        trace, case = directory / f"{quiet}.log", directory / f"{quiet}.case"
+        make_trace(trace, ANALYSED_BYTES, quiet=quiet)
+        size_mb = trace.stat().st_size / MEGABYTE
+        _measured([*_OSPLTOOL, "trace", "load", str(trace), "-o", str(case)])
+        for what, path in (("case", case), ("files", trace)):
+            command = [*_OSPLTOOL, "trace", "anomalies", str(path), "--json"]
+            runs = [_measured(command, accepted=(0, 1)) for _ in range(repeat)]
+            rows.append(
+                Row(
+                    AREA,
+                    f"anomalies from {what}, {name}",
+                    "MB/s a core",
+                    tuple(size_mb / one.cpu_s for one in runs),
+                    bar=Bar(Is.AT_LEAST, 50) if what == "case" else None,
+                )
+            )
+            rows.append(
+                Row(AREA, f"memory of the same, {what}, {name}", "MB", tuple(one.peak_mb for one in runs))
+            )
+        trace.unlink()
+        shutil.rmtree(case)
     return rows
 
 
@@ -291,7 +325,9 @@ def _write_at_rate(path: pathlib.Path, seconds: float) -> int:
 # ------------------------------------------------------------------ processes
 
 
-def _measured(command: list[str], environ: dict[str, str] | None = None) -> Ran:
+def _measured(
+    command: list[str], environ: dict[str, str] | None = None, accepted: tuple[int, ...] = (0,)
+) -> Ran:
     began = time.perf_counter()
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environ, cwd=_root(), text=True
@@ -304,7 +340,7 @@ def _measured(command: list[str], environ: dict[str, str] | None = None) -> Ran:
         seconds = time.perf_counter() - began
         peak.end()
     after = os.times()
-    if process.returncode != 0:
+    if process.returncode not in accepted:
         raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}")
     cpu = after.children_user + after.children_system - before.children_user - before.children_system
     return Ran(seconds, cpu, peak.megabytes, answer)

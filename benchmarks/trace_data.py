@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from ospltool.trace.meaning.facts import EVENTS
+from ospltool.trace.meaning.matcher import matcher
+
 if TYPE_CHECKING:
     import pathlib
 
@@ -143,13 +146,22 @@ _MIX: Final = (
     ),
     (0.02, "ospl_durability", "----LEAVING STATE----\n\n"),
 )
+_QUIET: Final = 0.0002
 _UNTERMINATED: Final = "\0"
 _CUT_AT: Final = 1022
 
 
-def make_trace(path: pathlib.Path, size_bytes: int, seed: int = 1) -> int:
-    """Writes a trace of about `size_bytes` and returns the number of its records."""
-    block, positions, offsets_ns = _block(random.Random(seed))
+def make_trace(path: pathlib.Path, size_bytes: int, seed: int = 1, *, quiet: bool = False) -> int:
+    """Writes a trace of about `size_bytes` and returns the number of its records.
+
+    Args:
+        path: the file.
+        size_bytes: its size, at least.
+        seed: of the dice.
+        quiet: one record in ten thousand tells something that analyses look at; a third of them otherwise.
+    """
+    weights = [weight * (_QUIET if quiet and _tells(text) else 1) for weight, _, text in _MIX]
+    block, positions, offsets_ns = _block(random.Random(seed), weights)
     records = 0
     with path.open("wb", buffering=1 << 22) as stream:
         repeat = 0
@@ -161,16 +173,20 @@ def make_trace(path: pathlib.Path, size_bytes: int, seed: int = 1) -> int:
     return records
 
 
-def _block(dice: random.Random) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _tells(message: str) -> bool:
+    text = _filled(random.Random(1), message, "").rstrip("\n")
+    found = matcher().match(text, cut=message.endswith(_UNTERMINATED))
+    return found is not None and found.template.event in EVENTS
+
+
+def _block(dice: random.Random, weights: list[float]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The bytes of a block, where its timestamps are, and their times from its start."""
     parts: list[bytes] = []
     positions: list[int] = []
     offsets_ns: list[int] = []
     at = 0
     long = ", ".join(f"(aRoleWithALongName{n:03d}, {n})" for n in range(60))
-    for number, (_, thread, message) in enumerate(
-        dice.choices(_MIX, [weight for weight, *_ in _MIX], k=BLOCK_RECORDS)
-    ):
+    for number, (_, thread, message) in enumerate(dice.choices(_MIX, weights, k=BLOCK_RECORDS)):
         offset_ns = number * SPAN_S * 1_000_000_000 // BLOCK_RECORDS
         if dice.random() < 0.005:  # another thread was faster
             offset_ns = max(0, offset_ns - dice.randrange(100_000))

@@ -9,9 +9,18 @@ import os
 from pathlib import Path
 
 import hypothesis
+import pytest
+
+from tests.trace.making import Traces
 
 _SETTINGS = Path(__file__).parent.parent / "samples" / "three-nodes" / "cyclonedds.xml"
 
 os.environ.setdefault("CYCLONEDDS_URI", f"file://{_SETTINGS}")
 hypothesis.settings.register_profile("ours", deadline=None)
 hypothesis.settings.load_profile("ours")
+
+
+@pytest.fixture
+def traces(tmp_path: Path) -> Traces:
+    """An empty set of traces."""
+    return Traces(tmp_path / "traces")

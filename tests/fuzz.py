@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 
+from tests.forensics import fuzz_forensics
 from tests.fuzzing import Fault, attempt
 from tests.stores import fuzz_stores
 from tests.trace import fuzz_trace
@@ -26,7 +27,11 @@ def main() -> int:
     options.add_argument("--target", action="append", help="only this reader; may be repeated")
     chosen = options.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
-        targets = [*fuzz_trace.targets(), *fuzz_stores.targets(pathlib.Path(scratch))]
+        targets = [
+            *fuzz_trace.targets(),
+            *fuzz_stores.targets(pathlib.Path(scratch)),
+            *fuzz_forensics.targets(),
+        ]
         targets = [one for one in targets if not chosen.target or one.name in chosen.target]
         found: list[Fault] = []
         for target in targets:
