@@ -16,7 +16,7 @@ else
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 endif
 
-.PHONY: demo test check versions faults sim chaos soak fuzz bench docs screenshots clean
+.PHONY: demo test again check versions faults sim chaos soak fuzz bench docs screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -46,7 +46,10 @@ check: $(VENV)/.dev ## Style, types and the layers of the house
 	$(BIN)/lint-imports
 
 test: check ## Everything that must be green, in under 15 minutes
-	$(BIN)/python -m pytest -n 3 --dist loadfile
+	$(BIN)/python -m pytest -n 3 --dist loadfile || { [ $$? -eq 1 ] && $(MAKE) again; }
+
+again: # what failed beside the others, once more and alone: a fault of a busy machine, or of the code?
+	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none --maxfail 3 --verbose
 
 versions: $(VENV)/.dev ## Nodes of the previous release and of this one in one domain, there and back
 	OSPLTOOL_VERSIONS=1 $(BIN)/python -m pytest tests/integration/test_versions.py tests/stores/test_previous_release.py

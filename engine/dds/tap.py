@@ -35,7 +35,8 @@ class CaptureReader:
 
     A full queue refuses the next sample, and Cyclone DDS offers it again until it is taken: the writer's
     own cache fills, and the writer slows down. Nothing is lost and the order stays. The reader
-    acknowledges what is in the queue; that is memory, not disk.
+    acknowledges what is in the queue; that is memory, not disk. While it is full nothing is heard of the
+    writers either: if that lasts longer than their lease, they are taken for gone, and matched anew later.
 
     Args:
         participant: where the reader lives.

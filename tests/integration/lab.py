@@ -23,7 +23,7 @@ from engine.tracing.catalogue import catalogue
 from engine.tracing.formats import read_line
 from ospltool.live.dds import LiveFeed
 from tests.integration.configurations import Settings, node_xml
-from tests.integration.programs import ROOT, Program, end_all
+from tests.integration.programs import PATIENCE_S, ROOT, Program, end_all
 from tests.integration.watching import FeedSource, ProgramSource, Watch
 
 END_S: Final = 15.0
@@ -329,7 +329,7 @@ class Reader:
         self.program = program
         self._lab = lab
 
-    def wait(self, arrivals: int, timeout_s: float = 30.0, **states: int) -> None:
+    def wait(self, arrivals: int, timeout_s: float = PATIENCE_S, **states: int) -> None:
         """Until it has so many valid samples, and so many instances in each of the states."""
         wanted = {"arrivals": arrivals, "states": {name.replace("_", " "): n for name, n in states.items()}}
         self.program.tell(want=wanted)
@@ -339,7 +339,7 @@ class Reader:
             self._lab.check()
             raise AssertionError(f"{error}; it has {self.tally()}") from None
 
-    def wait_instances(self, count: int, timeout_s: float = 30.0) -> None:
+    def wait_instances(self, count: int, timeout_s: float = PATIENCE_S) -> None:
         """Until it has so many instances, however often each of them came."""
         self.wait(0, timeout_s, instances=count)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from engine.dds.participant import NodeParticipant
-from tests.integration.dds.processes import Arena
+from tests.integration.dds.processes import LEASE_S, Arena
 
 _counter = itertools.count()
 
@@ -17,10 +17,11 @@ def _worker() -> int:
 
 
 @pytest.fixture
-def arena() -> Iterator[Arena]:
+def arena(request: pytest.FixtureRequest) -> Iterator[Arena]:
+    """An arena; its parameter is the lease of the participants in seconds."""
     number = next(_counter)
     domain = (_worker() * 57 + number) % 230
-    made = Arena(domain, f"test-{os.getpid()}-{number}")
+    made = Arena(domain, f"test-{os.getpid()}-{number}", getattr(request, "param", LEASE_S))
     yield made
     made.close()
 

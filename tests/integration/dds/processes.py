@@ -20,6 +20,8 @@ from engine.dds.uri import cyclone_uri
 ROOT = Path(__file__).parents[3]
 PATIENCE_S = 90.0
 """A machine that is busy with other tests takes this long now and then."""
+LEASE_S = 1.0
+"""Short, so that what was killed is soon found to be gone."""
 
 
 class Peer:
@@ -61,7 +63,9 @@ class Peer:
                 return
             yield line
 
-    def expect(self, wanted: Callable[[dict[str, Any]], Any], timeout_s: float = 30.0) -> dict[str, Any]:
+    def expect(
+        self, wanted: Callable[[dict[str, Any]], Any], timeout_s: float = PATIENCE_S
+    ) -> dict[str, Any]:
         """The first thing said that is wanted; what was said before is dropped."""
         deadline = time.monotonic() + timeout_s
         dropped = []
@@ -103,7 +107,7 @@ class Peer:
 class Arena:
     """One domain for one test, on loopback, closed to everybody else by a domain tag."""
 
-    def __init__(self, domain: int, tag: str, lease_s: float = 1.0) -> None:
+    def __init__(self, domain: int, tag: str, lease_s: float) -> None:
         self.domain = domain
         self.tag = tag
         self.uri = cyclone_uri(

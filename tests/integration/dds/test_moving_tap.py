@@ -35,6 +35,9 @@ def faults(numbers: list[int]) -> list[tuple[int, int, int]]:
     return [(place, before, number) for place, (before, number) in pairs if number != before + 1][:10]
 
 
+@pytest.mark.parametrize(
+    "arena", [60.0], indirect=True, ids=["long lease"]
+)  # it is full for seconds under load
 @pytest.mark.parametrize("in_python", [False, True], ids=["machine code", "python"])
 def test_each_writer_s_samples_come_once_and_in_order_while_the_tap_moves(
     arena: Arena, participant: NodeParticipant, monkeypatch: pytest.MonkeyPatch, in_python: bool
