@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from engine.config.problems import Kind, Problem, Span, quoted
+from engine.config.fates import WITHOUT_WARNING, Entry, Fate, WithoutEffect
+from engine.config.problems import Kind, Position, Problem, Span, quoted
+from engine.config.scheduling import impossible
 from engine.config.sections import SettingsReader
 from engine.config.settings import (
     AlignmentSettings,
+    Configuration,
     ContentFilter,
     DdsiSettings,
     DomainSettings,
@@ -25,7 +28,7 @@ from engine.config.settings import (
     WaitForAttachment,
     WatchdogSettings,
 )
-from engine.config.tree import Document, Node, Value
+from engine.config.tree import Attribute, Document, Node, Value
 from engine.config.validate import problem
 from engine.core.namespaces import Element
 from engine.dataset.content import Expression, ExpressionFault
@@ -33,16 +36,24 @@ from engine.dataset.content import Expression, ExpressionFault
 MAX_DOMAIN_ID = 230
 """Highest domain that the ports of DDSI leave room for; the schema of OpenSplice allows more."""
 
+NO_PARTITION_TOPIC: Final = "it has no PartitionTopic"
+EMPTY_CONDITION: Final = "its condition is empty"
+"""Why a Filter does nothing."""
+
 _SERVICE = "DurabilityService"
 _CHARACTER: Final = re.compile(r"&[^;&]*;|.", re.DOTALL)
 """A character of a value as the file has it: entities stand for one."""
 
 
 class SettingsBuilder:
-    """Builds the parts of a configuration; `problems` has what only the meaning shows."""
+    """Builds the parts of a configuration.
+
+    `problems` has what only the meaning shows, `without_effect` what does nothing because of other settings.
+    """
 
     def __init__(self, reader: SettingsReader, document: Document) -> None:
         self.problems: list[Problem] = []
+        self.without_effect: list[WithoutEffect] = []
         self.read = reader
         self.document = document
 
@@ -226,9 +237,31 @@ class SettingsBuilder:
         for node in self.read.nodes(path):
             content = self.read.text(f"{path}@content", node)
             self._check_condition(node, content)
-            topics = tuple(child.text for child in node.named("PartitionTopic") if self._is_sound(child))
+            written = node.named("PartitionTopic")
+            for child in written:
+                raw = child.value.raw if child.value else ""
+                self.read.record(f"{path}/PartitionTopic", child.text, raw, self.read.origin(child))
+            topics = tuple(child.text for child in written if self._is_sound(child))
             found.append(ContentFilter(content, topics, self.read.origin(node)))
+            given = node.attribute("content")
+            if given and not written:
+                self._has_no_effect(given, f"{path}@content", given.value, NO_PARTITION_TOPIC)
+            elif given and not content.strip():
+                self._has_no_effect(given, f"{path}@content", given.value, EMPTY_CONDITION)
         return tuple(found)
+
+    def scheduling_in_vain(self, configuration: Configuration) -> None:
+        """Note the Scheduling that Linux does not have in an ordinary process."""
+        places = {node.value.position: node for node in self.document.root.walk() if node.value}
+        for _, asked, fault in impossible(configuration):
+            node = places.get(Position(asked.origin.line, asked.origin.column))
+            if node and node.value:
+                self._has_no_effect(node, node.path, node.value, fault)
+
+    def _has_no_effect(self, thing: Node | Attribute, path: str, value: Value, reason: str) -> None:
+        """Mark a value; the node itself says at its start what it does instead."""
+        entry = Entry(path, Fate.NOT_NEEDED, WITHOUT_WARNING, reason=reason)
+        self.without_effect.append(WithoutEffect(entry, thing, ((path, value),)))
 
     def _check_condition(self, node: Node, content: str) -> None:
         """Refuse a condition that cannot be parsed, at the place in the file where it goes wrong."""

@@ -28,12 +28,14 @@ class Interpreted:
 
     Where `problems` is not empty no node starts on it; `configuration` then has defaults in the places that
     could not be read, so that the check can still look at the rest. `schema_problems` is everything in the
-    file that the schema does not allow, whether an ospltool node minds or not.
+    file that the schema does not allow, whether an ospltool node minds or not. `in_vain` is what would have
+    an effect without other settings.
     """
 
     configuration: Configuration
     problems: tuple[Problem, ...]
     schema_problems: tuple[Problem, ...]
+    in_vain: tuple[WithoutEffect, ...] = ()
 
 
 def load(
@@ -79,11 +81,12 @@ def interpret(document: Document, *, role: str | None = None, service: str = "du
     name_spaces = NameSpaceReader(document, reader)
     builder = SettingsBuilder(reader, document)
     entity_names = builder.entity_names()
+    filters = builder.filters()
     configuration = Configuration(
         path=document.path,
         service=service,
         domain=builder.domain(role),
-        name_spaces=name_spaces.read(),
+        name_spaces=name_spaces.read(filters),
         network=builder.network(),
         alignment=builder.alignment(),
         wait_for_attachment=builder.wait_for_attachment(),
@@ -95,14 +98,16 @@ def interpret(document: Document, *, role: str | None = None, service: str = "du
         tracing=builder.tracing(),
         ddsi=builder.ddsi(ddsi is not None),
         durable_policies=builder.durable_policies(),
-        filters=builder.filters(),
+        filters=filters,
         settings=(),
     )
     problems += builder.problems + name_spaces.problems
     found_without = without_effect(sections["Domain"], sections[_SERVICE], service)
     problems += [_refusal(document, each) for each in found_without if each.entry.fate is Fate.REFUSED]
     ignored = [each for each in found_without if each.entry.fate is Fate.NOT_NEEDED]
-    ignored += name_spaces.without_effect
+    builder.scheduling_in_vain(configuration)
+    in_vain = name_spaces.without_effect + builder.without_effect
+    ignored += in_vain
     unknown = strangers(document, found)
     without = [
         Ignored(documented(each.path), each.entry.reason, Origin(document.path, *each.thing.position))
@@ -115,7 +120,7 @@ def interpret(document: Document, *, role: str | None = None, service: str = "du
         ignored=(*without, *unknown),
     )
     problems.sort(key=lambda each: (each.line, each.column))
-    return Interpreted(configuration, tuple(problems), tuple(found))
+    return Interpreted(configuration, tuple(problems), tuple(found), tuple(in_vain))
 
 
 def _refusal(document: Document, found: WithoutEffect) -> Problem:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections.abc import Iterable
 
-from engine.config.fates import Entry, Fate, WithoutEffect
-from engine.config.problems import Kind, Problem
+from engine.config.fates import WITHOUT_WARNING, Entry, Fate, WithoutEffect
+from engine.config.problems import Kind, Problem, quoted
 from engine.config.sections import SettingsReader
-from engine.config.settings import NameSpaces, Origin
+from engine.config.settings import ContentFilter, NameSpaces, Origin
 from engine.config.tree import Document, Node
 from engine.config.validate import problem
 from engine.core.namespaces import (
@@ -23,6 +24,7 @@ from engine.core.namespaces import (
     Policy,
     compare,
     find_policy,
+    overlap,
 )
 
 _BASE = "DurabilityService/NameSpaces"
@@ -51,8 +53,12 @@ class NameSpaceReader:
         self._document = document
         self._reader = reader
 
-    def read(self) -> NameSpaces:
-        """The name-spaces and policies, as far as they have a meaning."""
+    def read(self, filters: Iterable[ContentFilter] = ()) -> NameSpaces:
+        """The name-spaces and policies, as far as they have a meaning.
+
+        Args:
+            filters: the content filters of the node, which make it the last to become a master.
+        """
         nodes = self._reader.nodes(f"{_BASE}/NameSpace")
         defined = [self._name_space(node, len(nodes) - 1 - at) for at, node in enumerate(nodes)]
         policies = [(self._policy(node), node) for node in self._reader.nodes(f"{_BASE}/Policy")]
@@ -62,6 +68,7 @@ class NameSpaceReader:
         self._check_names(own)
         self._check_overlap(own)
         self._check_policies(own, tuple(policy for policy, _ in policies))
+        self._note_filtered(own, policies, tuple(element for one in filters for element in one.elements))
         return NameSpaces(
             tuple(each.name_space for each in own),
             tuple(self._origin(each.node) for each in own),
@@ -137,15 +144,32 @@ class NameSpaceReader:
                 for merge in node.named("Merge")
             ),
         )
-        given = node.attribute("masterPriority")
-        if given and policy.may_be_master and not policy.may_lead_others:
-            entry = Entry(
-                f"{path}@masterPriority",
-                Fate.NOT_NEEDED,
-                reason=f"a node with alignee {policy.alignee} is no master of others",
-            )
-            self.without_effect.append(WithoutEffect(entry, given, ((entry.path, given.value),)))
+        if policy.may_be_master and not policy.may_lead_others:
+            self._priority_in_vain(node, f"a node with alignee {policy.alignee} is no master of others")
         return policy
+
+    def _priority_in_vain(self, node: Node, reason: str, accepted: str = "") -> None:
+        given = node.attribute("masterPriority")
+        if given:
+            entry = Entry(f"{_BASE}/Policy@masterPriority", Fate.NOT_NEEDED, accepted, reason=reason)
+            self.without_effect.append(WithoutEffect(entry, given, ((entry.path, given.value),)))
+
+    def _note_filtered(
+        self, defined: list[_Defined], policies: list[tuple[Policy, Node]], filtered: tuple[Element, ...]
+    ) -> None:
+        """Mark a masterPriority that a content filter lowers; the node says so itself at its start."""
+        for policy, node in policies:
+            lowered = [
+                quoted(each.name_space.name)
+                for each in defined
+                if find_policy(tuple(one for one, _ in policies), each.name_space.name) is policy
+                and overlap(each.name_space, NameSpace("", filtered))
+            ]
+            priority = policy.with_filter().master_priority
+            if lowered and policy.may_lead_others and priority < policy.master_priority:
+                names = ", ".join(lowered)
+                reason = f"with a content filter the node ranks with {priority} in name-space {names}"
+                self._priority_in_vain(node, reason, WITHOUT_WARNING)
 
     def _check_names(self, defined: list[_Defined]) -> None:
         first: dict[str, _Defined] = {}

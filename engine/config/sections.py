@@ -118,8 +118,11 @@ class SettingsReader:
     def scheduling(self, path: str, within: Node | None = None) -> Scheduling:
         """A Scheduling element."""
         wanted = SchedulingClass(self.text(f"{path}/Class", within))
+        of_class = self.settings[-1].origin
         priority = self.whole(f"{path}/Priority", within)
         origin = self.settings[-1].origin
+        if not origin.line:
+            origin = of_class
         is_absolute = self.text(f"{path}/Priority@priority_kind", within) == "Absolute"
         return Scheduling(wanted, priority, is_absolute, origin)
 

@@ -26,9 +26,10 @@ def add_name_space(context: Context, name_space: NameSpace) -> bool:
     policy = find_policy(context.settings.policies, name_space.name)
     if policy is None:
         return False
-    if overlap(name_space, NameSpace("", context.settings.filtered)):
+    if place := _filter_of(context, name_space):
         policy = policy.with_filter()
-        context.note("namespace.filtered", namespace=name_space.name, priority=policy.master_priority)
+        priority = policy.master_priority
+        context.note("namespace.filtered", place=place, namespace=name_space.name, priority=priority)
     stored = context.settings.stored.get(name_space.name)
     state = NameSpaceState(name_space, policy, run=context.settings.incarnation)
     state.want(context.settings.wanted.get(name_space.name, ()) if state.is_lazy else ())
@@ -42,6 +43,13 @@ def add_name_space(context: Context, name_space: NameSpace) -> bool:
     context.emit(NameSpaceLearned(name_space, policy, _is_configured(context, name_space)))
     context.changed = True
     return True
+
+
+def _filter_of(context: Context, name_space: NameSpace) -> str:
+    """Where the first content filter stands that applies to a part of a name-space; empty for none."""
+    filtered = context.settings.filtered
+    found = (place for one, place in filtered if overlap(name_space, NameSpace("", (one,))))
+    return next(found, "")
 
 
 def _is_configured(context: Context, name_space: NameSpace) -> bool:

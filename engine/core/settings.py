@@ -52,7 +52,8 @@ class CoreSettings:
             (nanoseconds). Clocks may be wrong, and a system that is off forgets nothing, so neither counts.
         stored: what the store holds, by name-space.
         wanted: what readers on this host wanted of Lazy name-spaces in former runs.
-        filtered: what content filters of this node apply to (//OpenSplice/Domain/Filters).
+        filtered: what content filters of this node apply to (//OpenSplice/Domain/Filters), and where each of
+            them stands in the file.
         learned: name-spaces that were learned from fellows in former runs (5.2.3.6).
     """
 
@@ -77,7 +78,7 @@ class CoreSettings:
     stored: dict[str, StoredSet] = dataclasses.field(default_factory=dict)
     wanted: dict[str, tuple[Element, ...]] = dataclasses.field(default_factory=dict)
     further_hosts: tuple[str, ...] = ()
-    filtered: tuple[Element, ...] = ()
+    filtered: tuple[tuple[Element, str], ...] = ()
     learned: tuple[NameSpace, ...] = ()
 
     @property

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from engine.config.builder import EMPTY_CONDITION, NO_PARTITION_TOPIC
 from engine.dataset.content import Expression, ExpressionFault, Undecodable
 from engine.dataset.sample import DATA
 from engine.dds.decoding import class_of, decode, key_names, kinds_of
@@ -68,7 +69,7 @@ class ContentFilters:
             if each.elements:
                 self._filters.append(_Filter(Expression(each.content), each.elements, str(each.origin)))
             else:
-                cause = "it has no PartitionTopic" if each.content.strip() else "its condition is empty"
+                cause = EMPTY_CONDITION if each.partition_topics else NO_PARTITION_TOPIC
                 tracer.event("filter.ignored", place=each.origin, cause=cause)
 
     def gate(self, description: GroupDescription) -> Gate | None:

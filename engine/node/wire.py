@@ -159,6 +159,7 @@ class DdsWire:
         participant = bytes.fromhex(reader.participant)
         seen = self._neighbourhood.participants.get(participant)
         if not groups:
+            self._show(reader, time.time_ns(), Delivered())
             self._post(lambda: self.on_delivered(reader, Delivered(), whole=whole))
         elif seen is None or not seen.addresses:
             gone = Delivered(problem="its process is gone")

@@ -194,5 +194,7 @@ def configured_settings(configuration: Configuration, name: str, host: str) -> C
         combine_initial_s=alignment.combine_initial_s,
         combine_operational_s=alignment.combine_operational_s,
         waits_for_aligner=alignment.wait_for_aligner_s > 0,
-        filtered=tuple(element for one in configuration.filters for element in one.elements),
+        filtered=tuple(
+            (element, str(one.origin)) for one in configuration.filters for element in one.elements
+        ),
     )

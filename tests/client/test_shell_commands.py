@@ -162,6 +162,9 @@ def test_history_is_waited_for_shown_and_deleted(lab: ClientLab, run: Run) -> No
     assert (code, answer["deleted"]) == (0, True)
     code, samples, _ = run("cat", "Reading", "--domain", lab.domain, "--timeout", "60s")
     assert (code, sorted(values(samples))) == (0, [*range(5, 10)])
+    code, (answer,), _ = run("history", "delete", "Reading", "stock", *place)
+    assert (code, answer["deleted"]) == (0, True)
+    assert run("cat", "Reading", "--domain", lab.domain, "--timeout", "20s") == (0, [], "")
 
 
 def test_without_services_and_nodes_the_exit_code_is_3(lab: ClientLab, run: Run) -> None:

@@ -139,7 +139,8 @@ class Accesses:
         self.pairs: set[tuple[str, str]] = set()
         for module in modules:
             name = str(module.relative_to(root))
-            if name.startswith(("engine/", "ospltool/cli/")) and not name.startswith(NOT_A_NODE):
+            is_of_node = name.startswith(("engine/", "ospltool/cli/")) and not name.startswith(NOT_A_NODE)
+            if is_of_node or name == "engine/config/scheduling.py":
                 self._read(ast.parse(module.read_bytes()))
         self.names = {name for _, name in self.pairs}
 

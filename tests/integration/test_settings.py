@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from engine.config.scheduling import Schedule
 from engine.dds.discovery import Discovery, EndpointSeen
 from engine.dds.participant import NodeParticipant, TagRole
 from engine.dds.waiting import Signal
-from engine.node.threads import Schedule
+from engine.node.threads import schedule_of
 from tests.integration.configurations import Settings
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def threads_of(pid: int) -> dict[str, Schedule]:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
             tid = int(path.name)
             name = "MainThread" if tid == pid else (path / "comm").read_text("utf-8").strip()
-            found[name.partition("_")[0]] = Schedule.of_thread(tid)
+            found[name.partition("_")[0]] = schedule_of(tid)
     return found
 
 
@@ -121,6 +122,8 @@ def test_scheduling_that_is_not_permitted_is_said_and_the_rest_is_done(lab: Lab)
         "Network/Heartbeat/Scheduling",
         "Watchdog/Scheduling",
     }
+    file = lab.home("n1") / "ospl.xml"
+    assert all(re.fullmatch(rf"{re.escape(str(file))}:\d+:\d+", line["place"]) for line in refused)
     assert all("Operation not permitted: the node needs CAP_SYS_NICE" in line["cause"] for line in refused)
     assert len(re.findall("cannot run with SCHED_FIFO priority", lab.information("n1"))) == 2
     assert threads_of(lab.pid("n1"))["persistentData"].nice == 5

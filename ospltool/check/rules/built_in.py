@@ -19,8 +19,8 @@ from engine.core.namespaces import (
 )
 from ospltool.check import edits
 from ospltool.check.findings import Finding
-from ospltool.check.registry import EVERYWHERE, OPENSPLICE, rule
-from ospltool.check.views import NodeView
+from ospltool.check.registry import EVERYWHERE, OPENSPLICE, OSPLTOOL, rule
+from ospltool.check.views import Definition, NodeView
 from ospltool.diagnostics.model import Severity
 
 BUILT_IN_TOPICS = (
@@ -245,6 +245,17 @@ def filter_on_master(node: NodeView) -> Iterator[Finding]:
     OpenSplice: Ends with `Unable to be a master of namespace ... as the filter ... is defined`.
     Reference: //OpenSplice/Domain/Filters
     """
+    for child, definition, policy in _filtered(node):
+        if policy.may_be_master:
+            message = (
+                f"name-space '{definition.name_space.name}' is filtered, but this node may be its master"
+            )
+            related = (definition.policy_place("may be master here"),)
+            yield node.found(child, message, related=related)
+
+
+def _filtered(node: NodeView) -> Iterator[tuple[Node, Definition, Policy]]:
+    """Each PartitionTopic of a filter, with each name-space that it concerns and the policy of that."""
     for element in node.domain.find_all("Filters/Filter") if node.domain else ():
         for child in element.named("PartitionTopic"):
             try:
@@ -253,11 +264,34 @@ def filter_on_master(node: NodeView) -> Iterator[Finding]:
                 continue
             for definition in node.definitions:
                 policy = definition.policy
-                if policy and policy.may_be_master and overlap(filtered, definition.name_space):
-                    name = definition.name_space.name
-                    message = f"name-space '{name}' is filtered, but this node may be its master"
-                    related = (definition.policy_place("may be master here"),)
-                    yield node.found(child, message, related=related)
+                if policy and overlap(filtered, definition.name_space):
+                    yield child, definition, policy
+
+
+@rule("DUR248", "filter-lowers-priority", Severity.WARNING, targets=OSPLTOOL)
+def filter_lowers_priority(node: NodeView) -> Iterator[Finding]:
+    """A content filter applies to a name-space of which this node should be master before others.
+
+    Why: A node that filters has a part of the data only. It ranks with masterPriority 1, whatever its Policy
+        says: it is master where nobody else may be, and then its followers lose what it withholds.
+
+    Example:
+        <Filters><Filter content="id &lt;
+        10"><PartitionTopic>ships.Position</PartitionTopic></Filter></Filters>
+    Use instead:
+        masterPriority="0" on nodes that filter, and another node without the filter.
+    OpenSplice: See DUR245.
+    Reference: //OpenSplice/Domain/Filters
+    """
+    for child, definition, policy in _filtered(node):
+        priority = policy.with_filter().master_priority
+        if policy.may_lead_others and priority < policy.master_priority:
+            message = (
+                f"name-space '{definition.name_space.name}' is filtered: this node ranks with masterPriority "
+                f"{priority} there, not with {policy.master_priority}"
+            )
+            related = (definition.policy_place("its Policy"),)
+            yield node.found(child, message, related=related)
 
 
 @rule("DUR246", "ineffective-filter", Severity.WARNING)

