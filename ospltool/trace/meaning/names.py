@@ -27,7 +27,15 @@ _ORIGIN: Final = re.compile(r" \((?:default|[^()]*:\d+:\d+)\)$")
 """Our engine says where a setting comes from."""
 
 _SETTING: Final = re.compile(r"^( *)- ([^:]+?) *: ?(.*)$", re.MULTILINE)
-TAUGHT_BY: Final = frozenset({"lifecycle.address", "lifecycle.configuration", "namespace.received"})
+TAUGHT_BY: Final = frozenset(
+    {
+        "lifecycle.address",
+        "lifecycle.configuration",
+        "namespace.learned",
+        "namespace.received",
+        "namespace.remembered",
+    }
+)
 """The events that teach names; reports may do so too."""
 
 _IDENTIFIED: Final = re.compile(r"The durability service can be identified by ID: (\S+)")
@@ -69,6 +77,8 @@ class Names:
                 if spaces:
                     self.name_spaces[record.node] = spaces
                     self._space_of.clear()
+            case "namespace.learned" | "namespace.remembered":
+                self._learn_name_space(record)
             case "namespace.received":
                 priority = number(
                     record.fields.get("priority") or _priority(record.fields.get("extensions", ""))
@@ -86,6 +96,14 @@ class Names:
         priority = number(settings.get("MasterPriority", settings.get(PRIORITY_SETTING)))
         if priority is not None:
             self.priority_of[address] = priority
+
+    def _learn_name_space(self, record: Record) -> None:
+        """A dynamic name-space, which the configuration does not have."""
+        name, expressions = record.fields.get("namespace", ""), record.fields.get("expressions", "")
+        elements = tuple(Element.parse(one) for one in expressions.split(",") if one[-1:] not in {"", "."})
+        before = [one for one in self.name_spaces.get(record.node, ()) if one.name != name]
+        self.name_spaces[record.node] = [*before, NameSpace(name, elements)]
+        self._space_of.clear()
 
     def own_of(self, run: tuple[str, int]) -> str:
         """The address of a node in a run; empty when it is not known."""
