@@ -31,7 +31,8 @@ def add_name_space(context: Context, name_space: NameSpace) -> bool:
         priority = policy.master_priority
         context.note("namespace.filtered", place=place, namespace=name_space.name, priority=priority)
     stored = context.settings.stored.get(name_space.name)
-    state = NameSpaceState(name_space, policy, run=context.settings.incarnation)
+    is_learned = not _is_configured(context, name_space)
+    state = NameSpaceState(name_space, policy, context.settings.incarnation, is_learned)
     state.want(context.settings.wanted.get(name_space.name, ()) if state.is_lazy else ())
     if stored:
         state.stored, state.quality_ns, state.whole = stored, stored.quality_ns, stored.whole
@@ -40,7 +41,7 @@ def add_name_space(context: Context, name_space: NameSpace) -> bool:
         state.vote = Vote(stored.lineage.counter + 1, "")  # epochs of the last run must not come again
         context.note("election.quality", namespace=name_space.name, quality_ns=max(0, stored.quality_ns))
     context.states[name_space.name] = state
-    context.emit(NameSpaceLearned(name_space, policy, _is_configured(context, name_space)))
+    context.emit(NameSpaceLearned(name_space, policy, not is_learned))
     context.changed = True
     return True
 

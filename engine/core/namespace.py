@@ -60,6 +60,7 @@ class NameSpaceState:
     """Everything the core keeps of one name-space.
 
     Attributes:
+        is_learned: it is not in the configuration; a fellow, or the store, told of it (5.2.3.6).
         stored: what the store held at the start of this run.
         apart: a merge policy left this set different from the master's set of the same lineage.
         rejoined: fellows that came back without a restart, and whose sets may have evolved apart from ours.
@@ -81,6 +82,7 @@ class NameSpaceState:
     name_space: NameSpace
     policy: Policy
     run: int = 0
+    is_learned: bool = False
     stored: StoredSet | None = None
     quality_ns: int = 0
     phase: Phase = Phase.DISCOVER

@@ -41,7 +41,7 @@ from engine.runtime.past import ACTIVITY, IN_ORDER, Past
 from engine.runtime.ports import FilterRefused
 from engine.runtime.runtime import Runtime
 from engine.runtime.startup import core_settings
-from engine.runtime.view import only_parts, unstored, without_candidates
+from engine.runtime.view import only_parts, refused_groups, unstored, without_candidates
 from engine.store.interface import StoreError
 from engine.tracing.levels import Level
 
@@ -467,6 +467,7 @@ class Node:
             waiting = unstored(self._runtime) if problem else 0
             said = {"problem": problem, "unstored": waiting, "waits": without_candidates(self._runtime)}
             said["parts"] = only_parts(self._runtime)
+            said["refused"] = refused_groups(self._runtime)
             self._say(state, node=self._found.report.node_id, **said)
             self._incoming.count_undecodable(
                 {**self._channel.malformed, BULK_TOPIC: self._receiver.malformed}

@@ -237,6 +237,11 @@ class Holdings:
             self.tracer.event("filter.applies", group=group)
         return True
 
+    @property
+    def refused(self) -> list[Group]:
+        """The groups of which nothing is kept because their content filter does not fit their type."""
+        return sorted(self._refused)
+
     def passes(self, group: Group, sample: CapturedSample | Sample, group_set: GroupSet) -> bool:
         """Whether content filters let a sample into a set of the group.
 

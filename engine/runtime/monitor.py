@@ -65,7 +65,8 @@ class NameSpaceView:
     want: such a set is never called complete. `why` says in words which rule chose the master, from
     which candidates; `epoch` and `merge_id` are shown as "counter/id". `master_since_ns` is since when this
     node follows this master in this epoch, 0 when it follows none or does not say. A set `from_parts` is what
-    Lazy nodes had kept: nobody with a whole one was there.
+    Lazy nodes had kept: nobody with a whole one was there. One that `is_learned` is not in the node's own
+    configuration, but one of its policies applies to it.
     """
 
     name: str
@@ -89,6 +90,7 @@ class NameSpaceView:
     alignments: tuple[AlignmentView, ...] = ()
     master_since_ns: int = 0
     from_parts: bool = False
+    is_learned: bool = False
 
     @property
     def is_at_rest(self) -> bool:

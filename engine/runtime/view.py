@@ -144,6 +144,7 @@ def _name_space(runtime: Runtime, data: NameSpaceData, now: float, wall_ns: int)
         alignments=tuple(_alignments(runtime, data)),
         master_since_ns=wall_ns - int((now - state.followed_s) * 1e9) if state.following else 0,
         from_parts=state.from_parts,
+        is_learned=state.is_learned,
     )
 
 
@@ -203,6 +204,13 @@ def only_parts(runtime: Runtime) -> str:
     if made:
         said.append(f"its set of name-space {', '.join(made)} comes from parts, and may lack data")
     return "; ".join(said)
+
+
+def refused_groups(runtime: Runtime) -> str:
+    """Of which groups nothing is kept because of a content filter, in a sentence; empty for none."""
+    groups = runtime.holdings.refused
+    more = f" and {len(groups) - 1:,} more" if len(groups) > 1 else ""
+    return f"it keeps nothing of group {groups[0]}{more}: the content filter does not fit" if groups else ""
 
 
 def _groups(runtime: Runtime, data: NameSpaceData, identity: Identity) -> list[GroupView]:

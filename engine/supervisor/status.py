@@ -62,6 +62,7 @@ class NodeStatus:
         unstored: how many samples are in memory only while the store refuses.
         waits_for: what keeps it from being operational and does not end by itself; empty for nothing.
         parts: of which name-spaces it has a part only, in words; empty for none.
+        refused: of which groups it keeps nothing because of a content filter, in words; empty for none.
     """
 
     directory: NodeDirectory
@@ -75,6 +76,7 @@ class NodeStatus:
     unstored: int = 0
     waits_for: str = ""
     parts: str = ""
+    refused: str = ""
 
     @property
     def sentence(self) -> str:
@@ -84,7 +86,7 @@ class NodeStatus:
         reason = f"{'; ' if store else ': '}{self.reason}" if self.reason else ""
         name = self.record.domain_name
         past = self._past_words()
-        parts = f"; {self.parts}" if self.parts else ""
+        parts = "".join(f"; {each}" for each in (self.parts, self.refused) if each)
         return (
             f'ospltool system with domain name "{name}" {self.condition}{state}{store}{reason}{parts}{past}'
         )
@@ -119,7 +121,7 @@ def status_of(directory: NodeDirectory) -> NodeStatus | None:
     if not is_supervised and record.phase not in FINAL:
         reason = "its supervisor was killed" + (", the node is ending" if is_orphan else "")
     problem, unstored, waits = said.get("problem"), said.get("unstored"), said.get("waits")
-    parts = said.get("parts")
+    parts, refused = said.get("parts"), said.get("refused")
     is_said_by_it = record.node is not None and said.get("pid") == record.node.pid and record.node.is_alive()
     state, since_ns = said.get("state"), said.get("time_ns")
     if not isinstance(state, str) or not (is_said_by_it or state in _LAST_STATES):
@@ -140,6 +142,7 @@ def status_of(directory: NodeDirectory) -> NodeStatus | None:
         unstored=unstored if is_said_by_it and isinstance(unstored, int) else 0,
         waits_for=waits if is_said_by_it and isinstance(waits, str) else "",
         parts=parts if is_said_by_it and isinstance(parts, str) else "",
+        refused=refused if is_said_by_it and isinstance(refused, str) else "",
     )
 
 

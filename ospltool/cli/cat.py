@@ -61,7 +61,8 @@ def cat(
     Without --stored and --live, it reads what the running nodes deliver to a reader that comes late, and ends
     when they have delivered everything. --live goes on with what is written. --stored reads the complete sets
     in stores. Only these tell who wrote a sample; `delivered_by` is the node's writer that delivered it.
-    Where only parts that Lazy nodes keep can be reached, standard error says so.
+    Where only parts that Lazy nodes keep can be reached, or the node of a store is running and may hold what
+    it has not written yet, standard error says so.
     --where takes comparisons, BETWEEN, LIKE, AND, OR, NOT and parentheses; a dispose has its key fields only.
 
     Exit codes: 0 good, 1 nothing of the topic, the history not complete in time, or a sample not readable,
@@ -202,6 +203,9 @@ def _cat_stores(printer: _Printer, stores: list[_Store], partitions: tuple[str, 
         with opened(store.path) as reader:
             for finding in reader.facts.findings:
                 printer.complain(finding)
+            use = dict(reader.facts.detail).get("closed", "")
+            if use.startswith("in use"):
+                streams.say(f"ospltool: {store.path}: {use}; what it has not written yet is not shown")
             for one in reader.facts.current():
                 for group, samples in reader.read(one.number, damage):
                     is_meant = _is_meant(group, printer.topic, partitions)

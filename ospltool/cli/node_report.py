@@ -28,6 +28,7 @@ def as_data(status: NodeStatus) -> dict[str, object]:
         "in_memory_only": status.unstored,
         "waits_for": status.waits_for,
         "parts": status.parts,
+        "refused": status.refused,
         "uri": record.uri,
         "configuration": record.configuration,
         "store": record.store,

@@ -29,7 +29,8 @@ def status(
 
     A node whose store refuses data is shown with the cause, and with how many samples are in its memory only.
     It runs all the same, so the exit code stays 0. A node that has recovered is shown with its last failure.
-    Of a node that has only a part of a name-space's set, it says so.
+    Of a node that has only a part of a name-space's set, or keeps nothing of a group because its content
+    filter does not fit, it says so.
 
     Exit codes: 0 all shown nodes run and respond, 1 one does not or none is known, 2 wrong usage.
     """

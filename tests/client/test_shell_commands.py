@@ -69,7 +69,9 @@ def test_cat_prints_the_history_that_a_late_reader_gets_and_ends(lab: ClientLab,
     assert {each["source_time_ns"] for each in samples} == {*range(1_000, 1_010), 2_000}
     assert {each["writer"] for each in samples} == {None}, "who wrote it is not on the wire"
     assert all(len(each["delivered_by"]) == 32 for each in samples)
-    stored = run("cat", "Reading", "--store", lab.home("n1") / "store")[1]
+    code, stored, said = run("cat", "Reading", "--store", lab.home("n1") / "store")
+    assert (code, said.count("in use by node n1")) == (0, 1)
+    assert "what it has not written yet is not shown" in said
     assert all(len(each["writer"]) == 32 and "delivered_by" not in each for each in stored)
 
 

@@ -296,6 +296,11 @@ def test_a_definition_that_differs_is_named_with_who_has_it() -> None:
     check_signs(
         [space(1), space(2, durability="Transient", merges=())], [("DUL-CONFIG-DIFFERS", "Orders", what)]
     )
+    what = what.replace("n2:", "n2 (n2 learned it, under a Policy of its own):")
+    check_signs(
+        [space(1), space(2, durability="Transient", merges=(), is_learned=True)],
+        [("DUL-CONFIG-DIFFERS", "Orders", what)],
+    )
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import signal
 import subprocess
@@ -102,6 +103,24 @@ class Lab:
         """Whether a node has begun to take in the set of a fellow; on a fast machine it may be done, too."""
         shown = self.seen.node(name)
         return shown is not None and any(space.phase in ("align", "complete") for space in shown.name_spaces)
+
+    def ospltool(self, name: str, *arguments: str) -> tuple[int, str]:
+        """Run a command for the configuration of a node: its exit code, and what it printed."""
+        done = subprocess.run(
+            [sys.executable, "-m", "ospltool.cli.app", *arguments, str(self.home(name) / "ospl.xml")],
+            env={**self.environ, "PYTHONPATH": str(ROOT), "OSPL_LOGPATH": str(self.home(name))},
+            capture_output=True,
+            text=True,
+            timeout=90,
+            check=False,
+        )
+        return done.returncode, done.stdout
+
+    def status(self, name: str) -> dict[str, Any]:
+        """What `ospltool status` says of a node that a supervisor has started."""
+        (shown,) = json.loads(self.ospltool(name, "status", "--json")[1])["data"]
+        assert isinstance(shown, dict)
+        return shown
 
     def wait_delivered(self, count: int = 1) -> None:
         """Until nodes show so many deliveries of history, all of them at their end."""

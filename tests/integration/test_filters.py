@@ -85,3 +85,17 @@ def test_what_a_filter_does_not_accept_is_nowhere_on_its_node(lab: Lab) -> None:
     assert len(lab.on_disk("n1")["stock", "Reading"]) == 20
     assert ("stock", "Plain") not in lab.on_disk("n1")
     assert lab.trace("n1", "align.reconciling") == []
+
+
+def test_status_says_of_which_group_nothing_is_kept_because_its_filter_does_not_fit(lab: Lab) -> None:
+    lab.configure("n1", Settings(filters=(("nothing < 5", "stock.Plain"),)))
+    assert lab.ospltool("n1", "start")[0] == 0
+    try:
+        lab.seen.wait_for("n1 is complete", lambda: lab.seen.are_complete("n1"))
+        lab.reader(types=["Plain"])  # the writer waits for one
+        lab.write({"type": "Plain", "count": 3, "time": 1_000})
+        said = "it keeps nothing of group stock.Plain: the content filter does not fit"
+        lab.seen.wait_for("status says it", lambda: lab.status("n1")["refused"] == said)
+        assert said in lab.ospltool("n1", "status")[1]
+    finally:
+        lab.ospltool("n1", "stop")

@@ -1,22 +1,18 @@
 from __future__ import annotations
 
-import json
 import os
 import random
 import resource
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from engine.store.schema import PAGE_BYTES
 from tests.integration.configurations import Settings
 from tests.integration.lab import Lab
-from tests.integration.programs import ROOT
 
 pytestmark = pytest.mark.dds
 
@@ -277,61 +273,43 @@ def test_a_node_that_finds_its_disk_full_waits_for_room_and_goes_on(lab: Lab, sm
     assert "Traceback" not in lab.output("n1")
 
 
-def ospltool(lab: Lab, *arguments: str) -> tuple[int, str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "ospltool.cli.app", *arguments, str(lab.home("n1") / "ospl.xml")],
-        env={**lab.environ, "PYTHONPATH": str(ROOT), "OSPL_LOGPATH": str(lab.home("n1"))},
-        capture_output=True,
-        text=True,
-        timeout=90,
-        check=False,
-    )
-    return done.returncode, done.stdout
-
-
-def status(lab: Lab) -> dict[str, Any]:
-    (shown,) = json.loads(ospltool(lab, "status", "--json")[1])["data"]
-    assert isinstance(shown, dict)
-    return shown
-
-
 def test_status_tells_of_a_full_disk_and_a_supervisor_bears_with_a_start_on_it(
     lab: Lab, small_disk: SmallDisk
 ) -> None:
     path = lab.configure("n1", Settings(failure_action="restart"))
     lease = '<Lease><ExpiryTime update_factor="0.2">2.0</ExpiryTime></Lease>'  # far less than it waits
     path.write_text(path.read_text("utf-8").replace("</Role>", f"</Role>{lease}"), "utf-8")
-    assert ospltool(lab, "start")[0] == 0
+    assert lab.ospltool("n1", "start")[0] == 0
     try:
         lab.seen.wait_for("n1 is complete", lambda: lab.seen.are_complete("n1"))
         stored = fill_store(lab, small_disk, 0)
-        lab.seen.wait_for("status says so", lambda: status(lab)["in_memory_only"] == 2_500 - stored)
-        shown = status(lab)
+        lab.seen.wait_for("status says so", lambda: lab.status("n1")["in_memory_only"] == 2_500 - stored)
+        shown = lab.status("n1")
         assert shown["condition"] == "operational"
         assert "space" in shown["store_problem"]
-        code, text = ospltool(lab, "status")
+        code, text = lab.ospltool("n1", "status")
         assert code == 0
         assert "is operational, but its store refuses: " in text
         assert f"; {2_500 - stored} samples are in memory only" in text
 
         os.kill(shown["node_pid"], signal.SIGKILL)
         small_disk.fill(0)
-        lab.seen.wait_for("it is waited for", lambda: "waits for room" in ospltool(lab, "status")[1])
-        waiting = status(lab)
+        lab.seen.wait_for("it is waited for", lambda: "waits for room" in lab.ospltool("n1", "status")[1])
+        waiting = lab.status("n1")
         assert (waiting["condition"], waiting["restarts"]) == ("starting", 1)
         warning = "has no room to open the store"
         lab.seen.wait_for("it still waits", lambda: lab.information("n1").count(warning) == 2)
-        assert status(lab)["node_pid"] == waiting["node_pid"], "its lease was renewed"
+        assert lab.status("n1")["node_pid"] == waiting["node_pid"], "its lease was renewed"
 
         lab.seen.forget("n1")
         small_disk.free(0)
         lab.seen.wait_for("n1 is complete again", lambda: lab.seen.are_complete("n1"))
         assert lab.seen.samples("n1") >= stored
-        lab.seen.wait_for("status is plain", lambda: status(lab)["condition"] == "operational")
-        assert (status(lab)["store_problem"], status(lab)["in_memory_only"]) == ("", 0)
-        assert "store" not in ospltool(lab, "status")[1]
+        lab.seen.wait_for("status is plain", lambda: lab.status("n1")["condition"] == "operational")
+        assert (lab.status("n1")["store_problem"], lab.status("n1")["in_memory_only"]) == ("", 0)
+        assert "store" not in lab.ospltool("n1", "status")[1]
     finally:
-        ospltool(lab, "stop")
+        lab.ospltool("n1", "stop")
 
 
 # Damage.

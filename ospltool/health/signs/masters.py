@@ -126,13 +126,20 @@ def _definitions(heard: list[Node]) -> Iterator[Sign]:
     for (name, role, _), variants in defined.items():
         if len(variants) > 1:
             said = "; ".join(
-                f"{joined([node.snapshot.name for node in nodes])}: durability {durability}, "
-                f"merge {', '.join(merges) or 'none'}"  # type: ignore[arg-type]  # a key is (str, tuple)
+                f"{_with_learners(nodes, name)}: durability {durability}, merge {', '.join(merges) or 'none'}"  # type: ignore[arg-type]  # a key is (str, tuple)
                 for (durability, merges), nodes in variants.items()
             )
             fewest = min(variants.values(), key=len)
             nodes = tuple(node.id for node in fewest)
             yield Sign("DUL-CONFIG-DIFFERS", name, f"{name}, role {role}: {said}", 0, nodes, name)
+
+
+def _with_learners(nodes: list[Node], name_space: str) -> str:
+    """The names of nodes, with a word about those that have the definition from others."""
+    views = {node.id: view for node in nodes for view in node.snapshot.name_spaces if view.name == name_space}
+    learned = [node.snapshot.name for node in nodes if views[node.id].is_learned]
+    names = joined([node.snapshot.name for node in nodes])
+    return f"{names} ({joined(learned)} learned it, under a Policy of its own)" if learned else names
 
 
 def _defined_otherwise(heard: list[Node]) -> set[tuple[str, str]]:

@@ -90,6 +90,12 @@ _CODES: Final = {
 }
 
 
+_WHY: Final = {
+    Topic.FILTER: "a content filter of its configuration does not fit the type of the topic",
+    Topic.IGNORED: "its configuration has what does nothing here",
+}
+"""The cause, where what the node said has it."""
+
 _VERBS: Final = {Topic.RESTARTED: "failed and was started again"}
 
 
@@ -114,7 +120,7 @@ def _remarks(scene: Scene, node: Node) -> Iterator[Sign]:
             f"{name} {_VERBS.get(topic, 'says')}: {remarks[-1].text}{more}",
             remarks[0].time_ns,
             (node.id,),
-            why=word.text if word and topic is Topic.RESTARTED else "",
+            why=word.text if word and topic is Topic.RESTARTED else _WHY.get(topic, ""),
             weight=len(remarks),
         )
 
