@@ -302,6 +302,8 @@ def _cat_live(
         printer.complain(f"topic '{printer.topic}': nobody writes, reads or keeps it")
     elif not reader.is_delivered:
         printer.complain(f"topic '{printer.topic}': its history was not complete within {timeout_s:g} s")
+    elif reader.parts and not reader.has_samples:
+        printer.complain(f"topic '{printer.topic}': nothing of it is in the parts that can be reached")
 
 
 def _put_all(printer: _Printer, reader: Any, timeout_s: float, *, follows: bool) -> None:

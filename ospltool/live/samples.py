@@ -106,6 +106,11 @@ class TopicReader:
         return bool(self._delivered) and set(self._delivered.values()) == {"done"}
 
     @property
+    def has_samples(self) -> bool:
+        """Whether anything came."""
+        return bool(self._seen)
+
+    @property
     def parts(self) -> dict[str, list[str]]:
         """The name-spaces of which no node that was heard has the whole set, with those that have parts."""
         found: dict[str, list[str]] = {}
