@@ -21,6 +21,7 @@ AREAS: Final = (
     "crowd",
     "simulator",
     "capture",
+    "trickle",
     "deliver",
     "alive",
     "align",

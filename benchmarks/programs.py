@@ -94,10 +94,10 @@ def publish(options: dict[str, Any]) -> None:
     samples = [_HEADER + struct.pack("<i", first + number) + tail for number in range(instances)]
     write, now_ns = writer.write, time.time_ns
     began_ns, began = now_ns(), time.monotonic()
-    rate = options.get("rate", 0)
+    rate, step = options.get("rate", 0), options.get("step", 100)
     for number in range(options["count"]):
         write(samples[number % instances], now_ns())
-        if rate and number % 100 == 0:
+        if rate and number % step == 0:
             writer.flush()
             time.sleep(max(0.0, began + number / rate - time.monotonic()))
     writer.flush()

@@ -28,6 +28,8 @@ TAP_BYTES: Final = 16 << 20
 """What may wait in a tap; then its writers are held back."""
 STAND_IN: Final = "\x7f"
 """Stands for the wildcards of a partition in a name that the expression accepts and nobody uses."""
+GATHER_S: Final = 0.02
+"""How long a sample may wait in a tap for others: looking at all taps costs more than a sample."""
 MOVING_S: Final = 0.1
 """How often `turn` should be called while a tap moves."""
 

@@ -237,7 +237,7 @@ class Storage:
             return False
         if question.barrier is None and (is_late or self.tally(question.writer)[0] >= question.count):
             question.content = self._content(question.writer, places)
-            question.barrier = self._runtime.persistence.handed_over
+            question.barrier = self._runtime.persistence.hurry()
         return self._is_past(question.barrier) or now > deadline_s + DISK_S
 
     def _look(self, question: StorageQuestion, places: Sequence[Place]) -> None:
@@ -252,7 +252,7 @@ class Storage:
                 question.verdicts[at] = found
                 has_found = has_found or found is not Verdict.MISSING
         if has_found:
-            question.barrier = self._runtime.persistence.handed_over
+            question.barrier = self._runtime.persistence.hurry()
 
     def verdicts(
         self, question: StorageQuestion, states: Sequence[NameSpaceState], places: Sequence[Place]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -37,7 +39,8 @@ class Pump:
         self.signal = Signal(participant)
         self._sink = sink
         self._activities = activities or Activities()
-        self._sources: dict[str, tuple[Take, Work]] = {}
+        self._sources: dict[str, tuple[Take, Work, float]] = {}
+        self._due_s: dict[str, float] = {}
         self._lock = threading.Lock()
         self._stopping = False
         self._failure: BaseException | None = None
@@ -48,11 +51,17 @@ class Pump:
         """What ended the thread, None while it runs."""
         return self._failure
 
-    def add(self, name: str, take: Take) -> None:
-        """Add a source whose entities were made with `pump.signal`; taken from in the order of adding."""
+    def add(self, name: str, take: Take, every_s: float = 0.0) -> None:
+        """Add a source whose entities were made with `pump.signal`; taken from in the order of adding.
+
+        Args:
+            name: for the sink, and for the deadlock watch.
+            take: what it has.
+            every_s: the least time from one batch to the next; what comes meanwhile waits for the end of it.
+        """
         work = self._activities.work(f"AdminEventDispatcher ({name})")
         with self._lock:
-            self._sources[name] = take, work
+            self._sources[name] = take, work, every_s
         self.signal.set()
 
     def remove(self, name: str) -> None:
@@ -70,7 +79,7 @@ class Pump:
         try:
             while not self._stopping:
                 # A wait has an end so that a signal lost to a bug costs a second and not for ever.
-                self.signal.wait(_LONGEST_WAIT_S)
+                self.signal.wait(self._patience_s())
                 self._round()
         except Exception as error:
             _log.exception("the DDS pump stopped")
@@ -79,7 +88,9 @@ class Pump:
     def _round(self) -> None:
         with self._lock:
             sources = list(self._sources.items())
-        for name, (take, work) in sources:
+        for name, (take, work, every_s) in sources:
+            if self._must_wait(name):
+                continue
             with work:
                 with self._lock:
                     if name not in self._sources or self._stopping:
@@ -87,6 +98,21 @@ class Pump:
                     batch = take()
                 if batch:
                     self._sink(name, batch)
+                    if every_s:
+                        self._due_s[name] = time.monotonic() + every_s
+
+    def _must_wait(self, name: str) -> bool:
+        """Whether a source gave something so recently that it is not its time yet."""
+        due_s = self._due_s.get(name, 0.0)
+        if due_s > time.monotonic():
+            return True
+        self._due_s.pop(name, None)
+        return False
+
+    def _patience_s(self) -> float:
+        """How long to wait for the signal: a source that had to wait does not ask again."""
+        due_s = min(self._due_s.values(), default=math.inf)
+        return max(0.0, min(_LONGEST_WAIT_S, due_s - time.monotonic()))
 
     def stop(self, timeout_s: float = 5.0) -> None:
         """End the thread, then the signal. Close the sources afterwards.

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 RETRY_S: Final = 1.0
 """Pause before a disk that refused is tried again."""
 _BLOCK_BYTES: Final = 512  # of st_blocks, whatever the file system's own blocks are
+GATHER_S: Final = 0.02
+"""How long a change may wait for others that are written in the same transaction, if nobody waits for it."""
 MEASURE_S: Final = 1.0
 """How soon after a change it is measured again what the store takes up, and not more often than this."""
 
@@ -159,12 +161,14 @@ class Disk:
     def _carry_out(self, store: Store) -> None:
         while True:
             refused = bool(self.persistence.problem)
+            self._gather()
             while self._one_job():
                 self._on_result()
                 self._optimize(store)
                 self._rest()
                 self._measure_due_s = self._measure_due_s or time.monotonic() + MEASURE_S
                 self._measure()
+                self._gather()
             self._measure()
             if self.persistence.problem and not refused:
                 self._on_result()
@@ -175,6 +179,16 @@ class Disk:
             else:
                 due_s = self._measure_due_s
                 self._wake.wait(None if due_s is None else max(0.0, due_s - time.monotonic()))
+            self._wake.clear()
+
+    def _gather(self) -> None:
+        """Let changes that come one by one come together: a transaction costs far more than a change."""
+        until_s = time.monotonic() + GATHER_S
+        while self.persistence.may_gather and not self._stopping.is_set():
+            left_s = until_s - time.monotonic()
+            if left_s <= 0:
+                return
+            self._wake.wait(left_s)
             self._wake.clear()
 
     def _optimize(self, store: Store) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from engine.capture.mailbox import Handler, Mailbox, ignore
 from engine.capture.neighbourhood import Neighbourhood
+from engine.capture.taps import GATHER_S
 from engine.capture.uri import interface_fault, is_automatic, uri_of
 from engine.capture.watch import Watch
 from engine.client_service.service import ClientService
@@ -328,7 +329,7 @@ class Node:
         self._pump.add("channel", self._channel.take)
         self._pump.add("attachment", self._channel.take_changes)
         self._pump.add("streams", self._streams.take)
-        self._pump.add("taps", lambda: [True] if self._wire.taps.has_news() else [])
+        self._pump.add("taps", lambda: [True] if self._wire.taps.has_news() else [], GATHER_S)
         self._pump.start()
 
     def _watch(self) -> None:

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 MAX_QUEUED_CHANGES: Final = 500_000
 BATCH_CHANGES: Final = 20_000
 """Changes that go into one transaction at most."""
+MAX_GATHERED: Final = 1_000
+"""Changes that need not wait for more before they are written."""
 WRITE_SAMPLES: Final = 50_000
 WORTH_CHANGING: Final = 0.3
 """A set that differs in more than this part of it is written anew, which is faster than changing it."""
@@ -164,6 +166,8 @@ class Persistence:
         self._queued = 0
         self._handed_over = 0
         self._carried_out = 0
+        self._urgent = 0
+        self._at_work: _Job | None = None
         self._problem = ""
         self._overflowed: set[str] = set()
         self._filling: dict[str, tuple[bytes, SetWriter]] = {}
@@ -193,6 +197,19 @@ class Persistence:
         return self._carried_out
 
     @property
+    def may_gather(self) -> bool:
+        """Whether what is queued is little, and nobody waits for it: more may join it in one transaction."""
+        with self._lock:
+            is_little = bool(self._jobs) and self._queued < MAX_GATHERED
+            only_changes = all(isinstance(job, _Append) for job in self._jobs)
+            return is_little and only_changes and self._carried_out >= self._urgent and not self._problem
+
+    def hurry(self) -> int:
+        """Somebody waits for all that was handed over so far, which is returned (`handed_over`)."""
+        self._urgent = self._handed_over
+        return self._urgent
+
+    @property
     def is_overflowed(self) -> bool:
         """Whether changes are not queued, so that a whole set has to be written first."""
         return bool(self._overflowed)
@@ -213,11 +230,20 @@ class Persistence:
                 return
             self._queued += len(changes)
             self._handed_over += len(changes)
-            last = self._jobs[-1] if self._jobs else None
-            if isinstance(last, _Append) and last.name_space == name_space and len(self._jobs) > 1:
-                last.changes += changes
+            waiting = self._waiting(name_space)
+            if waiting is not None:
+                waiting.changes += changes
             else:
                 self._jobs.append(_Append(name_space, list(changes)))
+
+    def _waiting(self, name_space: str) -> _Append | None:
+        """Queued changes of a name-space that more may join: only changes of others come after them."""
+        for job in reversed(self._jobs):
+            if not isinstance(job, _Append):
+                return None
+            if job.name_space == name_space:
+                return None if job is self._at_work else job
+        return None
 
     def fill(
         self,
@@ -298,8 +324,8 @@ class Persistence:
     def work(self) -> bool:
         """Carry out the next job; False when there is none, or when the disk refused it."""
         with self._lock:
-            job = self._jobs[0] if self._jobs else None
-            if isinstance(job, _Append):  # take a transaction's worth; the rest may still grow
+            job = self._at_work = self._jobs[0] if self._jobs else None
+            if isinstance(job, _Append):  # take a transaction's worth
                 batch = job.changes[:BATCH_CHANGES]
         if job is None:
             return False
@@ -310,6 +336,7 @@ class Persistence:
                 self._backups.is_full(str(error))
             if isinstance(error, StoreDamaged) and self._begin_anew(job.name_space, error):
                 return True
+            self._at_work = None
             self._refused(job.name_space, str(error))
             return False
         self._backups.went_well()
@@ -430,6 +457,7 @@ class Persistence:
 
     def _done(self, job: _Job, result: Result | None) -> None:
         with self._lock:
+            self._at_work = None
             if isinstance(job, _Append):
                 count = min(BATCH_CHANGES, len(job.changes))
                 del job.changes[:count]
