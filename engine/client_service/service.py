@@ -354,8 +354,18 @@ class ClientService:
         self._tracer.event(
             "delete.received", expression=f"{partition}.{topic}", origin=request.request.client.hex()
         )
-        self._runtime.core.delete_data(partition, topic, until_ns)
-        self._send_state(client, request, deleted=True)
+        reason = self._why_it_would_come_back(Interest(topic, (partition,), by_expression=True))
+        if not reason:
+            self._runtime.core.delete_data(partition, topic, until_ns)
+        self._send_state(client, request, deleted=not reason, reason=reason)
+
+    def _why_it_would_come_back(self, interest: Interest) -> str:
+        """Why a deletion by this node would not last; empty where those that come back learn of it."""
+        for state in self._view.name_spaces(interest):
+            if state.is_lazy or not state.policy.aligner:
+                what = "has parts of" if state.is_lazy else "is no aligner of"
+                return f"node {self._runtime.settings.name} {what} name-space '{state.name}'"
+        return ""
 
     def _asked(self, client: bytes, request: StateRequest, question: StorageQuestion | None) -> None:
         """A client asks what of its samples is stored."""

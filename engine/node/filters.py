@@ -64,6 +64,7 @@ class ContentFilters:
     """
 
     def __init__(self, filters: Iterable[ContentFilter], tracer: Tracer) -> None:
+        self._tracer = tracer
         self._filters = []
         for each in filters:
             if each.elements:
@@ -109,5 +110,8 @@ class ContentFilters:
                     raise FilterRefused(f"group {description.group}: {refusal}") from refusal
                 if gate is not None:
                     gates[description.group] = gate
-            sets[name] = at_once(filtered(data, gates), renew), descriptions
+            left = at_once(filtered(data, gates), renew)
+            sets[name] = left, descriptions
+            if left is not data and (removed := data.summary().count - left.summary().count):
+                self._tracer.event("filter.removed", namespace=name, samples=removed)
         return dataclasses.replace(found, sets=sets)

@@ -143,6 +143,8 @@ class Threads:
         begins = next((one for one in SETTING_OF if name.startswith(one)), "")
         setting = SETTING_OF.get(begins, SERVICE)
         wanted = self._wanted.get(setting, self._base)
+        if wanted == self._base:  # the file asks no more of this thread than of the whole process
+            setting = SERVICE
         try:
             _apply(wanted, tid)
         except ProcessLookupError:

@@ -294,12 +294,15 @@ def _cat_live(
         streams.say(
             f"ospltool: topic '{printer.topic}': {what}; `ospltool history state` says of which groups"
         )
+    if not reader.has_heard_nodes and not (follows and reader.has_samples):
+        raise CommandError(f"domain {place.domain_id}: no node was heard", Exit.UNREACHABLE)
     if follows:
         return
-    if not reader.has_heard_nodes:
-        raise CommandError(f"domain {place.domain_id}: no node was heard", Exit.UNREACHABLE)
     if not reader.types:
         printer.complain(f"topic '{printer.topic}': nobody writes, reads or keeps it")
+    elif not reader.is_kept and not reader.has_samples:
+        where = ", ".join(partitions) or "any partition"
+        printer.complain(f"topic '{printer.topic}': no node keeps a group of it in {where}")
     elif not reader.is_delivered:
         printer.complain(f"topic '{printer.topic}': its history was not complete within {timeout_s:g} s")
     elif reader.parts and not reader.has_samples:

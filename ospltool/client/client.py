@@ -135,7 +135,8 @@ class DurabilityClient:
             NoService: there is no service in time.
             UnsupportedService: only services of another product are there; OpenSplice deletes nothing for
                 clients. Nothing has been deleted.
-            DurabilityTimeout: no node has confirmed in time; data may have been deleted all the same.
+            DurabilityTimeout: no node has confirmed in time; data may have been deleted all the same. A node
+                that is Lazy or no aligner deletes nothing: the others would bring it back.
         """
         deadline_s = time.monotonic() + timeout_s
         self.session.wait_for_services(deadline_s)
@@ -144,6 +145,7 @@ class DurabilityClient:
             "topic": topic_expression,
             "until_ns": time.time_ns() if until_ns is None else until_ns,
         }
+        reasons: set[str] = set()
         while time.monotonic() < deadline_s:
             answer_s = min(deadline_s, time.monotonic() + asking.GRACE_S)
             known = ask(self.session, topic_expression, (partition_expression,), answer_s)
@@ -166,8 +168,10 @@ class DurabilityClient:
                 )
                 if any(added(state).get("deleted") for state in confirmed.values()):
                     return
+                reasons |= {str(reason) for one in confirmed.values() if (reason := added(one).get("reason"))}
             pause(self.session, deadline_s)
-        raise errors.DurabilityTimeout("no node has confirmed that it deletes historical data")
+        why = f": {'; '.join(sorted(reasons))}" if reasons else ""
+        raise errors.DurabilityTimeout(f"no node has confirmed that it deletes historical data{why}")
 
     def register_durable_subscription(
         self,

@@ -11,6 +11,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Final
 
+from engine.core.expressions import matches
 from engine.core.namespaces import Element, NameSpace, overlap
 from engine.dataset.groups import DurabilityKind
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from engine.dataset.groups import TypeDescription
     from engine.dds.tap import Captured
     from engine.dds.typeinfo import TypeRef
-    from engine.runtime.monitor import NameSpaceView
+    from engine.runtime.monitor import GroupView, NameSpaceView
 
 MAX_REMEMBERED: Final = 1_000_000
 """Samples of which it is remembered that they came, so that none is shown twice."""
@@ -94,6 +95,7 @@ class TopicReader:
         self._delivered: dict[tuple[str, ...], str] = {}
         self._sets: dict[str, tuple[str, tuple[NameSpaceView, ...]]] = {}
         self.has_heard_nodes = False
+        self._is_kept = False
 
     @property
     def types(self) -> list[TypeDescription]:
@@ -104,6 +106,11 @@ class TopicReader:
     def is_delivered(self) -> bool:
         """Whether nodes say that they have delivered all the history that there is for this reader."""
         return bool(self._delivered) and set(self._delivered.values()) == {"done"}
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether a node has a group of the topic in one of the partitions, be it empty."""
+        return self._is_kept
 
     @property
     def has_samples(self) -> bool:
@@ -161,9 +168,16 @@ class TopicReader:
             self.has_heard_nodes = True
             shown = heard.snapshot
             self._sets[shown.id] = shown.name, tuple(filter(self._is_read, shown.name_spaces))
+            self._is_kept |= shown.groups_left_out > 0 or any(map(self._is_of, shown.groups))
             for delivery in heard.snapshot.deliveries:
                 if delivery.participant == own and delivery.topic == self._topic:
                     self._delivered[heard.snapshot.id, delivery.partition] = delivery.state
+
+    def _is_of(self, group: GroupView) -> bool:
+        """Whether a group is one of those that are read."""
+        return group.topic == self._topic and any(
+            matches(pattern, group.partition) for pattern in self._partitions
+        )
 
     def _is_read(self, view: NameSpaceView) -> bool:
         """Whether the topic, in the partitions that are read, may be of a name-space."""

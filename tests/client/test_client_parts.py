@@ -114,6 +114,11 @@ def test_a_part_is_the_whole_of_what_it_holds_and_of_nothing_else(
     )
     assert code == 0
 
+    # It may not delete either: who has the whole set would bring it back.
+    code, _, err = run("history", "delete", "Reading", *WANTED, "--domain", lab.domain, "--timeout", "6s")
+    assert (code, "node n2 has parts of name-space 'stock'" in err) == (1, True)
+    assert history(lab, WANTED, 60.0) == COUNT
+
     # What was wanted is remembered although there is no sample of it, and what is whole stays so.
     lab.kill("n2")
     lab.seen.forget("n2")

@@ -117,6 +117,16 @@ def test_cat_of_what_is_not_there_says_so(lab: ClientLab, run: Run) -> None:
     )
 
 
+def test_cat_of_a_partition_that_nobody_keeps_or_where_no_node_is_says_so(lab: ClientLab, run: Run) -> None:
+    code, samples, err = run(
+        "cat", "Reading", "--domain", lab.domain, "--partition", "nope", "--timeout", "9s"
+    )
+    assert (code, samples) == (1, [])
+    assert "no node keeps a group of it in nope" in err
+    other = (lab.domain + 1) % 230
+    assert run("cat", "Reading", "--domain", other, "--live", "--timeout", "1s")[:2] == (3, [])
+
+
 def test_cat_follows_what_is_written_until_it_has_enough(lab: ClientLab, run: Run) -> None:
     # The writer waits for two readers: the node's tap and ours.
     writer = lab.program("writer", steps=[{"count": 3, "time": 9_000}], topic="Followed", readers=2)

@@ -58,6 +58,8 @@ def test_what_a_filter_does_not_accept_is_nowhere_on_its_node(lab: Lab) -> None:
     seen.wait_for("all was looked at", lambda: withheld(lab, "n1") == 5)
     seen.wait_for("half is stored", lambda: seen.samples("n1") == seen.stored("n1") == 10)
     assert {each["group"] for each in lab.trace("n1", "filter.applies")} == {"stock.Reading"}
+    assert {each["samples"] for each in lab.trace("n1", "filter.removed")} == {"5"}
+    assert "take 5 stored samples of nameSpace 'stock' out of the store" in lab.information("n1")
     (lowered,) = lab.trace("n1", "namespace.filtered")
     assert (lowered["namespace"], lowered["place"].count(":")) == ("stock", 2)
     assert str(lab.home("n1") / "ospl.xml") in lowered["place"]

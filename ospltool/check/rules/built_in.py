@@ -255,8 +255,14 @@ def filter_on_master(node: NodeView) -> Iterator[Finding]:
 
 
 def _filtered(node: NodeView) -> Iterator[tuple[Node, Definition, Policy]]:
-    """Each PartitionTopic of a filter, with each name-space that it concerns and the policy of that."""
+    """Each PartitionTopic of a filter, with each name-space that it concerns and the policy of that.
+
+    A filter without a condition is ignored (DUR246).
+    """
     for element in node.domain.find_all("Filters/Filter") if node.domain else ():
+        content = element.attribute("content")
+        if content is None or not content.text.strip():
+            continue
         for child in element.named("PartitionTopic"):
             try:
                 filtered = NameSpace("", (Element.parse(child.text),))
@@ -283,7 +289,7 @@ def filter_lowers_priority(node: NodeView) -> Iterator[Finding]:
     OpenSplice: See DUR245.
     Reference: //OpenSplice/Domain/Filters
     """
-    for child, definition, policy in _filtered(node):
+    for child, definition, policy in _filtered(node) if not node.interpreted.problems else ():
         priority = policy.with_filter().master_priority
         if policy.may_lead_others and priority < policy.master_priority:
             message = (

@@ -17,8 +17,8 @@ _STREAMS = ("stdout", "stderr")
 def finest_tracing(node: NodeView) -> Iterator[Finding]:
     """The trace is as detailed as it can be.
 
-    Why: Every sample is a line. The file grows without bound and the service slows down; there is no
-        rotation.
+    Why: Every step of an alignment is a line, and in OpenSplice every sample. The file grows without bound,
+        unless OSPLTOOL_TRACE_ROTATION is set for an ospltool node, and the service slows down.
 
     Example:
         <Verbosity>FINEST</Verbosity>
@@ -30,7 +30,7 @@ def finest_tracing(node: NodeView) -> Iterator[Finding]:
     tracing = node.configuration.tracing
     element = node.setting("Tracing/Verbosity")
     if element and tracing.output_file is not None and tracing.verbosity is Verbosity.FINEST:
-        yield node.found(element, "FINEST traces every sample, into a file that nothing bounds")
+        yield node.found(element, "FINEST traces every step, into a file that grows without bound")
 
 
 @rule("DUR722", "tracing-nowhere", Severity.WARNING)
