@@ -25,7 +25,7 @@ element and attribute of that schema whether it works, is not needed, or is refu
 for a file:
 
 ```sh
-ospltool check --target ospltool ospl.xml   # DUR128, DUR129: no effect; DUR130: refused
+ospltool check --target ospltool --show info ospl.xml   # DUR128, DUR129: no effect; DUR130: refused
 ospltool check --effective ospl.xml         # every setting, its origin, and whether it has an effect
 ```
 

@@ -204,7 +204,7 @@ class Runtime:
             needs_turn = needs_turn or not isinstance(result, Stored)
             data = self.spaces.get(result.name_space)
             if isinstance(result, Stored) and data:
-                for group in result.watermarks.keys() - data.stored.keys():
+                for group in filter(data.state.is_wanted, result.watermarks.keys() - data.stored.keys()):
                     self._tracer.event("store.group", group=group)
                 data.stored.update(result.watermarks)
                 self.counters["stored"] = sum(
@@ -328,6 +328,8 @@ class Runtime:
         self.holdings.write_set(data, turn, keeps=keeps)
         began_ns = self._injecting.pop(event.name_space, None)
         for group, group_set in data.working.groups.items():
+            if not data.state.is_wanted(group):
+                continue  # a Lazy node knows of it, and has nothing of it
             if began_ns is not None:
                 self._tracer.event("injection.group", group=group, samples=group_set.count)
             self._tracer.event("group.complete", group=group)

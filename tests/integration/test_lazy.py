@@ -51,6 +51,9 @@ def test_lazy_node_keeps_the_groups_that_readers_on_its_host_want(tmp_path: Path
         reader.wait(COUNT)
         view.wait_for("n2 has what is wanted", lambda: has(hosts, "n2", WANTED) == COUNT)
         assert (phase(hosts, "n2"), has(hosts, "n2", OTHER)) == ("part", 0)
+        for event in ("group.complete", "store.group"):
+            told = {fields["group"] for fields in lab.trace("n2", event)}
+            assert told <= {f"{WANTED[0]}.Reading"}, "it has nothing of the others"
         hosts.reader("n2", partitions=WANTED).wait(COUNT)
         view.wait_for("its own node served it", lambda: lab.trace("n2", "deliver.finished"))
 
