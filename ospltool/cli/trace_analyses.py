@@ -48,6 +48,7 @@ def conversation(
     Exit codes: 0 good, 1 there is no alignment of this group, 2 wrong usage or input not readable.
     """
     from ospltool.output import envelope, streams
+    from ospltool.output.text import visible
 
     if output not in {"text", "mermaid"}:
         raise CommandError(f"--output {output!r}: choose text or mermaid", Exit.USAGE)
@@ -63,6 +64,9 @@ def conversation(
         lines = talks.as_mermaid(talk) if output == "mermaid" else talks.as_text(talk)
         streams.put("".join(f"{line}\n" for line in lines))
     say_damages()
+    if talk.exchanges and not talk.is_named:
+        what = "no line of these traces names this group; its name-space was aligned, with it or without it"
+        streams.say(f"ospltool: {visible(group)}: {what}")
     if not talk.exchanges:
         raise CommandError(f"{group}: no alignment of this group in these traces", Exit.FINDINGS)
 

@@ -217,6 +217,16 @@ def test_our_engine_aligns_whole_name_spaces(samples: pathlib.Path) -> None:
     assert next(as_text(talk)).startswith("ships.Observation (with all of name-space harbour): 5 alignments")
 
 
+def test_a_group_that_no_line_names_is_said_to_be_none(
+    samples: pathlib.Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for group, notes in (("ships.Observation", 0), ("ships.Nothing", 1)):
+        assert main(["trace", "conversation", group, str(samples / "own-engine")]) == 0
+        captured = capfd.readouterr()
+        assert f"{group} (with all of name-space harbour)" in captured.out
+        assert captured.err.count("no line of these traces names this group") == notes
+
+
 def test_groups_of_no_name_space_have_no_conversation(samples: pathlib.Path) -> None:
     talk = conversation(merged(find_sources([str(samples / "own-engine")]).sources), "other.Observation")
     assert talk.exchanges == ()

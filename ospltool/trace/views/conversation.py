@@ -50,6 +50,8 @@ class Conversation:
     group: str
     exchanges: tuple[Exchange, ...]
     names: Names
+    is_named: bool = True
+    """Whether any record names the group; else it may be one that there never was."""
 
     @property
     def nodes(self) -> list[str]:
@@ -108,8 +110,10 @@ def conversation(records: Iterable[Record], group: str, run: int | None = None) 
     names = Names()
     book = ExchangeBook(names)
     wanted: set[tuple[str, int]] = set()
+    is_named = False
     for record in records:
         names.learn(record)
+        is_named = is_named or record.fields.get("group") == group
         if is_whole(record) and _belongs(record, group, names):
             book.add(record)
             if run is None or record.run == run:
@@ -117,7 +121,7 @@ def conversation(records: Iterable[Record], group: str, run: int | None = None) 
     exchanges = [
         one for one in book.all() if any((where.file, where.offset) in wanted for _, where in one.steps[:1])
     ]
-    return Conversation(group, tuple(exchanges), names)
+    return Conversation(group, tuple(exchanges), names, is_named)
 
 
 def _belongs(record: Record, group: str, names: Names) -> bool:
