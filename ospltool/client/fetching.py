@@ -112,6 +112,8 @@ class Exchange:
 
     def turn(self, now: float, servers: frozenset[bytes]) -> Send | None:
         """Look at the answers and the time; returns what to send."""
+        if not self.followed <= servers:
+            self.ask_again()  # also if it is back before this round ends: it told us nothing meanwhile
         if self._running:
             if self._is_covered(servers, is_over=now >= self._until_s):
                 self._running, self.done = False, True

@@ -280,3 +280,20 @@ def test_a_selection_that_no_service_would_accept_is_refused_with_its_code() -> 
         HistorySelection(max_instances=-2)
     with pytest.raises(InvalidLimit, match="max_samples_per_instance"):
         HistorySelection(max_samples_per_instance=-2)
+
+
+def test_who_has_answered_and_is_gone_before_the_others_have_is_replaced() -> None:
+    """It may be back when the round ends: what merges brought meanwhile it has not told us."""
+    talk = Talk(services=frozenset((ONE, TWO)))
+    talk.turn()
+    talk.answer(ONE, 1, 10, ours=covers("a", a=True))
+    talk.services = frozenset((TWO,))
+    talk.turn(0.1)
+    talk.services = frozenset((ONE, TWO))
+    sent = talk.turn(5.0) + talk.turn()
+    assert talk.history == [10]
+    assert [send.number for send in sent + talk.turn()] == [2], "all is asked for again"
+    talk.answer(TWO, 2, 10, 11, ours=covers("a", a=True))
+    talk.answer(ONE, 2, code=ErrorCode.NOT_RESPONSIBLE, ours=covers(a=True))
+    assert talk.turn() == []
+    assert talk.fetch.done
