@@ -111,10 +111,14 @@ class Ledger:
         present = group_set.instance(sample.key) if group_set else ()
         for dispose in self._disposes.get((group, sample.key), ()):
             stamp_ns = dispose.record.source_time_ns
-            if sample.status == UNREGISTER:  # it revives nothing
+            left = list(present)
+            if (
+                sample.status == UNREGISTER
+            ):  # it revives nothing, also where an old node brings the dispose back
                 stamp_ns = max(stamp_ns, sample.source_time_ns)
+                left = [each for each in present if self.entry(group, each) != dispose]
             if sample.source_time_ns <= stamp_ns and all(
-                each.source_time_ns > stamp_ns or self._came_later(group, each, dispose) for each in present
+                each.source_time_ns > stamp_ns or self._came_later(group, each, dispose) for each in left
             ):
                 return True
         return False
