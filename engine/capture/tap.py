@@ -15,7 +15,8 @@ that the first one had, is nothing new. A writer whose cache is full waits for t
 nothing to either meanwhile: nothing shows how far behind the second one is, so that is waited for.
 
 While the second one is not yet in step with a writer, which takes some milliseconds, Cyclone DDS drops what a
-full queue refuses instead of offering it again. So the queue must have room when this begins.
+full queue refuses instead of offering it again. So the queue must have room when this begins. Later, what one
+of the two refuses is offered to both again, and the other one has it twice at once: `_Once`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from engine.capture.seam import Seam
 from engine.dds.captured import CapturedRun
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from engine.dataset.groups import DurabilityKind
     from engine.dds.captured import Captured
@@ -111,6 +112,7 @@ class Tap:
         self._move: _Move | None = None
         self._former: CaptureReader | None = None
         self._seam: Seam | None = None
+        self._once = self._once_more = _Once()
         self._forget_s = 0.0
         self._rejected = 0
 
@@ -172,6 +174,7 @@ class Tap:
     def _begin(self, now_s: float) -> None:
         if self._reader.fill < ROOM and self._seam is None:
             reader = self._make(self._wanted, hears=False)
+            self._once, self._once_more = _Once(), _Once()
             self._move = _Move(reader, now_s, frozenset(reader.matched_writers()), now_s)
 
     def _give_up(self, move: _Move) -> None:
@@ -201,7 +204,7 @@ class Tap:
     def _try_switch(self, move: _Move, listens_s: float, now_s: float) -> Moved | None:
         """End the first one if the second one is in step with all writers that match it."""
         assert self._seam is not None
-        self._seam.hear(_all_of(move.reader))
+        self._seam.hear(self._once_more(_all_of(move.reader)))
         if now_s < listens_s + LISTEN_S:
             return None
         writers = move.reader.matched_writers()
@@ -242,20 +245,22 @@ class Tap:
         seam = self._seam
         if seam is not None:
             # The second one first: so it always has as much room as the first one, and refuses nothing.
-            seam.hear(_all_of(move.reader))
+            seam.hear(self._once_more(_all_of(move.reader)))
         count, taken = self._reader.drain_runs(limit)
         move.gave_s.update(dict.fromkeys((each.writer for each in taken), time.monotonic()))
         if seam is not None:
             singly = _singly(taken)
             earlier = count if move.listens_s is None else min(move.earlier, count)
             move.earlier = max(0, move.earlier - earlier)
-            seam.give(singly[:earlier], both=False)
-            seam.give(singly[earlier:])
+            before, beside = self._once(singly[:earlier]), self._once(singly[earlier:])
+            seam.give(before, both=False)
+            seam.give(beside)
+            taken = [*before, *beside]
         return count, taken
 
     def _drain_former(self, seam: Seam, limit: int) -> list[Captured]:
         assert self._former is not None
-        last = self._former.drain(limit)
+        last = self._once(self._former.drain(limit))
         seam.give(last)
         if not len(self._former):
             self._former.close()
@@ -264,7 +269,7 @@ class Tap:
         return last
 
     def _drain_present(self, seam: Seam, limit: int) -> list[Captured]:
-        fresh = seam.fresh(self._reader.drain(limit))
+        fresh = seam.fresh(self._once_more(self._reader.drain(limit)))
         if seam.is_closed or time.monotonic() >= self._forget_s:
             self._seam = None
         return fresh
@@ -274,6 +279,22 @@ class Tap:
         for reader in (self._former, self._move.reader if self._move else None, self._reader):
             if reader is not None:
                 reader.close()
+
+
+class _Once:
+    """Leaves out what a reader was offered again at once although it had it."""
+
+    def __init__(self) -> None:
+        self._last: dict[bytes, Captured] = {}
+
+    def __call__(self, records: Iterable[Captured]) -> list[Captured]:
+        """The records that do not repeat the one before them of their writer; a writer never means that."""
+        found = []
+        for record in records:
+            if self._last.get(record.writer) != record:
+                self._last[record.writer] = record
+                found.append(record)
+        return found
 
 
 def _all_of(reader: CaptureReader) -> list[Captured]:

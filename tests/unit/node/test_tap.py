@@ -107,3 +107,32 @@ def test_a_writer_that_is_silent_for_long_holds_nothing_up(monkeypatch: pytest.M
         assert tap.turn() is None
     clock.now += max(LISTEN_S, QUIET_S)
     assert tap.turn() is not None
+
+
+def test_what_one_of_the_two_readers_refused_comes_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is offered to both again: the one that had it has it twice."""
+    clock = types.SimpleNamespace(now=100.0)
+    monkeypatch.setattr(moving, "time", types.SimpleNamespace(monotonic=lambda: clock.now))
+    readers: list[Reader] = []
+
+    def make(durability: DurabilityKind, *, hears: bool) -> Any:
+        readers.append(Reader(durability, hears=hears))
+        return readers[-1]
+
+    tap = Tap(make, DurabilityKind.VOLATILE)
+    tap.request(DurabilityKind.PERSISTENT)
+    for pause_s in (0.0, BESIDE_S, REMEMBER_S):
+        clock.now += pause_s
+        assert tap.turn() is None
+    found: list[int] = []
+    for first, second in (((1, 1, 2, 3), (1, 2, 2)), ((3, 4, 4), (3, 4, 5, 5, 6, 6))):
+        readers[0].put(*first)
+        readers[1].put(*second)
+        found += [record.source_time_ns for record in tap.drain(3)]
+    clock.now += LISTEN_S + QUIET_S
+    while tap.turn() is None:
+        found += [record.source_time_ns for record in tap.drain(100)]
+    readers[1].put(6, 7)
+    for _ in range(4):
+        found += [record.source_time_ns for record in tap.drain(100)]
+    assert found == [1, 2, 3, 4, 5, 6, 7]
