@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import math
 import threading
@@ -18,6 +19,16 @@ _LONGEST_WAIT_S: Final = 1.0
 
 Take = Callable[[], Sequence[Any]]
 Sink = Callable[[str, Sequence[Any]], object]
+
+
+@dataclasses.dataclass(slots=True)
+class _Source:
+    """What is taken from, at most every `every_s`: not before `due_s`, if that is set."""
+
+    take: Take
+    work: Work
+    every_s: float
+    due_s: float = -math.inf
 
 
 class Pump:
@@ -39,8 +50,7 @@ class Pump:
         self.signal = Signal(participant)
         self._sink = sink
         self._activities = activities or Activities()
-        self._sources: dict[str, tuple[Take, Work, float]] = {}
-        self._due_s: dict[str, float] = {}
+        self._sources: dict[str, _Source] = {}
         self._lock = threading.Lock()
         self._stopping = False
         self._failure: BaseException | None = None
@@ -61,7 +71,7 @@ class Pump:
         """
         work = self._activities.work(f"AdminEventDispatcher ({name})")
         with self._lock:
-            self._sources[name] = take, work, every_s
+            self._sources[name] = _Source(take, work, every_s)
         self.signal.set()
 
     def remove(self, name: str) -> None:
@@ -69,7 +79,7 @@ class Pump:
         with self._lock:
             source = self._sources.pop(name, None)
         if source is not None:
-            self._activities.end(source[1])
+            self._activities.end(source.work)
 
     def start(self) -> None:
         """Start the thread."""
@@ -88,31 +98,26 @@ class Pump:
     def _round(self) -> None:
         with self._lock:
             sources = list(self._sources.items())
-        for name, (take, work, every_s) in sources:
-            if self._must_wait(name):
+        now_s = time.monotonic()
+        for name, source in sources:
+            if now_s < source.due_s:
                 continue
-            with work:
+            source.due_s = -math.inf
+            with source.work:
                 with self._lock:
                     if name not in self._sources or self._stopping:
                         continue
-                    batch = take()
+                    batch = source.take()
                 if batch:
                     self._sink(name, batch)
-                    if every_s:
-                        self._due_s[name] = time.monotonic() + every_s
-
-    def _must_wait(self, name: str) -> bool:
-        """Whether a source gave something so recently that it is not its time yet."""
-        due_s = self._due_s.get(name, 0.0)
-        if due_s > time.monotonic():
-            return True
-        self._due_s.pop(name, None)
-        return False
+                    if source.every_s:
+                        source.due_s = time.monotonic() + source.every_s
 
     def _patience_s(self) -> float:
         """How long to wait for the signal: a source that had to wait does not ask again."""
-        due_s = min(self._due_s.values(), default=math.inf)
-        return max(0.0, min(_LONGEST_WAIT_S, due_s - time.monotonic()))
+        with self._lock:
+            dues = [source.due_s for source in self._sources.values() if source.due_s > -math.inf]
+        return max(0.0, min([_LONGEST_WAIT_S, *(due_s - time.monotonic() for due_s in dues)]))
 
     def stop(self, timeout_s: float = 5.0) -> None:
         """End the thread, then the signal. Close the sources afterwards.

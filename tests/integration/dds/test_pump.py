@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import threading
 import time
@@ -100,6 +101,60 @@ def test_data_wakes_the_pump_without_delay(
         return sorted(delays)[100]
 
     assert asyncio.run(measure()) < 0.01
+
+
+class Trickle:
+    """A source that has one thing each time it is asked, and the times at which it was."""
+
+    def __init__(self) -> None:
+        self.asked_s: list[float] = []
+
+    def __call__(self) -> list[int]:
+        self.asked_s.append(time.monotonic())
+        return [len(self.asked_s)]
+
+
+def test_a_source_that_may_wait_is_asked_no_more_often_than_that(participant: NodeParticipant) -> None:
+    sink, often, seldom = Sink(), Trickle(), Trickle()
+
+    def take(name: str, batch: Sequence[Any]) -> None:
+        sink(name, batch)
+        pump.signal.set()
+
+    pump = Pump(participant, take)
+    pump.add("often", often)
+    pump.add("seldom", seldom, 0.02)
+    pump.start()
+    sink.wait_for("seldom", 5)
+    pump.stop()
+    assert min(after - before for before, after in itertools.pairwise(seldom.asked_s)) >= 0.02
+    assert len(often.asked_s) > len(seldom.asked_s)
+
+
+def test_what_waits_comes_without_another_signal(participant: NodeParticipant) -> None:
+    sink, pair = Sink(), Trickle()
+    pump = Pump(participant, sink)
+    pump.add("pair", lambda: pair() if len(pair.asked_s) < 2 else [], 0.02)
+    pump.start()
+    started_s = time.monotonic()
+    sink.wait_for("pair", 1)
+    pump.signal.set()
+    sink.wait_for("pair", 2)
+    pump.stop()
+    assert time.monotonic() - started_s < 0.9, "the pump looks once a second without a signal"
+
+
+def test_a_source_that_is_removed_while_it_waits_leaves_nothing_to_do(participant: NodeParticipant) -> None:
+    sink, idle = Sink(), Trickle()
+    pump = Pump(participant, sink)
+    pump.add("gone", Trickle(), 0.05)
+    pump.add("idle", lambda: idle()[1:])
+    pump.start()
+    sink.wait_for("gone", 1)
+    pump.remove("gone")
+    threading.Event().wait(0.4)  # nothing tells that a thread does nothing
+    pump.stop()
+    assert len(idle.asked_s) < 10
 
 
 def test_a_sink_that_blocks_pushes_back_to_the_writer(participant: NodeParticipant, topic: Topic) -> None:

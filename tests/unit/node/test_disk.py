@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from engine.core.namespaces import Group
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
 from engine.dataset.sample import DATA, make_sample
 from engine.dds.activity import Activities
 from engine.node.disk import Disk, trace_found
+from engine.runtime.persistence import MAX_GATHERED
 from engine.store.backups import REPLACED_MARK
+from engine.store.interface import Change
 from engine.store.sqlite import SqliteStore
 from engine.tracing.levels import Level
 from engine.tracing.tracer import Tracer
@@ -80,3 +85,79 @@ def test_a_replaced_set_is_said_at_the_next_start_and_at_no_other(tmp_path: Path
     fill(tmp_path, complete=("a",), parts=(), replaced="by the operator")
     assert ("store.replaced", "a") in said(tmp_path)
     assert said(tmp_path) == [("lifecycle.local-copy", "a")]
+
+
+class Writing:
+    """A store whose changes wait for `gather_s` for others; its transactions are counted."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, directory: Path, gather_s: float) -> None:
+        monkeypatch.setattr("engine.node.disk.GATHER_S", gather_s)
+        fill(directory, complete=("a",), parts=())
+        self._news = threading.Condition()
+        self._calls = 0
+        self.disk = Disk(directory, "n1", self._count, Activities())
+        self.disk.start()
+        self.await_transactions(0)
+
+    def _count(self) -> None:
+        with self._news:
+            self._calls += 1
+            self._news.notify_all()
+
+    @property
+    def transactions(self) -> int:
+        return self._calls - 1  # the first call says that the store is open
+
+    def await_transactions(self, count: int) -> None:
+        with self._news:
+            assert self._news.wait_for(lambda: self.transactions >= count, 30)
+
+    def append(self, count: int) -> None:
+        for number in range(count):
+            change = Change(GROUP, make_sample(number + 2, b"w" * 16, DATA, b"key", b"payload"))
+            self.disk.persistence.append("a", [change])
+            self.disk.wake()
+
+    def hurry(self) -> None:
+        self.disk.persistence.hurry()
+        self.disk.wake()
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Writing]:
+    """A store that would wait for longer than a test lasts."""
+    made = Writing(monkeypatch, tmp_path, gather_s=600.0)
+    yield made
+    made.disk.close(30)
+
+
+def check_one_transaction(writing: Writing, count: int) -> None:
+    writing.await_transactions(1)
+    assert (writing.transactions, writing.disk.persistence.carried_out) == (1, count)
+
+
+def test_changes_that_come_one_by_one_are_one_transaction_for_who_waits_for_them(patient: Writing) -> None:
+    patient.append(50)
+    assert patient.disk.persistence.carried_out == 0
+    patient.hurry()
+    check_one_transaction(patient, 50)
+
+
+def test_changes_for_which_nobody_waits_are_written_when_their_time_is_over(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    writing = Writing(monkeypatch, tmp_path, gather_s=0.05)
+    writing.append(1)
+    check_one_transaction(writing, 1)
+    writing.disk.close(30)
+
+
+def test_many_changes_do_not_wait(patient: Writing) -> None:
+    patient.append(MAX_GATHERED)
+    patient.await_transactions(1)
+
+
+def test_a_node_that_ends_writes_what_waits(patient: Writing) -> None:
+    patient.append(3)
+    patient.disk.close(30)
+    check_one_transaction(patient, 3)
