@@ -40,10 +40,10 @@ def run(repeat: int) -> list[Row]:
             share = _idle(stage.pid(NODE))
             idle.append(100 * share)
             for rate in BARS_MS:
-                busy_s, octets, elapsed_s = _trickle(stage, rate, SECONDS)
+                busy_s, written_bytes, elapsed_s = _trickle(stage, rate, SECONDS)
                 count = round(rate * SECONDS)
                 used[rate].append(max(0.0, busy_s - share * elapsed_s) / count * 1e3)
-                written[rate].append(octets / count)
+                written[rate].append(written_bytes / count)
     rows = [Row(AREA, "idle node", "% of a core", tuple(idle), bar=Bar(Is.AT_MOST, 0.3))]
     for rate, most_ms in BARS_MS.items():
         name = f"processor time of a sample at {rate:,} samples/s"
@@ -83,7 +83,7 @@ def _trickle(stage: Stage, rate: int, seconds: float) -> tuple[float, int, float
     before_s, before, began_s = stages.processor_s(pid), _written(pid), time.monotonic()
     publisher = Program("publish", options, stages.environ())
     publisher.answer()
-    used_s, octets, elapsed_s = (
+    used_s, written_bytes, elapsed_s = (
         stages.processor_s(pid) - before_s,
         _written(pid) - before,
         time.monotonic() - began_s,
@@ -92,7 +92,7 @@ def _trickle(stage: Stage, rate: int, seconds: float) -> tuple[float, int, float
     stage.wait_for(
         "all are on disk", lambda: not stage.snapshots()[NODE].counters["queued"], stages.PATIENCE_S
     )
-    return used_s, octets, elapsed_s
+    return used_s, written_bytes, elapsed_s
 
 
 def _written(pid: int) -> int:

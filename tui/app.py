@@ -41,8 +41,8 @@ SECOND_NS: Final = 1_000_000_000
 SMALL: Final = 30
 """Nodes that are shown at every tick."""
 NODE_NS: Final = 9_000_000
-"""So much later for each node more, unless the verdict changes: with 200 nodes, each 1.5 s. Keys are answered
-at once."""
+"""How much later the next look comes with each node, unless the verdict changes: with 200 nodes every 1.5 s.
+Keys are answered at once."""
 
 MAX_HISTORY: Final = 50
 """Screens that `back` remembers."""

@@ -282,13 +282,17 @@ class Tap:
 
 
 class _Once:
-    """Leaves out what a reader was offered again at once although it had it."""
+    """Leaves out what a reader was offered again at once although it had it.
+
+    A sample that its writer wrote twice running, its time included, cannot be told from that and is left out
+    too: a set counts it once anyway.
+    """
 
     def __init__(self) -> None:
         self._last: dict[bytes, Captured] = {}
 
     def __call__(self, records: Iterable[Captured]) -> list[Captured]:
-        """The records that do not repeat the one before them of their writer; a writer never means that."""
+        """The records that do not repeat the one before them of their writer."""
         found = []
         for record in records:
             if self._last.get(record.writer) != record:

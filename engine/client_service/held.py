@@ -2,49 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING
 
-from engine.core.expressions import intersection, matches
-from engine.core.namespaces import Element
 from engine.core.states import Phase
 from engine.dds.client_protocol.messages import Completeness, GroupState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from engine.core.interest import Interest
     from engine.core.namespace import NameSpaceState
     from engine.core.namespaces import Group
     from engine.dataset.groups import GroupDescription
     from engine.dataset.rows import Rows
     from engine.runtime.runtime import Runtime
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Interest:
-    """What a client asks about: a topic, or topics `by_expression`, in partitions given by expressions."""
-
-    topic: str
-    partitions: tuple[str, ...]
-    by_expression: bool = False
-
-    @property
-    def elements(self) -> tuple[Element, ...]:
-        """What is meant, as expressions."""
-        return tuple(Element(partition, self.topic) for partition in self.partitions)
-
-    def wants(self, group: Group) -> bool:
-        """Whether a group is meant."""
-        is_topic = matches(self.topic, group.topic) if self.by_expression else group.topic == self.topic
-        return is_topic and any(matches(one, group.partition) for one in self.partitions)
-
-    def touches(self, state: NameSpaceState) -> bool:
-        """Whether a name-space could have a group that is meant."""
-        return any(
-            intersection(element.topic, self.topic) is not None
-            and any(intersection(element.partition, one) is not None for one in self.partitions)
-            for element in state.name_space.elements
-        )
 
 
 class Held:
@@ -55,7 +26,7 @@ class Held:
 
     def name_spaces(self, interest: Interest) -> list[NameSpaceState]:
         """The name-spaces that the interest touches."""
-        return [state for state in self._runtime.core.name_spaces if interest.touches(state)]
+        return [state for state in self._runtime.core.name_spaces if interest.touches(state.name_space)]
 
     def is_responsible(self, state: NameSpaceState) -> bool:
         """Whether this node answers for a name-space when nobody is addressed: its master does."""

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from engine.client_service.answers import Answers
 from engine.client_service.asking import Follower, HeldRequest, Question, Way, way_of
-from engine.client_service.held import Held, Interest
+from engine.client_service.held import Held
 from engine.client_service.lines import PREFIX_BYTES, Lines
 from engine.client_service.storage import Storage, StorageQuestion
+from engine.core.interest import Interest
 from engine.dataset.sample import DATA
 from engine.dds.cdr import Malformed
 from engine.dds.client_protocol import endpoints, extensions, naming

@@ -7,7 +7,7 @@ from typing import Final
 
 from engine.config.fates import WITHOUT_WARNING, Entry, Fate, WithoutEffect
 from engine.config.problems import Kind, Position, Problem, Span, quoted
-from engine.config.scheduling import impossible
+from engine.config.scheduling import ORDINARY, schedules
 from engine.config.sections import SettingsReader
 from engine.config.settings import (
     AlignmentSettings,
@@ -35,10 +35,6 @@ from engine.dataset.content import Expression, ExpressionFault
 
 MAX_DOMAIN_ID = 230
 """Highest domain that the ports of DDSI leave room for; the schema of OpenSplice allows more."""
-
-NO_PARTITION_TOPIC: Final = "it has no PartitionTopic"
-EMPTY_CONDITION: Final = "its condition is empty"
-"""Why a Filter does nothing."""
 
 _SERVICE = "DurabilityService"
 _CHARACTER: Final = re.compile(r"&[^;&]*;|.", re.DOTALL)
@@ -242,20 +238,19 @@ class SettingsBuilder:
                 raw = child.value.raw if child.value else ""
                 self.read.record(f"{path}/PartitionTopic", child.text, raw, self.read.origin(child))
             topics = tuple(child.text for child in written if self._is_sound(child))
-            found.append(ContentFilter(content, topics, self.read.origin(node)))
+            made = ContentFilter(content, topics, self.read.origin(node))
+            found.append(made)
             given = node.attribute("content")
-            if given and not written:
-                self._has_no_effect(given, f"{path}@content", given.value, NO_PARTITION_TOPIC)
-            elif given and not content.strip():
-                self._has_no_effect(given, f"{path}@content", given.value, EMPTY_CONDITION)
+            if given and made.why_ignored:
+                self._has_no_effect(given, f"{path}@content", given.value, made.why_ignored)
         return tuple(found)
 
     def scheduling_in_vain(self, configuration: Configuration) -> None:
         """Note the Scheduling that Linux does not have in an ordinary process."""
         places = {node.value.position: node for node in self.document.root.walk() if node.value}
-        for _, asked, fault in impossible(configuration):
+        for _, asked, _, fault in schedules(configuration, ORDINARY):
             node = places.get(Position(asked.origin.line, asked.origin.column))
-            if node and node.value:
+            if fault and node and node.value:
                 self._has_no_effect(node, node.path, node.value, fault)
 
     def _has_no_effect(self, thing: Node | Attribute, path: str, value: Value, reason: str) -> None:

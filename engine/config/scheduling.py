@@ -73,7 +73,7 @@ ORDINARY: Final = Schedule(_OTHER, 0, 0)
 """How a process runs that nobody started otherwise."""
 
 
-def asked_by(configuration: Configuration) -> dict[str, Scheduling]:
+def _asked_by(configuration: Configuration) -> dict[str, Scheduling]:
     """The Scheduling elements that apply to a node, by schema path, that of the whole process first."""
     service = configuration.domain.service(configuration.service)
     persistent = configuration.persistent
@@ -88,12 +88,18 @@ def asked_by(configuration: Configuration) -> dict[str, Scheduling]:
     return {path: asked for path, asked in found.items() if asked is not None}
 
 
-def impossible(configuration: Configuration) -> Iterator[tuple[str, Scheduling, str]]:
-    """What Linux does not have in an ordinary process: the schema path, what is asked for, and why not."""
-    base = ORDINARY
-    for path, asked in asked_by(configuration).items():
+def schedules(
+    configuration: Configuration, process: Schedule
+) -> Iterator[tuple[str, Scheduling, Schedule, str]]:
+    """What becomes of each Scheduling element in a process that runs so, that of the process itself first.
+
+    Schema path, what is asked for, how its threads run, and why not as asked, where Linux has no such one.
+    """
+    base = process
+    for path, asked in _asked_by(configuration).items():
         wanted = base.as_asked(asked)
-        if wanted.fault:
-            yield path, asked, wanted.fault
-        elif path == SERVICE:
-            base = wanted
+        fault = wanted.fault
+        used = base if fault else wanted
+        yield path, asked, used, fault
+        if path == SERVICE:
+            base = used

@@ -183,7 +183,14 @@ class ContentFilter:
     @property
     def elements(self) -> tuple[Element, ...]:
         """What it applies to; nothing when it has no effect."""
-        return tuple(map(Element.parse, self.partition_topics)) if self.content.strip() else ()
+        return () if self.why_ignored else tuple(map(Element.parse, self.partition_topics))
+
+    @property
+    def why_ignored(self) -> str:
+        """Why it has no effect; empty where it has one."""
+        if not self.partition_topics:
+            return "it has no PartitionTopic"
+        return "" if self.content.strip() else "its condition is empty"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from engine.config.builder import EMPTY_CONDITION, NO_PARTITION_TOPIC
 from engine.dataset.content import Expression, ExpressionFault, Undecodable
 from engine.dataset.sample import DATA
 from engine.dds.decoding import class_of, decode, key_names, kinds_of
@@ -70,8 +69,7 @@ class ContentFilters:
             if each.elements:
                 self._filters.append(_Filter(Expression(each.content), each.elements, str(each.origin)))
             else:
-                cause = EMPTY_CONDITION if each.partition_topics else NO_PARTITION_TOPIC
-                tracer.event("filter.ignored", place=each.origin, cause=cause)
+                tracer.event("filter.ignored", place=each.origin, cause=each.why_ignored)
 
     def gate(self, description: GroupDescription) -> Gate | None:
         """The filter of a group; None where none applies.

@@ -21,12 +21,12 @@ from engine.config.scheduling import (
     SERVICE,
     WATCHDOG,
     Schedule,
-    asked_by,
+    schedules,
 )
 from engine.config.schema import documented
 
 if TYPE_CHECKING:
-    from engine.config.settings import Configuration, Scheduling
+    from engine.config.settings import Configuration
     from engine.tracing.tracer import Tracer
 
 SETTING_OF: Final = {
@@ -89,29 +89,21 @@ class Threads:
         self._refused: set[str] = set()
         self._known: set[int] = set()
         self._unnamed: set[int] = set()
-        self._origins = {name: str(asked.origin) for name, asked in asked_by(configuration).items()}
-        process = base = schedule_of(0)
-        self._wanted = {}
-        for name, asked in asked_by(configuration).items():
-            self._wanted[name] = self._possible(name, asked, base)
-            if name == SERVICE:
-                base = self._wanted[name]
-        self._base = base
-        self._asked = {name for name, one in self._wanted.items() if one != process}
-
-    def _possible(self, setting: str, asked: Scheduling, base: Schedule) -> Schedule:
-        """What is asked for; `base`, with a warning, where Linux has no such schedule."""
-        wanted = base.as_asked(asked)
-        if wanted.fault:
-            self._tracer.event(
-                "lifecycle.scheduling-impossible",
-                place=asked.origin,
-                setting=documented(f"{setting}/Priority"),
-                cause=wanted.fault,
-                used=base,
-            )
-            return base
-        return wanted
+        process = schedule_of(0)
+        self._wanted: dict[str, Schedule] = {}
+        self._origins: dict[str, str] = {}
+        for path, asked, used, fault in schedules(configuration, process):
+            self._wanted[path], self._origins[path] = used, str(asked.origin)
+            if fault:
+                tracer.event(
+                    "lifecycle.scheduling-impossible",
+                    place=asked.origin,
+                    setting=documented(f"{path}/Priority"),
+                    cause=fault,
+                    used=used,
+                )
+        self._base = self._wanted.get(SERVICE, process)
+        self._asked = {path for path, used in self._wanted.items() if used != process}
 
     def look(self) -> None:
         """Name and schedule the threads that have come since the last look."""

@@ -194,10 +194,12 @@ def _stores_of(uri: str | None, stores: list[str] | None, node: str | None) -> l
 
 
 def _cat_stores(printer: _Printer, stores: list[_Store], partitions: tuple[str, ...]) -> None:
+    from engine.core.interest import Interest
+    from engine.core.namespaces import Group
     from engine.store.interface import DamageLog
     from ospltool.cli.store.shared import opened
 
-    groups = 0
+    interest, groups = Interest(printer.topic, partitions or ("*",)), 0
     for store in stores:
         damage = DamageLog()
         with opened(store.path) as reader:
@@ -208,7 +210,7 @@ def _cat_stores(printer: _Printer, stores: list[_Store], partitions: tuple[str, 
                 streams.say(f"ospltool: {store.path}: {use}; what it has not written yet is not shown")
             for one in reader.facts.current():
                 for group, samples in reader.read(one.number, damage):
-                    is_meant = _is_meant(group, printer.topic, partitions)
+                    is_meant = interest.wants(Group(group.name.partition, group.name.topic))
                     groups += is_meant
                     if is_meant:
                         _put_group(printer, reader, group, store, samples)
@@ -219,15 +221,6 @@ def _cat_stores(printer: _Printer, stores: list[_Store], partitions: tuple[str, 
     if not groups:
         where = ", ".join(store.path for store in stores)
         printer.complain(f"topic '{printer.topic}': no group of it in {where}")
-
-
-def _is_meant(group: GroupFacts, topic: str, partitions: tuple[str, ...]) -> bool:
-    from engine.core.expressions import matches
-
-    name = group.name
-    return name.topic == topic and (
-        not partitions or any(matches(pattern, name.partition) for pattern in partitions)
-    )
 
 
 def _put_group(

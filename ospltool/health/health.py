@@ -32,7 +32,7 @@ UPDATE_NS: Final = SECOND_NS // 4
 """Signs are looked for at most this often; people do not read faster."""
 
 NODE_NS: Final = SECOND_NS // 100
-"""So much later for each node: of 200 nodes, signs are looked for each 2.25 s."""
+"""How much later signs are looked for with each node: of 200 nodes every 2.25 s."""
 
 BEFORE_NS: Final = 3 * SECOND_NS
 """Events from so long before an incident may tell of its cause."""

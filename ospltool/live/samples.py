@@ -11,8 +11,8 @@ import os
 import time
 from typing import TYPE_CHECKING, Final
 
-from engine.core.expressions import matches
-from engine.core.namespaces import Element, NameSpace, overlap
+from engine.core.interest import Interest
+from engine.core.namespaces import Element, Group, NameSpace
 from engine.dataset.groups import DurabilityKind
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
 from engine.dds.discovery import Discovery, EndpointGone, EndpointSeen, ParticipantSeen
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from engine.dataset.groups import TypeDescription
     from engine.dds.tap import Captured
     from engine.dds.typeinfo import TypeRef
-    from engine.runtime.monitor import GroupView, NameSpaceView
+    from engine.runtime.monitor import NameSpaceView
 
 MAX_REMEMBERED: Final = 1_000_000
 """Samples of which it is remembered that they came, so that none is shown twice."""
@@ -69,6 +69,10 @@ class TopicReader:
         partitions: names or expressions; none is every partition.
         partition: the durability partition of the nodes, which tell whether all history was delivered.
 
+    Attributes:
+        has_heard_nodes: whether a node told anything.
+        is_kept: whether a node has a group of the topic in one of the partitions, be it empty.
+
     Raises:
         DdsError: the domain cannot be opened with these settings.
     """
@@ -77,6 +81,7 @@ class TopicReader:
         self, domain_id: int, settings: str, topic: str, partitions: tuple[str, ...], partition: str
     ) -> None:
         self._topic, self._partitions = topic, partitions or ANY_PARTITION
+        self._interest = Interest(topic, self._partitions)
         self.unreadable: list[str] = []
         self._participant = NodeParticipant(
             domain_id, settings, "ospltool cat", os.urandom(NODE_ID_BYTES), TagRole.TOOL
@@ -95,7 +100,7 @@ class TopicReader:
         self._delivered: dict[tuple[str, ...], str] = {}
         self._sets: dict[str, tuple[str, tuple[NameSpaceView, ...]]] = {}
         self.has_heard_nodes = False
-        self._is_kept = False
+        self.is_kept = False
 
     @property
     def types(self) -> list[TypeDescription]:
@@ -106,11 +111,6 @@ class TopicReader:
     def is_delivered(self) -> bool:
         """Whether nodes say that they have delivered all the history that there is for this reader."""
         return bool(self._delivered) and set(self._delivered.values()) == {"done"}
-
-    @property
-    def is_kept(self) -> bool:
-        """Whether a node has a group of the topic in one of the partitions, be it empty."""
-        return self._is_kept
 
     @property
     def has_samples(self) -> bool:
@@ -168,22 +168,16 @@ class TopicReader:
             self.has_heard_nodes = True
             shown = heard.snapshot
             self._sets[shown.id] = shown.name, tuple(filter(self._is_read, shown.name_spaces))
-            self._is_kept |= shown.groups_left_out > 0 or any(map(self._is_of, shown.groups))
+            self.is_kept |= shown.groups_left_out > 0 or any(
+                self._interest.wants(Group(group.partition, group.topic)) for group in shown.groups
+            )
             for delivery in heard.snapshot.deliveries:
                 if delivery.participant == own and delivery.topic == self._topic:
                     self._delivered[heard.snapshot.id, delivery.partition] = delivery.state
 
-    def _is_of(self, group: GroupView) -> bool:
-        """Whether a group is one of those that are read."""
-        return group.topic == self._topic and any(
-            matches(pattern, group.partition) for pattern in self._partitions
-        )
-
     def _is_read(self, view: NameSpaceView) -> bool:
         """Whether the topic, in the partitions that are read, may be of a name-space."""
-        elements = tuple(map(Element.parse, view.elements))
-        read = tuple(Element(partition, self._topic) for partition in self._partitions)
-        return overlap(NameSpace(view.name, elements), NameSpace("", read)) is not None
+        return self._interest.touches(NameSpace(view.name, tuple(map(Element.parse, view.elements))))
 
     def _open(self, reference: TypeRef, *, is_durable: bool) -> None:
         """A reader of a type: one that is given history, or one that matches writers who offer less."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from engine.client_service.held import Held, Interest
+from engine.client_service.held import Held
+from engine.core.interest import Interest
 from engine.core.namespaces import Group, MergeType
 from engine.core.states import Phase
 from engine.dds.client_protocol.messages import Completeness

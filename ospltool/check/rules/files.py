@@ -160,7 +160,7 @@ def wrong_fleet_file(file: FileView) -> Iterator[Finding]:
 def broken_expansion(node: NodeView) -> Iterator[Finding]:
     """A variable cannot be expanded: it is written wrongly, or `:?` says that it must be set.
 
-    Why: The value is not known, and whoever wrote `:?` wanted the start to fail then.
+    Why: The value is not known, and `:?` asks for the start to fail then.
 
     Example:
         <Id>${OSPL_DOMAIN_ID:?set the domain}</Id>

@@ -41,7 +41,7 @@ def _bad(node: NodeView, *types: Type) -> Iterator[tuple[Problem, Item, Value]]:
 def bad_boolean(node: NodeView) -> Iterator[Finding]:
     """A switch is neither true nor false.
 
-    Why: Whoever reads it guesses, and different parts of OpenSplice guess differently.
+    Why: A reader has to guess, and different parts of OpenSplice guess differently.
 
     Example:
         <Policy aligner="yes" .../>

@@ -115,7 +115,7 @@ def _incompatible(scene: Scene) -> Iterator[Sign]:
 
 def _definitions(heard: list[Node]) -> Iterator[Sign]:
     """Equal name-spaces of one role with another durability or other merges."""
-    defined: dict[tuple[str, str, tuple[str, ...]], dict[tuple[object, ...], list[Node]]] = {}
+    defined: dict[tuple[str, str, tuple[str, ...]], dict[tuple[str, tuple[str, ...]], list[Node]]] = {}
     doubtful = _defined_otherwise(heard)
     for node in heard if doubtful else ():
         for view in node.snapshot.name_spaces:
@@ -126,7 +126,7 @@ def _definitions(heard: list[Node]) -> Iterator[Sign]:
     for (name, role, _), variants in defined.items():
         if len(variants) > 1:
             said = "; ".join(
-                f"{_with_learners(nodes, name)}: durability {durability}, merge {', '.join(merges) or 'none'}"  # type: ignore[arg-type]  # a key is (str, tuple)
+                f"{_with_learners(nodes, name)}: durability {durability}, merge {', '.join(merges) or 'none'}"
                 for (durability, merges), nodes in variants.items()
             )
             fewest = min(variants.values(), key=len)

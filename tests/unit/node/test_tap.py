@@ -57,79 +57,70 @@ class Reader:
     def close(self) -> None: ...
 
 
-@pytest.mark.parametrize("way", ["drain", "drain_runs"])
-def test_a_writer_that_the_second_reader_holds_up_is_waited_for(
-    monkeypatch: pytest.MonkeyPatch, way: str
-) -> None:
-    clock = types.SimpleNamespace(now=100.0)
-    monkeypatch.setattr(moving, "time", types.SimpleNamespace(monotonic=lambda: clock.now))
-    readers: list[Reader] = []
+class Play:
+    """A tap that has been asked for more, its readers in the order of making, and the time."""
 
-    def make(durability: DurabilityKind, *, hears: bool) -> Any:
-        readers.append(Reader(durability, hears=hears))
-        return readers[-1]
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_s = 100.0
+        monkeypatch.setattr(moving, "time", types.SimpleNamespace(monotonic=lambda: self.now_s))
+        self.readers: list[Reader] = []
+        self.tap = Tap(self._make, DurabilityKind.VOLATILE)
+        self.tap.request(DurabilityKind.PERSISTENT)
+
+    def _make(self, durability: DurabilityKind, *, hears: bool) -> Any:
+        self.readers.append(Reader(durability, hears=hears))
+        return self.readers[-1]
+
+    def is_moved_after(self, *pauses_s: float) -> bool:
+        """Whether the last of some turns ends it; those before must not."""
+        for pause_s in pauses_s[:-1]:
+            assert not self.is_moved_after(pause_s)
+        self.now_s += pauses_s[-1]
+        return self.tap.turn() is not None
+
+
+@pytest.fixture
+def play(monkeypatch: pytest.MonkeyPatch) -> Play:
+    return Play(monkeypatch)
+
+
+@pytest.mark.parametrize("way", ["drain", "drain_runs"])
+def test_a_writer_that_the_second_reader_holds_up_is_waited_for(play: Play, way: str) -> None:
+    tap, readers = play.tap, play.readers
 
     def drained() -> list[int]:
         taken = tap.drain(100) if way == "drain" else tap.drain_runs(100)[1]
         return [record.source_time_ns for record in taken if isinstance(record, Captured)]
 
-    tap = Tap(make, DurabilityKind.VOLATILE)
-    tap.request(DurabilityKind.PERSISTENT)
-    assert tap.turn() is None  # the second one is made
+    assert not play.is_moved_after(0.0)  # the second one is made
     readers[0].put(1, 2, 3)
     found = drained()
-    for pause_s in (BESIDE_S, REMEMBER_S):
-        clock.now += pause_s
-        assert tap.turn() is None
-    clock.now += LISTEN_S
-    assert tap.turn() is None, "it has given something to the first one less than QUIET_S ago"
+    assert not play.is_moved_after(BESIDE_S, REMEMBER_S)
+    assert not play.is_moved_after(LISTEN_S), "it has given something to the first one less than QUIET_S ago"
     readers[1].put(2, 3, 4)  # the second one gets what it lacks, and then both the next one
     readers[0].put(4)
     found += drained()
-    assert tap.turn() is not None
+    assert play.is_moved_after(0.0)
     readers[1].put(5)
     for _ in range(2):
         found += drained()
     assert found == [1, 2, 3, 4, 5]
 
 
-def test_a_writer_that_is_silent_for_long_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = types.SimpleNamespace(now=100.0)
-    monkeypatch.setattr(moving, "time", types.SimpleNamespace(monotonic=lambda: clock.now))
-
-    def make(durability: DurabilityKind, *, hears: bool) -> Any:
-        return Reader(durability, hears=hears)
-
-    tap = Tap(make, DurabilityKind.VOLATILE)
-    tap.request(DurabilityKind.PERSISTENT)
-    for pause_s in (0.0, BESIDE_S, REMEMBER_S):
-        clock.now += pause_s
-        assert tap.turn() is None
-    clock.now += max(LISTEN_S, QUIET_S)
-    assert tap.turn() is not None
+def test_a_writer_that_is_silent_for_long_holds_nothing_up(play: Play) -> None:
+    assert play.is_moved_after(0.0, BESIDE_S, REMEMBER_S, max(LISTEN_S, QUIET_S))
 
 
-def test_what_one_of_the_two_readers_refused_comes_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_one_of_the_two_readers_refused_comes_once(play: Play) -> None:
     """It is offered to both again: the one that had it has it twice."""
-    clock = types.SimpleNamespace(now=100.0)
-    monkeypatch.setattr(moving, "time", types.SimpleNamespace(monotonic=lambda: clock.now))
-    readers: list[Reader] = []
-
-    def make(durability: DurabilityKind, *, hears: bool) -> Any:
-        readers.append(Reader(durability, hears=hears))
-        return readers[-1]
-
-    tap = Tap(make, DurabilityKind.VOLATILE)
-    tap.request(DurabilityKind.PERSISTENT)
-    for pause_s in (0.0, BESIDE_S, REMEMBER_S):
-        clock.now += pause_s
-        assert tap.turn() is None
+    tap, readers = play.tap, play.readers
+    assert not play.is_moved_after(0.0, BESIDE_S, REMEMBER_S)
     found: list[int] = []
     for first, second in (((1, 1, 2, 3), (1, 2, 2)), ((3, 4, 4), (3, 4, 5, 5, 6, 6))):
         readers[0].put(*first)
         readers[1].put(*second)
         found += [record.source_time_ns for record in tap.drain(3)]
-    clock.now += LISTEN_S + QUIET_S
+    play.now_s += LISTEN_S + QUIET_S
     while tap.turn() is None:
         found += [record.source_time_ns for record in tap.drain(100)]
     readers[1].put(6, 7)

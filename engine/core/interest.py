@@ -1,0 +1,39 @@
+"""What clients, readers and commands ask about."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from engine.core.expressions import intersection, matches
+from engine.core.namespaces import Element
+
+if TYPE_CHECKING:
+    from engine.core.namespaces import Group, NameSpace
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Interest:
+    """What somebody asks about: a topic, or topics `by_expression`, in partitions given by expressions."""
+
+    topic: str
+    partitions: tuple[str, ...]
+    by_expression: bool = False
+
+    @property
+    def elements(self) -> tuple[Element, ...]:
+        """What is meant, as expressions."""
+        return tuple(Element(partition, self.topic) for partition in self.partitions)
+
+    def wants(self, group: Group) -> bool:
+        """Whether a group is meant."""
+        is_topic = matches(self.topic, group.topic) if self.by_expression else group.topic == self.topic
+        return is_topic and any(matches(one, group.partition) for one in self.partitions)
+
+    def touches(self, name_space: NameSpace) -> bool:
+        """Whether a name-space could have a group that is meant."""
+        return any(
+            intersection(element.topic, self.topic) is not None
+            and any(intersection(element.partition, one) is not None for one in self.partitions)
+            for element in name_space.elements
+        )
