@@ -101,7 +101,6 @@ def _serve(
         for setting in configuration.settings
     ]
     tracer.event_with_lines("lifecycle.configuration", lines)
-    tell_ignored(configuration, tracer)
     try:
         name = os.environ.get(NODE_NAME, configuration.domain.name)
         told: list[str] = []
@@ -113,11 +112,13 @@ def _serve(
 
         for number in _ENDING_SIGNALS:
             signal.signal(number, end)
+        tell_ignored(configuration, tracer)  # consoles forget what was said before a node began
         node.run()
         while node.carries is not None and not told:
             node = Node(configuration, name, tracer, os.environ, link, node.carries, past)
             if told:  # between two nodes nobody was there to hear it
                 node.request_stop(told[-1])
+            tell_ignored(configuration, tracer)
             node.run()
     except ConfigurationRefused as refusal:
         tracer.event("lifecycle.bad-configuration", cause=str(refusal))

@@ -131,11 +131,7 @@ class SettingsBuilder:
         if node is None:
             return None
         count = self.read.whole(f"{base}@maxWaitCount")
-        names = node.named("ServiceName")
-        for name in names:
-            raw = name.value.raw if name.value else ""
-            self.read.record(name.path, name.text, raw, self.read.origin(name))
-        return WaitForAttachment(count, tuple(name.text for name in names))
+        return WaitForAttachment(count, self.read.texts(node.named("ServiceName")))
 
     def persistent(self) -> PersistentSettings | None:
         """…/Persistent, when the file has it; without it nothing is stored."""
@@ -234,15 +230,15 @@ class SettingsBuilder:
             content = self.read.text(f"{path}@content", node)
             self._check_condition(node, content)
             written = node.named("PartitionTopic")
-            for child in written:
-                raw = child.value.raw if child.value else ""
-                self.read.record(f"{path}/PartitionTopic", child.text, raw, self.read.origin(child))
+            self.read.texts(written)
             topics = tuple(child.text for child in written if self._is_sound(child))
             made = ContentFilter(content, topics, self.read.origin(node))
             found.append(made)
             given = node.attribute("content")
             if given and made.why_ignored:
-                self._has_no_effect(given, f"{path}@content", given.value, made.why_ignored)
+                values = [(f"{path}@content", given.value)]
+                values += [(child.path, child.value) for child in written if child.value]
+                self._have_no_effect(given, values, made.why_ignored)
         return tuple(found)
 
     def scheduling_in_vain(self, configuration: Configuration) -> None:
@@ -251,12 +247,14 @@ class SettingsBuilder:
         for _, asked, _, fault in schedules(configuration, ORDINARY):
             node = places.get(Position(asked.origin.line, asked.origin.column))
             if fault and node and node.value:
-                self._has_no_effect(node, node.path, node.value, fault)
+                self._have_no_effect(node, [(node.path, node.value)], fault)
 
-    def _has_no_effect(self, thing: Node | Attribute, path: str, value: Value, reason: str) -> None:
-        """Mark a value; the node itself says at its start what it does instead."""
-        entry = Entry(path, Fate.NOT_NEEDED, WITHOUT_WARNING, reason=reason)
-        self.without_effect.append(WithoutEffect(entry, thing, ((path, value),)))
+    def _have_no_effect(
+        self, thing: Node | Attribute, values: list[tuple[str, Value]], reason: str
+    ) -> None:
+        """Mark values; the node itself says at its start what it does instead."""
+        entry = Entry(values[0][0], Fate.NOT_NEEDED, WITHOUT_WARNING, reason=reason)
+        self.without_effect.append(WithoutEffect(entry, thing, tuple(values)))
 
     def _check_condition(self, node: Node, content: str) -> None:
         """Refuse a condition that cannot be parsed, at the place in the file where it goes wrong."""

@@ -103,8 +103,7 @@ class NameSpaceReader:
     def _element(self, child: Node) -> Element | None:
         if child.name not in ("Partition", "PartitionTopic"):
             return None
-        raw = child.value.raw if child.value else ""
-        self._reader.record(child.path, child.text, raw, self._origin(child))
+        self._reader.texts([child])
         if child.name == "Partition":
             return Element(child.text, "*")
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from engine.config.schema import Item, Schema, documented
 from engine.config.settings import (
@@ -88,6 +88,16 @@ class SettingsReader:
     def record(self, path: str, value: str | int | float | bool, raw: str | None, origin: Origin) -> None:
         """Note a setting whose value was not read by its path alone."""
         self.settings.append(Setting(documented(path), value, raw, origin))
+
+    def texts(self, nodes: Iterable[Node]) -> tuple[str, ...]:
+        """The texts of elements of one kind, each noted at its place."""
+        found = []
+        for node in nodes:
+            position = node.value.position if node.value else (node.line, node.column)
+            raw = node.value.raw if node.value else ""
+            self.record(node.path, node.text, raw, Origin(self._document.path, *position))
+            found.append(node.text)
+        return tuple(found)
 
     def inherited(self, path: str, above: str) -> int:
         """A whole number that is set at another path, with the origin that it has there."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import shutil
@@ -172,3 +173,12 @@ def test_endpoints_of_the_protocol_announce_names_and_priorities(lab: Lab) -> No
     assert ignored["setting"] == "//OpenSplice/DurabilityService/Persistent/StoreMode"
     report = lab.information("n1").partition("StoreMode has no effect")[0].rpartition("=====")[2]
     assert "Report      : WARNING" in report
+
+
+def test_health_tells_what_of_a_configuration_has_no_effect(lab: Lab) -> None:
+    """A node says it before it joins its domain, and a console that comes later hears it all the same."""
+    configure(lab, "n1", {"<Role>": "<y2038Ready>false</y2038Ready><Role>"})
+    lab.start("n1")
+    code, told = lab.ospltool("n1", "health", "--json")
+    (system,) = json.loads(told)["data"]
+    assert (code, [one["code"] for one in system["incidents"]]) == (0, ["DUL-CONFIG-IGNORED"])

@@ -210,16 +210,14 @@ def no_effect_on_a_node(node: NodeView) -> Iterator[Finding]:
     Example:
         <Persistent>...<KeyValueStore type="leveldb"/></Persistent>
     Use instead:
-        Remove the setting where only ospltool nodes read the file. A setting that concerns the whole
-        domain is an INFO.
+        Remove the setting where only ospltool nodes read the file.
     OpenSplice: Follows it, unless another rule says otherwise.
     Reference: //OpenSplice/DurabilityService/Persistent/KeyValueStore
     """
     for each in _without_effect(node, Fate.NOT_NEEDED):
         if each.warns:
-            severity = Severity.INFO if each.path.startswith("Domain") else None
             message = f"{_called(each)} has no effect on a node: {each.entry.reason}"
-            yield node.found(_place(each), message, subject=each.path, severity=severity)
+            yield node.found(_place(each), message, subject=each.path)
 
 
 @rule("DUR129", "needless-on-a-node", Severity.INFO, targets=OSPLTOOL, alone=True)
@@ -286,8 +284,8 @@ def _without_effect(node: NodeView, fate: Fate) -> Iterator[WithoutEffect]:
 
 
 def _called(found: WithoutEffect) -> str:
-    thing = found.thing
-    return f"<{thing.name}>" if isinstance(thing, Node) else thing.name
+    element, _, attribute = found.path.rpartition("/")[2].partition("@")
+    return f"{attribute} of <{element}>" if attribute else f"<{element}>"
 
 
 def _place(found: WithoutEffect) -> Node | Attribute | Span:
