@@ -220,7 +220,7 @@ def make_reporter(configuration: Configuration) -> Reporter:
         time.time_ns,
         domain_id=domain.id,
         append=domain.report_append,
-        verbosity=ReportType.named(domain.report_verbosity),
+        verbosity=ReportType.configured(domain.report_verbosity),
     )
 
 

@@ -67,6 +67,7 @@ class SettingsBuilder:
             role = read.text("Domain/Role")
         else:
             read.record("Domain/Role", role, None, Origin("role override"))
+        append, verbosity = "Domain/Report@append", "Domain/Report@verbosity"
         return DomainSettings(
             name=read.text("Domain/Name"),
             id=domain_id,
@@ -75,8 +76,8 @@ class SettingsBuilder:
             daemon_heartbeat=read.expiry("Domain/Daemon/Heartbeat/ExpiryTime"),
             service_terminate_period_s=read.number("Domain/ServiceTerminatePeriod"),
             builtin_topics=read.flag("Domain/BuiltinTopics@enabled"),
-            report_append=read.flag("Domain/Report@append"),
-            report_verbosity=read.text("Domain/Report@verbosity"),
+            report_append=read.flag(append) if read.has(append) else None,
+            report_verbosity=read.text(verbosity) if read.has(verbosity) else None,
             services=tuple(self._service(node) for node in read.nodes("Domain/Service")),
         )
 
@@ -249,9 +250,7 @@ class SettingsBuilder:
             if fault and node and node.value:
                 self._have_no_effect(node, [(node.path, node.value)], fault)
 
-    def _have_no_effect(
-        self, thing: Node | Attribute, values: list[tuple[str, Value]], reason: str
-    ) -> None:
+    def _have_no_effect(self, thing: Node | Attribute, values: list[tuple[str, Value]], reason: str) -> None:
         """Mark values; the node itself says at its start what it does instead."""
         entry = Entry(values[0][0], Fate.NOT_NEEDED, WITHOUT_WARNING, reason=reason)
         self.without_effect.append(WithoutEffect(entry, thing, tuple(values)))

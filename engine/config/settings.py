@@ -142,6 +142,7 @@ class DomainSettings:
 
     `lease` is that of this node's own services towards their supervisor; `daemon_heartbeat` is what the
     splice-daemon would send. `role` is as in the file or as overridden by the fleet.
+    `report_append` and `report_verbosity` are None where the environment decides.
     """
 
     name: str
@@ -151,8 +152,8 @@ class DomainSettings:
     daemon_heartbeat: Expiry
     service_terminate_period_s: float
     builtin_topics: bool
-    report_append: bool
-    report_verbosity: str
+    report_append: bool | None
+    report_verbosity: str | None
     services: tuple[ServiceEntry, ...]
 
     def service(self, name: str) -> ServiceEntry | None:

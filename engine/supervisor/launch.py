@@ -34,7 +34,7 @@ class Launch:
         expiry_s: Domain/Lease/ExpiryTime.
         terminate_period_s: Domain/ServiceTerminatePeriod.
         action: FailureAction of the durability service.
-        report_append, report_verbosity: Domain/Report.
+        report_append, report_verbosity: Domain/Report; None where the environment decides.
     """
 
     directory: str
@@ -49,8 +49,8 @@ class Launch:
     expiry_s: float
     terminate_period_s: float
     action: Action
-    report_append: bool = True
-    report_verbosity: str = "INFO"
+    report_append: bool | None = None
+    report_verbosity: str | None = None
 
     @property
     def rules(self) -> Rules:

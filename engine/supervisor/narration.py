@@ -37,7 +37,7 @@ class Narrator:
                 directory=pathlib.Path(launch.working_directory),
                 domain_id=launch.domain_id,
                 append=launch.report_append,
-                verbosity=ReportType.named(launch.report_verbosity),
+                verbosity=ReportType.configured(launch.report_verbosity),
             )
         except ReportTargetError as error:
             self._log(str(error))

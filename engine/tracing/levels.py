@@ -48,6 +48,11 @@ class ReportType(enum.IntEnum):
         """The type of a name in any case; raises ValueError that lists the names."""
         return cls[_known_name(name, cls)]
 
+    @classmethod
+    def configured(cls, name: str | None) -> ReportType | None:
+        """The type that a configuration names; None where it names none."""
+        return None if name is None else cls.named(name)
+
 
 def _known_name(name: str, kind: type[enum.IntEnum]) -> str:
     upper = name.strip().upper()

@@ -74,12 +74,12 @@ class Reporter:
         self._clock = clock
         self._domain_id = domain_id
         self._node = socket.gethostname() if node is None else node
-        self._verbosity = _environment_verbosity(environ) if verbosity is None else verbosity
-        self._append = _environment_append(environ) if append is None else append
+        self._verbosity = verbosity_of(environ) if verbosity is None else verbosity
+        self._append = appends(environ) if append is None else append
         start = pathlib.Path() if directory is None else directory
         log_path = environ.get("OSPL_LOGPATH", "").strip()
-        self._info = _LogFile(_target(environ, "OSPL_INFOFILE", "ospl-info.log", log_path), start)
-        self._error = _LogFile(_target(environ, "OSPL_ERRORFILE", "ospl-error.log", log_path), start)
+        self._info = _LogFile(target_of(environ, "OSPL_INFOFILE", "ospl-info.log", log_path), start)
+        self._error = _LogFile(target_of(environ, "OSPL_ERRORFILE", "ospl-error.log", log_path), start)
         self._lock = threading.Lock()
         self.lost = 0
         """Records that could not be written."""
@@ -196,7 +196,12 @@ def _caller() -> str:
     return f"{pathlib.Path(frame.f_code.co_filename).name}/{frame.f_lineno}"
 
 
-def _target(environ: Mapping[str, str], variable: str, default: str, log_path: str) -> str:
+def target_of(environ: Mapping[str, str], variable: str, default: str, log_path: str) -> str:
+    """Where a log goes.
+
+    Raises:
+        ReportTargetError: it cannot go there.
+    """
     name = environ.get(variable, "").strip() or default
     if name in ("<stdout>", "<stderr>"):
         return name.strip("<>")
@@ -207,7 +212,12 @@ def _target(environ: Mapping[str, str], variable: str, default: str, log_path: s
     return str(pathlib.Path(log_path) / name)
 
 
-def _environment_verbosity(environ: Mapping[str, str]) -> ReportType:
+def verbosity_of(environ: Mapping[str, str]) -> ReportType:
+    """What OSPL_VERBOSITY says.
+
+    Raises:
+        ReportTargetError: it is no type of report.
+    """
     value = environ.get("OSPL_VERBOSITY", "").strip()
     if not value:
         return ReportType.INFO
@@ -219,7 +229,12 @@ def _environment_verbosity(environ: Mapping[str, str]) -> ReportType:
         raise ReportTargetError(f"OSPL_VERBOSITY={value}: {error}") from None
 
 
-def _environment_append(environ: Mapping[str, str]) -> bool:
+def appends(environ: Mapping[str, str]) -> bool:
+    """What OSPL_LOGAPPEND says.
+
+    Raises:
+        ReportTargetError: it is neither true nor false.
+    """
     value = environ.get("OSPL_LOGAPPEND", "").strip().lower()
     if value not in ("", "true", "false", "yes", "no", "1", "0"):
         raise ReportTargetError(f"OSPL_LOGAPPEND={value}: neither true nor false")

@@ -48,18 +48,24 @@ def show_environment(
 
     With a configuration also each variable that it refers to, as in ${VAR:-default}, with the place.
 
-    Exit codes: 0 good, 2 the configuration cannot be read.
+    Exit codes: 0 good, 1 a node refuses a value, 2 the configuration cannot be read.
     """
+    from ospltool.cli.exits import Exit
+
     rows = [*_own(os.environ), *(_referred(uri, os.environ) if uri else ())]
     if as_json:
         streams.put(envelope.document("env", rows))
-        return
-    from ospltool.output.text import table
+    else:
+        from ospltool.output.text import table
 
-    header = ("VARIABLE", "VALUE", "ORIGIN", "MEANING")
-    streams.put(
-        table(header, [[row[name] for name in ("variable", "value", "origin", "meaning")] for row in rows])
-    )
+        header = ("VARIABLE", "VALUE", "ORIGIN", "MEANING")
+        names = ("variable", "value", "origin", "meaning")
+        streams.put(table(header, [[row[name] for name in names] for row in rows]))
+    refused = [row["refused"] for row in rows if row["refused"]]
+    for message in refused:
+        streams.say(f"ospltool: a node refuses to start: {message}")
+    if refused:
+        raise typer.Exit(Exit.FINDINGS)
 
 
 def _own(environ: Mapping[str, str]) -> Iterator[dict[str, str]]:
@@ -73,7 +79,34 @@ def _own(environ: Mapping[str, str]) -> Iterator[dict[str, str]]:
         if variable == "OSPLTOOL_RUNDIR" and not value:
             base = "XDG_RUNTIME_DIR" if environ.get("XDG_RUNTIME_DIR") else "default"
             effective, origin = str(location(environ)), base
-        yield {"variable": variable, "value": effective, "origin": origin, "meaning": meaning}
+        refused = _refusal(variable, environ) if value else ""
+        yield {
+            "variable": variable,
+            "value": effective,
+            "origin": f"{origin}, refused" if refused else origin,
+            "meaning": meaning,
+            "refused": refused,
+        }
+
+
+def _refusal(variable: str, environ: Mapping[str, str]) -> str:
+    """Why a node does not start with the value of a variable; empty where it does."""
+    from engine.tracing import reports
+    from engine.tracing.sinks import Rotation
+
+    try:
+        match variable:
+            case "OSPL_VERBOSITY":
+                reports.verbosity_of(environ)
+            case "OSPL_LOGAPPEND":
+                reports.appends(environ)
+            case "OSPL_INFOFILE" | "OSPL_ERRORFILE":
+                reports.target_of(environ, variable, "", "")
+            case "OSPLTOOL_TRACE_ROTATION":
+                Rotation.parse(environ[variable])
+    except ValueError as error:
+        return str(error) if variable in str(error) else f"{variable}: {error}"
+    return ""
 
 
 def _referred(uri: str, environ: Mapping[str, str]) -> Iterator[dict[str, str]]:
@@ -94,4 +127,5 @@ def _referred(uri: str, environ: Mapping[str, str]) -> Iterator[dict[str, str]]:
                 "value": environ.get(use.name, "") if is_used else value.text,
                 "origin": "environment" if is_used else f"{place}, {value.raw}",
                 "meaning": f"{path} = {value.text}",
+                "refused": "",
             }

@@ -28,6 +28,28 @@ def test_env_shows_values_and_where_they_come_from(shell: Shell, monkeypatch: py
     assert shell.run("env", "/no/such.xml")[0] == 2
 
 
+@pytest.mark.parametrize(
+    ("variable", "refused", "accepted"),
+    [
+        ("OSPLTOOL_TRACE_ROTATION", "abc", "64M:5"),
+        ("OSPL_VERBOSITY", "loud", "WARNING"),
+        ("OSPL_LOGAPPEND", "perhaps", "no"),
+        ("OSPL_INFOFILE", "host:99", "info.log"),
+        ("OSPL_ERRORFILE", "host:99", "<stderr>"),
+    ],
+)
+def test_env_names_what_a_node_refuses(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, variable: str, refused: str, accepted: str
+) -> None:
+    monkeypatch.setenv(variable, refused)
+    code, out, err = shell.run("env")
+    assert (code, "environment, refused" in out) == (1, True)
+    assert variable in err
+    assert refused in err
+    monkeypatch.setenv(variable, accepted)
+    assert shell.run("env")[0] == 0
+
+
 def test_info_shows_versions_and_every_setting_with_its_origin(shell: Shell) -> None:
     path = shell.write()
     data = shell.data("info", path, "--role", "other")

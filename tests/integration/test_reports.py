@@ -81,3 +81,14 @@ def test_what_operators_must_hear_is_told_by_real_nodes(lab: Lab) -> None:
         assert f"difference including latency with fellow {fellow}" in lab.information(name)
 
     check_late_heartbeat(lab)
+
+
+def test_the_environment_says_what_is_reported_where_the_configuration_does_not(lab: Lab) -> None:
+    lab.configure("n1", Settings())
+    path = lab.configure("n2", Settings())
+    path.write_text(path.read_text("utf-8").replace("<Role>", '<Report verbosity="INFO"/><Role>'), "utf-8")
+    lab.start("n1", "n2", environ={"OSPL_VERBOSITY": "WARNING"})
+    lab.seen.wait_for("both are complete", lambda: lab.seen.are_complete("n1", "n2"))
+    lab.stop("n1", "n2")
+    assert "Report      : INFO" not in lab.information("n1")
+    assert "Report      : INFO" in lab.information("n2")

@@ -179,6 +179,7 @@ def test_health_tells_what_of_a_configuration_has_no_effect(lab: Lab) -> None:
     """A node says it before it joins its domain, and a console that comes later hears it all the same."""
     configure(lab, "n1", {"<Role>": "<y2038Ready>false</y2038Ready><Role>"})
     lab.start("n1")
+    lab.seen.wait_for("n1 is complete", lambda: lab.seen.are_complete("n1"))
     code, told = lab.ospltool("n1", "health", "--json")
     (system,) = json.loads(told)["data"]
     assert (code, [one["code"] for one in system["incidents"]]) == (0, ["DUL-CONFIG-IGNORED"])

@@ -14,7 +14,9 @@ from ospltool.check.registry import NOWHERE, OPENSPLICE, rule
 from ospltool.check.views import NodeView
 from ospltool.diagnostics.model import Severity
 
-_TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm", "/run")  # noqa: S108 - we look for them, we do not use them
+_REBOOT = "is emptied at reboot"
+_WEEKS = "is cleaned of what is old, by systemd after 30 days"
+_TEMPORARY = {"/tmp": _REBOOT, "/var/tmp": _WEEKS, "/dev/shm": _REBOOT, "/run": _REBOOT}  # noqa: S108 - looked for, not used
 
 
 @rule("DUR601", "persistent-without-store", Severity.WARNING)
@@ -107,9 +109,10 @@ def empty_store_directory(node: NodeView) -> Iterator[Finding]:
 
 @rule("DUR605", "temporary-store", Severity.WARNING)
 def temporary_store(node: NodeView) -> Iterator[Finding]:
-    """The store lies in a directory that is emptied at reboot.
+    """The store lies in a directory that is cleaned up by itself.
 
-    Why: Persistent data is meant to outlive the system, and this is where the system cleans up.
+    Why: Persistent data is meant to outlive the system, and this is where the system cleans up, at
+        reboot or after some weeks.
 
     Example:
         <StoreDirectory>/tmp/pstore</StoreDirectory>
@@ -121,8 +124,9 @@ def temporary_store(node: NodeView) -> Iterator[Finding]:
     element = node.setting("Persistent/StoreDirectory")
     if element and element.value and not element.value.is_broken:
         path = str(PurePosixPath(element.text))
-        if any(path == place or path.startswith(f"{place}/") for place in _TEMPORARY):
-            yield node.found(element.value, f"'{element.text}' is emptied at reboot", subject=element.path)
+        for place, what in _TEMPORARY.items():
+            if path == place or path.startswith(f"{place}/"):
+                yield node.found(element.value, f"'{element.text}' {what}", subject=element.path)
 
 
 @rule("DUR606", "relative-store", Severity.INFO)

@@ -112,7 +112,11 @@ def test_settings_are_marked_whether_somebody_reads_them_or_not() -> None:
 FILTER = '<Filters><Filter content="{}">{}</Filter></Filters>'
 TOPIC = "<PartitionTopic>p.T</PartitionTopic>"
 IN_VAIN = {
-    "an empty condition": (read(FILTER.format(" ", TOPIC)), "content PartitionTopic", "its condition is empty"),
+    "an empty condition": (
+        read(FILTER.format(" ", TOPIC)),
+        "content PartitionTopic",
+        "its condition is empty",
+    ),
     "no topic": (read(FILTER.format("a=1", "")), "content", "it has no PartitionTopic"),
     "a filter above a priority": (
         read(FILTER.format("a=1", TOPIC)).replace(
