@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.core.namespaces import Group
 from engine.core.states import Phase
 from engine.dds.client_protocol.messages import Completeness, GroupState
 
@@ -12,7 +13,6 @@ if TYPE_CHECKING:
 
     from engine.core.interest import Interest
     from engine.core.namespace import NameSpaceState
-    from engine.core.namespaces import Group
     from engine.dataset.groups import GroupDescription
     from engine.dataset.rows import Rows
     from engine.runtime.runtime import Runtime
@@ -52,6 +52,11 @@ class Held:
         if state.phase is Phase.DISCOVER or not state.keeps(group):
             return Completeness.UNKNOWN
         return Completeness.COMPLETE if state.has_group(group) else Completeness.INCOMPLETE
+
+    def filtered(self, groups: list[GroupState]) -> list[int]:
+        """Which of these groups a content filter of this node withholds a part of, by their places."""
+        gates = self._runtime.holdings.gates
+        return [place for place, one in enumerate(groups) if Group(one.partition, one.topic) in gates]
 
     def group_states(self, states: list[NameSpaceState], interest: Interest | None) -> list[GroupState]:
         """The completeness of the groups that are meant, of all with None."""

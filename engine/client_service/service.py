@@ -451,14 +451,15 @@ class ClientService:
         interest = Interest(request.topic, request.partitions, by_expression=True)
         states = self._view.name_spaces(interest)
         found = self._view.group_states(states, interest)
-        settings = self._runtime.settings
+        settings, told = self._runtime.settings, found[:MAX_GROUPS_TOLD]
         state = State(
             self._server,
             (request.request,),
-            tuple(found[:MAX_GROUPS_TOLD]),
+            tuple(told),
             {
                 **extensions.pack(
                     node=settings.node,
+                    filtered=self._view.filtered(told),
                     name=settings.name,
                     left_out=max(0, len(found) - MAX_GROUPS_TOLD),
                     **added,

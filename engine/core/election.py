@@ -30,9 +30,9 @@ from engine.core.messages import DAMAGED, Epoch, Vote
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-NOBODY: Final = "nobody may be master: all are non-aligners, have masterPriority 0, or are not Initial"
+NOBODY: Final = "no node here may be master: each is a non-aligner, has masterPriority 0, or is not Initial"
 """The rule of a decision without candidates."""
-NOBODY_REMEDY: Final = "give an aligner with alignee Initial a masterPriority above 0"
+NOBODY_REMEDY: Final = "start one that may, or give an aligner with alignee Initial a masterPriority above 0"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

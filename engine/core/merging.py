@@ -19,6 +19,7 @@ from engine.core import alignment, parts
 from engine.core.events import DeleteSet, LineageAdopted
 from engine.core.expressions import matches
 from engine.core.joining import policy_for
+from engine.core.namespace import PART_RESTS_NS
 from engine.core.namespaces import MergeType
 from engine.core.states import Phase, Trigger
 
@@ -30,10 +31,10 @@ if TYPE_CHECKING:
 
 DIFFERING_HEARTBEATS: Final = 2
 """Heartbeats of the aligner in a row whose settled set is another one, before a repair."""
-PART_RESTS_NS: Final = 3_000_000_000
-"""What a set had when it changed last has settled by then."""
 PART_PAUSE_S: Final = 30.0
-"""So often a Lazy part is held against its aligner's set while that is written."""
+"""So often a part is held against its aligner's set while that is written."""
+PART_REST: Final = 20
+"""Nor more often than this many times what it takes: what filters withhold travels each time."""
 MAX_REPAIR_PAUSE_S: Final = 60.0
 """The pause between repairs that did not help grows up to this."""
 
@@ -250,9 +251,12 @@ def compared(
         parts.found_whole(context, state, fellow)
     if fellow.node != state.aligner or state.is_master(context.node):
         return
-    if state.is_lazy and is_comparable:
-        _look_at_part(context, state, fellow, until_ns, now)
-    if _differ_for_good(state, report):
+    if state.apart or (report is not None and report.apart):
+        return
+    state.asks = _is_partial(state, report)
+    if state.asks:
+        if is_comparable:
+            _look_at_part(context, state, fellow, until_ns, now)
         return
     if not is_comparable or is_equal:
         state.differs = 0
@@ -281,7 +285,7 @@ def compared(
 
 
 def _look_at_part(context: Context, state: NameSpaceState, fellow: Fellow, until_ns: int, now: float) -> None:
-    """Nobody can tell from heartbeats whether a part is as it should be: ask when the aligner's set changed.
+    """Nobody can tell from heartbeats whether a part is as it should be: ask when one of the sets changed.
 
     That is some time after it has come to rest, or from time to time while it is written.
     """
@@ -291,9 +295,9 @@ def _look_at_part(context: Context, state: NameSpaceState, fellow: Fellow, until
     if state.last_repaired is None or not _same(pair, state.last_repaired):
         state.last_repaired, state.changed_ns = pair, until_ns
     has_rested = until_ns >= state.changed_ns + PART_RESTS_NS
-    if state.part_until_ns > state.changed_ns or state.outstanding or state.apart:
+    if state.is_level or state.outstanding:
         return
-    if now < state.repair_not_before_s and not has_rested:
+    if now < state.repair_not_before_s - (PART_PAUSE_S if has_rested else 0.0):
         return
     state.repair_not_before_s = now + PART_PAUSE_S
     state.asked_until_ns, state.gives = until_ns, True
@@ -301,10 +305,9 @@ def _look_at_part(context: Context, state: NameSpaceState, fellow: Fellow, until
     alignment.request(context, state, fellow.node, "repair", now, state.obtained)
 
 
-def _differ_for_good(state: NameSpaceState, theirs: NameSpaceReport | None) -> bool:
-    """Whether a merge policy has left one of the sets different, or filters withhold a part of one."""
-    ours_does = state.apart or state.is_part
-    return ours_does or (theirs is not None and (theirs.apart or theirs.filtered))
+def _is_partial(state: NameSpaceState, theirs: NameSpaceReport | None) -> bool:
+    """Whether one of two sets may lack, for good, what the other has: it is filtered, or a Lazy node's."""
+    return state.is_part or (theirs is not None and theirs.filtered)
 
 
 def repaired(context: Context, state: NameSpaceState, moved: int, now: float) -> None:
@@ -312,8 +315,10 @@ def repaired(context: Context, state: NameSpaceState, moved: int, now: float) ->
 
     One that brought nothing, or the same once more, did not help: the next one waits twice as long.
     """
-    if state.is_lazy:
+    if state.asks:
         state.part_until_ns = max(state.part_until_ns, state.asked_until_ns)
+        asked_s = state.repair_not_before_s - PART_PAUSE_S
+        state.repair_not_before_s += PART_REST * max(0.0, now - asked_s)
         context.changed = True
         return
     did_help = moved not in (0, state.last_moved)

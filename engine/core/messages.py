@@ -153,7 +153,8 @@ class NameSpaceReport:
         filtered: content filters of the sender withhold a part, so its set differs from the others.
         part: the sender, a Lazy alignee, has what readers on its host want, and gives it to them. It says
             nothing else of that part: it is no holder, and its `phase` is PASSIVE.
-        part_until_ns: up to which source time the part has what its aligner has; -1 while nothing is wanted.
+        part_until_ns: up to which source time a part, or a set where one of the two is filtered, has what its
+            aligner has; -1 of a set that can be compared, and while nothing is wanted of a part.
         from_parts: the sender's set is what Lazy nodes had kept, for want of a whole one.
     """
 

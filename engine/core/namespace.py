@@ -39,6 +39,8 @@ MAX_FOREIGN: Final = 8 * MAX_MERGED
 MAX_WANTED: Final = 1000
 """Expressions of what readers want of a Lazy name-space; with more of them the whole of it is wanted."""
 EVERYTHING: Final = Element("*", "*")
+PART_RESTS_NS: Final = 8_000_000_000
+"""What a set had when it changed last has settled by then, and its master may date it up to 5 s later."""
 MAX_HISTORY: Final = 32
 """Masters remembered for the console."""
 
@@ -69,8 +71,10 @@ class NameSpaceState:
         obtained: what of `wanted` is here, as far as the system had it.
         whole: what of a part came from a whole set. Of the rest nobody here can tell whether it is all.
         from_parts: this node is not Lazy, but its set is what Lazy ones had kept (`engine.core.parts`).
-        part_until_ns: up to which source time `obtained` has what the aligner has; `asked_until_ns` will be.
-        changed_ns: up to when the aligner's set had settled when this part or that set changed last.
+        asks: the set is held against the aligner's by asking: heartbeats cannot tell what it lacks.
+        part_until_ns: where it `asks`, up to which source time it has what belongs here; so it will have up
+            to `asked_until_ns` when it is answered.
+        changed_ns: up to when the aligner's set had settled when this one or that one changed last.
         given_to: the master that a Lazy alignee was asked by, before there was a set, for what it has.
         differs: heartbeats of the aligner in a row whose settled set was not ours.
         last_moved: tells what the last repair moved from what another one did; 0 is nothing.
@@ -101,6 +105,7 @@ class NameSpaceState:
     whole: tuple[Element, ...] = ()
     from_parts: bool = False
     given_to: str = ""
+    asks: bool = False
     part_until_ns: int = 0
     asked_until_ns: int = 0
     changed_ns: int = 0
@@ -155,6 +160,11 @@ class NameSpaceState:
     def is_part(self) -> bool:
         """Whether the set may lack, for good, what others have: it is not compared with theirs."""
         return self.is_lazy or self.policy.filtered
+
+    @property
+    def is_level(self) -> bool:
+        """Whether a set that is compared by asking has asked since it and the aligner's changed last."""
+        return self.part_until_ns >= self.changed_ns + PART_RESTS_NS
 
     def is_wanted(self, group: Group) -> bool:
         """Whether a group of the name-space concerns this node: of a Lazy one, what readers here want."""
@@ -234,8 +244,8 @@ class NameSpaceState:
         if self.following is not None and self.following == previous:
             return  # the reason stays the one for which this master was chosen
         self.why = decision.rule
-        if self.is_lazy:  # another master counts by its own clock, and knows nothing of this part
-            self.part_until_ns, self.last_repaired = 0, None
+        # Another master counts by its own clock, and knows nothing of this part.
+        self.part_until_ns, self.last_repaired = 0, None
         if self.following is None:
             return
         self.history.append((self.following, decision.rule))
@@ -361,6 +371,7 @@ class NameSpaceState:
             line=self.line,
             apart=self.apart,
             filtered=self.policy.filtered,
+            part_until_ns=self.part_until_ns if self.asks else -1,
             from_parts=self.from_parts,
         )
 

@@ -33,16 +33,14 @@ def purgeable_until(context: Context, state: NameSpaceState, now: float) -> int 
         if fellow.status is None or not present.issuperset((*fellow.status.heard, *fellow.status.away)):
             return None
         report, roll_up = fellow.report(state.name), fellow.roll_up(state.name)
-        if report is not None and report.part_until_ns >= 0 and report.lineage == state.lineage:
-            until_ns = min(until_ns, report.part_until_ns)
-            continue
         if report is None or (report.phase is Phase.PASSIVE and report.part_until_ns < 0):
             continue
-        if not (fellow.approved and report.complete and report.lineage == state.lineage):
+        is_part = report.phase is Phase.PASSIVE
+        if report.lineage != state.lineage or not (is_part or (fellow.approved and report.complete)):
             return None
-        if report.filtered or state.policy.filtered:
-            continue  # such sets are never equal; what was disposed reached it in the order of the writes
-        if roll_up is None or not roll_up.same_content(state.roll_up):
+        if is_part or report.filtered or state.policy.filtered:
+            until_ns = min(until_ns, max(0, report.part_until_ns))  # such sets are never equal
+        elif roll_up is None or not roll_up.same_content(state.roll_up):
             until_ns = min(until_ns, fellow.in_step.get(state.name, 0))
     return until_ns or None
 

@@ -36,8 +36,10 @@ RETURN_S: Final = 3.0
 
 A writer finds the readers of a host one by one; a second, short cut, in which no lease ends, delays that.
 """
+LATE_S: Final = 0.1
+"""How long after a delivery something may be taken in that its reader had before the end of it."""
 PASSED_S: Final = 0.2
-"""How long after a delivery it is seen whether the writer itself sends something newer."""
+"""How long after that it is seen whether the writer itself sends something newer."""
 MAX_LOST: Final = 10_000
 """Writers that were lost and are remembered."""
 MAX_TAIL: Final = 10_000
@@ -65,10 +67,21 @@ class _Passed:
 
     keys: dict[Group, frozenset[bytes] | None]
     newer: dict[Group, dict[bytes, Sample]] = dataclasses.field(default_factory=dict)
+    closes_s: float = math.inf
     until_s: float = math.inf
 
+    @property
+    def next_s(self) -> float:
+        """When something is due."""
+        return min(self.closes_s, self.until_s)
+
+    def close(self, now: float) -> None:
+        """From now on the reader has what is captured behind what was delivered."""
+        self.closes_s = math.inf
+        self.until_s = now + PASSED_S if any(self.newer.values()) else 0.0
+
     def add(self, group: Group, sample: Sample) -> None:
-        """Note the newest while the delivery is on its way; afterwards the reader has it behind that."""
+        """Note the newest until this is closed; of what comes afterwards nothing older is to be feared."""
         keys = self.keys.get(group, _NONE)
         if keys is None or sample.key in keys:
             newer = self.newer.setdefault(group, {})
@@ -97,7 +110,7 @@ class Tails:
     def next_s(self) -> float | None:
         """When something is due."""
         dues = [tail.until_s for tail in (*self._sets.values(), *self._returns.values())]
-        until_s = min([*dues, *(passed.until_s for passed in self._passed.values())], default=math.inf)
+        until_s = min([*dues, *(passed.next_s for passed in self._passed.values())], default=math.inf)
         return None if until_s == math.inf else until_s
 
     def set_taken(self, reader: ReaderKey, now: float) -> None:
@@ -151,11 +164,8 @@ class Tails:
 
     def ended(self, reader: ReaderKey, now: float) -> None:
         """A delivery has ended."""
-        passed = self._passed.get(reader)
-        if passed is not None and any(passed.newer.values()):
-            passed.until_s = now + PASSED_S
-        else:
-            self._passed.pop(reader, None)
+        if (passed := self._passed.get(reader)) is not None:
+            passed.closes_s, passed.until_s = now + LATE_S, math.inf
 
     def forget(self, reader: ReaderKey) -> None:
         """A reader is gone."""
@@ -183,7 +193,11 @@ class Tails:
             yield self._returns.pop(writer)
 
     def take_passed(self, now: float) -> Iterator[tuple[ReaderKey, Difference]]:
-        """What readers may have seen before something older."""
+        """What readers may have seen before something older; all that has arrived must have been taken in."""
+        for passed in self._passed.values():
+            if now >= passed.closes_s:
+                passed.close(now)
         for reader in [reader for reader, passed in self._passed.items() if now >= passed.until_s]:
             newer = self._passed.pop(reader).newer
-            yield reader, {group: list(samples.values()) for group, samples in newer.items() if samples}
+            if again := {group: list(samples.values()) for group, samples in newer.items() if samples}:
+                yield reader, again

@@ -170,7 +170,7 @@ def _unlike_part(
         return f"follows {state.following} in {state.lineage}, not {theirs.following} in {theirs.lineage}"
     if not state.has(state.wanted):
         return "has not obtained what its readers want"
-    if state.part_until_ns <= state.changed_ns:
+    if not state.is_level:
         return "has not held its part against the master's set"
     assert master.runtime is not None
     whole = master.runtime.spaces[state.name].working

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from engine.dataset.groups import TypeDescription
     from ospltool.client import DurabilityClient
+    from ospltool.client.client import GroupCompleteness
 
 Partitions = Annotated[
     list[str] | None,
@@ -56,7 +57,8 @@ def wait(
 
     The masters of all name-spaces that hold the topic and partitions must have their complete sets, and no
     merge may be under way there. Parts that Lazy nodes have do not do; such a node takes the question for a
-    reader, and obtains what is asked about. No data is sent here. Without --partition, all are meant.
+    reader, and obtains what is asked about. No data is sent here. Without --partition, all are meant. What
+    content filters of the nodes withhold is no part of it.
 
     Exit codes: 0 complete, 1 not in time, nobody knows the topic, or no service keeps it in these partitions,
     2 wrong usage or configuration, 3 no service for clients reachable.
@@ -121,6 +123,7 @@ def state(
 
     Of a Lazy node those are complete that came from a whole set; of the rest nobody can tell what is missing.
     What a node does not keep is unknown to it: of a Lazy node, groups that no reader on its host wants.
+    Where a content filter withholds a part, what is left is meant, and the state says `filtered`.
 
     Exit codes: 0 all are complete, 1 some are not, or there is no such group, 2 wrong usage or configuration,
     3 no service for clients reachable.
@@ -135,20 +138,24 @@ def state(
                 "partition": each.partition,
                 "topic": each.topic,
                 "completeness": each.completeness.name.lower(),
+                "filtered": each.filtered,
             }
             for each in found
         ]
         streams.put(envelope.document("history-state", {"groups": values}))
     elif found:
         rows = [
-            (each.partition, each.topic, each.service_name or each.service, each.completeness.name.lower())
-            for each in found
+            (each.partition, each.topic, each.service_name or each.service, _state(each)) for each in found
         ]
         streams.put(table(("PARTITION", "TOPIC", "NODE", "STATE"), rows))
     if not found:
         streams.say(f"ospltool: {_nothing(topic, tuple(partitions or ()))}")
     if not found or any(each.completeness.name != "COMPLETE" for each in found):
         raise typer.Exit(Exit.FINDINGS)
+
+
+def _state(found: GroupCompleteness) -> str:
+    return found.completeness.name.lower() + (", filtered" if found.filtered else "")
 
 
 @contextlib.contextmanager

@@ -26,13 +26,22 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GroupCompleteness:
-    """What one service has of one group; `service` is its id in hexadecimal digits."""
+    """What one service has of one group.
+
+    Attributes:
+        service: its id, in hexadecimal digits.
+        service_name: the name of the node; empty where the service is of another product.
+        partition, topic: the group.
+        completeness: of what the service keeps.
+        filtered: whether a content filter of the service withholds a part (//OpenSplice/Domain/Filters).
+    """
 
     service: str
     service_name: str
     partition: str
     topic: str
     completeness: Completeness
+    filtered: bool = False
 
 
 class DurabilityClient:
@@ -95,9 +104,10 @@ class DurabilityClient:
                 group.partition,
                 group.topic,
                 Completeness(min(group.completeness, Completeness.COMPLETE)),
+                place in _places(added(state).get("filtered")),
             )
             for state in states
-            for group in state.groups
+            for place, group in enumerate(state.groups)
         }
         return tuple(sorted(found, key=lambda one: (one.partition, one.service, one.topic)))
 
@@ -320,3 +330,8 @@ class DurabilityClient:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _places(told: object) -> set[int]:
+    """Whole numbers that a service told; another product, or an older release, tells none."""
+    return {one for one in told if isinstance(one, int)} if isinstance(told, list) else set()

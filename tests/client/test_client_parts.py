@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from cyclonedds.core import Policy, Qos
@@ -192,3 +193,24 @@ def test_a_part_never_becomes_a_complete_set_in_silence(
     lab.start("n2")
     lab.seen.wait_for("n2 is complete", lambda: lab.seen.are_complete("n2"))
     assert history(lab, OTHER, 60.0) == COUNT
+
+
+def test_a_group_of_which_a_filter_withholds_a_part_is_said_to_be_filtered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    domain, tag = own_domain()
+    lab = ClientLab(tmp_path, (domain + 150) % 230, f"filtered-{tag}")
+    try:
+        lab.start_one("n1", Settings(filters=(("value < 5", "stock*.Reading"),)))
+        lab.start_one("n2", Settings())
+        monkeypatch.setenv("CYCLONEDDS_URI", lab.uri)
+        lab.write(*({"first": n, "count": 1, "value": n, "time": 1_000 + n} for n in range(10)))
+        lab.seen.wait_for("all is kept", lambda: (lab.seen.samples("n1"), lab.seen.samples("n2")) == (5, 10))
+        capfd.readouterr()
+        assert app.main(["history", "state", "--domain", str(lab.domain), "--json"]) == 0
+        groups = json.loads(capfd.readouterr().out)["data"]["groups"]
+        assert {each["node"]: each["filtered"] for each in groups} == {"n1": True, "n2": False}
+        assert app.main(["history", "state", "--domain", str(lab.domain)]) == 0
+        assert capfd.readouterr().out.count("complete, filtered") == 1
+    finally:
+        lab.close()

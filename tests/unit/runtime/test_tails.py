@@ -9,7 +9,8 @@ from engine.core.namespaces import Group
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
 from engine.dataset.rows import Rows
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
-from engine.runtime.tails import PASSED_S, RETURN_S, TAIL_S, Tails
+from engine.runtime.sets import Difference
+from engine.runtime.tails import LATE_S, PASSED_S, RETURN_S, TAIL_S, Tails
 
 GROUP = Group("stock", "Reading", "type")
 READER = ReaderKey("01" * 16, "Reading", ("stock",), "stock")
@@ -36,30 +37,43 @@ def delivery(tails: Tails, words: str, *, by_source: bool = False, has_all: bool
     tails.begins(READER, [(description(by_source=by_source), rows)], has_all=has_all)
 
 
+def passed(tails: Tails, now: float) -> list[Difference]:
+    """What is given again when the delivery was over at that time."""
+    assert list(tails.take_passed(now)) == []
+    return [difference for _, difference in tails.take_passed(now + PASSED_S)]
+
+
 @pytest.mark.parametrize(
-    ("delivered", "meanwhile", "afterwards", "again"),
+    ("delivered", "meanwhile", "late", "afterwards", "again"),
     [
-        ("aS1", "", "", ""),
-        ("aS1", "aS2", "", "aS2"),
-        ("aS1", "aS2 aS3", "", "aS3"),
-        ("aS1", "aD2", "", "aD2"),
-        ("aS1", "aS2 aU3", "", "aS2"),
-        ("aS1", "bS2", "", ""),
-        ("aS1", "aS2", "aS3", ""),
-        ("aS1 bS1", "aS2 bS2", "aS3", "bS2"),
+        ("aS1", "", "", "", ""),
+        ("aS1", "aS2", "", "", "aS2"),
+        ("aS1", "", "aS2", "", "aS2"),
+        ("aS1", "aS2 aS3", "", "", "aS3"),
+        ("aS1", "aS2", "aS3", "", "aS3"),
+        ("aS1", "aD2", "", "", "aD2"),
+        ("aS1", "aS2 aU3", "", "", "aS2"),
+        ("aS1", "bS2", "bS3", "", ""),
+        ("aS1", "aS2", "", "aS3", ""),
+        ("aS1", "", "aS2", "aS3", ""),
+        ("aS1 bS1", "aS2", "bS2", "aS3", "bS2"),
     ],
 )
 def test_what_a_delivery_has_passed_comes_again_unless_its_writer_goes_on(
-    delivered: str, meanwhile: str, afterwards: str, again: str
+    delivered: str, meanwhile: str, late: str, afterwards: str, again: str
 ) -> None:
+    """Late: its reader had it before the end of the delivery, this node took it in after that."""
     tails = Tails()
     delivery(tails, delivered)
     told(tails, meanwhile)
     assert list(tails.take_passed(1_000.0)) == [], "it has not ended"
     tails.ended(READER, 5.0)
-    assert tails.next_s == (5.0 + PASSED_S if meanwhile and meanwhile != "bS2" else None)
+    told(tails, late)
+    assert tails.next_s == 5.0 + LATE_S
+    assert list(tails.take_passed(5.0 + LATE_S)) == []
     told(tails, afterwards)
-    found = [one for _, difference in tails.take_passed(5.0 + PASSED_S) for one in difference.get(GROUP, [])]
+    closed_s = 5.0 + LATE_S + PASSED_S
+    found = [one for _, difference in tails.take_passed(closed_s) for one in difference.get(GROUP, [])]
     assert found == [sample(word) for word in again.split()]
     assert not tails
 
@@ -75,7 +89,7 @@ def test_a_whole_set_has_every_instance() -> None:
     delivery(tails, "aS1", has_all=True)
     told(tails, "bS2")
     tails.ended(READER, 5.0)
-    assert [difference for _, difference in tails.take_passed(6.0)] == [{GROUP: [sample("bS2")]}]
+    assert passed(tails, 6.0) == [{GROUP: [sample("bS2")]}]
 
 
 def test_what_two_deliveries_have_passed_comes_again_after_the_second() -> None:
@@ -86,7 +100,7 @@ def test_what_two_deliveries_have_passed_comes_again_after_the_second() -> None:
     delivery(tails, "bS2")
     assert list(tails.take_passed(9.0)) == []
     tails.ended(READER, 9.0)
-    assert [difference for _, difference in tails.take_passed(10.0)] == [{GROUP: [sample("aS3")]}]
+    assert passed(tails, 10.0) == [{GROUP: [sample("aS3")]}]
 
 
 def test_a_set_and_a_return_have_a_tail() -> None:
