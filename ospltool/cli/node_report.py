@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from typing import TYPE_CHECKING
 
 from ospltool.output import envelope, streams
@@ -49,8 +50,12 @@ def put_json(kind: str, statuses: Sequence[NodeStatus]) -> None:
 
 
 def put_sentences(statuses: Sequence[NodeStatus]) -> None:
-    """Write one sentence for each node."""
-    streams.put("".join(f"{visible(status.sentence)}\n" for status in statuses))
+    """Write one sentence for each node, after its configuration where several have the same domain name."""
+    names = collections.Counter(status.record.domain_name for status in statuses)
+    for status in statuses:
+        record = status.record
+        place = f"{record.configuration}: " if names[record.domain_name] > 1 else ""
+        streams.put(visible(place + status.sentence) + "\n")
 
 
 def put_table(statuses: Sequence[NodeStatus]) -> None:

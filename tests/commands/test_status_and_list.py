@@ -25,6 +25,21 @@ def test_a_uri_a_link_a_name_and_the_environment_mean_the_same_node(
     assert shell.run("stop")[0] == 0
 
 
+def test_nodes_of_one_name_are_told_apart_by_their_configurations(shell: Shell) -> None:
+    first = shell.write("n")
+    second = first.with_name("other.xml")
+    second.write_bytes(first.read_bytes())
+    shell.run("start", first)
+    assert shell.run("stop", first)[0] == 0
+    shell.run("start", second)
+    shell.wait_until("is operational", second)
+    code, out, _ = shell.run("status", "n")
+    assert code == 1
+    assert f'{first}: ospltool system with domain name "n" is not running' in out
+    assert f'{second}: ospltool system with domain name "n" is operational\n' in out
+    assert shell.run("stop", second)[0] == 0
+
+
 def test_nothing_is_printed_for_a_node_that_is_not_known(shell: Shell) -> None:
     path = shell.write()
     assert shell.run("status", path)[:2] == (1, "")
