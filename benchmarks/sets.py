@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from benchmarks.rows import Row
 from engine.dataset.blocks import Block, pack_samples, pieces
-from engine.dataset.dataset import MAX_LOOSE, GroupSet
+from engine.dataset.group_set import MAX_LOOSE, GroupSet
 from engine.dataset.rows import Rows
 from engine.dataset.sample import DATA, Sample, make_sample
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from engine.core.namespace import NameSpaceState
-    from engine.dataset.dataset import GroupSet
+    from engine.dataset.group_set import GroupSet
     from engine.runtime.runtime import CapturedRun, CapturedSample, Runtime
     from engine.runtime.sets import NameSpaceData
 

@@ -1,79 +1,19 @@
-"""Groups of samples with an incremental digest, and the one place where a sample changes a set."""
+"""The samples of one name-space: groups of them, with a roll-up of their digests."""
 
 from __future__ import annotations
 
-import bisect
-import collections
-import dataclasses
-import enum
 import functools
 import hashlib
-import itertools
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from engine.dataset.blocks import MAX_SAMPLES, Block, pack, pack_samples, pieces
+from engine.dataset.group_set import MODULUS_MASK, TIMELESS, GroupSet, Outcome, Summary
 from engine.dataset.groups import NO_LIMITS
-from engine.dataset.history import retained
-from engine.dataset.rows import Loose, Partial, Rows
-from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
-from engine.dataset.settling import WIDTH_NS, Present, Recent
+from engine.dataset.limited import LimitedSet
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from engine.core.namespaces import Group
     from engine.dataset.groups import GroupDescription, Limits
-    from engine.dataset.packed import Packed
-    from engine.dataset.sample import Sample
-    from engine.dataset.settling import Content
-
-MAX_LOOSE: Final = 16_384
-"""Instances of a group that are objects; when there are more, those untouched for longest are packed."""
-PACKED_FROM: Final = 8_192
-"""Below so many instances, none is packed when they arrive."""
-MIN_PACKED: Final = 256
-"""A block of fewer samples is not worth its place."""
-MAX_PACKED_BYTES: Final = 4_096
-"""A sample with a larger payload stays an object, which then costs little beside it."""
-_STEP: Final = MAX_SAMPLES
-"""Objects that are looked at at once, to be packed: a few milliseconds."""
-_BLOCK_BYTES: Final = 512 << 10
-_MODULUS_MASK: Final = (1 << 128) - 1
-_TIMELESS: Final = Present()
-"""Of sets that nobody compares while they change."""
-
-NO_FLOOR: Final = -(1 << 63)
-"""No historical data has been deleted."""
-
-
-class Outcome(enum.Enum):
-    """What became of a sample that was applied."""
-
-    STORED = "stored"
-    DUPLICATE = "duplicate"
-    OLDER = "older than what the history depth keeps"
-    LIMITED = "beyond a resource limit"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Summary:
-    """A set in one line: two sets are equal exactly when their summaries' count and digest are.
-
-    Of a group, `digest` is the sum modulo 2**128 of the samples' digests; of a name-space, the sum of its
-    groups' digests, each multiplied by the group's `weight_of`. `newest_ns` is the newest source timestamp
-    that the set ever had, also of what has been deleted since; 0 when it never had any.
-    """
-
-    count: int
-    digest: int
-    newest_ns: int
-
-    def same_content(self, other: Summary) -> bool:
-        """Whether both sets hold the same samples."""
-        return self.count == other.count and self.digest == other.digest
-
-
-EMPTY: Final = Summary(0, 0, 0)
+    from engine.dataset.settling import Content, Present
 
 
 @functools.lru_cache(maxsize=65_536)
@@ -88,387 +28,10 @@ def weight_of(group: Group) -> int:
     return int.from_bytes(hashlib.blake2b(text, digest_size=16).digest()) | 1
 
 
-class GroupSet:
-    """The samples of one group, by instance.
-
-    Where there are many, instances of which one write is kept are packed until they are touched; nothing
-    tells that they are but the memory that they take.
-
-    Attributes:
-        depth: samples kept per instance (see `engine.dataset.history`).
-        limits: resource limits; a group that has some is an `engine.dataset.limited.LimitedSet`.
-        floor_ns: samples up to this source time have been deleted and are not taken in again.
-        disposed: the instances that end with a dispose.
-        touched: those of them that have changed since whoever is interested looked last, and cleared it.
-        lost: samples that arrived too old to be kept. Samples that newer ones pushed out are not counted:
-            that is what a history depth is for.
-        rejected: samples that a resource limit kept out or pushed out, by the name of the limit.
-    """
-
-    __slots__ = (
-        "_digest",
-        "_instances",
-        "_newest_ns",
-        "_pack_at",
-        "_packed",
-        "_recent",
-        "count",
-        "depth",
-        "disposed",
-        "floor_ns",
-        "limits",
-        "lost",
-        "payload_bytes",
-        "rejected",
-        "touched",
-    )
-
-    def __init__(self, depth: int, present: Present | None = None) -> None:
-        self.depth = depth
-        self.limits = NO_LIMITS
-        self.rejected: collections.Counter[str] = collections.Counter()
-        self._recent = Recent(present or _TIMELESS)
-        self.floor_ns = NO_FLOOR
-        self.disposed: set[bytes] = set()
-        self.touched: set[bytes] = set()
-        self.count = 0
-        self.payload_bytes = 0
-        self.lost = 0
-        self._digest = 0
-        self._newest_ns = 0
-        self._instances: dict[bytes, list[Sample]] = {}
-        self._packed: Packed | None = None
-        self._pack_at = MAX_LOOSE
-
-    def apply(self, sample: Sample) -> tuple[Outcome, list[Sample]]:
-        """Put one sample into the set; returns the outcome and the samples it pushed out."""
-        if sample.source_time_ns <= self.floor_ns:
-            self.lost += 1
-            return Outcome.OLDER, []
-        history = self._instances.get(sample.key)
-        if history is None:
-            if len(self._instances) >= self._pack_at:
-                self._pack_oldest()
-            packed = self._packed
-            slot = packed.find(sample.key) if packed else -1
-            if packed is None or slot < 0:
-                self._instances[sample.key] = [sample]
-                self._count_in(sample)
-                if sample.status & DISPOSE:
-                    self._end(sample.key)
-                return Outcome.STORED, []
-            if packed.digest(slot) == sample.digest:
-                return Outcome.DUPLICATE, []
-            known = packed.sample(slot)
-            if self.depth == 1 and sample.status == DATA and sample < known:
-                self.lost += 1
-                return Outcome.OLDER, []
-            history = self._unpack(slot, known)
-        if sample.status == DATA and sample > history[-1]:  # nearly every sample
-            known = history[0]
-            if self.depth == 1 and len(history) == 1 and known.status == DATA:
-                history[0] = sample
-                gone = [known]
-                self._count_in(sample, gone)
-                return Outcome.STORED, gone
-            if not self.depth:
-                history.append(sample)
-                self._count_in(sample)
-                self._revive(sample.key)
-                return Outcome.STORED, []
-        return self._insert(history, sample)
-
-    def renew(self, samples: Sequence[Sample]) -> list[list[Sample]]:
-        """Apply writes of which each is newer than all of its instance, with depth 1; what each pushed out.
-
-        Args:
-            samples: plain writes above the floor, of each instance one (see `is_newest`).
-        """
-        instances = self._instances
-        came: list[Sample] = []
-        gone: list[list[Sample]] = []
-        pushed: list[list[Sample]] = []
-        nothing: list[Sample] = []  # one for all: many of them may wait for the disk
-        for sample in samples:
-            history = instances.get(sample.key)
-            if history is None:
-                if len(instances) >= self._pack_at:
-                    self._pack_oldest()
-                packed = self._packed
-                slot = packed.find(sample.key) if packed else -1
-                history = self._unpack(slot, packed.sample(slot)) if packed and slot >= 0 else nothing
-            if not history or (len(history) == 1 and history[0].status == DATA):
-                instances[sample.key] = [sample]
-                came.append(sample)
-                gone.append(history)
-                pushed.append(history)
-            else:
-                pushed.append(self.apply(sample)[1])
-        self._count_swapped(came, gone)
-        return pushed
-
-    def extend(self, samples: Rows | Sequence[Sample]) -> None:
-        """Apply many samples; fast where each is the first of its instance, as in a set that arrives."""
-        for part in Rows.of(samples).parts:
-            block = pack(part.columns()) if isinstance(part, Partial) else part
-            if not isinstance(block, Block) or not self._add_block(block):
-                self._extend(part.samples())
-
-    def _extend(self, samples: list[Sample]) -> None:
-        keys = {sample.key for sample in samples}
-        if (
-            self._packed
-            or len(keys) < len(samples)
-            or not self._instances.keys().isdisjoint(keys)
-            or min([sample.source_time_ns for sample in samples]) <= self.floor_ns
-        ):
-            for sample in samples:
-                self.apply(sample)
-            return
-        self._instances.update([(sample.key, [sample]) for sample in samples])
-        for sample in samples:
-            if sample.status & DISPOSE:
-                self._end(sample.key)
-        self._count_in_rows(Rows((Loose(samples),)))
-        while len(self._instances) >= self._pack_at:
-            self._pack_oldest()
-
-    def _add_block(self, block: Block) -> bool:
-        """Keep a block as it is; False when its samples must be looked at one by one."""
-        if not block.is_plain or block.count < MIN_PACKED or block.span_ns()[0] <= self.floor_ns:
-            return False
-        if not self._packed and len(self._instances) + block.count < PACKED_FROM:
-            return False
-        keys = block.keys()
-        if not self._instances.keys().isdisjoint(keys) or not self._open_packed().add(block, keys):
-            return False
-        self._count_in_rows(Rows((block,)))
-        return True
-
-    def _open_packed(self) -> Packed:
-        if self._packed is None:
-            from engine.dataset.packed import Packed  # needs numpy, which takes a moment to load
-
-            self._packed = Packed()
-        return self._packed
-
-    def _pack_oldest(self) -> None:
-        """Pack what has been an object for longest; what cannot be packed has its turn again last."""
-        oldest = list(itertools.islice(self._instances.items(), _STEP))
-        plain = [
-            history[0]
-            for _, history in oldest
-            if len(history) == 1 and history[0].status == DATA and len(history[0].payload) <= MAX_PACKED_BYTES
-        ]
-        for key, _ in oldest:
-            del self._instances[key]
-        if len(plain) < len(oldest):
-            packable = {sample.key for sample in plain}
-            self._instances.update([(key, history) for key, history in oldest if key not in packable])
-        for piece in pieces(plain, _BLOCK_BYTES) if len(plain) >= MIN_PACKED else (plain,):
-            keys = [sample.key for sample in piece]
-            if len(plain) < MIN_PACKED or not self._open_packed().add(pack_samples(piece), keys):
-                self._instances.update([(sample.key, [sample]) for sample in piece])
-        self._pack_at = max(MAX_LOOSE, len(self._instances) + _STEP // 4 + 1)
-
-    def _unpack(self, slot: int, known: Sample) -> list[Sample]:
-        """Make a packed instance an object; its history."""
-        assert self._packed is not None
-        for sample in self._packed.remove(slot):
-            self._instances[sample.key] = [sample]
-        if not self._packed.count:
-            self._packed = None
-        history = self._instances[known.key] = [known]
-        return history
-
-    def _unpack_key(self, key: bytes) -> None:
-        slot = self._packed.find(key) if self._packed else -1
-        if self._packed and slot >= 0:
-            self._unpack(slot, self._packed.sample(slot))
-
-    @property
-    def is_renewable(self) -> bool:
-        """Whether `renew` may be used: of each instance, the newest write is all that is kept."""
-        return self.depth == 1
-
-    def has_no_place(self, sample: Sample) -> bool:
-        """Whether what has been deleted, and the samples that are kept, leave no place for this one."""
-        if sample.source_time_ns <= self.floor_ns:
-            return True
-        history = self.instance(sample.key)
-        return sample not in history and sample not in retained(sorted((*history, sample)), self.depth)
-
-    def is_newest(self, key: bytes, source_time_ns: int, writer: bytes) -> bool:
-        """Whether a plain write at that time is newer than all that is known of the instance.
-
-        With depth 1 it would then be all that is kept of it.
-        """
-        if source_time_ns <= self.floor_ns:
-            return False
-        history = self._instances.get(key)
-        last = history[-1] if history else self._packed.newest(key) if self._packed else None
-        if last is None:
-            return True
-        return source_time_ns > last[0] or (source_time_ns == last[0] and writer > last[1])
-
-    def _insert(self, history: list[Sample], sample: Sample) -> tuple[Outcome, list[Sample]]:
-        position = bisect.bisect_left(history, sample)
-        if position < len(history) and history[position].digest == sample.digest:
-            return Outcome.DUPLICATE, []
-        candidate = [*history[:position], sample, *history[position:]]
-        kept = retained(candidate, self.depth)
-        kept_digests = {item.digest for item in kept}
-        if sample.digest not in kept_digests:
-            self.lost += 1
-            return Outcome.OLDER, []
-        evicted = [item for item in history if item.digest not in kept_digests]
-        history[:] = kept
-        self._count_in(sample, evicted)
-        self._note_end(sample.key, history)
-        return Outcome.STORED, evicted
-
-    def _note_end(self, key: bytes, history: list[Sample]) -> None:
-        """Keep `disposed` right: unregisters at the end do not make an instance alive again."""
-        last = next((item for item in reversed(history) if item.status != UNREGISTER), None)
-        if last is not None and last.status & DISPOSE:
-            self._end(key)
-        else:
-            self._revive(key)
-
-    def _end(self, key: bytes) -> None:
-        """An instance ends with a dispose, and is not as it was."""
-        self.disposed.add(key)
-        self.touched.add(key)
-
-    def _revive(self, key: bytes) -> None:
-        """An instance does not end with a dispose, or is no more."""
-        self.disposed.discard(key)
-        self.touched.discard(key)
-
-    def raise_floor(self, until_ns: int) -> list[Sample]:
-        """Delete the samples up to a source time, for good; returns them (deployment guide 5.5.18)."""
-        if until_ns <= self.floor_ns:
-            return []
-        self.floor_ns = until_ns
-        for key in self._packed.until(until_ns) if self._packed else ():
-            self._unpack_key(key)
-        removed: list[Sample] = []
-        for key, history in list(self._instances.items()):
-            old = [sample for sample in history if sample.source_time_ns <= until_ns]
-            if not old:
-                continue
-            removed += old
-            history[:] = history[len(old) :]
-            self._note_end(key, history)
-            if not history:
-                del self._instances[key]
-        self._count_out_rows(Rows((Loose(removed),)))
-        return removed
-
-    def remove_instance(self, key: bytes) -> list[Sample]:
-        """Forget an instance; returns what was kept of it."""
-        self._unpack_key(key)
-        removed = self._instances.pop(key, [])
-        self._revive(key)
-        self._count_out_rows(Rows((Loose(removed),)))
-        return removed
-
-    def _count_in(self, sample: Sample, gone: Sequence[Sample] = ()) -> None:
-        """A sample came, and pushed others out."""
-        count, size, digest = 1, len(sample.payload), int.from_bytes(sample.digest)
-        if gone:
-            count -= len(gone)
-            for item in gone:
-                size -= len(item.payload)
-                digest -= int.from_bytes(item.digest)
-        self.count += count
-        self.payload_bytes += size
-        self._digest = (self._digest + digest) & _MODULUS_MASK
-        time_ns = sample.source_time_ns
-        if time_ns > self._newest_ns:
-            self._newest_ns = time_ns
-        self._recent.add(time_ns, sample.writer, count, digest)
-
-    def _count_swapped(self, came: list[Sample], gone: list[list[Sample]]) -> None:
-        """Samples came, each of which pushed out what stands at its place in `gone`."""
-        if not came:
-            return
-        present, rows = self._recent.present, Rows((Loose(came),))
-        first, last = min(rows.parts[0].times_ns()), rows.newest_ns()
-        if last >= present.kept_ns and (first // WIDTH_NS < last // WIDTH_NS or present.skews):
-            for sample, pushed in zip(came, gone, strict=True):
-                self._count_in(sample, pushed)
-            return
-        count, digest = self._count(rows, Rows((Loose([sample for pushed in gone for sample in pushed]),)))
-        self._newest_ns = max(self._newest_ns, last)
-        self._recent.add(last, b"", count, digest)
-
-    def _count_in_rows(self, rows: Rows) -> None:
-        """Samples came in bulk, as of a set that arrives."""
-        newest_ns = rows.newest_ns()
-        self._newest_ns = max(self._newest_ns, newest_ns)
-        count, digest = self._count(rows, Rows())
-        if newest_ns >= self._recent.present.kept_ns:
-            self._recent.add_now(count, digest)
-
-    def _count_out_rows(self, rows: Rows) -> None:
-        """Samples were taken out, and by no other sample."""
-        if rows:
-            self._recent.add_now(*self._count(Rows(), rows))
-
-    def _count(self, came: Rows, gone: Rows) -> tuple[int, int]:
-        """Bring the sums up to date; by how much count and digest changed."""
-        count, digest = len(came) - len(gone), came.digest_sum() - gone.digest_sum()
-        self.count += count
-        self.payload_bytes += came.payload_bytes - gone.payload_bytes
-        self._digest = (self._digest + digest) & _MODULUS_MASK
-        return count, digest
-
-    def summary(self) -> Summary:
-        """Count, digest and newest source timestamp, without looking at the samples."""
-        return Summary(self.count, self._digest, self._newest_ns)
-
-    def settled(self, until_ns: int) -> Content:
-        """The content without the changes dated from `until_ns` on (see `engine.dataset.settling`)."""
-        count, digest = self._recent.since(until_ns)
-        return self.count - count, (self._digest - digest) & _MODULUS_MASK
-
-    def settle_with(self, present: Present) -> None:
-        """Note changes by this present from now on, and forget those that it calls recent no more."""
-        self._recent.present = present
-        self._recent.forget()
-
-    def instance(self, key: bytes) -> tuple[Sample, ...]:
-        """The samples kept of one instance, oldest first."""
-        history = self._instances.get(key)
-        if history is None and self._packed and (slot := self._packed.find(key)) >= 0:
-            return (self._packed.sample(slot),)
-        return tuple(history or ())
-
-    def __contains__(self, key: bytes) -> bool:
-        return key in self._instances or (self._packed is not None and self._packed.find(key) >= 0)
-
-    def keys(self) -> list[bytes]:
-        """The instances, in key order."""
-        return sorted([*self._instances, *(self._packed.keys() if self._packed else ())])
-
-    @property
-    def instance_count(self) -> int:
-        """How many instances have at least one sample."""
-        return len(self._instances) + (self._packed.count if self._packed else 0)
-
-    def samples(self) -> Rows:
-        """All samples as they are now, of each instance oldest first; the instances in any order."""
-        loose = [sample for history in self._instances.values() for sample in history]
-        return Rows((*(self._packed.parts() if self._packed else ()), Loose(loose)))
-
-
 def make_set(depth: int, limits: Limits = NO_LIMITS, present: Present | None = None) -> GroupSet:
     """An empty set that keeps so much."""
     if not limits.are_set:
         return GroupSet(depth, present)
-    from engine.dataset.limited import LimitedSet  # which is a GroupSet
-
     return LimitedSet(depth, limits, present)
 
 
@@ -479,7 +42,7 @@ class DataSet:
 
     def __init__(self) -> None:
         self.groups: dict[Group, GroupSet] = {}
-        self._present = _TIMELESS
+        self._present = TIMELESS
 
     def open_group(self, group: Group, depth: int, limits: Limits = NO_LIMITS) -> GroupSet:
         """The set of a group, made empty when it is not there."""
@@ -504,7 +67,7 @@ class DataSet:
         for group, group_set in self.groups.items():
             part = group_set.summary()
             count += part.count
-            digest = (digest + part.digest * weight_of(group)) & _MODULUS_MASK
+            digest = (digest + part.digest * weight_of(group)) & MODULUS_MASK
             newest = max(newest, part.newest_ns)
         return Summary(count, digest, newest)
 
@@ -521,7 +84,7 @@ class DataSet:
             part_count, part_digest = group_set.settled(until_ns)
             count += part_count
             digest += part_digest * weight_of(group)
-        return count, digest & _MODULUS_MASK
+        return count, digest & MODULUS_MASK
 
     def join(self, other: DataSet) -> int:
         """MERGE: take every sample of `other` too; returns how many were new."""

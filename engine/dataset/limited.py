@@ -18,7 +18,7 @@ import bisect
 import heapq
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from engine.dataset.dataset import GroupSet, Outcome
+from engine.dataset.group_set import GroupSet, Outcome
 from engine.dataset.rows import Rows
 from engine.dataset.sample import DATA
 

@@ -16,7 +16,7 @@ from engine.store.interface import SetState, StoreError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from engine.dataset.dataset import Summary
+    from engine.dataset.group_set import Summary
     from engine.store.backups import Replaced
     from engine.store.interface import SetInfo, SetWriter, Store
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from engine.dataset.dataset import NO_FLOOR, Outcome
+from engine.dataset.group_set import NO_FLOOR, Outcome
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, make_sample, make_samples
 from engine.runtime.stream import MAX_BATCH_BYTES
 from engine.store.interface import Change
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from engine.core.namespaces import Group
-    from engine.dataset.dataset import GroupSet
+    from engine.dataset.group_set import GroupSet
     from engine.dataset.groups import GroupDescription
     from engine.runtime.holdings import Holdings
     from engine.runtime.serving import Serving

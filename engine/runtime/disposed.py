@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from engine.core.namespaces import Group
-    from engine.dataset.dataset import GroupSet
+    from engine.dataset.group_set import GroupSet
 
 
 @dataclasses.dataclass(slots=True)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from engine.core.namespaces import Group
-    from engine.dataset.dataset import GroupSet
+    from engine.dataset.group_set import GroupSet
     from engine.dataset.groups import GroupDescription
     from engine.dataset.sample import Sample
     from engine.runtime.holdings import Holdings

@@ -13,11 +13,22 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import dataclasses
 import threading
 from typing import TYPE_CHECKING, Final
 
 from engine.runtime.backups import Backups
+from engine.runtime.jobs import (
+    AppendJob,
+    Degraded,
+    FellowsJob,
+    FillJob,
+    MarksJob,
+    Recovered,
+    SetJob,
+    SetStored,
+    Stored,
+    Turn,
+)
 from engine.store.interface import (
     Change,
     Fellow,
@@ -32,11 +43,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from engine.core.namespaces import Group
-    from engine.dataset.dataset import Summary
+    from engine.dataset.group_set import Summary
     from engine.dataset.groups import GroupDescription
     from engine.dataset.rows import Rows
     from engine.dataset.sample import Sample
     from engine.runtime.backups import Report
+    from engine.runtime.jobs import Job, Result
     from engine.store.backups import Replaced
     from engine.store.interface import SetInfo, SetWriter, Store
 
@@ -48,101 +60,6 @@ MAX_GATHERED: Final = 1_000
 WRITE_SAMPLES: Final = 50_000
 WORTH_CHANGING: Final = 0.3
 """A set that differs in more than this part of it is written anew, which is faster than changing it."""
-
-
-@dataclasses.dataclass(slots=True)
-class _Append:
-    name_space: str
-    changes: list[Change]
-
-
-@dataclasses.dataclass(slots=True)
-class _Fill:
-    """Samples of a set that is still arriving as the stream of that number."""
-
-    name_space: str
-    stream: bytes
-    description: GroupDescription
-    samples: Rows
-    resumes: bool
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Turn:
-    """How the stored set becomes another one, other than by writing all of it.
-
-    Attributes:
-        changes: what differs; from what arrived in `stream` or, without one, from the set `before`.
-        stream: number of the stream whose samples were handed over while they arrived.
-        before: the stored set to which `changes` apply.
-        rest: what must be added to what was handed over, because it was here before.
-    """
-
-    changes: list[Change]
-    stream: bytes = b""
-    before: Summary | None = None
-    rest: list[tuple[GroupDescription, Rows]] = dataclasses.field(default_factory=list)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _WriteSet:
-    name_space: str
-    groups: list[tuple[GroupDescription, Rows]]
-    wanted: Summary
-    mark: str
-    marks: Mapping[str, str]
-    turn: Turn | None
-    keeps: Replaced | None
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Marks:
-    name_space: str
-    marks: Mapping[str, str]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Fellows:
-    name_space: str
-    fellows: tuple[Fellow, ...]
-
-
-_Job = _Append | _Fill | _WriteSet | _Marks | _Fellows
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Stored:
-    """These groups have reached the disk up to here."""
-
-    name_space: str
-    watermarks: dict[Group, Summary]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class SetStored:
-    """The complete set of a name-space is what was handed over; so many samples were written for it."""
-
-    name_space: str
-    written: int
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Degraded:
-    """The disk refuses: data is in memory only from here on."""
-
-    name_space: str
-    cause: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Recovered:
-    """The disk takes data again. `rewrite` asks for the whole set, because changes were not queued."""
-
-    name_space: str
-    rewrite: bool
-
-
-Result = Stored | SetStored | Degraded | Recovered
 
 
 def _nothing() -> None:
@@ -161,13 +78,13 @@ class Persistence:
         self._store = store
         self._moved = moved
         self._lock = threading.Lock()
-        self._jobs: collections.deque[_Job] = collections.deque()
+        self._jobs: collections.deque[Job] = collections.deque()
         self._results: collections.deque[Result] = collections.deque()
         self._queued = 0
         self._handed_over = 0
         self._carried_out = 0
         self._urgent = 0
-        self._at_work: _Job | None = None
+        self._at_work: Job | None = None
         self._problem = ""
         self._overflowed: set[str] = set()
         self._filling: dict[str, tuple[bytes, SetWriter]] = {}
@@ -201,7 +118,7 @@ class Persistence:
         """Whether what is queued is little, and nobody waits for it: more may join it in one transaction."""
         with self._lock:
             is_little = bool(self._jobs) and self._queued < MAX_GATHERED
-            only_changes = all(isinstance(job, _Append) for job in self._jobs)
+            only_changes = all(isinstance(job, AppendJob) for job in self._jobs)
             return is_little and only_changes and self._carried_out >= self._urgent and not self._problem
 
     def hurry(self) -> int:
@@ -234,12 +151,12 @@ class Persistence:
             if waiting is not None:
                 waiting.changes += changes
             else:
-                self._jobs.append(_Append(name_space, list(changes)))
+                self._jobs.append(AppendJob(name_space, list(changes)))
 
-    def _waiting(self, name_space: str) -> _Append | None:
+    def _waiting(self, name_space: str) -> AppendJob | None:
         """Queued changes of a name-space that more may join: only changes of others come after them."""
         for job in reversed(self._jobs):
-            if not isinstance(job, _Append):
+            if not isinstance(job, AppendJob):
                 return None
             if job.name_space == name_space:
                 return None if job is self._at_work else job
@@ -261,14 +178,14 @@ class Persistence:
         with self._lock:
             last = self._jobs[-1] if len(self._jobs) > 1 else None
             if (
-                isinstance(last, _Fill)
+                isinstance(last, FillJob)
                 and (last.stream, last.description) == (stream, description)
                 and len(last.samples) + len(samples) <= WRITE_SAMPLES
             ):
                 last.samples += samples
             else:
                 self._handed_over += 1
-                self._jobs.append(_Fill(name_space, stream, description, samples, resumes))
+                self._jobs.append(FillJob(name_space, stream, description, samples, resumes))
 
     def write_set(
         self,
@@ -290,19 +207,19 @@ class Persistence:
         with self._lock:
             self._overflowed.discard(name_space)
             self._handed_over += 1
-            self._jobs.append(_WriteSet(name_space, list(groups), wanted, mark, marks or {}, turn, keeps))
+            self._jobs.append(SetJob(name_space, list(groups), wanted, mark, marks or {}, turn, keeps))
 
     def mark(self, name_space: str, marks: Mapping[str, str]) -> None:
         """What to remember for a name-space."""
         with self._lock:
             self._handed_over += 1
-            self._jobs.append(_Marks(name_space, marks))
+            self._jobs.append(MarksJob(name_space, marks))
 
     def remember_fellows(self, name_space: str, fellows: tuple[Fellow, ...]) -> None:
         """The fellows to wait for at the next start."""
         with self._lock:
             self._handed_over += 1
-            self._jobs.append(_Fellows(name_space, fellows))
+            self._jobs.append(FellowsJob(name_space, fellows))
 
     def results(self) -> list[Result]:
         """What has happened since the last call."""
@@ -325,12 +242,12 @@ class Persistence:
         """Carry out the next job; False when there is none, or when the disk refused it."""
         with self._lock:
             job = self._at_work = self._jobs[0] if self._jobs else None
-            if isinstance(job, _Append):  # take a transaction's worth
-                batch = job.changes[:BATCH_CHANGES]
+            # Of changes a transaction's worth.
+            batch = job.changes[:BATCH_CHANGES] if isinstance(job, AppendJob) else []
         if job is None:
             return False
         try:
-            result = self._append(job.name_space, batch) if isinstance(job, _Append) else self._carry_out(job)
+            result = self._carry_out(job, batch)
         except StoreError as error:
             if isinstance(error, StoreFull):
                 self._backups.is_full(str(error))
@@ -343,22 +260,21 @@ class Persistence:
         self._done(job, result)
         return True
 
-    def _append(self, name_space: str, changes: list[Change]) -> Result | None:
-        return Stored(name_space, self._store.append(name_space, changes))
-
-    def _carry_out(self, job: _Fill | _WriteSet | _Marks | _Fellows) -> Result | None:
-        if isinstance(job, _Fill):
-            self._fill(job)
-            return None
-        if isinstance(job, _WriteSet):
-            return SetStored(job.name_space, self._write(job))
-        if isinstance(job, _Marks):
-            self._store.mark(job.name_space, job.marks)
-        else:
-            self._store.remember_fellows(job.name_space, job.fellows)
+    def _carry_out(self, job: Job, batch: list[Change]) -> Result | None:
+        match job:
+            case AppendJob():
+                return Stored(job.name_space, self._store.append(job.name_space, batch))
+            case FillJob():
+                self._fill(job)
+            case SetJob():
+                return SetStored(job.name_space, self._write(job))
+            case MarksJob():
+                self._store.mark(job.name_space, job.marks)
+            case FellowsJob():
+                self._store.remember_fellows(job.name_space, job.fellows)
         return None
 
-    def _fill(self, job: _Fill) -> None:
+    def _fill(self, job: FillJob) -> None:
         filling = self._filling.get(job.name_space)
         if filling is None or filling[0] != job.stream:
             former = self._former(job.name_space) if job.resumes else None
@@ -373,7 +289,7 @@ class Persistence:
                 return self._store.filling(name_space)
         return None
 
-    def _write(self, job: _WriteSet) -> int:
+    def _write(self, job: SetJob) -> int:
         """Let the stored set become another one, at the least cost; returns how many samples were written."""
         note = self._backups.note_for(job.name_space, job.wanted, job.keeps)
         kept = None if self._backups.gives_up else note
@@ -388,7 +304,7 @@ class Persistence:
             self._results.append(Stored(job.name_space, watermarks))
         return written
 
-    def _take_turn(self, job: _WriteSet, note: Replaced | None) -> int | None:
+    def _take_turn(self, job: SetJob, note: Replaced | None) -> int | None:
         """Write what `job.turn` says, if it fits what is stored; None when the whole set must be written."""
         turn, info = job.turn, self._store.complete_set(job.name_space)
         stored = info.stored if info is not None and info.soundness is Soundness.INTACT else None
@@ -420,7 +336,7 @@ class Persistence:
         self._filling.pop(job.name_space, None)
         return len(changes)
 
-    def _finish(self, job: _WriteSet, writer: SetWriter, turn: Turn, note: Replaced | None) -> int | None:
+    def _finish(self, job: SetJob, writer: SetWriter, turn: Turn, note: Replaced | None) -> int | None:
         for description, _ in job.groups:
             writer.add(description, ())
         for description, samples in turn.rest:
@@ -440,7 +356,7 @@ class Persistence:
         del self._filling[job.name_space]
         return job.wanted.count
 
-    def _write_whole(self, job: _WriteSet, note: Replaced | None) -> SetInfo:
+    def _write_whole(self, job: SetJob, note: Replaced | None) -> SetInfo:
         self._filling.pop(job.name_space, None)
         writer = self._store.begin_set(job.name_space)
         try:
@@ -455,17 +371,17 @@ class Persistence:
                 self._store.abandon(writer)  # on a full disk a part of it may be in its own way
             raise
 
-    def _done(self, job: _Job, result: Result | None) -> None:
+    def _done(self, job: Job, result: Result | None) -> None:
         with self._lock:
             self._at_work = None
-            if isinstance(job, _Append):
+            if isinstance(job, AppendJob):
                 count = min(BATCH_CHANGES, len(job.changes))
                 del job.changes[:count]
                 self._queued -= count
                 self._carried_out += count
             else:
                 self._carried_out += 1
-            if not isinstance(job, _Append) or not job.changes:
+            if not isinstance(job, AppendJob) or not job.changes:
                 self._jobs.popleft()
             if result is not None:
                 self._results.append(result)
@@ -483,9 +399,9 @@ class Persistence:
             return False
         self._filling.clear()
         with self._lock:
-            left: collections.deque[_Job] = collections.deque()
+            left: collections.deque[Job] = collections.deque()
             for job in self._jobs:
-                if isinstance(job, _Append):
+                if isinstance(job, AppendJob):
                     self._queued -= len(job.changes)
                     self._carried_out += len(job.changes)
                 else:

@@ -11,8 +11,9 @@ import dataclasses
 from typing import TYPE_CHECKING, Final
 
 from engine.core.namespaces import MergeType
-from engine.dataset.dataset import NO_FLOOR, DataSet
-from engine.runtime.persistence import Turn
+from engine.dataset.dataset import DataSet
+from engine.dataset.group_set import NO_FLOOR
+from engine.runtime.jobs import Turn
 from engine.runtime.reconciling.alignee import Finished, joined
 from engine.runtime.replacing import replaced
 from engine.runtime.withholding import at_once, filtered

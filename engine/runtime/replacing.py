@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from engine.core.namespaces import Group
-    from engine.dataset.dataset import DataSet, GroupSet
+    from engine.dataset.dataset import DataSet
+    from engine.dataset.group_set import GroupSet
     from engine.dataset.groups import GroupDescription
     from engine.dataset.sample import Sample
     from engine.runtime.sets import Difference

@@ -19,7 +19,7 @@ from engine.runtime.agreement import Agreement
 from engine.runtime.capture import Capture, CapturedRun, CapturedSample
 from engine.runtime.holdings import LEARNED, Holdings
 from engine.runtime.housekeeping import Housekeeping
-from engine.runtime.persistence import Degraded, Recovered, SetStored, Stored
+from engine.runtime.jobs import Degraded, Recovered, SetStored, Stored
 from engine.runtime.ports import NoFilters
 from engine.runtime.serving import Serving
 from engine.runtime.startup import away_mark

@@ -6,12 +6,13 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from engine.core.namespaces import Durability
-from engine.dataset.dataset import DataSet, GroupSet, Outcome
+from engine.dataset.dataset import DataSet
+from engine.dataset.group_set import GroupSet, Outcome
 from engine.dataset.groups import DurabilityKind
 from engine.dataset.living import by_instance
 from engine.dataset.sample import DISPOSE, make_sample
 from engine.dataset.settling import Present
-from engine.runtime.persistence import Turn
+from engine.runtime.jobs import Turn
 from engine.store.interface import Change, roll_up
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from engine.core.namespace import NameSpaceState
     from engine.core.namespaces import Group
-    from engine.dataset.dataset import Summary
+    from engine.dataset.group_set import Summary
     from engine.dataset.groups import GroupDescription
     from engine.dataset.rows import Rows
     from engine.dataset.sample import Sample

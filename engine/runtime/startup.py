@@ -9,7 +9,8 @@ from engine.core import plain
 from engine.core.messages import DAMAGED, NO_EPOCH, Epoch
 from engine.core.namespaces import Element, NameSpace
 from engine.core.settings import CoreSettings, StoredSet
-from engine.dataset.dataset import NO_FLOOR, DataSet
+from engine.dataset.dataset import DataSet
+from engine.dataset.group_set import NO_FLOOR
 from engine.runtime.holdings import APART, ELEMENTS, LEARNED, LINE, LINEAGE, PART, ROLE, WANTED, WHOLE
 from engine.runtime.housekeeping import floor_mark
 from engine.store.backups import REPLACED_MARK

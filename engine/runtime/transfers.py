@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.core.events import Target
-from engine.dataset.dataset import NO_FLOOR, DataSet
+from engine.dataset.dataset import DataSet
+from engine.dataset.group_set import NO_FLOOR
 from engine.dataset.rows import Rows
 from engine.dataset.sample import digest_sum
 from engine.runtime import stream

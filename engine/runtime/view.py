@@ -22,7 +22,7 @@ from engine.runtime.monitor import (
 
 if TYPE_CHECKING:
     from engine.core.fellows import Fellow
-    from engine.dataset.dataset import Summary
+    from engine.dataset.group_set import Summary
     from engine.runtime.monitor import DeliveryView, UnkeptView
     from engine.runtime.runtime import Runtime
     from engine.runtime.sets import NameSpaceData

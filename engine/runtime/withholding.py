@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from engine.core.namespaces import Group
-    from engine.dataset.dataset import GroupSet
+    from engine.dataset.group_set import GroupSet
     from engine.dataset.reconciliation import Stepwise
     from engine.runtime.ports import Gate
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from engine.core.namespaces import Group
-    from engine.dataset.dataset import Summary
+    from engine.dataset.group_set import Summary
     from engine.dataset.groups import GroupDescription
     from engine.dataset.rows import Samples
     from engine.dataset.sample import Sample

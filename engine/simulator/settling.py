@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.core.states import Phase, ServiceState
-from engine.dataset.dataset import Summary
+from engine.dataset.group_set import Summary
 from engine.simulator.checkers.base import describe, held, missing
 
 if TYPE_CHECKING:

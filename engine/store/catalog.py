@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from engine.core import plain
 from engine.core.namespaces import Group
-from engine.dataset.dataset import EMPTY, Summary
+from engine.dataset.group_set import EMPTY, Summary
 from engine.dataset.groups import GroupDescription, GroupQos, TypeDescription
 from engine.store.interface import Damage, GroupInfo, SetInfo, SetState, Soundness, StoreDamaged, roll_up
 from engine.store.schema import DROPPED, row_check

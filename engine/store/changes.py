@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from engine.core.namespaces import Group
-    from engine.dataset.dataset import Summary
+    from engine.dataset.group_set import Summary
     from engine.dataset.groups import GroupDescription
     from engine.dataset.rows import Rows, Samples
     from engine.dataset.sample import Sample

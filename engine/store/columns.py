@@ -19,7 +19,7 @@ from engine.store.rows import raw_pages
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from engine.dataset.dataset import Summary
+    from engine.dataset.group_set import Summary
     from engine.dataset.sample import Sample
 
 ROWS: Final = 1024

@@ -17,7 +17,8 @@ import enum
 import errno
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
-from engine.dataset.dataset import Summary, weight_of
+from engine.dataset.dataset import weight_of
+from engine.dataset.group_set import Summary
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -11,7 +11,7 @@ import dataclasses
 import itertools
 from typing import TYPE_CHECKING, Final
 
-from engine.dataset.dataset import EMPTY, Summary
+from engine.dataset.group_set import EMPTY, Summary
 from engine.dataset.rows import Rows
 from engine.store.backups import surplus
 from engine.store.changes import FillingSet

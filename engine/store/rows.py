@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from typing import TYPE_CHECKING, Final
 
-from engine.dataset.dataset import Summary
+from engine.dataset.group_set import Summary
 from engine.dataset.rows import Rows
 from engine.dataset.sample import Sample
 from engine.store import statements

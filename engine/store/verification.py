@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from engine.core.namespaces import Group
-    from engine.dataset.dataset import Summary
+    from engine.dataset.group_set import Summary
     from engine.store.interface import DamageLog
 
 _MASK: Final = (1 << 128) - 1

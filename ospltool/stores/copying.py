@@ -9,7 +9,8 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from engine.core.namespaces import Group
-from engine.dataset.dataset import GroupSet, Outcome, make_set
+from engine.dataset.dataset import make_set
+from engine.dataset.group_set import GroupSet, Outcome
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos
 from engine.runtime.holdings import LINEAGE, PART, WHOLE
 from engine.store.backups import REPLACED_MARK, Replaced

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.core.namespaces import Group
-from engine.dataset.dataset import DataSet, GroupSet, Outcome
+from engine.dataset.dataset import DataSet
+from engine.dataset.group_set import GroupSet, Outcome
 from engine.dataset.history import retained
 from engine.dataset.sample import DISPOSE, UNREGISTER, Sample, is_intact
 from tests.property.samples import DEPTHS, GROUPS, KEYS, contents, model, samples

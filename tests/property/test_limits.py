@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.dataset.dataset import DataSet, GroupSet, Outcome, make_set
+from engine.dataset.dataset import DataSet, make_set
+from engine.dataset.group_set import GroupSet, Outcome
 from engine.dataset.groups import Limits
 from engine.dataset.limited import LimitedSet
 from engine.dataset.sample import DATA, Sample

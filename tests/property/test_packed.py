@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from engine.core.events import Target
 from engine.core.messages import Epoch
-from engine.dataset import dataset, packed, reconciliation
+from engine.dataset import group_set, packed, reconciliation
 from engine.dataset.blocks import Block, pack_samples
-from engine.dataset.dataset import GroupSet
+from engine.dataset.group_set import GroupSet
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
 from engine.dataset.reconciliation import finished
 from engine.dataset.rows import Rows
@@ -36,7 +36,7 @@ def packing() -> Iterator[None]:
     """Here, sets are packed as soon as they have a few samples, and many of their instances collide."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(packed, "hash", lambda key: zlib.crc32(key) % 5 + len(key), raising=False)
-        patch.setattr(dataset, "MAX_PACKED_BYTES", 3)
+        patch.setattr(group_set, "MAX_PACKED_BYTES", 3)
         pack_early(patch)
         yield
 
@@ -197,7 +197,7 @@ def test_many_instances_are_packed_and_those_touched_are_not(depth: int) -> None
     subject = GroupSet(depth)
     for sample in made:
         subject.apply(sample)
-    loose = dataset.MAX_LOOSE
+    loose = group_set.MAX_LOOSE
     assert len(subject.samples().parts[-1].samples()) <= loose
     assert [subject.instance(sample.key) for sample in made[::500]] == [(sample,) for sample in made[::500]]
     newer = [s._replace(source_time_ns=s.source_time_ns + 40_000, digest=s.digest[::-1]) for s in made[::3]]

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from engine.core.messages import Outgoing, RollUp, Settled, Status
 from engine.core.namespaces import Group
 from engine.core.states import ServiceState
-from engine.dataset.dataset import DataSet, GroupSet
+from engine.dataset.dataset import DataSet
+from engine.dataset.group_set import GroupSet
 from engine.dataset.sample import DATA, DISPOSE, Sample, make_sample
 from engine.dataset.settling import KEPT_NS, STEP_NS, WIDTH_NS, Present, border_before
 from engine.runtime import codec

@@ -16,7 +16,8 @@ from engine.core.events import Target
 from engine.core.messages import Epoch
 from engine.core.namespaces import Group
 from engine.dataset import blocks
-from engine.dataset.dataset import NO_FLOOR, DataSet
+from engine.dataset.dataset import DataSet
+from engine.dataset.group_set import NO_FLOOR
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
 from engine.dataset.rows import Rows
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample

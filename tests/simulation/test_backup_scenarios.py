@@ -16,7 +16,7 @@ from engine.store.interface import MAX_BACKUPS, SetState
 from tests.simulation.scenarios import NS, Scenario, node
 
 if TYPE_CHECKING:
-    from engine.runtime.persistence import Turn
+    from engine.runtime.jobs import Turn
     from engine.runtime.sets import NameSpaceData
 
 WHY = "merge policy Replace"

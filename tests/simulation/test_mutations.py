@@ -18,7 +18,8 @@ from engine.core.namespace import NameSpaceState
 from engine.core.node import DurabilityNode
 from engine.core.readers import ReaderTable
 from engine.core.states import Phase, Trigger
-from engine.dataset.dataset import DataSet, GroupSet, Outcome
+from engine.dataset.dataset import DataSet
+from engine.dataset.group_set import GroupSet, Outcome
 from engine.dataset.sample import DISPOSE
 from engine.runtime.runtime import Runtime
 from engine.runtime.sets import NameSpaceData

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Final
 from engine.core.events import is_asked_for
 from engine.core.messages import MERGE_PURPOSES, SampleRequest
 from engine.dataset.blocks import MAX_SAMPLES
-from engine.dataset.dataset import DataSet, Outcome, weight_of
+from engine.dataset.dataset import DataSet, weight_of
+from engine.dataset.group_set import Outcome
 from engine.dataset.rows import Rows
 from engine.dataset.sample import digest_sum
 from engine.runtime.faults import StreamFault
-from engine.runtime.persistence import Turn
+from engine.runtime.jobs import Turn
 from engine.runtime.reconciling import messages as notes
 from engine.runtime.reconciling import resume as resuming
 from engine.store.interface import Change
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from engine.core.messages import Outgoing
     from engine.core.namespaces import Group
     from engine.dataset import reconciliation
-    from engine.dataset.dataset import Summary
+    from engine.dataset.group_set import Summary
     from engine.dataset.groups import GroupDescription
     from engine.dataset.ranges import Held
     from engine.dataset.reconciliation import Stepwise

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from engine.core.messages import Epoch
     from engine.core.namespaces import Group
     from engine.dataset import reconciliation
-    from engine.dataset.dataset import Summary
+    from engine.dataset.group_set import Summary
     from engine.dataset.ranges import Search
     from engine.dataset.reconciliation import Stepwise
     from engine.dataset.sample import Sample

@@ -11,12 +11,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.dataset.dataset import DataSet
-from engine.runtime.persistence import WORTH_CHANGING, Turn
+from engine.runtime.jobs import Turn
+from engine.runtime.persistence import WORTH_CHANGING
 from engine.store.interface import Change
 
 if TYPE_CHECKING:
     from engine.core.namespaces import Group
-    from engine.dataset.dataset import Summary
+    from engine.dataset.group_set import Summary
     from engine.dataset.groups import GroupDescription
     from engine.dataset.rows import Rows
     from engine.dataset.sample import Sample

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from engine.dataset.dataset import DataSet, Summary
+from engine.dataset.dataset import DataSet
+from engine.dataset.group_set import Summary
 from engine.dataset.rows import Rows
 from engine.runtime.backups import PATIENCE, Dropped, Kept, NotKept
-from engine.runtime.persistence import Degraded, Persistence, Turn
+from engine.runtime.jobs import Degraded, Turn
+from engine.runtime.persistence import Persistence
 from engine.store.backups import Replaced, replaced
 from engine.store.interface import MAX_BACKUPS, Change, DamageLog, SetState
 from engine.store.memory import Medium, MemoryStore

@@ -9,7 +9,8 @@ import pytest
 
 from engine.dataset.dataset import DataSet
 from engine.dataset.rows import Rows
-from engine.runtime.persistence import Persistence, Turn
+from engine.runtime.jobs import Turn
+from engine.runtime.persistence import Persistence
 from engine.simulator.disk import PowerCut, WatchedStore
 from engine.store.interface import Change, DamageLog
 from engine.store.memory import Medium

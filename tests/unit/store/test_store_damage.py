@@ -13,10 +13,12 @@ import pytest
 
 from engine.core.messages import DAMAGED
 from engine.core.namespaces import Group
-from engine.dataset.dataset import DataSet, Summary
+from engine.dataset.dataset import DataSet
+from engine.dataset.group_set import Summary
 from engine.dataset.rows import Rows
 from engine.dataset.sample import Sample
-from engine.runtime.persistence import Degraded, Persistence, Recovered
+from engine.runtime.jobs import Degraded, Recovered
+from engine.runtime.persistence import Persistence
 from engine.runtime.startup import read_store
 from engine.store.files import DATABASE, LEDGER
 from engine.store.interface import Change, DamageLog, Fellow, StoreFailed, StoreRefused
