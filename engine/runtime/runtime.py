@@ -227,70 +227,71 @@ class Runtime:
         self._tracer.event("store.statistics", actions=result.written, elapsed_ns=elapsed_ns, rate=rate)
 
     def _carry_out(self, event: events.Event) -> None:
-        if isinstance(event, events.Note):
-            self._tracer.event(event.event, **event.fields)
-        elif isinstance(event, events.NameSpaceLearned):
-            self.holdings.add_name_space(event)
-        elif isinstance(event, events.NameSpaceDoubted):
-            self.persistence.mark(event.name_space, {LEARNED: ""})
-        elif isinstance(event, events.LoadStored):
-            self._inject(event.name_space)
-        elif isinstance(event, events.AbandonSet):
-            self._injecting.pop(event.name_space, None)
-            self.spaces[event.name_space].stage_nothing()
-        elif isinstance(event, events.Completed):
-            self._complete(event)
-        elif isinstance(event, events.LineageAdopted):
-            self.holdings.remember_lineage(self.spaces[event.name_space])
-            self._tracer.event(
-                "namespace.merge-state",
-                namespace=event.name_space,
-                merge_state=event.lineage,
-                role=self.settings.role,
-            )
-        elif isinstance(event, events.WholeKnown):
-            self.holdings.remember_lineage(self.spaces[event.name_space])
-        elif isinstance(event, events.SendSet):
-            self.transfers.send(event)
-        elif isinstance(event, events.ExpectSet):
-            self.transfers.expect(event)
-        elif isinstance(event, events.DeleteSet):
-            self.transfers.delete_set(event.name_space)
-        elif isinstance(event, events.DataDeleted):
-            self.housekeeping.deleted(event.partition, event.topic, event.until_ns)
-        elif isinstance(event, events.InstancesPurged):
-            self.housekeeping.purged(event.group, event.instances)
-        elif isinstance(event, events.GroupAnnounced):
-            self._group_announced(event)
-        elif isinstance(event, events.Deliver):
-            self._tracer.event(
-                "deliver.chosen",
-                reader=event.reader.participant,
-                group=event.reader.text,
-                node=self.settings.name,
-                reason=SERVES,
-            )
-            self.serving.deliver(event.reader)
-        elif isinstance(event, events.TakenOver):
-            self._tracer.event(
-                "deliver.taken-over",
-                reader=event.reader.participant,
-                group=event.reader.text,
-            )
-            self.serving.taken_over(event.reader)
-        elif isinstance(event, events.HandedOver):
-            self.serving.handed_over(event.reader)
-        elif isinstance(event, events.NoAligner):
-            subject = f"nobody may be master of name-space '{event.name_space}'"
-            self.refusal = f"{subject}, and waiting is off; {NOBODY_REMEDY}"
-        elif isinstance(event, events.FellowsKnown):
-            fellows = tuple(Fellow(*fellow) for fellow in event.fellows)
-            for name in self.spaces:
-                self.persistence.remember_fellows(name, fellows)
-            for fellow in fellows:
-                self._remember_away(fellow.id, None)
-        elif isinstance(event, events.FellowAway):
-            self._remember_away(event.node, event.away_ns)
+        match event:
+            case events.Note():
+                self._tracer.event(event.event, **event.fields)
+            case events.NameSpaceLearned():
+                self.holdings.add_name_space(event)
+            case events.NameSpaceDoubted():
+                self.persistence.mark(event.name_space, {LEARNED: ""})
+            case events.LoadStored():
+                self._inject(event.name_space)
+            case events.AbandonSet():
+                self._injecting.pop(event.name_space, None)
+                self.spaces[event.name_space].stage_nothing()
+            case events.Completed():
+                self._complete(event)
+            case events.LineageAdopted():
+                self.holdings.remember_lineage(self.spaces[event.name_space])
+                self._tracer.event(
+                    "namespace.merge-state",
+                    namespace=event.name_space,
+                    merge_state=event.lineage,
+                    role=self.settings.role,
+                )
+            case events.WholeKnown():
+                self.holdings.remember_lineage(self.spaces[event.name_space])
+            case events.SendSet():
+                self.transfers.send(event)
+            case events.ExpectSet():
+                self.transfers.expect(event)
+            case events.DeleteSet():
+                self.transfers.delete_set(event.name_space)
+            case events.DataDeleted():
+                self.housekeeping.deleted(event.partition, event.topic, event.until_ns)
+            case events.InstancesPurged():
+                self.housekeeping.purged(event.group, event.instances)
+            case events.GroupAnnounced():
+                self._group_announced(event)
+            case events.Deliver():
+                self._tracer.event(
+                    "deliver.chosen",
+                    reader=event.reader.participant,
+                    group=event.reader.text,
+                    node=self.settings.name,
+                    reason=SERVES,
+                )
+                self.serving.deliver(event.reader)
+            case events.TakenOver():
+                self._tracer.event(
+                    "deliver.taken-over",
+                    reader=event.reader.participant,
+                    group=event.reader.text,
+                )
+                self.serving.taken_over(event.reader)
+            case events.HandedOver():
+                self.serving.handed_over(event.reader)
+            case events.NoAligner():
+                subject = f"nobody may be master of name-space '{event.name_space}'"
+                self.refusal = f"{subject}, and waiting is off; {NOBODY_REMEDY}"
+            case events.FellowsKnown():
+                fellows = tuple(Fellow(*fellow) for fellow in event.fellows)
+                for name in self.spaces:
+                    self.persistence.remember_fellows(name, fellows)
+                for fellow in fellows:
+                    self._remember_away(fellow.id, None)
+            case events.FellowAway():
+                self._remember_away(event.node, event.away_ns)
 
     # The parts.
 
