@@ -55,8 +55,8 @@ class Held:
 
     def filtered(self, groups: list[GroupState]) -> list[int]:
         """Which of these groups a content filter of this node withholds a part of, by their places."""
-        gates = self._runtime.holdings.gates
-        return [place for place, one in enumerate(groups) if Group(one.partition, one.topic) in gates]
+        gated = {(group.partition, group.topic) for group in self._runtime.holdings.gates}
+        return [place for place, one in enumerate(groups) if (one.partition, one.topic) in gated]
 
     def group_states(self, states: list[NameSpaceState], interest: Interest | None) -> list[GroupState]:
         """The completeness of the groups that are meant, of all with None."""

@@ -30,6 +30,7 @@ from engine.config.settings import (
 )
 from engine.config.tree import Attribute, Document, Node, Value
 from engine.config.validate import problem
+from engine.core.containment import covers
 from engine.core.namespaces import Element
 from engine.dataset.content import Expression, ExpressionFault
 
@@ -232,7 +233,8 @@ class SettingsBuilder:
             self._check_condition(node, content)
             written = node.named("PartitionTopic")
             self.read.texts(written)
-            topics = tuple(child.text for child in written if self._is_sound(child))
+            sound = [child for child in written if self._is_sound(child)]
+            topics = tuple(child.text for child in sound)
             made = ContentFilter(content, topics, self.read.origin(node))
             found.append(made)
             given = node.attribute("content")
@@ -240,7 +242,20 @@ class SettingsBuilder:
                 values = [(f"{path}@content", given.value)]
                 values += [(child.path, child.value) for child in written if child.value]
                 self._have_no_effect(given, values, made.why_ignored)
+            else:
+                self._note_shadowed(sound, [one for each in found[:-1] for one in each.elements])
         return tuple(found)
+
+    def _note_shadowed(self, topics: list[Node], earlier: list[Element]) -> None:
+        """Note what never comes to its turn: of several filters the first that matches a group applies."""
+        for child in topics:
+            partition, topic = Element.parse(child.text)
+            is_shadowed = any(
+                covers(one.partition, partition) and covers(one.topic, topic) for one in earlier
+            )
+            if child.value and is_shadowed:
+                entry = Entry(child.path, Fate.NOT_NEEDED, reason="an earlier Filter applies to all of it")
+                self.without_effect.append(WithoutEffect(entry, child, ((child.path, child.value),)))
 
     def scheduling_in_vain(self, configuration: Configuration) -> None:
         """Note the Scheduling that Linux does not have in an ordinary process."""

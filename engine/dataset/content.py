@@ -109,7 +109,7 @@ class Expression:
             what is neither is taken as text.
 
     Raises:
-        ExpressionFault: the expression or a parameter is not understood.
+        ExpressionFault: the expression or a parameter is not understood, or no type could satisfy it.
     """
 
     def __init__(self, text: str, parameters: Sequence[str] = ()) -> None:
@@ -118,6 +118,8 @@ class Expression:
         parser = _Parser(text, self.parameters)
         self._condition = parser.parse()
         self._compared = parser.compared
+        for operands, is_like in self._compared:
+            _agree([(one, _kind_of_constant(one.constant)) for one in operands if not one.path], is_like)
 
     @property
     def fields(self) -> frozenset[Path]:
@@ -131,19 +133,21 @@ class Expression:
             ExpressionFault: the type has no such field, or values of different kinds are compared.
         """
         for operands, is_like in self._compared:
-            first = Kind.TEXT if is_like else operands[0].kind(kinds)
-            for operand in operands:
-                kind = operand.kind(kinds)
-                if kind is Kind.OTHER:
-                    raise ExpressionFault(f"'{'.'.join(operand.path)}' is {kind.value}", operand.column)
-                if kind is not first:
-                    raise ExpressionFault(
-                        f"{kind.value} cannot be compared with {first.value}", operand.column
-                    )
+            _agree([(one, one.kind(kinds)) for one in operands], is_like)
 
     def accepts(self, sample: object) -> bool:
         """Whether the condition holds of an object with the fields as attributes, or of a mapping."""
         return self._condition(sample) is True
+
+
+def _agree(operands: list[tuple[_Operand, Kind]], is_like: bool) -> None:
+    """Refuse values of different kinds; LIKE takes texts."""
+    for operand, kind in operands:
+        first = Kind.TEXT if is_like else operands[0][1]
+        if kind is Kind.OTHER:
+            raise ExpressionFault(f"'{'.'.join(operand.path)}' is {kind.value}", operand.column)
+        if kind is not first:
+            raise ExpressionFault(f"{kind.value} cannot be compared with {first.value}", operand.column)
 
 
 class _Parser:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from engine.dataset.sample import DATA, DISPOSE, KEY_HEADER, UNREGISTER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence, Set
+    from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 
     from engine.dataset.sample import Sample
 
@@ -64,18 +64,22 @@ def depends_on(history: Sequence[Sample], writer: bytes, living: Set[bytes]) -> 
 
 
 def whole(
-    samples: Iterable[Sample], living: Set[bytes], disposing: Set[bytes] = frozenset()
+    samples: Iterable[Sample],
+    living: Set[bytes],
+    disposing: Set[bytes] = frozenset(),
+    has_writer: Callable[[bytes], bool] | None = None,
 ) -> Iterator[Step]:
     """Every sample, and how each instance ends for a reader that was there all the time.
 
     What says that a writer unregistered an instance is left out where another one lives. Instances that
-    depended on writers of `disposing`, which are gone and had autodispose, are disposed.
+    depended on writers of `disposing`, which are gone and had autodispose, are disposed. Where there is more
+    of the instances than these samples, `has_writer` tells of a key whether the instance is written.
     """
     if not living and not disposing:
         yield from (Step(sample, is_written=False) for sample in samples)
         return
     for history in instances(samples):
-        written = is_written(history, living)
+        written = has_writer(history[0].key) if has_writer else is_written(history, living)
         for sample in history:
             if not written:
                 yield Step(sample, is_written=False)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from engine.capture.delivery import TIMEOUT_S, Portion, give
 from engine.dataset.groups import is_given
-from engine.dataset.living import End, ends, is_written, returning, unregistered, whole, written
+from engine.dataset.living import End, ends, instances, is_written, returning, unregistered, whole, written
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
 from engine.dds.directed import Mode
 from engine.node.processes import MAX_KEPT_SESSIONS, MAX_KEPT_WRITERS, Process
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 MAX_LOST: Final = 10_000
 """Writers that were lost and are remembered, in case they come back."""
+MAX_LOOKED_UP: Final = 1_000
+"""Samples of a delivery whose instances are looked up one by one, while everything else waits."""
 MAX_LATER: Final = 100_000
 """Instances of which it is remembered that readers have seen them with a later source time than the set's."""
 _NO_TIMES: Final[Mapping[bytes, int]] = {}
@@ -109,7 +111,8 @@ class Keeping:
             elif living:
                 self._runtime.serving.deviates(reader, "not_kept", 1)
             if not isinstance(how, Again):
-                steps = whole(rows, living, self._disposing(group))
+                has_writer = None if is_whole else self._has_writer(group, rows, living)
+                steps = whole(rows, living, self._disposing(group), has_writer)
                 mode = Mode.WHOLE if is_whole else Mode.PART
                 if how is not None:
                     self._remember_later(group, how.times[group])
@@ -131,8 +134,8 @@ class Keeping:
             if isinstance(how, Instead):
                 session.go_below()
             result = give(session, portions, on_rejected)
-            for description, instances in ended:
-                _tell_ends(session, description, instances, disposes=False, closes=False)
+            for description, unwritten in ended:
+                _tell_ends(session, description, unwritten, disposes=False, closes=False)
             done(result)
 
         self._put(process, job, lambda error: done(Delivered(problem=str(error))))
@@ -286,6 +289,21 @@ class Keeping:
                     self._put(process, job, _ignore)
 
     # The sets.
+
+    def _has_writer(self, group: Group, rows: Rows, living: frozenset[bytes]) -> Callable[[bytes], bool]:
+        """Whether instances of which only a part is given are written, by all that is kept of them now."""
+        if len(rows) <= MAX_LOOKED_UP:
+            keys = {sample.key for sample in rows}
+            alive = {key for key in keys if is_written(self._history(group, key), living)}
+            return alive.__contains__
+        kept = self._rows(group) or ()
+
+        @functools.cache
+        def found() -> set[bytes]:
+            """On the worker's thread: it takes as long as all of the group."""
+            return {history[0].key for history in instances(kept) if is_written(history, living)}
+
+        return lambda key: key in found()
 
     @property
     def _runtime(self) -> Runtime:

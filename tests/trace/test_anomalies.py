@@ -321,6 +321,11 @@ def losses_of_one_that_stops(traces: Traces) -> None:
     trace.line(66, "Removing confirmed fellow 1002.", "remoteReader", "TERMINATED")
 
 
+def losses_of_one_that_said_so(traces: Traces) -> None:
+    text = "Removing confirmed fellow 1002. Reason: it is terminating."
+    traces.node("a", "1001").begin(0).line(11, text, "d_status").line(20, "end")
+
+
 def divergence_of_one_that_stops(traces: Traces) -> None:
     diverged(traces, taken=False)
     traces.node("b").lines.pop()
@@ -349,6 +354,7 @@ REFUTED: dict[str, tuple[str, Callable[[Traces], None]]] = {
     "masters that stop in order": ("master-flapping", masters_that_stop),
     "few merges after each start": ("merge-storm", storms_of_incarnations),
     "who says so stops itself": ("fellow-lost", losses_of_one_that_stops),
+    "the fellow said that it ends, and its trace is not here": ("fellow-lost", losses_of_one_that_said_so),
     "the follower stopped": ("set-diverged", divergence_of_one_that_stops),
     "the follower was aligned": ("set-diverged", divergence_of_one_that_was_aligned),
     "the node of the thread stopped": ("thread-silent", silence_of_one_that_stops),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 
 from engine.config import Kind, Node
@@ -254,24 +255,26 @@ def filter_on_master(node: NodeView) -> Iterator[Finding]:
             yield node.found(child, message, related=related)
 
 
-def _filtered(node: NodeView) -> Iterator[tuple[Node, Definition, Policy]]:
-    """Each PartitionTopic of a filter, with each name-space that it concerns and the policy of that.
-
-    A filter without a condition is ignored (DUR246).
-    """
+def _topics(node: NodeView) -> Iterator[tuple[Node, NameSpace]]:
+    """Each PartitionTopic of a filter that is not ignored (DUR246), and what it stands for."""
+    ignored = {id(each.thing) for each in node.interpreted.in_vain}
     for element in node.domain.find_all("Filters/Filter") if node.domain else ():
         content = element.attribute("content")
         if content is None or not content.text.strip():
             continue
         for child in element.named("PartitionTopic"):
-            try:
-                filtered = NameSpace("", (Element.parse(child.text),))
-            except ValueError:
-                continue
-            for definition in node.definitions:
-                policy = definition.policy
-                if policy and overlap(filtered, definition.name_space):
-                    yield child, definition, policy
+            with contextlib.suppress(ValueError):
+                if id(child) not in ignored:
+                    yield child, NameSpace("", (Element.parse(child.text),))
+
+
+def _filtered(node: NodeView) -> Iterator[tuple[Node, Definition, Policy]]:
+    """Each of these with each name-space that it concerns and the policy of that."""
+    for child, topic in _topics(node):
+        for definition in node.definitions:
+            policy = definition.policy
+            if policy and overlap(topic, definition.name_space):
+                yield child, definition, policy
 
 
 @rule("DUR248", "filter-lowers-priority", Severity.WARNING, targets=OSPLTOOL)
@@ -304,7 +307,8 @@ def filter_lowers_priority(node: NodeView) -> Iterator[Finding]:
 def ineffective_filter(node: NodeView) -> Iterator[Finding]:
     """A Filter has no condition, or no PartitionTopic that it applies to.
 
-    Why: Nothing is filtered.
+    Why: Nothing is filtered. Of several filters the first that matches a group applies; one that is for no
+        group of the name-spaces in the file counts where the node learns another name-space, if it does.
 
     Example:
         <Filter content="id &lt; 10"/>
@@ -319,6 +323,14 @@ def ineffective_filter(node: NodeView) -> Iterator[Finding]:
             yield node.found(content, "the condition is empty; the filter is ignored", subject=element.path)
         elif content and not element.named("PartitionTopic"):
             yield node.found(element, "the filter applies to no PartitionTopic and is ignored")
+    for each in node.interpreted.in_vain:
+        if each.warns and each.path.endswith("Filter/PartitionTopic"):
+            message = f"{each.entry.reason}; ospltool nodes ignore this one"
+            yield node.found(each.thing, message, subject=each.path)
+    for child, topic in _topics(node):
+        if not any(overlap(topic, definition.name_space) for definition in node.definitions):
+            message = f"no name-space of this file has '{child.text}': the filter concerns only learned ones"
+            yield node.found(child, message, subject=child.path)
 
 
 @rule("DUR247", "bad-filter", Severity.ERROR, blocks=EVERYWHERE)

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from engine.config import Node
 from engine.core import expressions
+from engine.core.containment import covers
 from engine.core.namespaces import MergeRule, MergeType, Policy
 from ospltool.check import edits
-from ospltool.check.containment import covers
 from ospltool.check.findings import Finding
 from ospltool.check.registry import OPENSPLICE, rule
 from ospltool.check.views import NodeView

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from engine.config import Kind, Node
 from engine.config.name_spaces import conflict_text
 from engine.core import expressions
+from engine.core.containment import covers
 from engine.core.namespaces import Element, compare
 from ospltool.check import edits
-from ospltool.check.containment import covers
 from ospltool.check.findings import Finding
 from ospltool.check.registry import EVERYWHERE, NOWHERE, OPENSPLICE, OSPLTOOL, rule
 from ospltool.check.views import NodeView

@@ -43,6 +43,7 @@ ORDER: Final = {
 """The states in the order of a run."""
 
 _DIED: Final = "it died or was killed"
+_ENDS: Final = "it is terminating"
 _RESTARTED: Final = "it was restarted"
 """Why our engine gives up a fellow that it still held for alive."""
 
@@ -56,15 +57,15 @@ def fellow_lost(facts: Facts) -> Iterator[Finding]:
 
     Seen: a node removes a fellow whose heartbeat it missed, or the service reports a missed heartbeat.
     Refuted by: the fellow, or the node that says so, stopped in order before. A fellow whose trace is not
-        here was lost for an unknown reason.
+        here and that did not say that it ends was lost for an unknown reason.
     """
     for (run, fellow), some in grouped(facts.losses, lambda one: (one[0], one[2])):
         node, name, stops = run[0], facts.names.node(fellow), stopping_ns(facts, run)
         places: list[Place] = []
         for incident in _incidents([place for *_, place in some]):
             when = incident[0].time_ns or 0
-            if stops is not None and stops <= when:
-                continue  # it stops itself, and lets all of its fellows go
+            if (stops is not None and stops <= when) or _ENDS in incident[0].text:
+                continue  # one of the two stops in order
             told, apart = _what_became_of(facts, fellow, when, anew=_RESTARTED in incident[0].text)
             if told is None:
                 continue

@@ -37,7 +37,7 @@ def test_conditions_on_fields_of_every_kind(name: str, text: str) -> None:
         ("Plain", "number = 'x'", 10, "a text cannot be compared with a number"),
         ("Plain", "number LIKE 'x'", 1, "a number cannot be compared with a text"),
         ("Growing", "places = 1", 1, "'places' is not a single value"),
-        ("Growing", "name BETWEEN 'a' AND 5", 22, "a number cannot be compared with a text"),
+        ("Growing", "name BETWEEN 'a' AND row", 22, "the type has no field 'row'"),
         ("Choice", "value = 1", 1, "'value' is not a single value"),
         ("Flagged", "flags.heavy = 1", 15, "a number cannot be compared with TRUE or FALSE"),
         ("Plain", "number.__class__ = 'x'", 1, "the type has no field"),
@@ -53,3 +53,13 @@ def test_a_dispose_has_its_key_fields() -> None:
     description = description_of(TYPES["Plain"])
     key = b"\x00\x07\x00\x00" + SAMPLES[TYPES["Plain"]](7).serialize_key(use_version_2=True)[4:]
     assert decode(description, DISPOSE, key) == {"number": 7}
+
+
+@pytest.mark.parametrize(
+    ("text", "column"),
+    [("number LIKE 5", 13), ("5 = 'x'", 5), ("1 LIKE name", 1), ("name BETWEEN 'a' AND 5", 22)],
+)
+def test_what_no_type_could_satisfy_is_refused_before_there_is_one(text: str, column: int) -> None:
+    with pytest.raises(ExpressionFault, match="cannot be compared with a") as raised:
+        Expression(text)
+    assert raised.value.column == column

@@ -172,3 +172,16 @@ def test_the_most_specific_line_counts() -> None:
     assert scheduling is not None
     assert (scheduling.path, scheduling.fate) == ("Domain/Daemon/Heartbeat", Fate.NOT_NEEDED)
     assert fate_of("Domain") is None
+
+
+def test_a_topic_of_a_filter_that_an_earlier_one_has_is_said_and_marked() -> None:
+    first = FILTER.format("a=1", "<PartitionTopic>p.*</PartitionTopic>")
+    second = FILTER.format("a=2", "<PartitionTopic>p.T</PartitionTopic><PartitionTopic>q.T</PartitionTopic>")
+    filters = (first + second).replace("</Filters><Filters>", "")
+    configuration = interpret(parse(read(filters), "f.xml", {})).configuration
+    (told,) = configuration.ignored
+    assert (told.path, told.reason) == (
+        "//OpenSplice/Domain/Filters/Filter/PartitionTopic",
+        "an earlier Filter applies to all of it",
+    )
+    assert [each.value for each in configuration.settings if each.ignored] == ["p.T"]
