@@ -185,10 +185,13 @@ class NameSpaceData:
         return self._removal(description, removed)
 
     def purge(self, description: GroupDescription, key: bytes, last: bytes) -> list[Change]:
-        """Forget a disposed instance, if it still ends with the sample of that digest."""
+        """Forget an instance that is disposed here, too, and ends with the sample of that digest.
+
+        Where that only says that a writer unregistered it, this node may have newer data before it.
+        """
         group_set = self.open_group(description)
         history = group_set.instance(key)
-        if not history or history[-1].digest != last:
+        if key not in group_set.disposed or history[-1].digest != last:
             return []
         self.has_changed = True
         return self._removal(description, group_set.remove_instance(key))
