@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from engine.dataset.group_set import NO_FLOOR, Outcome
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, make_sample, make_samples
+from engine.runtime.housekeeping import INFINITE
 from engine.runtime.stream import MAX_BATCH_BYTES
 from engine.store.interface import Change
 
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
     from engine.core.namespaces import Group
     from engine.dataset.group_set import GroupSet
     from engine.dataset.groups import GroupDescription
+    from engine.dataset.sample import Sample
     from engine.runtime.holdings import Holdings
+    from engine.runtime.registered import Registered
     from engine.runtime.serving import Serving
     from engine.runtime.sets import NameSpaceData
 
@@ -89,11 +92,24 @@ class _Sink:
     Attributes:
         newest: that sample; one of a run as the number of the run and its place there.
         newest_ns: none that waits is newer.
+        registered: where writers are noted of whom no sample is kept; None where nothing is ever purged.
     """
 
-    __slots__ = ("_runs", "data", "description", "group_set", "newest", "newest_ns", "on_disk")
+    __slots__ = (
+        "_runs",
+        "_waiting",
+        "data",
+        "description",
+        "group_set",
+        "newest",
+        "newest_ns",
+        "on_disk",
+        "registered",
+    )
 
-    def __init__(self, description: GroupDescription, data: NameSpaceData) -> None:
+    def __init__(self, description: GroupDescription, data: NameSpaceData, registered: Registered) -> None:
+        self.registered = registered if description.qos.cleanup_delay_ns != INFINITE else None
+        self._waiting: set[bytes] = set()
         self.description = description
         self.data = data
         self.group_set: GroupSet = data.open_group(description)
@@ -106,6 +122,21 @@ class _Sink:
         """Let the first sample of an instance wait."""
         self.newest[key] = record
         self.newest_ns = max(self.newest_ns, record[0])
+        self._waiting.add(record[1])
+
+    def passed_over(self, key: bytes, writer: bytes) -> None:
+        """No sample of a writer is kept that has not unregistered the instance."""
+        if self.registered is not None:
+            self.registered.passed_over(self.description.group, key, writer)
+
+    def pushed_out(self, sample: Sample, gone: list[Sample]) -> None:
+        """A sample took the place of others, which may be of other writers."""
+        if self.registered is None or all(each.writer == sample.writer for each in gone):
+            return
+        known = sorted((*gone, *self.group_set.instance(sample.key)))
+        for writer, status in {each.writer: each.status for each in known}.items():
+            if not status & UNREGISTER and writer != sample.writer:
+                self.passed_over(sample.key, writer)
 
     def add_run(self, run: CapturedRun) -> int | None:
         """Let a run wait; how many samples were passed over.
@@ -117,8 +148,12 @@ class _Sink:
             return None
         start = len(self._runs) << _PLACE_BITS
         self._runs.append(run)
-        waiting = len(self.newest)
-        self.newest.update(zip(run.keys(), range(start, start + run.count), strict=True))
+        waiting, keys = len(self.newest), run.keys()
+        if self._waiting - {run.writer}:
+            for key in self.newest.keys() & set(keys):
+                self.passed_over(key, self.record(self.newest[key])[1])
+        self._waiting.add(run.writer)
+        self.newest.update(zip(keys, range(start, start + run.count), strict=True))
         self.newest_ns = run.times_ns[-1]
         return run.count - (len(self.newest) - waiting)
 
@@ -132,9 +167,10 @@ class _Sink:
 class Capture:
     """The way from the taps into the sets."""
 
-    def __init__(self, holdings: Holdings, serving: Serving) -> None:
+    def __init__(self, holdings: Holdings, serving: Serving, registered: Registered) -> None:
         self._holdings = holdings
         self._serving = serving
+        self._registered = registered
 
     def take(
         self, records: Iterable[CapturedSample | CapturedRun], routes: Mapping[bytes, tuple[Group, ...]]
@@ -143,17 +179,22 @@ class Capture:
 
         `routes` tells the groups of each writer, () for those to ignore.
         """
-        return _Batch(self._holdings, self._serving, routes).take(records)
+        return _Batch(self._holdings, self._serving, self._registered, routes).take(records)
 
 
 class _Batch:
     """One call of `Capture.take`."""
 
     def __init__(
-        self, holdings: Holdings, serving: Serving, routes: Mapping[bytes, tuple[Group, ...]]
+        self,
+        holdings: Holdings,
+        serving: Serving,
+        registered: Registered,
+        routes: Mapping[bytes, tuple[Group, ...]],
     ) -> None:
         self._holdings = holdings
         self._serving = serving
+        self._registered = registered
         self._routes = routes
         self._by_group: dict[Group, _Sink] = {}
         self._by_writer: dict[bytes, tuple[_Sink, ...]] = {}
@@ -189,6 +230,8 @@ class _Batch:
                         sink.wait(key, record)
                         continue
                 elif time_ns > before[0] or (time_ns == before[0] and writer > before[1]):
+                    if before[1] != writer:
+                        sink.passed_over(key, before[1])
                     sink.newest[key] = record
                     if time_ns > sink.newest_ns:
                         sink.newest_ns = time_ns
@@ -241,7 +284,8 @@ class _Batch:
                 description = self._holdings.descriptions.get(group)
                 if state is None or description is None or not state.keeps(group):
                     continue
-                self._by_group[group] = _Sink(description, self._holdings.spaces[state.name])
+                data = self._holdings.spaces[state.name]
+                self._by_group[group] = _Sink(description, data, self._registered)
             sinks.append(self._by_group[group])
         self._by_writer[writer] = tuple(sinks)
         # Whoever is being served must get every sample, and a writer in several partitions is rare.
@@ -261,6 +305,12 @@ class _Batch:
         if not self._holdings.passes(sink.description.group, sample, sink.group_set):
             return
         outcome, evicted = sink.group_set.apply(sample)
+        if outcome is Outcome.OLDER:
+            sink.passed_over(key, writer)
+        elif evicted:
+            sink.pushed_out(sample, evicted)
+        if status & UNREGISTER and sink.registered is not None:
+            sink.registered.unregistered(sink.description.group, key, writer)
         if outcome is not Outcome.STORED:
             self._holdings.counters["too_old"] += outcome is Outcome.OLDER
             return
@@ -278,6 +328,10 @@ class _Batch:
             return
         self._captured += len(samples)
         evicted = sink.group_set.renew(samples)
+        if sink.registered is not None:
+            for sample, gone in zip(samples, evicted, strict=True):
+                if gone and (gone[0].writer != sample.writer or len(gone) > 1):
+                    sink.pushed_out(sample, gone)
         sink.data.has_changed = True
         if sink.on_disk:
             changes = map(Change, itertools.repeat(sink.description), samples, evicted)

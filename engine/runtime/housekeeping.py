@@ -18,6 +18,7 @@ from engine.core.purging import FOREVER_NS
 from engine.dataset.sample import UNREGISTER
 from engine.dataset.settling import STEP_NS
 from engine.runtime.disposed import DisposedInstances
+from engine.runtime.registered import Registered
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +47,11 @@ def floor_mark(group: Group) -> str:
 
 
 class Housekeeping:
-    """The part of a runtime that forgets."""
+    """The part of a runtime that forgets.
+
+    Attributes:
+        registered: who has instances registered beside the writers of the samples that are kept.
+    """
 
     def __init__(self, holdings: Holdings) -> None:
         self._holdings = holdings
@@ -55,6 +60,7 @@ class Housekeeping:
         self._others_gone_s = holdings.clock.monotonic()
         self._due_s = 0.0
         self._disposed = DisposedInstances()
+        self.registered = Registered()
         self._lost: dict[Group, int] = {}
         self._tell_lost_s = 0.0
         self._rejected: dict[Group, tuple[GroupSet, int, int, float]] = {}
@@ -160,7 +166,9 @@ class Housekeeping:
                 continue
             over_s = now - description.qos.cleanup_delay_ns / 1e9
             found = self._disposed.until(group, min(settled_s, over_s))
-            forgettable = (key for key in found if not self._is_written(group_set.instance(key), over_s))
+            forgettable = (
+                key for key in found if not self._is_written(group, key, group_set.instance(key), over_s)
+            )
             instances = tuple(
                 PurgedInstance(key, group_set.instance(key)[-1].digest)
                 for key in itertools.islice(forgettable, MAX_PURGED)
@@ -169,13 +177,13 @@ class Housekeeping:
                 self.purged(group, instances)
                 self._holdings.core.purge(group, instances)
 
-    def _is_written(self, history: Sequence[Sample], until_s: float) -> bool:
+    def _is_written(self, group: Group, key: bytes, history: Sequence[Sample], until_s: float) -> bool:
         """Whether an instance has, or had at that moment, a writer that did not unregister it."""
         newest = {sample.writer: sample for sample in history}
+        writers = {writer for writer, sample in newest.items() if not sample.status & UNREGISTER}
         return any(
             writer in self._writers or self._gone_s.get(writer, self._others_gone_s) > until_s
-            for writer, sample in newest.items()
-            if not sample.status & UNREGISTER
+            for writer in writers | self.registered.writers(group, key)
         )
 
     def purged(self, group: Group, instances: tuple[PurgedInstance, ...]) -> None:
@@ -184,6 +192,8 @@ class Housekeeping:
         if data is None or description is None:
             return
         changes = [change for key, last in instances for change in data.purge(description, key, last)]
+        for key, _ in instances:
+            self.registered.forget(group, key)
         self._holdings.persistence.append(data.state.name, changes)
         self._holdings.counters["purged"] += len(instances)
         self._holdings.tracer.event("purge.done", group=group, instances=len(instances))

@@ -82,8 +82,8 @@ class Runtime:
         self._injecting: dict[str, int] = {}
         self._away = set(settings.away)
         self.serving = Serving(holdings)
-        self._capture = Capture(holdings, self.serving)
         self.housekeeping = Housekeeping(holdings)
+        self._capture = Capture(holdings, self.serving, self.housekeeping.registered)
         self.agreement = Agreement(holdings)
         self._telling = Telling(holdings)
         self.transfers = Transfers(

@@ -117,6 +117,27 @@ def test_after_a_restart_the_delay_begins_anew() -> None:
     check_kept(scenario, 2)
 
 
+@pytest.mark.parametrize("unregisters", [True, False], ids=["unregisters", "ends"])
+def test_a_writer_whose_sample_another_one_replaced_holds_the_instance(unregisters: bool) -> None:
+    scenario = started()
+    scenario.writer("elsewhere")
+    for writer in ("elsewhere", "b"):
+        scenario.writer(writer)
+        scenario.write(writer, 3)
+    scenario.dispose("b", 3)
+    scenario.end_writer("b")
+    scenario.run(2 * DELAY_S)
+    check_kept(scenario, 1, 2, 3)
+    if unregisters:
+        scenario.unregister("elsewhere", 3)
+    else:
+        scenario.end_writer("elsewhere")
+    scenario.run(DELAY_S - 3)
+    check_kept(scenario, 1, 2, 3)
+    scenario.run(6)
+    check_kept(scenario, 1, 2)
+
+
 @pytest.mark.parametrize(("delay_s", "kept"), [(-1, {1, 2}), (0, {2})], ids=["infinite", "none"])
 def test_an_infinite_delay_never_ends_and_none_ends_at_once(delay_s: int, kept: set[int]) -> None:
     scenario = started(delay_s)

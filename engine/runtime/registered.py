@@ -1,0 +1,44 @@
+"""Writers that have an instance registered although no sample of theirs is kept: another one wrote last."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from engine.core.namespaces import Group
+
+MAX_REGISTERED: Final = 100_000
+"""Instances of which this is remembered; of others only the writers of the kept samples are known."""
+
+
+class Registered:
+    """What this node has captured since its start."""
+
+    def __init__(self) -> None:
+        self._writers: dict[tuple[Group, bytes], set[bytes]] = {}
+
+    def passed_over(self, group: Group, key: bytes, writer: bytes) -> None:
+        """A sample of a writer was given up for one of another writer."""
+        known = self._writers.get((group, key))
+        if known is not None:
+            known.add(writer)
+            return
+        self._writers[group, key] = {writer}
+        if len(self._writers) > MAX_REGISTERED:
+            del self._writers[next(iter(self._writers))]
+
+    def unregistered(self, group: Group, key: bytes, writer: bytes) -> None:
+        """A writer has unregistered an instance."""
+        known = self._writers.get((group, key))
+        if known is not None:
+            known.discard(writer)
+            if not known:
+                self.forget(group, key)
+
+    def writers(self, group: Group, key: bytes) -> frozenset[bytes]:
+        """The writers that are known to have an instance registered, or had when they went."""
+        return frozenset(self._writers.get((group, key), ()))
+
+    def forget(self, group: Group, key: bytes) -> None:
+        """An instance is not known any more."""
+        self._writers.pop((group, key), None)
