@@ -66,4 +66,11 @@ class Held:
             for group in self._runtime.spaces[state.name].working.groups
             if interest is None or interest.wants(group)
         }
+        # Nothing is kept of a group whose content filter does not fit.
+        found |= {
+            GroupState(group.partition, group.topic, Completeness.INCOMPLETE)
+            for group in self._runtime.holdings.refused
+            if self._runtime.core.name_space_of(group) in states
+            and (interest is None or interest.wants(group))
+        }
         return sorted(found, key=lambda one: (one.partition, one.topic))

@@ -42,8 +42,9 @@ def cat(
         bool, typer.Option("--live", help="Go on with what is written, until --count or --timeout.")
     ] = False,
     where: Annotated[
-        str, typer.Option(metavar="EXPR", help="Only samples for which this holds: \"v < 5 AND name = 'x'\".")
-    ] = "",
+        str | None,
+        typer.Option(metavar="EXPR", help="Only samples for which this holds: \"v < 5 AND name = 'x'\"."),
+    ] = None,
     stores: Annotated[
         list[str] | None,
         typer.Option("--store", metavar="DIR", help="Read this store; may be repeated. Means --stored."),
@@ -81,11 +82,11 @@ def cat(
         raise typer.Exit(Exit.FINDINGS)
 
 
-def _expression(where: str) -> Expression | None:
+def _expression(where: str | None) -> Expression | None:
     from engine.dataset.content import Expression, ExpressionFault
 
     try:
-        return Expression(where) if where.strip() else None
+        return None if where is None else Expression(where)
     except ExpressionFault as error:
         raise CommandError(f"--where, {error}", Exit.USAGE) from error
 

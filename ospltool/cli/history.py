@@ -87,7 +87,8 @@ def delete(
     uri: Uri = None,
     domain: Domain = None,
     until: Annotated[
-        int | None, typer.Option(metavar="NS", help="Keep samples with a later source time; default now.")
+        int | None,
+        typer.Option(metavar="NS", min=0, help="Keep samples with a later source time; default now."),
     ] = None,
     timeout: Timeout = "10s",  # type: ignore[assignment]  # the parser makes seconds of it
     as_json: AsJson = False,
@@ -122,7 +123,8 @@ def state(
     """Show how complete the groups of a topic are at every service.
 
     Of a Lazy node those are complete that came from a whole set; of the rest nobody can tell what is missing.
-    What a node does not keep is unknown to it: of a Lazy node, groups that no reader on its host wants.
+    What a node does not keep is unknown to it: of a Lazy node, groups that no reader on its host wants. A
+    group of which a node keeps nothing because its content filter does not fit is incomplete there.
     Where a content filter withholds a part, what is left is meant, and the state says `filtered`.
 
     Exit codes: 0 all are complete, 1 some are not, or there is no such group, 2 wrong usage or configuration,
@@ -205,7 +207,7 @@ def _types(client: DurabilityClient, topic: str, deadline_s: float) -> list[Type
     found = [resolve_type(session.participant, each) for each in references]
     types = [each.type for each in found if each.type is not None]
     if not types:
-        reason = found[0].reason if found else "nobody writes, reads or keeps it"
+        reason = found[0].reason if found else "nobody writes, reads or keeps it, or was not heard in time"
         raise CommandError(f"topic '{topic}': {reason}", Exit.FINDINGS)
     return types
 

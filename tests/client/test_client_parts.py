@@ -214,3 +214,23 @@ def test_a_group_of_which_a_filter_withholds_a_part_is_said_to_be_filtered(
         assert capfd.readouterr().out.count("complete, filtered") == 1
     finally:
         lab.close()
+
+
+def test_a_group_of_which_nothing_is_kept_is_incomplete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its content filter does not fit the type, which was not known at the start."""
+    domain, tag = own_domain()
+    lab = ClientLab(tmp_path, (domain + 160) % 230, f"refused-{tag}")
+    try:
+        lab.start_one("n1", Settings(filters=(("nothing < 5", "stock*.Plain"),)))
+        monkeypatch.setenv("CYCLONEDDS_URI", lab.uri)
+        lab.reader(types=["Plain"])  # the writer waits for one
+        lab.write({"type": "Plain", "count": 3, "time": 1_000})
+        lab.seen.wait_for("n1 says it", lambda: lab.trace("n1", "filter.refused"))
+        capfd.readouterr()
+        assert app.main(["history", "state", "--domain", str(lab.domain), "--json"]) == 1
+        (group,) = json.loads(capfd.readouterr().out)["data"]["groups"]
+        assert (group["topic"], group["completeness"]) == ("Plain", "incomplete")
+    finally:
+        lab.close()

@@ -93,6 +93,7 @@ def test_cat_shows_what_a_condition_accepts_from_nodes_and_from_the_store(lab: C
         ("value < 5 AND x = 1", "topic 'Reading': --where, column 15: the type has no field 'x'"),
         ("text < 5", "topic 'Reading': --where, column 8: a number cannot be compared with a text"),
         ("value < ", "--where, column 9: a value is missing"),
+        ("", "--where, column 1: a value is missing"),
         (f"value {EVIL}", "--where, column 7: this is not understood"),
     ],
 )
