@@ -111,13 +111,8 @@ class Keeping:
             elif living:
                 self._runtime.serving.deviates(reader, "not_kept", 1)
             if not isinstance(how, Again):
-                has_writer = None if is_whole else self._has_writer(group, rows, living)
-                steps = whole(rows, living, self._disposing(group), has_writer)
-                mode = Mode.WHOLE if is_whole else Mode.PART
-                if how is not None:
-                    self._remember_later(group, how.times[group])
-                    steps, mode = _not_before(how.times[group], steps), Mode.INSTEAD
-                portions.append(Portion(description, steps, mode, bool(living) and has_room))
+                portion = self._portion(description, rows, living, how, is_whole=is_whole)
+                portions.append(portion._replace(keeps=bool(living) and has_room))
                 if not is_whole and participant in self._kept.get(group, ()):
                     ended.append((description, unregistered(rows, self._rows(group) or (), living)))
             elif living and has_room:
@@ -139,6 +134,24 @@ class Keeping:
             done(result)
 
         self._put(process, job, lambda error: done(Delivered(problem=str(error))))
+
+    def _portion(
+        self,
+        description: GroupDescription,
+        rows: Rows,
+        living: frozenset[bytes],
+        how: Instead | None,
+        *,
+        is_whole: bool,
+    ) -> Portion:
+        """What is given of a group that readers have not had so yet."""
+        group = description.group
+        has_writer = None if is_whole else self._has_writer(group, rows, living)
+        steps = whole(rows, living, self._disposing(group), has_writer)
+        if how is None:
+            return Portion(description, steps, Mode.WHOLE if is_whole else Mode.PART)
+        self._remember_later(group, how.times[group])
+        return Portion(description, _not_before(how.times[group], steps), Mode.INSTEAD)
 
     def _moved(self, crowd: frozenset[tuple[str, str, str]]) -> Iterator[Portion]:
         """What keeps instances ALIVE that a participant keeps which must retire; readers refuse it."""
