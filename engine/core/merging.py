@@ -19,7 +19,6 @@ from engine.core import alignment, parts
 from engine.core.events import DeleteSet, LineageAdopted
 from engine.core.expressions import matches
 from engine.core.joining import policy_for
-from engine.core.namespace import PART_RESTS_NS
 from engine.core.namespaces import MergeType
 from engine.core.states import Phase, Trigger
 
@@ -294,7 +293,7 @@ def _look_at_part(context: Context, state: NameSpaceState, fellow: Fellow, until
     pair = (state.roll_up, theirs)
     if state.last_repaired is None or not _same(pair, state.last_repaired):
         state.last_repaired, state.changed_ns = pair, until_ns
-    has_rested = until_ns >= state.changed_ns + PART_RESTS_NS
+    has_rested = until_ns >= state.rests_ns
     if state.is_level or state.outstanding:
         return
     if now < state.repair_not_before_s - (PART_PAUSE_S if has_rested else 0.0):
