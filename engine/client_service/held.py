@@ -60,17 +60,19 @@ class Held:
 
     def group_states(self, states: list[NameSpaceState], interest: Interest | None) -> list[GroupState]:
         """The completeness of the groups that are meant, of all with None."""
-        found = {
-            GroupState(group.partition, group.topic, self.completeness(state, group))
+        told = [
+            (group, self.completeness(state, group))
             for state in states
             for group in self._runtime.spaces[state.name].working.groups
-            if interest is None or interest.wants(group)
-        }
-        # Nothing is kept of a group whose content filter does not fit.
-        found |= {
-            GroupState(group.partition, group.topic, Completeness.INCOMPLETE)
+        ]
+        told += [  # nothing is kept of a group whose content filter does not fit
+            (group, Completeness.INCOMPLETE)
             for group in self._runtime.holdings.refused
             if self._runtime.core.name_space_of(group) in states
-            and (interest is None or interest.wants(group))
+        ]
+        found = {
+            GroupState(group.partition, group.topic, completeness)
+            for group, completeness in told
+            if interest is None or interest.wants(group)
         }
         return sorted(found, key=lambda one: (one.partition, one.topic))

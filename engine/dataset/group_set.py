@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MAX_LOOSE: Final = 16_384
 """Instances of a group that are objects; when there are more, those untouched for longest are packed."""
 PACKED_FROM: Final = 8_192
-"""Below so many instances, none is packed when they arrive."""
+"""Fewer instances than this are not packed when they arrive."""
 MIN_PACKED: Final = 256
 """A block of fewer samples is not worth its place."""
 MAX_PACKED_BYTES: Final = 4_096
@@ -83,7 +83,7 @@ class GroupSet:
         limits: resource limits; a group that has some is an `engine.dataset.limited.LimitedSet`.
         floor_ns: samples up to this source time have been deleted and are not taken in again.
         disposed: the instances that end with a dispose.
-        touched: those of them that have changed since whoever is interested looked last, and cleared it.
+        touched: those of them that have changed since this was cleared last.
         lost: samples that arrived too old to be kept. Samples that newer ones pushed out are not counted:
             that is what a history depth is for.
         rejected: samples that a resource limit kept out or pushed out, by the name of the limit.

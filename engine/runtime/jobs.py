@@ -94,7 +94,7 @@ class Stored:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SetStored:
-    """The complete set of a name-space is what was handed over; so many samples were written for it."""
+    """The complete set of a name-space is what was handed over; `written` samples were needed for it."""
 
     name_space: str
     written: int

@@ -195,42 +195,42 @@ def test_a_part_never_becomes_a_complete_set_in_silence(
     assert history(lab, OTHER, 60.0) == COUNT
 
 
-def test_a_group_of_which_a_filter_withholds_a_part_is_said_to_be_filtered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def filtering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ClientLab]:
+    """No node runs yet."""
     domain, tag = own_domain()
-    lab = ClientLab(tmp_path, (domain + 150) % 230, f"filtered-{tag}")
-    try:
-        lab.start_one("n1", Settings(filters=(("value < 5", "stock*.Reading"),)))
-        lab.start_one("n2", Settings())
-        monkeypatch.setenv("CYCLONEDDS_URI", lab.uri)
-        lab.write(*({"first": n, "count": 1, "value": n, "time": 1_000 + n} for n in range(10)))
-        lab.seen.wait_for("all is kept", lambda: (lab.seen.samples("n1"), lab.seen.samples("n2")) == (5, 10))
-        capfd.readouterr()
-        assert app.main(["history", "state", "--domain", str(lab.domain), "--json"]) == 0
-        groups = json.loads(capfd.readouterr().out)["data"]["groups"]
-        assert {each["node"]: each["filtered"] for each in groups} == {"n1": True, "n2": False}
-        assert app.main(["history", "state", "--domain", str(lab.domain)]) == 0
-        assert capfd.readouterr().out.count("complete, filtered") == 1
-    finally:
-        lab.close()
+    made = ClientLab(tmp_path, (domain + 150) % 230, f"filtering-{tag}")
+    monkeypatch.setenv("CYCLONEDDS_URI", made.uri)
+    yield made
+    made.close()
+
+
+def test_a_group_of_which_a_filter_withholds_a_part_is_said_to_be_filtered(
+    filtering: ClientLab, capfd: pytest.CaptureFixture[str]
+) -> None:
+    lab = filtering
+    lab.start_one("n1", Settings(filters=(("value < 5", "stock*.Reading"),)))
+    lab.start_one("n2", Settings())
+    lab.write(*({"first": n, "count": 1, "value": n, "time": 1_000 + n} for n in range(10)))
+    lab.seen.wait_for("all is kept", lambda: (lab.seen.samples("n1"), lab.seen.samples("n2")) == (5, 10))
+    capfd.readouterr()
+    assert app.main(["history", "state", "--domain", str(lab.domain), "--json"]) == 0
+    groups = json.loads(capfd.readouterr().out)["data"]["groups"]
+    assert {each["node"]: each["filtered"] for each in groups} == {"n1": True, "n2": False}
+    assert app.main(["history", "state", "--domain", str(lab.domain)]) == 0
+    assert capfd.readouterr().out.count("complete, filtered") == 1
 
 
 def test_a_group_of_which_nothing_is_kept_is_incomplete(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    filtering: ClientLab, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Its content filter does not fit the type, which was not known at the start."""
-    domain, tag = own_domain()
-    lab = ClientLab(tmp_path, (domain + 160) % 230, f"refused-{tag}")
-    try:
-        lab.start_one("n1", Settings(filters=(("nothing < 5", "stock*.Plain"),)))
-        monkeypatch.setenv("CYCLONEDDS_URI", lab.uri)
-        lab.reader(types=["Plain"])  # the writer waits for one
-        lab.write({"type": "Plain", "count": 3, "time": 1_000})
-        lab.seen.wait_for("n1 says it", lambda: lab.trace("n1", "filter.refused"))
-        capfd.readouterr()
-        assert app.main(["history", "state", "--domain", str(lab.domain), "--json"]) == 1
-        (group,) = json.loads(capfd.readouterr().out)["data"]["groups"]
-        assert (group["topic"], group["completeness"]) == ("Plain", "incomplete")
-    finally:
-        lab.close()
+    lab = filtering
+    lab.start_one("n1", Settings(filters=(("nothing < 5", "stock*.Plain"),)))
+    lab.reader(types=["Plain"])  # the writer waits for one
+    lab.write({"type": "Plain", "count": 3, "time": 1_000})
+    lab.seen.wait_for("n1 says it", lambda: lab.trace("n1", "filter.refused"))
+    capfd.readouterr()
+    assert app.main(["history", "state", "--domain", str(lab.domain), "--json"]) == 1
+    (group,) = json.loads(capfd.readouterr().out)["data"]["groups"]
+    assert (group["topic"], group["completeness"]) == ("Plain", "incomplete")
