@@ -185,3 +185,7 @@ def test_a_topic_of_a_filter_that_an_earlier_one_has_is_said_and_marked() -> Non
         "an earlier Filter applies to all of it",
     )
     assert [each.value for each in configuration.settings if each.ignored] == ["p.T"]
+    lines = read(filters).decode().split("\n")
+    for each in configuration.settings:
+        if each.path.endswith("PartitionTopic"):
+            assert lines[each.origin.line - 1][each.origin.column - 1 :].startswith(str(each.value))

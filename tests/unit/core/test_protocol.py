@@ -232,20 +232,6 @@ def test_a_node_that_filters_is_master_in_the_last_resort_only() -> None:
     check_settles(cluster, "a", set())
 
 
-def test_a_filtered_set_asks_from_time_to_time_and_holds_up_no_purge() -> None:
-    cluster = Cluster()
-    cluster.start("a", priority=20)
-    cluster.start("b", priority=10, filtered=((Element("*", "T"), "f.xml:3:7"),))
-    check_settles(cluster, "a", set())
-    for value in range(30):
-        cluster.write(value, "a")
-        cluster.run(0.3)
-    assert len(cluster.members["a"].working) == 30
-    assert cluster.notes("b", "align.reconciling") == []
-    assert 1 <= len(cluster.notes("b", "align.part-compared")) <= 2
-    assert cluster.members["a"].core.purgeable_until(NS, cluster.now)
-
-
 def test_captured_before_there_was_a_master_is_collected() -> None:
     cluster = Cluster()
     three(cluster)
