@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import types
+from typing import cast
 
 import pytest
 
 from engine.core import merging
+from engine.core.context import Context
 from engine.core.namespace import NameSpaceState
 from engine.core.namespaces import Element, NameSpace, Policy
 from tests.unit.core.cluster import NS, Cluster, check_settles
@@ -46,5 +48,6 @@ def test_a_set_that_takes_long_to_compare_by_asking_is_compared_more_seldom() ->
     state = NameSpaceState(NameSpace.of(NS, "p.*"), Policy(NS))
     state.asks, asked_s, took_s = True, 100.0, 2.0
     state.repair_not_before_s = asked_s + merging.PART_PAUSE_S
-    merging.repaired(types.SimpleNamespace(), state, 0, asked_s + took_s)  # type: ignore[arg-type]
+    context = cast("Context", types.SimpleNamespace())
+    merging.repaired(context, state, 0, asked_s + took_s)
     assert state.repair_not_before_s == asked_s + merging.PART_PAUSE_S + merging.PART_REST * took_s
