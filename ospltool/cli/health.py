@@ -87,7 +87,7 @@ class _Domain:
         self.title = one.title
         self.system = watched.opened(one, partition)
         self.feed, self.health = self.system.feed, self.system.health
-        self.told: dict[str, tuple[str, int]] = {}
+        self.told: dict[str, tuple[str, int, str]] = {}
 
     def line(self) -> str:
         """The verdict."""
@@ -107,7 +107,7 @@ class _Domain:
         found: list[tuple[str, Incident]] = []
         last = {one.key: one for one in (*self.health.open, *self.health.muted)}
         for key, one in last.items():
-            said = (one.code.id, one.severity)
+            said = (one.code.id, one.severity, one.who)
             if self.told.get(key) != said:
                 found.append(("changed" if key in self.told else "began", one))
             self.told[key] = said

@@ -66,6 +66,7 @@ class SystemModel:
         self.began_ns = 0
         self._largest: dict[str, int] = {}
         self._masterships = Masterships()
+        self._names_told: dict[str, str] = {}
         self._ordered_names: dict[str, str] = {}
         self._order: list[str] = []
         self._name_spaces: set[str] = set()
@@ -120,11 +121,19 @@ class SystemModel:
             self._largest.clear()
 
     def name_of(self, node_id: str) -> str:
-        """The name people know the node by; the beginning of the id when it was never heard."""
+        """The name people know the node by: its own, or what its fellows call it; else the id's beginning."""
         if not node_id:
             return "nobody"
         node = self.nodes.get(node_id)
-        return node.snapshot.name if node else node_id[:8]
+        if node:
+            return node.snapshot.name
+        if node_id not in self._names_told:
+            named = (
+                one.name for each in self.nodes.values() for one in each.snapshot.fellows if one.id == node_id
+            )
+            if name := next(named, ""):
+                self._names_told[node_id] = name
+        return self._names_told.get(node_id, node_id[:8])
 
     def ordered_nodes(self) -> list[Node]:
         """All nodes by name, then id: an order that does not jump."""

@@ -165,6 +165,26 @@ def test_names_of_nodes_cannot_drive_a_terminal(shell: Shell, hear: Hear) -> Non
     assert "\x1b" not in shell.run("health", "--domain", 7)[1]
 
 
+def test_watching_tells_that_an_incident_is_about_another_node_than_it_seemed(
+    shell: Shell, hear: Hear, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node that does not fit is refused by one node first, and by the others a moment later."""
+    monkeypatch.setattr("ospltool.cli.watched.MOST_S", 0.01)
+    now_ns = time.time_ns()
+
+    def refusing(number: int, other: int, refused: int = 3) -> NodeSnapshot:
+        others = (fake.fellow(other), fake.fellow(refused, communication="incompatible", problem="differs"))
+        return fake.snapshot(number, fake.name_space("A", 1), fellows=others)
+
+    hear(refusing(1, 2), node(2, 1, 3), then=Update((Heard(refusing(2, 1), now_ns),)))
+    timer = threading.Timer(3 * LATER_S, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    _, out, _ = shell.run("health", "--domain", 7, "--watch", "--json")
+    timer.join()
+    told = [json.loads(line)["data"][0]["incidents"] for line in out.splitlines()]
+    assert [[one["who"] for one in each] for each in told] == [["n1 and n3"], ["n3"]]
+
+
 @pytest.mark.parametrize("form", [(), ("--json",)])
 def test_watching_tells_what_begins_and_ends_with_the_code_of_that_moment(
     shell: Shell, hear: Hear, form: tuple[str, ...], monkeypatch: pytest.MonkeyPatch

@@ -157,7 +157,7 @@ def test_name_spaces_of_a_node_with_their_policies() -> None:
         node.name_spaces(view, view.model.nodes[node_id(1)], 120),
         [
             "★|Orders|n1|complete|1,500|Initial|Persistent|100|Merge *|9f3c",
-            "|Ticks|00000002|complete|1,000|Initial -|Persistent|100|Ignore Old, Merge *|9f3c",
+            "|Ticks|n2|complete|1,000|Initial -|Persistent|100|Ignore Old, Merge *|9f3c",
         ],
     )
 

@@ -363,7 +363,7 @@ def test_an_alignment_that_stands_still_is_named() -> None:
     alignment = AlignmentView("from", node_id(1), 5, 10, 0, START_NS)
     waiting = dataclasses.replace(space(2, complete=False, alignments=(alignment,)), update_period_ns=100 * S)
     check_signs([waiting], [], after_s=10)
-    what = "Orders on n2: the alignment from 00000001 stands still"
+    what = "Orders on n2: the alignment from n1 stands still"
     check_signs([waiting], [("DUL-ALIGN-STALLED", "n2", what)], after_s=11)
 
 
