@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -35,12 +36,14 @@ class Portion(NamedTuple):
         steps: the samples, and which instances have a living writer.
         mode: what the samples are to the readers.
         keeps: the instances that have one must stay ALIVE.
+        instances: how many the topic has at most.
     """
 
     description: GroupDescription
     steps: Iterable[Step]
     mode: Mode = Mode.WHOLE
     keeps: bool = False
+    instances: int = sys.maxsize
 
 
 class Directed:
@@ -108,7 +111,7 @@ def give(
     """
     started = time.monotonic_ns()
     reports: list[DeliveryReport] = []
-    for description, steps, mode, keeps in portions:
+    for description, steps, mode, keeps, instances in portions:
         group = description.group
         report = session.deliver(
             group.topic,
@@ -119,6 +122,7 @@ def give(
             TIMEOUT_S,
             mode=mode,
             keeps=keeps,
+            instances=instances,
             on_rejected=functools.partial(on_rejected, group) if on_rejected else None,
         )
         reports.append(report)
@@ -131,5 +135,6 @@ def give(
         problem=next(filter(None, problems), ""),
         refused=tuple(dict.fromkeys(text for report in reports for text in report.refused)),
         resent=sum(report.resent for report in reports),
+        not_kept=sum(report.is_freed for report in reports),
         readers=frozenset.intersection(*(report.readers for report in reports)) if reports else frozenset(),
     )

@@ -21,11 +21,16 @@ def way_of(request: HistoryRequest) -> Way:
 
 @dataclasses.dataclass(slots=True)
 class HeldRequest:
-    """A request that waits for its time."""
+    """A request that waits for its time.
+
+    `followed` are the name-spaces of which this node kept the client up to date when it asked: it answers for
+    these, whoever is their master now.
+    """
 
     client: bytes
     deadline_s: float
     request: HistoryRequest
+    followed: frozenset[str] = frozenset()
 
 
 @dataclasses.dataclass(slots=True)
@@ -40,10 +45,14 @@ class Question:
 
 @dataclasses.dataclass(slots=True)
 class Follower:
-    """A client that is kept up to date."""
+    """A client that is kept up to date.
+
+    `given` has the digests of what it was given of a name-space, until `tail_s`: then it gets what came into
+    the set meanwhile.
+    """
 
     client: bytes
     request: HistoryRequest
     name_spaces: frozenset[str]
-    given: set[bytes]
+    given: dict[str, set[bytes]]
     tail_s: float

@@ -117,6 +117,7 @@ class ClientService:
             for name in (endpoints.STATE_REQUEST, endpoints.HISTORY_REQUEST)
         }
         runtime.serving.on_difference = self._difference
+        runtime.serving.on_replaced = self._replaced
         for name in ("client_requests", "client_samples", "client_handed_over"):
             runtime.counters.setdefault(name, 0)
 
@@ -187,8 +188,9 @@ class ClientService:
         if request.servers and self._server not in request.servers:
             return
         added = extensions.unpack(request.extensions) or {}
+        followed: frozenset[str] = frozenset()
         if extensions.NAME in request.extensions:
-            self._supersede(request)
+            followed = self._supersede(request)
             if added.get("cancel"):
                 return
             self._newest[way_of(request)] = (request.request.number, client)
@@ -205,24 +207,37 @@ class ClientService:
             self._send_link(client, request, error)
             return
         hold_s = min(MAX_HOLD_S, 0.0 if request.timeout.ns < 0 else request.timeout.ns / 1e9)
-        held = HeldRequest(client, self._clock.monotonic() + hold_s, request)
+        held = HeldRequest(client, self._clock.monotonic() + hold_s, request, followed)
         for state in self._view.name_spaces(self._answers.interest(request)):
             self._view.want(state, self._answers.interest(request))
         self._held.append(held)
 
-    def _supersede(self, request: HistoryRequest) -> None:
-        """A reader of our library asks again, or not any longer: what it asked before is over."""
+    def _supersede(self, request: HistoryRequest) -> frozenset[str]:
+        """A reader of our library asks again, or not any longer: what it asked before is over.
+
+        Returns the name-spaces of which it was kept up to date.
+        """
         way = way_of(request)
         self._newest.pop(way, None)
-        self._followers.pop(way, None)
-        self._held = [held for held in self._held if way_of(held.request) != way]
+        follower = self._followers.pop(way, None)
+        earlier = [held for held in self._held if way_of(held.request) == way]
+        self._held = [held for held in self._held if held not in earlier]
+        return frozenset().union(
+            follower.name_spaces if follower else (), *(held.followed for held in earlier)
+        )
 
     def _answer(self, held: HeldRequest, now: float) -> bool:
         """Answer a request if that is possible or due; False to hold it."""
         request = held.request
         interest = self._answers.interest(request)
         states = self._view.name_spaces(interest)
-        mine = states if request.servers else [s for s in states if self._view.is_responsible(s)]
+        mine = [
+            state
+            for state in states
+            if state.name in held.followed
+            or self._view.is_responsible(state)
+            or (request.servers and not held.followed)
+        ]
         undecided = [state for state in states if state.following is None]
         waits = undecided or [state for state in mine if not state.has_all(interest.elements)]
         if waits and now < held.deadline_s:
@@ -230,10 +245,11 @@ class ClientService:
         if not mine:
             self._send_link(held.client, request, self._answers.why_not(states))
             return True
-        self._send_set(held.client, request, mine)
+        self._send_set(held, mine)
         return True
 
-    def _send_set(self, client: bytes, request: HistoryRequest, states: list[NameSpaceState]) -> None:
+    def _send_set(self, held: HeldRequest, states: list[NameSpaceState]) -> None:
+        client, request = held.client, held.request
         interest = self._answers.interest(request)
         whole = [state for state in states if state.has_all(interest.elements)]
         groups = list(self._view.groups(whole, interest))
@@ -242,8 +258,8 @@ class ClientService:
             self._followers[way_of(request)] = Follower(
                 client,
                 request,
-                frozenset(state.name for state in whole),
-                {digest for _, samples in groups for digest in samples.each_digest()} | {b""},
+                held.followed.union(state.name for state in whole),
+                {state.name: self._digests(state, interest) for state in whole},
                 self._clock.monotonic() + TAIL_S,
             )
         messages = self._answers.messages(request, groups, states)
@@ -277,21 +293,38 @@ class ClientService:
         else:
             self._tracer.event("client.fulfilled", reader=reader)
 
+    def _digests(self, state: NameSpaceState, interest: Interest) -> set[bytes]:
+        return {
+            digest for _, samples in self._view.groups([state], interest) for digest in samples.each_digest()
+        }
+
     def _send_tail(self, follower: Follower) -> None:
         """Give what came into the set since it was given."""
-        states = [
-            state
-            for state in self._view.name_spaces(self._answers.interest(follower.request))
-            if state.name in follower.name_spaces
-        ]
+        interest = self._answers.interest(follower.request)
         groups = []
-        for description, samples in self._view.groups(states, self._answers.interest(follower.request)):
-            new = [sample for sample in samples if sample.digest not in follower.given]
-            if new:
-                groups.append((description, new))
-        follower.given = set()
+        for state in self._view.name_spaces(interest):
+            if state.name not in follower.given:
+                continue
+            given = follower.given[state.name]
+            for description, samples in self._view.groups([state], interest):
+                new = [sample for sample in samples if sample.digest not in given]
+                if new:
+                    groups.append((description, new))
+        follower.given = {}
         if groups:
             self._send(follower.client, follower.request, self._answers.messages(follower.request, groups))
+
+    def _replaced(self, name_space: str, told: Difference) -> None:
+        """Another set took the place of the one that clients have; what was captured meanwhile follows."""
+        self._difference(name_space, told)
+        tail_s = self._clock.monotonic() + TAIL_S
+        for follower in self._followers.values():
+            if name_space in follower.name_spaces:
+                interest = self._answers.interest(follower.request)
+                for state in self._view.name_spaces(interest):
+                    if state.name == name_space:
+                        follower.given[name_space] = self._digests(state, interest)
+                        follower.tail_s = tail_s
 
     def _difference(self, name_space: str, difference: Difference) -> None:
         """A merge brought this: clients that had the set get it, too."""

@@ -47,7 +47,7 @@ class Arrival(enum.StrEnum):
     DUPLICATE = "it is known"
     LOST_DEPTH = "older than all that the history depth keeps"
     LOST_CONSUMED = "older than what the application has taken"
-    LOST_RESOURCES = "older than all that the resource limits allow"
+    LOST_RESOURCES = "older than the newest, and the resource limits leave no room"
     REJECTED = "the resource limits allow no more until something is taken"
 
 
@@ -384,13 +384,16 @@ class Instance:
         if self.writers and not fates[Arrival.INSERTED]:
             self._change(Change.DATA)  # there is nothing to show again, but the instance is alive
 
-    def replaced(self, dispose: Sample, history: Iterable[Sample]) -> None:
-        """A merge policy put `history` in the place of what was known, and `dispose` says so.
+    def replaced(self, end: Sample, history: Iterable[Sample]) -> None:
+        """A merge policy put `history` in the place of what was known, and `end` says so.
 
-        Like the return of a writer this is no matter of source times: history comes behind the dispose.
+        It disposes the instance, or only withdraws what was known. Like the return of a writer this is no
+        matter of source times: history comes behind it.
         """
-        self._change(Change.DISPOSED)
-        self._append(Kind.DISPOSED, Origin.STORED, dispose.source_time_ns, dispose)
+        if end.status & DISPOSE:
+            self._change(Change.DISPOSED)
+            self._append(Kind.DISPOSED, Origin.STORED, end.source_time_ns, end)
+        self._taken.clear()
         self._begin_round(sorted(set(history)))
 
     def _begin_round(self, facts: list[Sample]) -> collections.Counter[Arrival]:

@@ -18,6 +18,7 @@ import contextlib
 import dataclasses
 import enum
 import itertools
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -87,6 +88,7 @@ class DeliveryReport:
         problem: why not everything was delivered, for a report; empty when it was.
         refused: readers that are incompatible, one text each, with both values of each policy.
         resent: for how many periods of `RESEND_S` resource limits of readers rejected samples.
+        is_freed: instances that were to stay ALIVE do not, for the sake of a reader's max_instances.
     """
 
     sent: int
@@ -96,6 +98,7 @@ class DeliveryReport:
     problem: str = ""
     refused: tuple[str, ...] = ()
     resent: int = 0
+    is_freed: bool = False
 
 
 class DirectedSession:
@@ -182,6 +185,7 @@ class DirectedSession:
         *,
         mode: Mode = Mode.WHOLE,
         keeps: bool = False,
+        instances: int = sys.maxsize,
         on_rejected: Callable[[int], None] | None = None,
     ) -> DeliveryReport:
         """Write samples, in the order given, to the target's readers of a topic and partition.
@@ -197,8 +201,9 @@ class DirectedSession:
             steps: samples, per instance in order of source time, disposes and unregisters included.
             timeout_s: for all of it; a report says how far it came.
             mode: what the samples are to the readers.
-            keeps: let the writer of written instances stay, until `end`. A reader with max_instances can drop
-                only what no writer is registered for, so of these nothing stays.
+            keeps: let the writer of written instances stay, until `end`.
+            instances: how many the topic has at most. A reader whose max_instances is smaller must drop some,
+                and can drop only what no writer is registered for, so that of these nothing stays.
             on_rejected: called every `RESEND_S` while resource limits of readers leave no room, with the
                 number of the attempt. Cyclone DDS in the reader's process offers a rejected sample to the
                 reader again and again, and takes nothing else from us until it has room.
@@ -210,6 +215,7 @@ class DirectedSession:
         problem = ""
         refused: tuple[str, ...] = ()
         resent = 0
+        frees = False
         try:
             found = self._await_readers(topic, partition, min(deadline, started + MATCH_TIMEOUT_S))
             offer = offering.offer(qos, partition, found)
@@ -223,9 +229,9 @@ class DirectedSession:
                 group = topic, partition, description.type_id
                 with contextlib.ExitStack() as passing:
                     limits = [one.endpoint_qos.resource_limits for one in found if one.guid in willing]
-                    frees = any(instances > 0 for _, instances, _ in limits)
-                    keeps = keeps and not frees
-                    writers = self._writers_for(group, description, offer, passing, mode, keeps=keeps)
+                    frees = any(0 < most < instances for _, most, _ in limits)
+                    stays = keeps and not frees
+                    writers = self._writers_for(group, description, offer, passing, mode, keeps=stays)
                     left = min(deadline, time.monotonic() + MATCH_TIMEOUT_S) - time.monotonic()
                     problem = stepping.match(writers, willing, left)
                     # The target hears of the writer about a millisecond later, and no call tells when. What
@@ -252,7 +258,8 @@ class DirectedSession:
                             problem = problem or "the target did not acknowledge everything in time"
         except DdsError as error:
             problem = str(error)
-        return DeliveryReport(sent, acked, readers, time.monotonic() - started, problem, refused, resent)
+        took_s = time.monotonic() - started
+        return DeliveryReport(sent, acked, readers, took_s, problem, refused, resent, keeps and frees)
 
     def _writers_for(
         self,

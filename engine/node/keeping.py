@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from engine.capture.neighbourhood import Changes, Neighbourhood
     from engine.core.messages import ReaderKey
     from engine.core.namespaces import Group
+    from engine.dataset.group_set import GroupSet
     from engine.dataset.groups import GroupDescription
     from engine.dataset.living import Step
     from engine.dataset.rows import Rows
@@ -112,12 +113,12 @@ class Keeping:
                 self._runtime.serving.deviates(reader, "not_kept", 1)
             if not isinstance(how, Again):
                 portion = self._portion(description, rows, living, how, is_whole=is_whole)
-                portions.append(portion._replace(keeps=bool(living) and has_room))
+                portions.append(self._kept_as(portion, keeps=bool(living) and has_room))
                 if not is_whole and participant in self._kept.get(group, ()):
                     ended.append((description, unregistered(rows, self._rows(group) or (), living)))
             elif living and has_room:
                 times = self._later.get(group, _NO_TIMES)
-                portions.append(_shown_again(description, rows, living, how, times))
+                portions.append(self._kept_as(_shown_again(description, rows, living, how, times)))
 
         crowd = process.crowd
         moved = list(self._moved(crowd)) if how is not None else []
@@ -158,7 +159,15 @@ class Keeping:
         for group, description in self._runtime.descriptions.items():
             if (group.topic, group.partition, description.type.type_id) in crowd:
                 steps = written(self._rows(group) or (), self._neighbourhood.living(group))
-                yield Portion(description, steps, Mode.PART, keeps=True)
+                yield self._kept_as(Portion(description, steps, Mode.PART))
+
+    def _kept_as(self, portion: Portion, *, keeps: bool = True) -> Portion:
+        """A portion whose instances with a living writer stay ALIVE, where readers have room for them all."""
+        groups = [
+            group for group in self._runtime.descriptions if group.topic == portion.description.group.topic
+        ]
+        held = [self._held(group) for group in groups]
+        return portion._replace(keeps=keeps, instances=sum(one.instance_count for one in held if one))
 
     def _disposing(self, group: Group) -> frozenset[bytes]:
         """The writers of a group that are gone and had autodispose."""
@@ -323,16 +332,17 @@ class Keeping:
         assert self.runtime is not None
         return self.runtime
 
-    def _rows(self, group: Group) -> Rows | None:
+    def _held(self, group: Group) -> GroupSet | None:
         state = self._runtime.core.name_space_of(group)
         data = self._runtime.spaces.get(state.name) if state else None
-        group_set = data.working.groups.get(group) if data else None
+        return data.working.groups.get(group) if data else None
+
+    def _rows(self, group: Group) -> Rows | None:
+        group_set = self._held(group)
         return group_set.samples() if group_set and group in self._runtime.descriptions else None
 
     def _history(self, group: Group, key: bytes) -> Sequence[Any]:
-        state = self._runtime.core.name_space_of(group)
-        data = self._runtime.spaces.get(state.name) if state else None
-        group_set = data.working.groups.get(group) if data else None
+        group_set = self._held(group)
         return group_set.instance(key) if group_set else ()
 
 
@@ -345,8 +355,8 @@ def _shown_again(
 ) -> Portion:
     if again.writer:
         steps = _not_before(times, returning(rows, again.writer, living))
-        return Portion(description, steps, Mode.RETURN, keeps=True)
-    return Portion(description, written(rows, living), Mode.TAKEN_OVER, keeps=True)
+        return Portion(description, steps, Mode.RETURN)
+    return Portion(description, written(rows, living), Mode.TAKEN_OVER)
 
 
 def _not_before(times: Mapping[bytes, int], steps: Iterable[Step]) -> Iterator[Step]:

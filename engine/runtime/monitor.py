@@ -18,7 +18,7 @@ DEVIATIONS: Final = {
     "shown_later": "samples shown with a later source time than the set's: it had newer ones",
     "refused_older": "samples of the set not taken: it had newer ones of these instances",
     "owned": "instances of the set not taken: a writer that lives owns them",
-    "not_kept": "times a topic's instances not kept ALIVE: the node's bounds are reached",
+    "not_kept": "times a topic's instances not kept ALIVE: the node's bounds, or a reader's max_instances",
 }
 """Why an ordinary reader sees something otherwise than it is in the set; these are counters, too."""
 

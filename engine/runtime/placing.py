@@ -206,8 +206,8 @@ class Placing:
         is_loss = any(change.evicted for change in changes)
         keeps = f"merge policy {policy.capitalize()}" if is_loss else ""
         self._holdings.write_set(data, Turn(changes, before=before), keeps=keeps)
-        shown = replaced(seen, data.working, difference, descriptions, disposes_all=passes_disposed)
-        self._serving.show_replaced(data.state.name, difference, shown)
+        shown = replaced(seen, data.working, difference, descriptions, now_ns, disposes_all=passes_disposed)
+        self._serving.show_replaced(data.state.name, shown)
 
 
 def _without(ours: DataSet, theirs: DataSet) -> Difference:

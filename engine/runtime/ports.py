@@ -64,6 +64,7 @@ class Delivered:
         refused: readers whose QoS or type does not fit, each with both sides named; they get nothing.
         readers: GUIDs of the readers that got all of it.
         resent: how often resource limits of readers left no room, and it was tried again.
+        not_kept: groups whose instances are not kept ALIVE, for the sake of a reader's max_instances.
     """
 
     samples: int = 0
@@ -72,6 +73,7 @@ class Delivered:
     refused: tuple[str, ...] = ()
     readers: frozenset[bytes] = frozenset()
     resent: int = 0
+    not_kept: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from engine.dataset.sample import UNREGISTER
-from engine.runtime.sets import dispose_of
+from engine.runtime.sets import dispose_of, withdrawal_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -34,12 +34,15 @@ class Replaced:
         times: the newest source time that they have of each of these instances, nanoseconds since 1970 UTC.
         owners: with OWNERSHIP EXCLUSIVE, by instance, the writer that had the last word before, where
             what is shown is not from it.
+        told: what clients of our library are told: of an instance that goes back, that what they have is
+            disposed or withdrawn, then all that it is now.
     """
 
     new: Difference = dataclasses.field(default_factory=dict)
     instead: Difference = dataclasses.field(default_factory=dict)
     times: dict[Group, dict[bytes, int]] = dataclasses.field(default_factory=dict)
     owners: dict[Group, dict[bytes, bytes]] = dataclasses.field(default_factory=dict)
+    told: Difference = dataclasses.field(default_factory=dict)
 
 
 def replaced(
@@ -47,6 +50,7 @@ def replaced(
     after: DataSet,
     difference: Difference,
     descriptions: dict[Group, GroupDescription],
+    now_ns: int,
     *,
     disposes_all: bool,
 ) -> Replaced:
@@ -57,6 +61,7 @@ def replaced(
         after: the set that took its place.
         difference: what is new in it, with a dispose for what is no more.
         descriptions: of all groups.
+        now_ns: when it took its place.
         disposes_all: every instance is disposed before it is shown again (merge policy Replace).
     """
     result = Replaced()
@@ -64,11 +69,15 @@ def replaced(
         source = before.groups.get(group)
         new = difference.get(group, [])
         back = _gone_back(source, target, every=disposes_all) if source else {}
+        told = [sample for sample in new if sample.key not in back]
+        told += [sample for key in back for sample in _instead(key, target, now_ns, disposes=disposes_all)]
+        if told:
+            result.told[group] = told
         if source and descriptions[group].qos.exclusive:
             result.owners[group] = _owners(source, target, {*back, *(sample.key for sample in new)})
         if not descriptions[group].qos.by_source_timestamp:
-            told = {sample.key for sample in new}
-            new = [*new, *(sample for key, shown in back.items() if key not in told for sample in shown)]
+            known = {sample.key for sample in new}
+            new = [*new, *(sample for key, shown in back.items() if key not in known for sample in shown)]
         elif source and back:
             new = [sample for sample in new if sample.key not in back]
             times = {key: _newest_ns(source, key) for key in back}
@@ -82,6 +91,13 @@ def replaced(
         if new:
             result.new[group] = new
     return result
+
+
+def _instead(key: bytes, after: GroupSet, now_ns: int, *, disposes: bool) -> list[Sample]:
+    """What takes the place of all that a client has of an instance."""
+    now = after.instance(key)
+    end = dispose_of if disposes or not now else withdrawal_of
+    return [end(key, now_ns), *now]
 
 
 def _gone_back(before: GroupSet, after: GroupSet, *, every: bool) -> dict[bytes, Sequence[Sample]]:

@@ -38,6 +38,7 @@ class Serving:
         self._holdings = holdings
         self.tails = Tails()
         self.on_difference: Callable[[str, Difference], None] | None = None
+        self.on_replaced: Callable[[str, Difference], None] | None = None
         self.on_taken_over: Callable[[ReaderKey], None] | None = None
         self.on_handed_over: Callable[[ReaderKey], None] | None = None
         self.was_away: Callable[[Sample], bool] = lambda _: False
@@ -165,10 +166,10 @@ class Serving:
                 self._send(reader, [self._with_ends(*one) for one in groups], whole=False)
                 self._note_older(reader, groups)
 
-    def show_replaced(self, name_space: str, difference: Difference, replaced: Replaced) -> None:
+    def show_replaced(self, name_space: str, replaced: Replaced) -> None:
         """Show that another set took the place of the one that readers and durability clients have."""
-        if self.on_difference is not None:
-            self.on_difference(name_space, difference)
+        if self.on_replaced is not None:
+            self.on_replaced(name_space, replaced.told)
         owned = {
             group: {key for key, writer in owners.items() if writer in self.living(group)}
             for group, owners in replaced.owners.items()
@@ -316,6 +317,8 @@ class Serving:
                 elapsed_ns=result.elapsed_ns,
             )
         now = holdings.clock.monotonic()
+        if result.not_kept:
+            self.deviates(reader, "not_kept", result.not_kept)
         if whole and not result.problem:
             self._got[reader] = result.readers
         if whole:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from engine.dataset.history import retained
 from engine.dataset.instance import NO_WRITER, REMEMBERED, Arrival, Entry, Instance, Origin
 from engine.dataset.instance_states import InstanceState, ViewState
-from engine.dataset.sample import DATA, DISPOSE
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
 from ospltool.client.presence import Presence
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 MAX_REMEMBERED: Final = 10_000
 """Identities of an instance whose group keeps everything, or of which nothing is known."""
 _MARGIN: Final = 16
+_ENDS: Final = (DISPOSE, UNREGISTER)
+"""Statuses of what a merge policy says of an instance that it replaces; no writer said it."""
 _HASH_BYTES: Final = 16
 
 
@@ -80,7 +82,7 @@ class Counters:
         pushed_out: samples that newer ones pushed out before the application took them (KEEP_LAST).
         lost_older_than_taken: samples older than one of their instance that the application had taken.
         lost_depth: samples older than all that HISTORY depth keeps.
-        lost_limits: samples older than all that RESOURCE_LIMITS allow.
+        lost_limits: samples older than the newest of their instance, for which RESOURCE_LIMITS had no room.
         rejected: samples for which RESOURCE_LIMITS had no room; they come when the application takes.
         undecodable: samples that are not of the reader's type.
         malformed: messages of services that are none.
@@ -182,28 +184,36 @@ class SampleCache:
     def add_update(self, samples: Sequence[Sample], *, exact: bool = True) -> None:
         """Put in what a service sends after the history: samples that were missing, or a merge.
 
-        A merge policy that replaces or deletes sends disposes without a writer. They end an instance as it
-        was; samples of it in the same update are what it is from then on, and are shown behind that, known
-        or not.
+        A merge policy that replaces or deletes sends disposes without a writer, or unregistrations where an
+        instance goes on as another one. They end an instance as it was; samples of it in the same update are
+        all that it is from then on, and are shown behind that.
         """
-        ends = {one.key: one for one in samples if one.writer == NO_WRITER and one.status == DISPOSE}
+        ends = {one.key: one for one in samples if one.writer == NO_WRITER and one.status in _ENDS}
         rest: dict[bytes, list[Sample]] = {}
         for sample in sorted(samples):
-            if sample.writer != NO_WRITER or sample.status != DISPOSE:
+            if sample.writer != NO_WRITER or sample.status not in _ENDS:
                 rest.setdefault(sample.key, []).append(sample)
         for key in ends.keys() & self._instances.keys():
             self._replace(ends[key], rest.pop(key, []), exact=exact)
         self.add([one for some in rest.values() for one in some], is_historical=True, exact=exact)
 
     def _replace(self, end: Sample, now: list[Sample], *, exact: bool) -> None:
+        """What was known of an instance counts no longer, and may come again as something new.
+
+        An instance that is disposed shows all that it is now. One that goes on shows what is new in it, or
+        the last of it.
+        """
         known = self._instances[end.key]
+        new = [one for one in now if self._is_new(one, Origin.STORED, exact=exact, outdates=False)]
+        last = next((at for at in reversed(range(len(now))) if now[at].status != UNREGISTER), 0)
+        shown = now if end.status & DISPOSE else new or now[last:]
+        known.seen = sorted(map(_identity, now))
         for sample in now:
-            self._is_new(sample, Origin.STORED, exact=exact, outdates=False)
             self.writers.writes(sample.writer, end.key)
         self._kept_back.pop(end.key, None)
-        self._change(end.key, known.instance.replaced, end, now)
+        self._change(end.key, known.instance.replaced, end, shown)
         known.newest = sorted(set(now))
-        self.counters.again += len(known.newest)
+        self.counters.again += len(set(shown))
         self._settle(now)
 
     def _is_new(self, sample: Sample, origin: Origin, *, exact: bool, outdates: bool) -> bool:

@@ -31,8 +31,6 @@ PAUSE_S: Final = 0.1
 WILDCARDS: Final = "*?"
 MAX_LIVING: Final = 10_000
 _GUID_BYTES: Final = 16
-_NOBODY: Final = b""
-"""No service is called so: while a reader is followed by nobody, it asks for everything again."""
 
 
 def _guid(text: object) -> bytes | None:
@@ -87,7 +85,8 @@ class Exchange:
         self.done = False
         self.numbers: set[int] = set()
         self.asked_s = 0.0
-        self.followed: set[bytes] = set()
+        self.followed: dict[bytes, bytes] = {}
+        self._is_lost = self._lacks = False
         self.refusal = ErrorCode.OK
         self.last_code = ErrorCode.OK
         self.parts_only: frozenset[str] = frozenset()
@@ -112,8 +111,8 @@ class Exchange:
 
     def turn(self, now: float, servers: frozenset[bytes]) -> Send | None:
         """Look at the answers and the time; returns what to send."""
-        if not self.followed <= servers:
-            self.ask_again()  # also if it is back before this round ends: it told us nothing meanwhile
+        if not self.followed.keys() <= servers:
+            self._is_lost = True  # also if it is back before this round ends: it told us nothing meanwhile
         if self._running:
             if self._is_covered(servers, is_over=now >= self._until_s):
                 self._running, self.done = False, True
@@ -126,8 +125,10 @@ class Exchange:
                 if not servers <= self._answers.keys():
                     self._patience_s = min(2 * self._patience_s, MAX_GRACE_S)
             return None
-        if self.done and not self.followed <= servers:
-            self.done = False  # who kept us up to date is gone: another one will, after giving all again
+        if self.done and (self._is_lost or self._lacks):
+            # Where who kept us up to date is gone, another one will. Otherwise they know what we have got.
+            self._addressed = () if self._is_lost else tuple(sorted(self.followed.values()))
+            self.done = self._is_lost = self._lacks = False
             self.followed.clear()
             self._covered.clear()
             self._foreign_done = False
@@ -143,8 +144,8 @@ class Exchange:
         return Send(number, self.partition, self._addressed)
 
     def ask_again(self) -> None:
-        """Ask for everything once more: something may have been missed."""
-        self.followed.add(_NOBODY)
+        """Ask those that keep us up to date for everything once more: something may have been missed."""
+        self._lacks = True
 
     @property
     def is_to_be_resolved(self) -> bool:
@@ -184,7 +185,7 @@ class Exchange:
             covers = _names(added.get("covers"))
             self._covered.update(covers)
             if covers:
-                self.followed.add(service)
+                self.followed[service] = server
         return parts
 
     def _is_covered(self, servers: frozenset[bytes], *, is_over: bool) -> bool:

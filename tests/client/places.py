@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -7,8 +8,6 @@ from typing import Any
 from tests.client.applications import ClientProgram
 from tests.integration.configurations import Settings
 from tests.integration.lab import Lab
-
-ELEMENT = '<ClientDurability enabled="true"/>'
 
 
 class ClientLab(Lab):
@@ -18,14 +17,7 @@ class ClientLab(Lab):
     """Nodes that do not serve clients."""
 
     def configure(self, name: str, settings: Settings) -> Path:
-        path = super().configure(name, settings)
-        if name not in self.silent:
-            text = path.read_text(encoding="utf-8")
-            assert text.count("</DurabilityService>") == 1
-            path.write_text(
-                text.replace("</DurabilityService>", f"{ELEMENT}</DurabilityService>"), encoding="utf-8"
-            )
-        return path
+        return super().configure(name, dataclasses.replace(settings, clients=name not in self.silent))
 
     def start_one(self, name: str = "n1", settings: Settings | None = None) -> str:
         """Configure and start a node; it is complete when this returns."""

@@ -18,9 +18,9 @@ def sample(time_ns: int, key: int = 0, writer: int = 0, status: int = DATA, body
     return make_sample(time_ns, WRITERS[writer], status, name, CDR + name + body)
 
 
-def merge_dispose(time_ns: int, key: int = 0) -> Sample:
+def merge_end(time_ns: int, key: int = 0, status: int = DISPOSE) -> Sample:
     name = key.to_bytes(4)
-    return make_sample(time_ns, NO_WRITER, DISPOSE, name, CDR + name)
+    return make_sample(time_ns, NO_WRITER, status, name, CDR + name)
 
 
 def reader(depth: int = 0, limits: ResourceLimits | None = None, *, shows_all: bool = False) -> SampleCache:
@@ -230,7 +230,7 @@ def test_a_merge_that_replaces_shows_the_dispose_and_then_what_there_is() -> Non
     cache = reader()
     cache.add([sample(10, key=0), sample(10, key=1)], is_historical=True)
     taken(cache)
-    cache.add_update([merge_dispose(50, 0), merge_dispose(50, 1), sample(10, key=0), sample(7, key=0)])
+    cache.add_update([merge_end(50, 0), merge_end(50, 1), sample(10, key=0), sample(7, key=0)])
     got = sorted((look.key[-1], look.entry.kind, look.entry.time_ns) for look in cache.take(100))
     assert got == [(0, "D", 50), (0, "S", 7), (0, "S", 10), (1, "D", 50)]
     keys = [number.to_bytes(4) for number in range(2)]
@@ -238,6 +238,39 @@ def test_a_merge_that_replaces_shows_the_dispose_and_then_what_there_is() -> Non
     assert cache.state_of(keys[1]) is InstanceState.NOT_ALIVE_DISPOSED
     cache.add([sample(8, key=0)], is_historical=True)
     assert taken(cache) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "shown"),
+    [
+        ([10, 30], [10], [10]),
+        ([10, 30], [10, 20], [20]),
+        ([10, 20, 30], [10, 20], [20]),
+        ([30], [10, 20], [10, 20]),
+    ],
+)
+def test_a_merge_that_takes_samples_back_shows_what_holds_instead_of_them(
+    before: list[int], after: list[int], shown: list[int]
+) -> None:
+    cache = reader()
+    cache.add([sample(time_ns) for time_ns in before], is_historical=False)
+    assert times(taken(cache)) == before
+    cache.add_update([merge_end(50, status=UNREGISTER), *map(sample, after)])
+    looks = cache.take(100)
+    assert [look.entry.time_ns for look in looks] == shown
+    assert {look.state for look in looks} == {InstanceState.ALIVE}
+    cache.add(map(sample, after), is_historical=True)
+    assert taken(cache) == [], "it is known"
+
+
+@pytest.mark.parametrize("status", [DISPOSE, UNREGISTER])
+def test_what_a_node_captured_only_after_it_replaced_its_set_holds(status: int) -> None:
+    cache = reader()
+    cache.add([sample(10), sample(30, writer=1)], is_historical=False)
+    taken(cache)
+    cache.add_update([merge_end(50, status=status), sample(10)])
+    cache.add_update([sample(30, writer=1)])
+    assert times(taken(cache))[-2:] == [10, 30]
 
 
 SYSTEM = b"\x01\x02\x03\x04"

@@ -11,7 +11,7 @@ from engine.dataset.sample import DATA, Sample, make_sample
 from engine.dds.client_protocol.limits import Limits
 from engine.dds.client_protocol.messages import Completeness, ErrorCode, Link
 from ospltool.client import HistorySelection, InvalidLimit, InvalidTimeRange
-from ospltool.client.fetching import Fetch, Send
+from ospltool.client.fetching import GRACE_S, HOLD_S, PAUSE_S, Fetch, Send
 
 ONE, TWO = b"1" * 12, b"2" * 12
 IDS = {ONE: b"1" * 16, TWO: b"2" * 16}
@@ -188,7 +188,7 @@ def test_updates_come_as_they_are_and_one_with_a_gap_makes_everything_come_again
     assert talk.turn(1.0) == []
     talk.answer(ONE, 1, 13, count=2, ours={"update": True})
     assert talk.updates == [12]
-    assert talk.turn(1.0) == [Send(2, "p", ())]
+    assert talk.turn(1.0) == [Send(2, "p", (IDS[ONE],))]
 
 
 def test_when_the_service_that_keeps_it_up_to_date_is_lost_another_is_asked() -> None:
@@ -204,17 +204,34 @@ def test_when_the_service_that_keeps_it_up_to_date_is_lost_another_is_asked() ->
     assert talk.updates == [10, 11]
 
 
-def test_everything_is_asked_for_again_when_something_may_have_been_missed() -> None:
-    talk = Talk(services=frozenset((ONE,)))
+@pytest.mark.parametrize("is_silent", [False, True])
+def test_everything_is_asked_for_again_when_something_may_have_been_missed(is_silent: bool) -> None:
+    """Who kept the reader up to date is asked, master or not; if it does not answer, everybody."""
+    talk = Talk(services=frozenset((ONE, TWO)))
     talk.turn()
     talk.answer(ONE, 1, 10, ours=covers("a", a=True))
+    talk.answer(TWO, 1, code=ErrorCode.NOT_RESPONSIBLE, ours=covers(a=True))
     assert talk.turn(1.0) == []
     talk.fetch.ask_again()
-    assert talk.turn(1.0) == [Send(2, "p", ())]
-    talk.answer(ONE, 2, 10, 11, ours=covers("a", a=True))
+    assert talk.turn(1.0) == [Send(2, "p", (IDS[ONE],))]
+    if is_silent:
+        assert talk.turn(HOLD_S + GRACE_S) == []
+        assert talk.turn(PAUSE_S) == [Send(3, "p", ())]
+    talk.answer(TWO if is_silent else ONE, 3 if is_silent else 2, 10, 11, ours=covers("a", a=True))
     assert talk.turn(1.0) == []
     assert talk.updates == [10, 11]
     assert talk.history == [10]
+
+
+def test_who_was_lost_while_everything_is_asked_for_again_is_not_waited_for() -> None:
+    talk = Talk(services=frozenset((ONE, TWO)))
+    talk.turn()
+    talk.answer(ONE, 1, 10, ours=covers("a", a=True))
+    talk.answer(TWO, 1, code=ErrorCode.NOT_RESPONSIBLE, ours=covers(a=True))
+    talk.turn()
+    talk.fetch.ask_again()
+    talk.services = frozenset((TWO,))
+    assert talk.turn(1.0) == [Send(2, "p", ())]
 
 
 def test_a_part_of_history_is_not_kept_up_to_date() -> None:

@@ -343,68 +343,11 @@ def reader(options: dict[str, Any]) -> None:
             collect()
 
 
-WORDS = {NOT_ALIVE_DISPOSED: "D", NOT_ALIVE_NO_WRITERS: "NW", ALIVE: "A"}
-
-
 def timelines(options: dict[str, Any]) -> None:
-    """What an ordinary reader sees of each instance, in words.
+    """What readers see of each instance, in words; see `tests.integration.seen`."""
+    from tests.integration import seen
 
-    S and a source time is a sample; D, NW and A tell that the instance changed its state without one.
-    Options: `readers`, each `topic`, `partition` and the options of its QoS, and a `name` if its topic is not
-    enough of one; `takes`, where samples are taken, not only read.
-    Each line is answered with, by name and instance: the words, state, generation counts (disposed, no
-    writers) and value of the last sample.
-    """
-    from cyclonedds.core import InstanceState, Policy, Qos, ReadCondition, SampleState, ViewState, WaitSet
-    from cyclonedds.domain import DomainParticipant
-    from cyclonedds.sub import DataReader, Subscriber
-    from cyclonedds.topic import Topic
-
-    participant = DomainParticipant(options["domain"])
-    waitset = WaitSet(participant)
-    ends = []
-    for one in options["readers"]:
-        qos = qos_of({**one, "depth": 0})
-        subscriber = Subscriber(participant, Qos(Policy.Partition([one.get("partition", "stock")])))
-        topic = Topic(participant, one["topic"], types.Reading, qos=qos)
-        reader = DataReader(subscriber, topic, qos=qos)
-        condition = ReadCondition(reader, SampleState.NotRead | ViewState.Any | InstanceState.Any)
-        waitset.attach(condition)
-        ends.append((one.get("name", one["topic"]), reader, condition))
-    found: dict[str, dict[int, dict[str, Any]]] = {one[0]: {} for one in ends}
-    lock = threading.Lock()
-
-    def collect() -> None:
-        for topic, reader, condition in ends:
-            get = reader.take if options.get("takes") else reader.read
-            for sample in get(5000, condition=condition):
-                info = sample.sample_info
-                valid = bool(info.valid_data)
-                number = sample.number if valid else sample.key_sample.number
-                seen = found[topic].setdefault(number, {"words": []})
-                state = WORDS[int(info.instance_state)]
-                if valid:
-                    seen["words"].append(f"S{info.source_timestamp}")
-                    seen["value"] = sample.value
-                # A sample that is read only after its instance ended tells of both.
-                if seen["words"][-1:] != [state] if state != "A" else not valid:
-                    seen["words"].append(state)
-                seen["state"] = state
-                seen["generations"] = [info.disposed_generation_count, info.no_writers_generation_count]
-
-    def obey() -> None:
-        for _ in commands():
-            with lock:
-                collect()
-                say(timelines=found)
-        os._exit(0)
-
-    say(ready=True)
-    threading.Thread(target=obey, daemon=True).start()
-    while True:
-        waitset.wait(100_000_000)
-        with lock:
-            collect()
+    seen.timelines(options)
 
 
 def iterating(options: dict[str, Any]) -> None:

@@ -49,6 +49,8 @@ class Settings:
     failure_action: str = "kill"
     filters: tuple[tuple[str, str], ...] = ()
     """Condition and PartitionTopic of each content filter."""
+    clients: bool = False
+    """It serves durability clients."""
     network: str = ""
     """A DDSI2Service element; without one, and without CYCLONEDDS_URI, nodes use loopback."""
 
@@ -90,6 +92,7 @@ def node_xml(name: str, domain: int, home: Path, settings: Settings) -> str:
       <Timestamps absolute="true">true</Timestamps>
       <Verbosity>FINEST</Verbosity>
     </Tracing>
+    {'<ClientDurability enabled="true"/>' if settings.clients else ""}
   </DurabilityService>
   {settings.network}
 </OpenSplice>

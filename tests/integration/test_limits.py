@@ -118,7 +118,40 @@ def test_what_a_reader_has_no_room_for_is_tried_again_until_it_takes(
     assert len(lab.trace("n1", "align.resent")) == 1
     shown = lab.seen.node("n1")
     assert shown is not None
-    assert [one.what for one in (*of_capture(shown), *of_readers(shown))] == []
+    said = [one.what for one in (*of_capture(shown), *of_readers(shown))]
+    is_said = ["not kept ALIVE" in text for text in said]
+    assert is_said == ([True] if lives and resources[1] > 0 else []), said
+
+
+@pytest.mark.parametrize(("most", "state"), [(KEYS, "A"), (KEYS - 1, "NW")], ids=["room", "no room"])
+def test_late_readers_see_living_instances_alive_where_max_instances_has_room_for_all(
+    lab: Lab, most: int, state: str
+) -> None:
+    """One reader of a process decides for all of them; where it has no room, that is counted."""
+    lab.configure("n1", Settings())
+    lab.start("n1")
+    lab.seen.wait_for("n1 complete", lambda: lab.seen.are_complete("n1"))
+    writer = lab.program("writer", topic="Reading", by_source=True, steps=[{"count": KEYS, "time": 1_000}])
+    writer.answer("done")
+    lab.seen.wait_for("it is stored", lambda: lab.seen.stored("n1") == KEYS)
+    readers = [
+        {"name": "bounded", "topic": "Reading", "resources": (-1, most, -1)},
+        {"name": "free", "topic": "Reading"},
+    ]
+    reader = lab.program("timelines", readers=readers, takes=True)
+    lab.wait_delivered()
+    reader.tell(look=True)
+    found = reader.answer("timelines")
+    assert {seen["state"] for seen in found["free"].values()} == {state}, found
+    assert len(found["free"]) == len(found["bounded"]) == KEYS
+    kept = state == "A"
+    lab.seen.wait_for(
+        "it is counted",
+        lambda: (shown := lab.seen.node("n1")) and (shown.counters["not_kept"] == 0) == kept,
+    )
+    shown = lab.seen.node("n1")
+    assert shown is not None
+    assert [one.counts for one in shown.deviations] == ([] if kept else [{"not_kept": 1}])
 
 
 @pytest.mark.netns

@@ -21,6 +21,8 @@ pytestmark = [pytest.mark.dds, pytest.mark.netns]
 
 POLICIES = ("Ignore", "Delete", "Merge", "Replace", "Catchup")
 ORDERS = {"by source": True, "by reception": False}
+READERS = (*ORDERS, "library")
+"""Ordinary readers of both orders, and `DurableReader`."""
 SIDES = {"near": "n1", "far": "n2"}
 KINDS = (
     "same",
@@ -108,23 +110,24 @@ def readers_of() -> list[dict[str, Any]]:
 
 @dataclasses.dataclass
 class Split:
-    """Two sides after their split."""
+    """Two sides after their split; readers by age, side, and whether they are of the library."""
 
     hosts: HostsLab
-    readers: dict[tuple[str, str], Program]
+    readers: dict[tuple[str, str, bool], Program]
     autodispose: bool
     deadline: float
 
     def look(self, age: str, side: str, policy: str, order: str) -> dict[str, Any]:
         """What a reader of a side has seen of each instance."""
-        self.readers[age, side].tell(look=True)
-        found: dict[str, Any] = self.readers[age, side].answer("timelines")[name_of(policy, order)]
+        program = self.readers[age, side, order == "library"]
+        program.tell(look=True)
+        found: dict[str, Any] = program.answer("timelines")[name_of(policy, order)]
         return found
 
     def words(self, age: str, side: str) -> str:
         """What a reader has seen of instance 0 of the topic that keeps everything."""
-        self.readers[age, side].tell(look=True)
-        found = self.readers[age, side].answer("timelines")["all"]
+        self.readers[age, side, False].tell(look=True)
+        found = self.readers[age, side, False].answer("timelines")["all"]
         return " ".join(found.get("0", {"words": []})["words"])
 
     def letters(self, age: str, side: str, policy: str, order: str) -> str:
@@ -143,10 +146,17 @@ class Split:
             time.sleep(0.1)
 
 
-def start_readers(hosts: HostsLab, age: str) -> dict[tuple[str, str], Program]:
+def start_readers(hosts: HostsLab, age: str) -> dict[tuple[str, str, bool], Program]:
+    library = [
+        {"name": name_of(policy, "library"), "topic": "Tsou", "partition": policy.lower()}
+        for policy in POLICIES
+    ]
     programs = {
-        (age, side): hosts.lab.program("timelines", prefix=hosts.lab.prefixes[node], readers=readers_of())
+        (age, side, is_library): hosts.lab.program(
+            "timelines", prefix=hosts.lab.prefixes[node], readers=readers, library=is_library
+        )
         for side, node in SIDES.items()
+        for is_library, readers in ((False, readers_of()), (True, library))
     }
     for program in programs.values():
         program.answer("ready")
@@ -212,7 +222,7 @@ def split(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
                 Space(each.lower(), (each.lower(),), priority=priority, merge=((each, "*"),))
                 for each in POLICIES
             )
-            hosts.lab.configure(name, Settings(spaces=spaces))
+            hosts.lab.configure(name, Settings(spaces=spaces, clients=True))
         hosts.start()
         yield apart_and_together(hosts, autodispose=request.param)
 
@@ -224,7 +234,7 @@ def apart_and_together(hosts: HostsLab, *, autodispose: bool) -> Split:
         (side, order): lab.program(
             "writer",
             prefix=lab.prefixes[node],
-            readers=4,
+            readers=6 if by_source else 4,
             topic="T" + order[3:6],
             by_source=by_source,
             autodispose=autodispose,
@@ -286,21 +296,23 @@ def apart_and_together(hosts: HostsLab, *, autodispose: bool) -> Split:
     return Split(hosts, readers, autodispose, time.monotonic() + 20.0)
 
 
-@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("order", READERS)
 @pytest.mark.parametrize("side", SIDES)
 @pytest.mark.parametrize("policy", POLICIES)
 def test_what_an_early_reader_sees_after_a_merge(split: Split, policy: str, side: str, order: str) -> None:
     split.check("early", side, policy, order, EARLY[policy][side])
 
 
-@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("order", READERS)
 @pytest.mark.parametrize("side", SIDES)
 @pytest.mark.parametrize("policy", POLICIES)
 def test_what_a_late_reader_sees_after_a_merge(split: Split, policy: str, side: str, order: str) -> None:
-    split.check("late", side, policy, order, SETS[policy][side])
+    # The library asks the master of the name-space, which is near.
+    asked = "near" if order == "library" else side
+    split.check("late", side, policy, order, SETS[policy][asked])
 
 
-@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("order", READERS)
 def test_replace_disposes_every_instance_and_catchup_those_that_are_no_more(split: Split, order: str) -> None:
     if split.autodispose:
         pytest.skip("the instances were disposed when their writers were lost")
@@ -357,7 +369,7 @@ def test_what_a_reader_that_keeps_all_cannot_take_in_between_is_counted(split: S
 
 
 def test_after_a_replacement_an_instance_comes_back_with_its_writer(split: Split) -> None:
-    cases = [(policy, order) for policy in ("Replace", "Catchup") for order in ORDERS]
+    cases = [(policy, order) for policy in ("Replace", "Catchup") for order in READERS]
     for policy, order in cases:
         split.check("early", "far", policy, order, EARLY[policy]["far"])
     split.hosts.network.cut("b")

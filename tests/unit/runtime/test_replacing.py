@@ -41,44 +41,53 @@ def difference(before: DataSet, after: DataSet) -> list[Sample]:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "disposes_all", "new", "instead"),
+    ("before", "after", "disposes_all", "new", "instead", "told"),
     [
-        ("S1", "S1", False, "", ""),
-        ("S1", "S1 S3", False, "S3", ""),
-        ("S1 S7", "S1", False, "", "S1"),
-        ("S1 S7", "S1 S3", False, "", "S3"),
-        ("S1 D7", "S1", False, "", "S1"),
-        ("S1 D7", "S1 D3", False, "", "D3"),
-        ("S1 S7 U8", "S1 S7", False, "", ""),
-        ("S1 S7", "S1 S9", False, "", "S9"),
-        ("S1 S7", "", False, "", "D7"),
-        ("S1 S7", "S1", True, "", "D7 S1"),
-        ("S1", "S1", True, "", "D1 S1"),
-        ("", "S1", True, "S1", ""),
+        ("S1", "S1", False, "", "", ""),
+        ("S1", "S1 S3", False, "S3", "", "S3"),
+        ("S1 S7", "S1", False, "", "S1", "U99 S1"),
+        ("S1 S7", "S1 S3", False, "", "S3", "U99 S1 S3"),
+        ("S1 D7", "S1", False, "", "S1", "U99 S1"),
+        ("S1 D7", "S1 D3", False, "", "D3", "U99 S1 D3"),
+        ("S1 S7 U8", "S1 S7", False, "", "", ""),
+        ("S1 S7", "S1 S9", False, "", "S9", "U99 S1 S9"),
+        ("S1 S7", "", False, "", "D7", "D99"),
+        ("S1 S7", "S1", True, "", "D7 S1", "D99 S1"),
+        ("S1", "S1", True, "", "D1 S1", "D99 S1"),
+        ("", "S1", True, "S1", "", "S1"),
     ],
 )
-def test_what_readers_by_source_time_are_shown(
-    before: str, after: str, disposes_all: bool, new: str, instead: str
+def test_what_readers_by_source_time_are_shown_and_clients_told(
+    before: str, after: str, disposes_all: bool, new: str, instead: str, told: str
 ) -> None:
     old, target = set_of(before), set_of(after)
     described = {GROUP: description(by_source=True)}
-    shown = replaced(old, target, {GROUP: difference(old, target)}, described, disposes_all=disposes_all)
+    shown = replaced(old, target, {GROUP: difference(old, target)}, described, 99, disposes_all=disposes_all)
     assert words(shown.new.get(GROUP, [])) == new
     assert words(shown.instead.get(GROUP, [])) == instead
+    assert words(shown.told.get(GROUP, [])) == told
     if instead:
         assert shown.times[GROUP] == {b"k": max(int(word[1:]) for word in before.split())}
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "new"),
-    [("S1 D7", "S1", "S1"), ("S1 S7", "S1 S3", "S3"), ("S1 S7", "", "D99"), ("S1", "S1", "")],
+    ("before", "after", "new", "told"),
+    [
+        ("S1 D7", "S1", "S1", "U99 S1"),
+        ("S1 S7", "S1 S3", "S3", "U99 S1 S3"),
+        ("S1 S7", "", "D99", "D99"),
+        ("S1", "S1", "", ""),
+    ],
 )
-def test_what_readers_by_reception_are_shown(before: str, after: str, new: str) -> None:
+def test_what_readers_by_reception_are_shown_and_clients_told(
+    before: str, after: str, new: str, told: str
+) -> None:
     old, target = set_of(before), set_of(after)
     described = {GROUP: description(by_source=False)}
-    shown = replaced(old, target, {GROUP: difference(old, target)}, described, disposes_all=False)
+    shown = replaced(old, target, {GROUP: difference(old, target)}, described, 99, disposes_all=False)
     assert words(shown.new.get(GROUP, [])) == new
     assert not shown.instead
+    assert words(shown.told.get(GROUP, [])) == told
 
 
 def test_what_replaces_an_instance_goes_one_way() -> None:
