@@ -35,12 +35,13 @@ class Fellow:
     """What is known of one fellow in its present incarnation.
 
     `gap_s` is how long it was away when it came back without having been restarted, None otherwise;
-    `silence_s` is the same where the connection lasted all the time, so that nothing was missed;
-    `deaf_since_s` is when it stopped hearing us, None while it does; `since_s` is when it was first heard;
-    `excused_s` is how much of its present silence is due to stalls of this node. It is `forgotten` if it was
-    away, restarted or not, for longer than tombstones are kept for it; `in_step` are the name-spaces whose
-    settled set was ours at its last heartbeat, and as of when. `skews_ns` are the last differences of the
-    clocks; `is_clock_off` and `is_late` tell what has been reported (see `engine.core.reports`).
+    `silence_s` is the same where the connection lasted all the time, so that nothing was missed; `is_back`
+    says that either was acted upon; `deaf_since_s` is when it stopped hearing us, None while it does;
+    `since_s` is when it was first heard; `excused_s` is how much of its present silence is due to stalls of
+    this node. It is `forgotten` if it was away, restarted or not, for longer than tombstones are kept for
+    it; `in_step` are the name-spaces whose settled set was ours at its last heartbeat, and as of when.
+    `skews_ns` are the last differences of the clocks; `is_clock_off` and `is_late` tell what has been
+    reported (see `engine.core.reports`).
     """
 
     node: str
@@ -56,6 +57,7 @@ class Fellow:
     approved: bool = False
     gap_s: float | None = None
     silence_s: float | None = None
+    is_back: bool = False
     excused_s: float = 0.0
     deaf_since_s: float | None = None
     forgotten: bool = False
@@ -183,7 +185,10 @@ class FellowTable:
     def receive(
         self, message: Status | NameSpaces | Deliveries, sender: str, now: float
     ) -> tuple[Fellow, bool] | None:
-        """Take a state message; returns the fellow and whether it is new, None for a stale message."""
+        """Take a state message; returns the fellow and whether it is new, None for a stale message.
+
+        A fellow that is back may say first what was known of it before: it is new all the same.
+        """
         fellow = self._fellows.get(sender)
         new = fellow is None or fellow.incarnation < message.incarnation
         if fellow is None or new:
@@ -200,7 +205,7 @@ class FellowTable:
         if known is not None and known.serial >= message.serial:
             if isinstance(message, Status) and known.serial == message.serial:
                 fellow.heard(now)  # it is busy, and repeats its last heartbeat
-            return None
+            return (fellow, True) if new else None
         if isinstance(message, Status):
             fellow.status = message
             fellow.heard(now)
@@ -208,12 +213,10 @@ class FellowTable:
             fellow.name_spaces = message
         else:
             fellow.deliveries = message
-        if new:
-            fellow.heard(now)
         return fellow, new
 
     def _admit(self, node: str, incarnation: int, now: float) -> Fellow:
-        fellow = Fellow(node, incarnation, since_s=now)
+        fellow = Fellow(node, incarnation, since_s=now, last_heard_s=now)
         fellow.attached = self.is_attached(fellow)
         if fellow.attached:
             self._attached[node] = incarnation
@@ -272,8 +275,11 @@ class FellowTable:
         fellow = self._fellows.pop(node, None)
         self._sorted = None
         if fellow:
-            self._lost.pop(node, None)
-            self._lost[node] = _Lost(fellow.incarnation, now, self.is_attached(fellow))
+            before = self._lost.pop(node, None)
+            lost = _Lost(fellow.incarnation, now, self.is_attached(fellow))
+            if before is not None and before.incarnation == fellow.incarnation and not fellow.is_back:
+                lost = before._replace(is_connected=before.is_connected and lost.is_connected)
+            self._lost[node] = lost
             self._silenced[node] = fellow
             while len(self._lost) > MAX_REMEMBERED:
                 oldest = next(iter(self._lost))

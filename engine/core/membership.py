@@ -119,8 +119,8 @@ def receive(context: Context, message: Status | NameSpaces | Deliveries, sender:
     if isinstance(message, Status):
         _receive_status(context, fellow, message, now)
     elif isinstance(message, NameSpaces):
-        _compare(context, fellow, message)
-    elif context.readers.take_claims(message, sender):
+        _compare(context, fellow, fellow.name_spaces or message)
+    elif context.readers.take_claims(fellow.deliveries or message, sender):
         context.readers_changed = True
 
 
@@ -261,6 +261,7 @@ def _back_again(context: Context, fellow: Fellow, now: float) -> None:
     The node that did not hear the other knows whether the connection ended, and acts on it: a master takes
     the other's set in, anybody else leaves the lineage and is merged. Of another role we cannot see that.
     """
+    fellow.is_back = True
     silence_s, fellow.silence_s = fellow.silence_s, None
     if fellow.deaf_since_s is not None:
         silence_s, fellow.deaf_since_s = now - fellow.deaf_since_s, None

@@ -39,10 +39,8 @@ MAX_FOREIGN: Final = 8 * MAX_MERGED
 MAX_WANTED: Final = 1000
 """Expressions of what readers want of a Lazy name-space; with more of them the whole of it is wanted."""
 EVERYTHING: Final = Element("*", "*")
-PART_RESTS_NS: Final = 3_000_000_000
-"""What a Lazy part had when it changed last has settled by then."""
-FILTERED_RESTS_NS: Final = 8_000_000_000
-"""So has what a set had, and a master may date a dispose up to 5 s later."""
+PART_RESTS_NS: Final = 8_000_000_000
+"""What a part had when it changed last has settled by then; a master may date a dispose up to 5 s later."""
 MAX_HISTORY: Final = 32
 """Masters remembered for the console."""
 
@@ -166,14 +164,12 @@ class NameSpaceState:
     @property
     def is_level(self) -> bool:
         """Whether a set that is compared by asking has asked since it and the aligner's changed last."""
-        if self.is_lazy:
-            return self.part_until_ns > self.changed_ns
         return self.part_until_ns >= self.rests_ns
 
     @property
     def rests_ns(self) -> int:
         """From which settled source time on the two sets are at rest."""
-        return self.changed_ns + (PART_RESTS_NS if self.is_lazy else FILTERED_RESTS_NS)
+        return self.changed_ns + PART_RESTS_NS
 
     def is_wanted(self, group: Group) -> bool:
         """Whether a group of the name-space concerns this node: of a Lazy one, what readers here want."""

@@ -12,6 +12,9 @@ from tests.simulation.scenarios import NS, Scenario, node
 TOPICS = (TopicPlan(NS, "Wanted"), TopicPlan(NS, "Other"))
 FIRST, OTHER = 0, 1
 
+DISCOVERY_S = 5.0
+"""A node that starts beside others has heard them when its discovery ends."""
+
 
 def system(*, aligner: bool = True, priority: int = 100, **more: object) -> Scenario:
     """A node that keeps everything, and a Lazy one."""
@@ -151,7 +154,7 @@ def test_stored_part_is_never_injected_as_the_set_of_a_node_that_is_lazy_no_more
     scenario.settle()
     scenario.stop("lazy", "keeper")
     for name in ("keeper", "lazy"):
-        scenario.configure(node(name, priority=255))
+        scenario.configure(node(name, priority=255, initial_discovery_s=DISCOVERY_S))
     scenario.start()
     scenario.settle()
     assert scenario.masters() == {"keeper"}
@@ -172,10 +175,6 @@ def test_lazy_nodes_among_themselves_give_each_other_what_they_have() -> None:
     assert scenario.given(reader) == {1}
     assert other.served, "of what nobody kept there is nothing, and that is said"
     assert scenario.given(other) == set()
-
-
-DISCOVERY_S = 5.0
-"""A node that starts beside others has heard them when its discovery ends."""
 
 
 def has_all(scenario: Scenario, name: str, topic: int) -> bool:

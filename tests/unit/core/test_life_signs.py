@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.core.fellows import FellowTable
-from engine.core.messages import Status
+from engine.core.messages import Deliveries, NameSpaces, Status
 from engine.core.states import ServiceState
 from tests.unit.core.cluster import Cluster, check_settles, three
 
@@ -158,6 +158,31 @@ def test_heartbeat_that_is_sent_again_is_a_sign_of_life_and_no_news() -> None:
     assert not table.silent(3.0)
     assert table.receive(heartbeat(6, EXPIRY_S), "f", 3.0) is None, "an older one was only late"
     assert table.silent(3.6)
+
+
+@pytest.mark.parametrize("is_said_again", [False, True])
+@pytest.mark.parametrize("is_lost_again", [False, True])
+def test_fellow_that_is_back_was_away_whatever_it_says_first(
+    is_said_again: bool, is_lost_again: bool
+) -> None:
+    """It may send again what was known of it before, and be lost again before anything came of it."""
+    table = FellowTable("me")
+    table.receive(heartbeat(1, EXPIRY_S), "f", 0.0)
+    table.receive(NameSpaces(1, 7, ()), "f", 0.0)
+    table.attach("f")
+    table.detach("f")
+    table.remove("f", 2.0)
+    if is_lost_again:
+        table.receive(Deliveries(1, 1, ()), "f", 10.0)
+        table.attach("f")
+        table.remove("f", 12.0)
+    taken = table.receive(NameSpaces(1, 7 if is_said_again else 8, ()), "f", 20.0)
+    assert taken is not None
+    assert taken[1], "it is new"
+    assert not table.silent(20.0)
+    found = table.receive(heartbeat(2, EXPIRY_S), "f", 20.0)
+    assert found is not None
+    assert (found[0].gap_s, found[0].silence_s) == (18.0, None)
 
 
 @given(
