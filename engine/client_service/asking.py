@@ -21,16 +21,11 @@ def way_of(request: HistoryRequest) -> Way:
 
 @dataclasses.dataclass(slots=True)
 class HeldRequest:
-    """A request that waits for its time.
-
-    `followed` are the name-spaces of which this node kept the client up to date when it asked: it answers for
-    these, whoever is their master now.
-    """
+    """A request that waits for its time."""
 
     client: bytes
     deadline_s: float
     request: HistoryRequest
-    followed: frozenset[str] = frozenset()
 
 
 @dataclasses.dataclass(slots=True)
@@ -41,18 +36,3 @@ class Question:
     deadline_s: float
     request: StateRequest
     storage: StorageQuestion
-
-
-@dataclasses.dataclass(slots=True)
-class Follower:
-    """A client that is kept up to date.
-
-    `given` has the digests of what it was given of a name-space, until `tail_s`: then it gets what came into
-    the set meanwhile.
-    """
-
-    client: bytes
-    request: HistoryRequest
-    name_spaces: frozenset[str]
-    given: dict[str, set[bytes]]
-    tail_s: float

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.client_service.answers import Answers
-from engine.client_service.asking import Follower, HeldRequest, Question, Way, way_of
+from engine.client_service.asking import HeldRequest, Question, Way, way_of
+from engine.client_service.followers import Followers
 from engine.client_service.held import Held
 from engine.client_service.lines import PREFIX_BYTES, Lines
 from engine.client_service.storage import Storage, StorageQuestion
@@ -20,13 +21,14 @@ from engine.dds.cdr import Malformed
 from engine.dds.client_protocol import endpoints, extensions, naming
 from engine.dds.client_protocol.decoding import decode_history_request, decode_state_request
 from engine.dds.client_protocol.encoding import encode_state
-from engine.dds.client_protocol.messages import ErrorCode, HistoryRequest, RequestId, State, StateRequest
+from engine.dds.client_protocol.messages import ErrorCode, HistoryRequest, State, StateRequest
 from engine.dds.tap import WRITER_GONE
 from engine.runtime.capture import CapturedSample
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from engine.client_service.answers import Groups
     from engine.core.namespace import NameSpaceState
     from engine.core.namespaces import Element, Group
     from engine.dataset.sample import Sample
@@ -36,14 +38,11 @@ if TYPE_CHECKING:
     from engine.dds.participant import NodeParticipant
     from engine.dds.waiting import Signal
     from engine.runtime.runtime import CapturedRun, Runtime
-    from engine.runtime.sets import Difference
 
 MAX_HELD: Final = 10_000
 """Requests that may wait, of each kind; more are refused."""
 MAX_HOLD_S: Final = 60.0
 """A request is not held longer than this, whatever the client gave."""
-TAIL_S: Final = 1.0
-"""How long after its answer a client is given what was captured meanwhile: its reader is matched by then."""
 RECHECK_S: Final = 0.02
 MAX_BACKLOG: Final = 200_000
 """Samples that may wait for the disk; beyond that nothing is taken over from clients for a while."""
@@ -90,7 +89,6 @@ class ClientService:
         self._server = bytes.fromhex(runtime.settings.node)
         self._held: list[HeldRequest] = []
         self._questions: list[Question] = []
-        self._followers: dict[Way, Follower] = {}
         self._newest: dict[Way, tuple[int, bytes]] = {}
         self._told: dict[str, tuple[bool, tuple[Element, ...]]] = {}
         self._view = Held(runtime)
@@ -99,6 +97,7 @@ class ClientService:
         self._storage = Storage(runtime, has_disk=has_disk)
         self._living = living
         self._answers = Answers(self._server, self._view, self._living_of)
+        self._followers = Followers(runtime, self._view, self._answers, self._send_update)
         topics = {
             name: endpoints.open_protocol_topic(participant, name)
             for name in (
@@ -116,8 +115,8 @@ class ClientService:
             )
             for name in (endpoints.STATE_REQUEST, endpoints.HISTORY_REQUEST)
         }
-        runtime.serving.on_difference = self._difference
-        runtime.serving.on_replaced = self._replaced
+        runtime.serving.on_difference = self._followers.difference
+        runtime.serving.on_replaced = self._followers.replaced
         for name in ("client_requests", "client_samples", "client_handed_over"):
             runtime.counters.setdefault(name, 0)
 
@@ -163,14 +162,9 @@ class ClientService:
         self._tell_changes()
         self._held = [held for held in self._held if not self._answer(held, now)]
         self._questions = [one for one in self._questions if not self._answer_question(one, now)]
-        tails = [one for one in self._followers.values() if one.given]
-        for follower in tails:
-            if now >= follower.tail_s:
-                self._send_tail(follower)
-        kept = {one.request.alignment_partitions for one in self._followers.values()}
-        self._lines.close_idle(kept)
         dues = [held.deadline_s for held in self._held]
-        dues += [follower.tail_s for follower in tails if follower.given]
+        dues += self._followers.work(now)
+        self._lines.close_idle(self._followers.partitions)
         if self._questions:
             dues.append(now + RECHECK_S)
         return min(dues, default=now + 1.0)
@@ -188,10 +182,10 @@ class ClientService:
         if request.servers and self._server not in request.servers:
             return
         added = extensions.unpack(request.extensions) or {}
-        followed: frozenset[str] = frozenset()
         if extensions.NAME in request.extensions:
-            followed = self._supersede(request)
+            self._supersede(request)
             if added.get("cancel"):
+                self._followers.end(request)
                 return
             self._newest[way_of(request)] = (request.request.number, client)
         self._runtime.counters["client_requests"] += 1
@@ -207,36 +201,30 @@ class ClientService:
             self._send_link(client, request, error)
             return
         hold_s = min(MAX_HOLD_S, 0.0 if request.timeout.ns < 0 else request.timeout.ns / 1e9)
-        held = HeldRequest(client, self._clock.monotonic() + hold_s, request, followed)
+        held = HeldRequest(client, self._clock.monotonic() + hold_s, request)
         for state in self._view.name_spaces(self._answers.interest(request)):
             self._view.want(state, self._answers.interest(request))
         self._held.append(held)
 
-    def _supersede(self, request: HistoryRequest) -> frozenset[str]:
-        """A reader of our library asks again, or not any longer: what it asked before is over.
-
-        Returns the name-spaces of which it was kept up to date.
-        """
+    def _supersede(self, request: HistoryRequest) -> None:
+        """A reader of our library asks again, or not any longer: what it asked before is over."""
         way = way_of(request)
         self._newest.pop(way, None)
-        follower = self._followers.pop(way, None)
-        earlier = [held for held in self._held if way_of(held.request) == way]
-        self._held = [held for held in self._held if held not in earlier]
-        return frozenset().union(
-            follower.name_spaces if follower else (), *(held.followed for held in earlier)
-        )
+        self._followers.ask_again(request)
+        self._held = [held for held in self._held if way_of(held.request) != way]
 
     def _answer(self, held: HeldRequest, now: float) -> bool:
         """Answer a request if that is possible or due; False to hold it."""
         request = held.request
         interest = self._answers.interest(request)
         states = self._view.name_spaces(interest)
+        followed = self._followers.name_spaces(request)
         mine = [
             state
             for state in states
-            if state.name in held.followed
+            if state.name in followed
             or self._view.is_responsible(state)
-            or (request.servers and not held.followed)
+            or (request.servers and not followed)
         ]
         undecided = [state for state in states if state.following is None]
         waits = undecided or [state for state in mine if not state.has_all(interest.elements)]
@@ -245,32 +233,25 @@ class ClientService:
         if not mine:
             self._send_link(held.client, request, self._answers.why_not(states))
             return True
-        self._send_set(held, mine)
+        self._send_set(held.client, request, mine)
         return True
 
-    def _send_set(self, held: HeldRequest, states: list[NameSpaceState]) -> None:
-        client, request = held.client, held.request
+    def _send_set(self, client: bytes, request: HistoryRequest, states: list[NameSpaceState]) -> None:
         interest = self._answers.interest(request)
         whole = [state for state in states if state.has_all(interest.elements)]
         groups = list(self._view.groups(whole, interest))
-        is_followed = bool((extensions.unpack(request.extensions) or {}).get("follow"))
-        if is_followed:
-            self._followers[way_of(request)] = Follower(
-                client,
-                request,
-                held.followed.union(state.name for state in whole),
-                {state.name: self._digests(state, interest) for state in whole},
-                self._clock.monotonic() + TAIL_S,
-            )
-        messages = self._answers.messages(request, groups, states)
-        self._send(client, request, messages)
+        if (extensions.unpack(request.extensions) or {}).get("follow"):
+            self._followers.begin(client, request, whole)
+        self._send(client, request, self._answers.messages(request, groups, states))
 
     def _send_link(self, client: bytes, request: HistoryRequest, error: ErrorCode) -> None:
         self._send(client, request, self._answers.error(request, error))
 
-    def _send(self, client: bytes, request: HistoryRequest, messages: Any) -> None:
+    def _send(
+        self, client: bytes, request: HistoryRequest, messages: Any, *, is_update: bool = False
+    ) -> None:
         count = [0]
-        way = way_of(request) if extensions.NAME in request.extensions else None
+        way = way_of(request) if extensions.NAME in request.extensions and not is_update else None
 
         def counted() -> Any:
             for message in messages:
@@ -284,78 +265,26 @@ class ClientService:
 
         self._lines.send(request.alignment_partitions, client, counted(), done)
 
+    def _send_update(self, client: bytes, request: HistoryRequest, groups: Groups) -> None:
+        """Send what came later; the reader may have asked again meanwhile, and must have it all the same."""
+        self._send(client, request, self._answers.messages(request, groups), is_update=True)
+
     def _sent(self, request: HistoryRequest, problem: str, samples: int) -> None:
         self._runtime.counters["client_samples"] += samples
         reader = request.request.client.hex()
         if problem:
             self._tracer.event("deliver.waiting", reader=reader, group=request.topic, reason=problem)
-            self._forget(request.request)
+            self._followers.failed(request)
+            self._held = [held for held in self._held if held.request.request != request.request]
         else:
             self._tracer.event("client.fulfilled", reader=reader)
-
-    def _digests(self, state: NameSpaceState, interest: Interest) -> set[bytes]:
-        return {
-            digest for _, samples in self._view.groups([state], interest) for digest in samples.each_digest()
-        }
-
-    def _send_tail(self, follower: Follower) -> None:
-        """Give what came into the set since it was given."""
-        interest = self._answers.interest(follower.request)
-        groups = []
-        for state in self._view.name_spaces(interest):
-            if state.name not in follower.given:
-                continue
-            given = follower.given[state.name]
-            for description, samples in self._view.groups([state], interest):
-                new = [sample for sample in samples if sample.digest not in given]
-                if new:
-                    groups.append((description, new))
-        follower.given = {}
-        if groups:
-            self._send(follower.client, follower.request, self._answers.messages(follower.request, groups))
-
-    def _replaced(self, name_space: str, told: Difference) -> None:
-        """Another set took the place of the one that clients have; what was captured meanwhile follows."""
-        self._difference(name_space, told)
-        tail_s = self._clock.monotonic() + TAIL_S
-        for follower in self._followers.values():
-            if name_space in follower.name_spaces:
-                interest = self._answers.interest(follower.request)
-                for state in self._view.name_spaces(interest):
-                    if state.name == name_space:
-                        follower.given[name_space] = self._digests(state, interest)
-                        follower.tail_s = tail_s
-
-    def _difference(self, name_space: str, difference: Difference) -> None:
-        """A merge brought this: clients that had the set get it, too."""
-        for follower in self._followers.values():
-            if name_space not in follower.name_spaces:
-                continue
-            interest = self._answers.interest(follower.request)
-            groups = [
-                (self._runtime.descriptions[group], samples)
-                for group, samples in sorted(difference.items(), key=lambda item: item[0])
-                if interest.wants(group)
-            ]
-            if groups:
-                self._send(
-                    follower.client, follower.request, self._answers.messages(follower.request, groups)
-                )
 
     def _gone(self, client: bytes) -> None:
         """The client's request writer went away, and the client with it."""
         self._held = [held for held in self._held if held.client != client]
         self._questions = [one for one in self._questions if one.client != client]
         self._newest = {way: one for way, one in self._newest.items() if one[1] != client}
-        for way, follower in list(self._followers.items()):
-            if follower.client == client:
-                del self._followers[way]
-
-    def _forget(self, request: RequestId) -> None:
-        for way, follower in list(self._followers.items()):
-            if follower.request.request == request:
-                del self._followers[way]
-        self._held = [held for held in self._held if held.request.request != request]
+        self._followers.gone(client)
 
     # States.
 

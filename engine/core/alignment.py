@@ -220,6 +220,21 @@ def received(context: Context, state: NameSpaceState, number: int, lineage: Epoc
     return outstanding.purpose
 
 
+def refused(context: Context, refusal: Refusal, sender: str, now: float) -> None:
+    """A fellow does not answer a request of ours: it is asked again after the next heartbeat."""
+    state = context.states.get(refusal.name_space)
+    if state is None:
+        return
+    context.note(
+        "align.refused",
+        fellow=context.name_of(sender),
+        group=refusal.name_space,
+        reason=refusal.reason,
+    )
+    state.not_before_s = now + context.settings.heartbeat_period_s  # at once it would refuse again
+    give_up(context, state, refusal.request, now)
+
+
 def give_up(context: Context, state: NameSpaceState, number: int, now: float) -> None:
     """A request will not be answered by this aligner; what follows depends on what it was for."""
     item = state.outstanding.pop(number, None)

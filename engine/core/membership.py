@@ -99,6 +99,21 @@ def status(context: Context, state: ServiceState, serial: int, reported: int, no
     )
 
 
+def is_repetition(context: Context, status: Status, sender: str) -> bool:
+    """Whether a heartbeat says what the one before said, and nothing is under way that waits for it.
+
+    Most messages are such heartbeats; the node's own heartbeat looks at everything often enough.
+    """
+    fellow = context.fellows.get(sender)
+    return (
+        fellow is not None
+        and fellow.approved
+        and fellow.status is not None
+        and status.repeats(fellow.status)
+        and all(state.is_steady for state in context.states.values())
+    )
+
+
 def receive(context: Context, message: Status | NameSpaces | Deliveries, sender: str, now: float) -> None:
     """A fellow says how it is."""
     known = context.fellows.get(sender)
@@ -285,6 +300,15 @@ def _reconnected(context: Context, fellow: Fellow, gap_s: float) -> None:
             state.rejoined.add(fellow.node)
         if state.part_from(context.node, context.aligner_report(state)):
             context.changed = True
+
+
+def is_reconnecting(context: Context, hosts: frozenset[str], now: float) -> bool:
+    """Whether a reader on that host may have come together with fellows that are not heard yet."""
+    settings, fellows = context.settings, context.fellows
+    if settings.hosts & hosts:
+        return False
+    arriving = any(not fellow.approved and not fellow.conflict for fellow in fellows.all())
+    return arriving or bool(fellows.absent(now, settings.absence_bound_s, frozenset()))
 
 
 class Discovery:

@@ -227,51 +227,31 @@ class DurabilityNode:
         """
         if sender == self._context.node or self._stopping is ServiceState.TERMINATED:
             return False
-        if isinstance(message, Status | NameSpaces | Deliveries):
-            is_repetition = isinstance(message, Status) and self._is_repetition(message, sender)
-            self._context.behind_s = max(0.0, now - self._promised_s)
-            membership.receive(self._context, message, sender, now)
-            if is_repetition and not self._context.has_output:
-                return False
-        elif isinstance(message, SampleRequest):
-            is_operational = self.state is ServiceState.COMPLETE
-            alignment.asked(self._context, message, sender, now, is_operational=is_operational)
-        elif isinstance(message, Refusal):
-            state = self._context.states.get(message.name_space)
-            if state:
-                self._context.note(
-                    "align.refused",
-                    fellow=self.name_of(sender),
-                    group=message.name_space,
-                    reason=message.reason,
+        context = self._context
+        match message:
+            case Status() | NameSpaces() | Deliveries():
+                is_repetition = isinstance(message, Status) and membership.is_repetition(
+                    context, message, sender
                 )
-                # Whoever refuses now would refuse again at once: ask again after the next heartbeat.
-                state.not_before_s = now + self._context.settings.heartbeat_period_s
-                alignment.give_up(self._context, state, message.request, now)
-        elif isinstance(message, DeleteData):
-            self._context.emit(DataDeleted(message.partition, message.topic, message.until_ns))
-        elif isinstance(message, Purge):
-            self._context.emit(InstancesPurged(message.group, message.instances))
-        elif isinstance(message, NewGroup):
-            fellow = self._context.fellows.get(sender)
-            if fellow is None or fellow.conflict is None:
-                self._context.emit(GroupAnnounced(message.group, message.description, sender))
+                context.behind_s = max(0.0, now - self._promised_s)
+                membership.receive(context, message, sender, now)
+                if is_repetition and not context.has_output:
+                    return False
+            case SampleRequest():
+                is_operational = self.state is ServiceState.COMPLETE
+                alignment.asked(context, message, sender, now, is_operational=is_operational)
+            case Refusal():
+                alignment.refused(context, message, sender, now)
+            case DeleteData():
+                context.emit(DataDeleted(message.partition, message.topic, message.until_ns))
+            case Purge():
+                context.emit(InstancesPurged(message.group, message.instances))
+            case NewGroup():
+                fellow = context.fellows.get(sender)
+                if fellow is None or fellow.conflict is None:
+                    context.emit(GroupAnnounced(message.group, message.description, sender))
         self._heard_s = now
         return True
-
-    def _is_repetition(self, status: Status, sender: str) -> bool:
-        """Whether a heartbeat says what the one before said, and nothing is under way that waits for it.
-
-        Most messages are such heartbeats; the node's own heartbeat looks at everything often enough.
-        """
-        fellow = self._context.fellows.get(sender)
-        return (
-            fellow is not None
-            and fellow.approved
-            and fellow.status is not None
-            and status.repeats(fellow.status)
-            and all(state.is_steady for state in self._context.states.values())
-        )
 
     def fellow_attached(self, node: str, now: float) -> None:
         """A fellow's endpoints are matched with ours, both ways (wait-for-attachment)."""
@@ -386,18 +366,10 @@ class DurabilityNode:
     def reader_seen(self, reader: ReaderKey, hosts: frozenset[str], now: float) -> None:
         """A durable reader appeared in a process on the host that has these addresses."""
         not_before = now + self._context.settings.heartbeat_expiry_s
-        waits = self._is_reconnecting(hosts, now)
+        waits = membership.is_reconnecting(self._context, hosts, now)
         if self._context.readers.seen(reader, hosts, not_before if waits else None):
             self._context.readers_changed = True
         self._evaluate(now)
-
-    def _is_reconnecting(self, hosts: frozenset[str], now: float) -> bool:
-        """Whether a reader on that host may have come together with fellows that are not heard yet."""
-        settings, fellows = self._context.settings, self._context.fellows
-        if settings.hosts & hosts:
-            return False
-        arriving = any(not fellow.approved and not fellow.conflict for fellow in fellows.all())
-        return arriving or bool(fellows.absent(now, settings.absence_bound_s, frozenset()))
 
     def reader_gone(self, reader: ReaderKey) -> None:
         """A durable reader went away with the last of its kind in its process."""

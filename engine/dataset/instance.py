@@ -35,7 +35,12 @@ REMEMBERED: Final = 1024
 that are remembered in all (those that are gone for longest are forgotten first)."""
 
 NO_WRITER: Final = bytes(16)
-"""The writer of a dispose that a merge policy made."""
+"""The writer of what a merge policy says."""
+
+
+def is_end(sample: Sample) -> bool:
+    """Whether a merge policy, and no writer, says that what was known of an instance counts no longer."""
+    return sample.writer == NO_WRITER and sample.status in (DISPOSE, UNREGISTER)
 
 
 class Arrival(enum.StrEnum):

@@ -18,7 +18,7 @@ import itertools
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from engine.dataset.history import retained
-from engine.dataset.instance import NO_WRITER, REMEMBERED, Arrival, Entry, Instance, Origin
+from engine.dataset.instance import REMEMBERED, Arrival, Entry, Instance, Origin, is_end
 from engine.dataset.instance_states import InstanceState, ViewState
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
 from ospltool.client.presence import Presence
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 MAX_REMEMBERED: Final = 10_000
 """Identities of an instance whose group keeps everything, or of which nothing is known."""
 _MARGIN: Final = 16
-_ENDS: Final = (DISPOSE, UNREGISTER)
-"""Statuses of what a merge policy says of an instance that it replaces; no writer said it."""
 _HASH_BYTES: Final = 16
 
 
@@ -188,10 +186,10 @@ class SampleCache:
         instance goes on as another one. They end an instance as it was; samples of it in the same update are
         all that it is from then on, and are shown behind that.
         """
-        ends = {one.key: one for one in samples if one.writer == NO_WRITER and one.status in _ENDS}
+        ends = {one.key: one for one in samples if is_end(one)}
         rest: dict[bytes, list[Sample]] = {}
         for sample in sorted(samples):
-            if sample.writer != NO_WRITER or sample.status not in _ENDS:
+            if not is_end(sample):
                 rest.setdefault(sample.key, []).append(sample)
         for key in ends.keys() & self._instances.keys():
             self._replace(ends[key], rest.pop(key, []), exact=exact)

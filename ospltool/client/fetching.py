@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, Final
 
+from engine.dataset.instance import is_end
 from engine.dds.client_protocol.messages import Completeness, ErrorCode
 
 if TYPE_CHECKING:
@@ -308,5 +309,8 @@ class Fetch:
             return
         if self.done:
             self._on_update(parts)
-        else:
-            self._staged += parts
+            return
+        ended = {sample.key for sample, _ in parts if is_end(sample)}
+        if ended:  # a merge took back some of what is not given yet
+            self._staged = [part for part in self._staged if part[0].key not in ended]
+        self._staged += [part for part in parts if not is_end(part[0])]

@@ -7,7 +7,8 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from engine.dataset.sample import DATA, Sample, make_sample
+from engine.dataset.instance import NO_WRITER
+from engine.dataset.sample import DATA, UNREGISTER, Sample, make_sample
 from engine.dds.client_protocol.limits import Limits
 from engine.dds.client_protocol.messages import Completeness, ErrorCode, Link
 from ospltool.client import HistorySelection, InvalidLimit, InvalidTimeRange
@@ -202,6 +203,19 @@ def test_when_the_service_that_keeps_it_up_to_date_is_lost_another_is_asked() ->
     talk.answer(TWO, 2, 10, 11, ours=covers("a", a=True))
     talk.turn()
     assert talk.updates == [10, 11]
+
+
+def test_what_a_merge_takes_back_before_the_history_is_complete_is_no_part_of_it() -> None:
+    talk = Talk("p", "q", services=frozenset((ONE,)))
+    talk.turn()
+    talk.answer(ONE, 1, 10, 11, ours=covers("a", a=True))
+    exchange = talk.fetch.exchange(1)
+    assert exchange is not None
+    exchange.part(ONE, 1, make_sample(50, NO_WRITER, UNREGISTER, b"k", b""), talk.now, exact=True)
+    talk.answer(ONE, 1, 12, count=2, ours={"update": True})
+    talk.answer(ONE, 2, ours=covers("a", a=True))
+    talk.turn()
+    assert (talk.history, talk.updates) == ([12], [])
 
 
 @pytest.mark.parametrize("is_silent", [False, True])
