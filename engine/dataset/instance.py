@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from engine.dataset.history import retained
 from engine.dataset.instance_states import MOVES, VIEWS, Change, InstanceState, ViewState
-from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
+from engine.dataset.sample import DATA, DISPOSE, NO_WRITER, UNREGISTER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,14 +33,6 @@ if TYPE_CHECKING:
 REMEMBERED: Final = 1024
 """Samples taken that are known again under KEEP_ALL (older ones that are repeated count as lost), and writers
 that are remembered in all (those that are gone for longest are forgotten first)."""
-
-NO_WRITER: Final = bytes(16)
-"""The writer of what a merge policy says."""
-
-
-def is_end(sample: Sample) -> bool:
-    """Whether a merge policy, and no writer, says that what was known of an instance counts no longer."""
-    return sample.writer == NO_WRITER and sample.status in (DISPOSE, UNREGISTER)
 
 
 class Arrival(enum.StrEnum):

@@ -19,6 +19,8 @@ UNREGISTER: Final = 2
 """Status bit: the writer unregisters the instance (DDSI-RTPS StatusInfo_t)."""
 DATA: Final = 4
 """Status bit: `payload` is a whole sample; without it, it is the serialized key only."""
+NO_WRITER: Final = bytes(16)
+"""The writer of what a merge policy says."""
 
 KEY_HEADER: Final = b"\x00\x07\x00\x00"
 """Encapsulation header of a payload that is the key only: PLAIN_CDR2, little-endian (RTPS 2.5, 10.2)."""
@@ -56,6 +58,11 @@ def digest_of(
     """The content digest of a sample: 16 bytes, the same on every node and in every run."""
     header = HEADER.pack(source_time_ns, sequence, status, len(key), len(payload))
     return hashlib.blake2b(b"".join((header, writer, key, payload)), digest_size=DIGEST_BYTES).digest()
+
+
+def is_end(sample: Sample) -> bool:
+    """Whether a merge policy, and no writer, says that what was known of an instance counts no longer."""
+    return sample.writer == NO_WRITER and sample.status in (DISPOSE, UNREGISTER)
 
 
 def make_sample(

@@ -10,7 +10,7 @@ from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import GroupSet, Outcome
 from engine.dataset.groups import DurabilityKind
 from engine.dataset.living import by_instance
-from engine.dataset.sample import DISPOSE, UNREGISTER, make_sample
+from engine.dataset.sample import DISPOSE, NO_WRITER, UNREGISTER, make_sample
 from engine.dataset.settling import Present
 from engine.runtime.jobs import Turn
 from engine.store.interface import Change, roll_up
@@ -35,12 +35,12 @@ Difference = dict["Group", list["Sample"]]
 
 def dispose_of(key: bytes, now_ns: int) -> Sample:
     """A dispose that a merge policy makes for readers; it is nobody's fact and is never stored."""
-    return make_sample(now_ns, bytes(16), DISPOSE, key, _KEY_ONLY + key)
+    return make_sample(now_ns, NO_WRITER, DISPOSE, key, _KEY_ONLY + key)
 
 
 def withdrawal_of(key: bytes, now_ns: int) -> Sample:
     """Says to clients that a merge policy put other samples in the place of those of an instance."""
-    return make_sample(now_ns, bytes(16), UNREGISTER, key, _KEY_ONLY + key)
+    return make_sample(now_ns, NO_WRITER, UNREGISTER, key, _KEY_ONLY + key)
 
 
 def _changes(

@@ -18,9 +18,9 @@ import itertools
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from engine.dataset.history import retained
-from engine.dataset.instance import REMEMBERED, Arrival, Entry, Instance, Origin, is_end
+from engine.dataset.instance import REMEMBERED, Arrival, Entry, Instance, Origin
 from engine.dataset.instance_states import InstanceState, ViewState
-from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, is_end
 from ospltool.client.presence import Presence
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from engine.dataset.instance import NO_WRITER, Kind, Origin
-from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, make_sample
+from engine.dataset.instance import Kind, Origin
+from engine.dataset.sample import DATA, DISPOSE, NO_WRITER, UNREGISTER, make_sample
 from ospltool.client.samples import ReceivedSample
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, Final
 
-from engine.dataset.instance import is_end
+from engine.dataset.sample import is_end
 from engine.dds.client_protocol.messages import Completeness, ErrorCode
 
 if TYPE_CHECKING:

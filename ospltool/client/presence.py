@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Final
 
-from engine.dataset.instance import NO_WRITER
+from engine.dataset.sample import NO_WRITER
 
 MAX_GONE: Final = 10_000
 """Writers that are gone and remembered, those that went last."""

@@ -4,9 +4,9 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from engine.dataset.instance import NO_WRITER, Entry
+from engine.dataset.instance import Entry
 from engine.dataset.instance_states import InstanceState
-from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
+from engine.dataset.sample import DATA, DISPOSE, NO_WRITER, UNREGISTER, Sample, make_sample
 from ospltool.client.cache import ResourceLimits, SampleCache
 
 WRITERS = (b"w" * 16, b"x" * 16)

@@ -7,8 +7,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from engine.dataset.instance import NO_WRITER
-from engine.dataset.sample import DATA, UNREGISTER, Sample, make_sample
+from engine.dataset.sample import DATA, NO_WRITER, UNREGISTER, Sample, make_sample
 from engine.dds.client_protocol.limits import Limits
 from engine.dds.client_protocol.messages import Completeness, ErrorCode, Link
 from ospltool.client import HistorySelection, InvalidLimit, InvalidTimeRange

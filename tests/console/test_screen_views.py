@@ -26,7 +26,7 @@ from tests.health.looking import looked
 from tui.cells import Column, Line, Table, Tone, fit_line, plain
 from tui.filters import Filter
 from tui.glyphs import UNICODE
-from tui.viewmodel import alignment, conflicts, groups, name_space, node, store, trace
+from tui.viewmodel import alignment, conflicts, groups, name_space, node, store
 from tui.viewmodel.base import Subject, View
 from tui.viewmodel.panels import current_incidents
 from tui.viewmodel.tables import Rows, spread
@@ -454,48 +454,3 @@ def test_requests_are_counted_and_those_that_were_combined() -> None:
     lines = text_of(alignment.told_lines(view, 5))
     assert len(lines) == 3
     assert text_of(alignment.told_lines(view, 2)) == lines[-2:]
-
-
-# Trace.
-
-
-def test_rows_of_the_trace_show_what_matters() -> None:
-    events = [
-        fake.event(1, 1, START_NS, "Fellow n2 lost", level="WARNING", thread="d_status"),
-        fake.event(2, 1, START_NS + S, "detail", level="FINEST"),
-        fake.event(3, 1, START_NS + 2 * S, "no space", level="SEVERE"),
-    ]
-    view = view_of(after_s=3)
-    rows = trace.trace(view, [trace.row_of_event(event) for event in events], 160)
-    check_rows(
-        rows,
-        [
-            "01:03:20.000|3 s|▲|n1|WARNING|d_status|complete|Fellow n2 lost",
-            "01:03:21.000|2 s||n1|FINEST|ospl_durability|complete|detail",
-            "01:03:22.000|1 s|✖|n1|SEVERE|ospl_durability|complete|no space",
-        ],
-    )
-    narrow = trace.trace(view, [trace.row_of_event(event) for event in events], 80)
-    assert rows_of(narrow)[0] == "01:03:20.000|3 s|▲|n1|Fellow n2 lost"
-
-
-def test_a_line_in_full_says_what_it_means() -> None:
-    view = view_of()
-    event = told(1, "compatibility.approved", fellow="n2")
-    lines = text_of(trace.row_lines(view, trace.row_of_event(event), 100))
-    assert lines[1] == " Communication with fellow n2 approved."
-    assert lines[2] == " compatibility.approved: No name-space of the fellow conflicts with ours."
-
-
-@pytest.mark.parametrize(
-    ("shown", "every", "left_out", "title"),
-    [
-        (3, 3, 0, "events: 3"),
-        (1, 3, 0, "events: 1 of 3"),
-        (25_000, 25_000, 7, "events: 25,000, the newest 20,000 of them shown, 7 older ones not kept"),
-    ],
-)
-def test_the_title_of_the_trace_counts_what_is_not_shown(
-    shown: int, every: int, left_out: int, title: str
-) -> None:
-    assert trace.title("events", shown, every, left_out) == title

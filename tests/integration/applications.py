@@ -6,7 +6,6 @@ Ordinary applications: they use cyclonedds only. (The hostile one and the watche
 from __future__ import annotations
 
 import collections
-import gc
 import json
 import os
 import sys
@@ -350,6 +349,13 @@ def timelines(options: dict[str, Any]) -> None:
     seen.timelines(options)
 
 
+def readers_in_turn(options: dict[str, Any]) -> None:
+    """Readers of one topic that come and go in one process; see `tests.integration.seen`."""
+    from tests.integration import seen
+
+    seen.readers_in_turn(options)
+
+
 def iterating(options: dict[str, Any]) -> None:
     """A reader that looks at ALIVE instances only, as `take_iter` does; says how many samples it got."""
     from cyclonedds.core import Policy, Qos
@@ -420,50 +426,6 @@ def services(options: dict[str, Any]) -> None:
         for number, one in enumerate(readers):
             counts[number] += sum(bool(sample.sample_info.valid_data) for sample in one.take(5000))
         say(counts=counts)
-
-
-def readers_in_turn(options: dict[str, Any]) -> None:
-    """Readers of one topic and partition in one process, which come and go when they are told to.
-
-    Commands: `make` one, `close` one, `want`: which one, and how many different samples it must have; the
-    answer is how many it has, and how many came again.
-    """
-    from cyclonedds.core import InstanceState, Policy, Qos, ReadCondition, SampleState, ViewState, WaitSet
-    from cyclonedds.domain import DomainParticipant
-    from cyclonedds.sub import DataReader, Subscriber
-    from cyclonedds.topic import Topic
-
-    participant = DomainParticipant(options["domain"])
-    subscriber = Subscriber(participant, Qos(Policy.Partition(["stock"])))
-    qos = qos_of(options)
-    topic = Topic(participant, "Reading", types.Reading, qos=qos)
-    waitset = WaitSet(participant)
-    ends: dict[int, tuple[Any, Any]] = {}
-    tallies: list[collections.Counter[tuple[int, int]]] = []
-    say(ready=True)
-    for command in commands():
-        if "make" in command:
-            one = DataReader(subscriber, topic, qos=qos)
-            condition = ReadCondition(one, SampleState.Any | ViewState.Any | InstanceState.Any)
-            waitset.attach(condition)
-            ends[len(tallies)] = (one, condition)
-            tallies.append(collections.Counter())
-            say(made=True)
-        elif "close" in command:
-            one, condition = ends.pop(command["close"])
-            waitset.detach(condition)
-            del one, condition
-            gc.collect()
-            say(closed=True)
-        else:
-            which, count = command["want"]
-            while len(tallies[which]) < count:
-                waitset.wait(1_000_000_000)
-                for number, (one, _) in ends.items():
-                    for sample in one.take(5000):
-                        if sample.sample_info.valid_data:
-                            tallies[number][sample.number, sample.sample_info.source_timestamp] += 1
-            say(has=[len(tallies[which]), sum(tallies[which].values()) - len(tallies[which])])
 
 
 def watch(options: dict[str, Any]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import gc
 import os
 import threading
 import time
@@ -121,3 +123,47 @@ def _library_readers(options: dict[str, Any]) -> Readers:
 
     ends = [(one.get("name", one["topic"]), made(one)) for one in options["readers"]]
     return ends, lambda: time.sleep(0.02)  # each reader has an event of its own
+
+
+def readers_in_turn(options: dict[str, Any]) -> None:
+    """Readers of one topic and partition in one process, which come and go when they are told to.
+
+    Commands: `make` one, `close` one, `want`: which one, and how many different samples it must have; the
+    answer is how many it has, and how many came again.
+    """
+    from cyclonedds.core import InstanceState, Policy, Qos, ReadCondition, SampleState, ViewState, WaitSet
+    from cyclonedds.domain import DomainParticipant
+    from cyclonedds.sub import DataReader, Subscriber
+    from cyclonedds.topic import Topic
+
+    participant = DomainParticipant(options["domain"])
+    subscriber = Subscriber(participant, Qos(Policy.Partition(["stock"])))
+    qos = qos_of(options)
+    topic = Topic(participant, "Reading", types.Reading, qos=qos)
+    waitset = WaitSet(participant)
+    ends: dict[int, tuple[Any, Any]] = {}
+    tallies: list[collections.Counter[tuple[int, int]]] = []
+    say(ready=True)
+    for command in commands():
+        if "make" in command:
+            one = DataReader(subscriber, topic, qos=qos)
+            condition = ReadCondition(one, SampleState.Any | ViewState.Any | InstanceState.Any)
+            waitset.attach(condition)
+            ends[len(tallies)] = (one, condition)
+            tallies.append(collections.Counter())
+            say(made=True)
+        elif "close" in command:
+            one, condition = ends.pop(command["close"])
+            waitset.detach(condition)
+            del one, condition
+            gc.collect()
+            say(closed=True)
+        else:
+            which, count = command["want"]
+            while len(tallies[which]) < count:
+                waitset.wait(1_000_000_000)
+                for number, (one, _) in ends.items():
+                    for sample in one.take(5000):
+                        if sample.sample_info.valid_data:
+                            tallies[number][sample.number, sample.sample_info.source_timestamp] += 1
+            say(has=[len(tallies[which]), sum(tallies[which].values()) - len(tallies[which])])
