@@ -1,1 +1,1 @@
-"""What every service process stands on: taps, who is in the domain, delivery, and its mailbox."""
+"""What every service process stands on: its shell and mailbox, taps, who is in the domain, and delivery."""

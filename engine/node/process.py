@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
-from engine.capture.mailbox import Handler, Mailbox, ignore
 from engine.capture.neighbourhood import Neighbourhood
+from engine.capture.shell import Shell
 from engine.capture.taps import GATHER_S
 from engine.capture.uri import interface_fault, is_automatic, uri_of
 from engine.capture.watch import Watch
 from engine.client_service.service import ClientService
 from engine.core.states import ServiceState
-from engine.dds.activity import Activities
 from engine.dds.bulk import TOPIC as BULK_TOPIC
 from engine.dds.bulk import BulkReceiver
 from engine.dds.channel import Announced, Channel, ChannelTopic
 from engine.dds.client_protocol import endpoints
-from engine.dds.discovery import Discovery, TopicDiscovery
 from engine.dds.errors import DdsError, UnsupportedCyclone
 from engine.dds.interfaces import address_of, addresses_of, interface_of
 from engine.dds.participant import NodeParticipant
-from engine.dds.pump import Pump
 from engine.dds.selfcheck import check_layouts
 from engine.dds.uri import domain_tag
 from engine.node import showing
@@ -47,7 +43,7 @@ from engine.store.interface import StoreError
 from engine.tracing.levels import Level
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from engine.config.settings import Configuration, EntityNames
     from engine.runtime.startup import Found
@@ -141,21 +137,17 @@ class Node:
         self._tracer = tracer
         self._lease = lease
         self._clock = SystemClock()
-        self._mailbox = Mailbox()
-        self._stop_reason: str | None = None
+        self._shell = Shell("ospl_durability", "node", NodeFault)
         self._lease_pause_s = min(1.0, configuration.domain.lease.period_s)
         self._said: tuple[object, ...] = ()
-        self._stack = contextlib.ExitStack()
         self._started_ns = self._clock.wall_ns()
-        self._activities = Activities()
-        self._work = self._activities.work("ospl_durability")
         self._shown_state = ""
         directory = configuration.persistent.store_directory if configuration.persistent else None
         self._disk = Disk(
             Path(directory) if directory else None,
             name,
-            self._mailbox.wake,
-            self._activities,
+            self._shell.mailbox.wake,
+            self._shell.activities,
             _pace(configuration),
         )
         self._uri = uri_of(configuration, environ)
@@ -167,9 +159,9 @@ class Node:
         domain, persistent = self._configuration.domain, self._configuration.persistent
         directory = persistent.store_directory if persistent else ""
         self._disk.start()
-        self._stack.callback(self._disk.close, domain.service_terminate_period_s * 0.7)
+        self._shell.stack.callback(self._disk.close, domain.service_terminate_period_s * 0.7)
         warned_s = -WAITING_PERIOD_S
-        while self._stop_reason is None:
+        while self._shell.stop_reason is None:
             found = self._disk.found()
             if found is not None:
                 trace_found(self._tracer, directory, found)
@@ -180,26 +172,22 @@ class Node:
                 self._tracer.event("store.waiting", directory=directory, cause=refusal)
             self._say(ServiceState.INIT.value, problem=refusal)
             self._renew()
-            self._mailbox.wait(self._lease_pause_s)
-            self._mailbox.carry_out()
+            self._shell.mailbox.wait(self._lease_pause_s)
+            self._shell.mailbox.carry_out()
         return None
 
     def _begin(self, found: Found) -> None:
         """Join the domain with what the store held."""
         configuration, name, node = self._configuration, self._name, found.report.node_id
         self._found = found
-        before = self._past.open(self._activities.work(ACTIVITY, withholds=False))
+        before = self._past.open(self._shell.activities.work(ACTIVITY, withholds=False))
         if before is not None and before.end != IN_ORDER:
             self._tracer.event("lifecycle.run-before", cause=before.end)
-        self._participant = self._stack.enter_context(
+        self._participant = self._shell.join(
             NodeParticipant(configuration.domain.id, self._uri, name, bytes.fromhex(node))
         )
         self._neighbourhood = Neighbourhood()
-        self._pump = Pump(self._participant, self._from_pump, self._activities)
-        self._stack.callback(self._pump.stop)
-        signal, partition = self._pump.signal, configuration.entity_names.partition
-        self._discovery = Discovery(self._participant, signal)
-        self._topics = TopicDiscovery(self._participant, signal)
+        signal, partition = self._shell.signal, configuration.entity_names.partition
         announced = self._announced(configuration.entity_names)
         self._channel = Channel(
             self._participant, partition, topics=TOPICS, signal=signal, announced=announced
@@ -209,24 +197,24 @@ class Node:
         )
         self._pulse = Pulse(
             functools.partial(self._channel.publish, codec.STATUS_TOPIC, node),
-            self._work,
-            self._activities.work("dcpsHeartbeatListener"),
+            self._shell.work,
+            self._shell.activities.work("dcpsHeartbeatListener"),
             configuration.network.heartbeat.period_s,
         )
-        self._stack.callback(self._pulse.close, 1.0)
+        self._shell.stack.callback(self._pulse.close, 1.0)
         self._wire = DdsWire(
             self._participant,
             self._channel,
             self._neighbourhood,
             signal,
-            self._mailbox.post,
+            self._shell.mailbox.post,
             node=node,
             partition=partition,
             interface=self._interface,
             tag=domain_tag(self._uri),
             pulse=self._pulse,
             announced=announced,
-            activities=self._activities,
+            activities=self._shell.activities,
         )
         self._assemble(name)
         self._listen()
@@ -281,7 +269,7 @@ class Node:
             self._wire,
             self._runtime,
             self._tracer,
-            self._mailbox.post,
+            self._shell.mailbox.post,
         )
         self._streams = Streams(self._receiver, self._runtime, self._clock)
         self._capture = Capture(
@@ -298,7 +286,7 @@ class Node:
         self._showing = showing.Showing(
             self._runtime, self._wire, identity, self._clock, lambda: self._disk.used_bytes, self._past
         )
-        self._stack.callback(self._tracer.subscribe(self._showing.event, Level.FINE))
+        self._shell.stack.callback(self._tracer.subscribe(self._showing.event, Level.FINE))
 
     def _serve_clients(self) -> ClientService | None:
         """The service for clients, if the configuration has one."""
@@ -309,60 +297,48 @@ class Node:
             self._participant,
             self._runtime,
             names.partition,
-            self._pump.signal,
-            self._mailbox.post,
+            self._shell.signal,
+            self._shell.mailbox.post,
             self._neighbourhood.routes,
             self._neighbourhood.living,
             self._wire.taps.is_sound,
             self._announced(names),
-            self._activities,
+            self._shell.activities,
             has_disk=self._disk.kind != "memory",
         )
-        self._stack.callback(clients.close)
-        self._pump.add("clients", clients.take)
-        self._stack.callback(self._pump.remove, "clients")
+        self._shell.stack.callback(clients.close)
+        self._shell.listen("clients", clients.take, clients.handle)
+        self._shell.stack.callback(self._shell.pump.remove, "clients")
         return clients
 
     def _listen(self) -> None:
-        self._pump.add("topics", self._topics.take)  # before the writers of these topics
-        self._pump.add("discovery", self._discovery.take)
-        self._pump.add("channel", self._channel.take)
-        self._pump.add("attachment", self._channel.take_changes)
-        self._pump.add("streams", self._streams.take)
-        self._pump.add("taps", lambda: [True] if self._wire.taps.has_news() else [], GATHER_S)
-        self._pump.start()
+        listen = self._shell.listen
+        # Topics come before the writers of them.
+        listen("topics", self._shell.topics.take, self._incoming.topics_seen)
+        listen("discovery", self._shell.discovery.take, self._incoming.discovered)
+        listen("channel", self._channel.take, self._incoming.messages)
+        listen("attachment", self._channel.take_changes, self._incoming.discovered)
+        listen("streams", self._streams.take, self._streams.arrived)
+        # The turn itself looks at the taps.
+        listen("taps", lambda: [True] if self._wire.taps.has_news() else [], every_s=GATHER_S)
+        self._shell.rely_on(self._disk, self._wire, self._pulse)
+        self._shell.pump.start()
 
     def _watch(self) -> None:
         configuration = self._configuration
         watch = Watch(
-            self._activities,
+            self._shell.activities,
             self._tracer.event,
             self._renew,
             self._lease_pause_s,
             detects=configuration.watchdog.deadlock_detection,
         )
-        self._stack.callback(watch.close)
+        self._shell.stack.callback(watch.close)
         watch.start()
-
-    # Other threads.
-
-    def _from_pump(self, source: str, batch: Sequence[Any]) -> None:
-        handlers: dict[str, Handler] = {
-            "topics": self._incoming.topics_seen,
-            "discovery": self._incoming.discovered,
-            "channel": self._incoming.messages,
-            "attachment": self._incoming.discovered,
-            "streams": self._streams.arrived,
-            "taps": ignore,  # the turn itself looks at the taps
-            "clients": self._clients.handle if self._clients else ignore,
-        }
-        self._mailbox.post_batch(handlers[source], batch)
 
     def request_stop(self, reason: str) -> None:
         """End in order. May be called from a signal handler and from any thread."""
-        if self._stop_reason is None:
-            self._stop_reason = reason
-            self._mailbox.wake()
+        self._shell.request_stop(reason)
 
     # The node's thread.
 
@@ -381,15 +357,15 @@ class Node:
             if found is not None:
                 self._begin(found)
         except BaseException as error:
-            self._stack.close()
+            self._shell.stack.close()
             if isinstance(error, DdsError) and (fault := interface_fault(self._configuration, self._uri)):
                 raise ConfigurationRefused(fault) from error
             if isinstance(error, StoreError | DdsError | UnsupportedCyclone | OSError):
                 raise NodeFault(str(error)) from error
             raise
         if found is None:
-            self._tracer.event("lifecycle.stop-requested", signal=self._stop_reason)
-            self._stack.close()
+            self._tracer.event("lifecycle.stop-requested", signal=self._shell.stop_reason)
+            self._shell.stack.close()
             self._tracer.event("lifecycle.stopped")
             return
         self._serve()
@@ -397,14 +373,14 @@ class Node:
     def _serve(self) -> None:
         try:
             due = 0.0
-            while self._stop_reason is None:
-                self._mailbox.wait(self._patience_s(min(due, self._showing.due_s)))
-                with self._work:
-                    self._carry_out()
+            while self._shell.stop_reason is None:
+                self._shell.mailbox.wait(self._patience_s(min(due, self._showing.due_s)))
+                with self._shell.work:
+                    self._shell.carry_out()
                     self._streams.turn()
                     self._incoming.turn()
                     self._capture.turn()
-                    self._carry_out()  # what has come meanwhile: nobody is judged before it is read
+                    self._shell.carry_out()  # what has come meanwhile: nobody is judged before it is read
                     due = self._runtime.turn()
                     if self._clients:
                         due = min(due, self._clients.work())
@@ -412,7 +388,7 @@ class Node:
                     self._duties()
                     if self._runtime.refusal:
                         raise ConfigurationRefused(self._runtime.refusal)
-            self._tracer.event("lifecycle.stop-requested", signal=self._stop_reason)
+            self._tracer.event("lifecycle.stop-requested", signal=self._shell.stop_reason)
             self._runtime.stop()
             self._duties()
             self._capture.drain()
@@ -422,10 +398,10 @@ class Node:
             self._tracer.event("lifecycle.stopping")
             self._runtime.stop(finished=True)
             self._wire.close(timeout_s=1.0)
-            self._stack.close()
+            self._shell.stack.close()
             self._tell_flushed(unwritten, self._clock.wall_ns() - ending_ns)
         finally:
-            self._stack.close()
+            self._shell.stack.close()
             self._tracer.event("lifecycle.stopped")
             if self._lease and self.carries is None:
                 self._lease.report("TERMINATED", node=self._found.report.node_id)
@@ -443,12 +419,6 @@ class Node:
             return 0.0
         now = self._clock.monotonic()
         return min(max(0.0, due - now), self._capture.patience_s(now))
-
-    def _carry_out(self) -> None:
-        self._mailbox.carry_out()
-        for part in (self._disk, self._wire, self._pulse, self._pump):
-            if part.fault is not None:
-                raise NodeFault(f"a thread of the node ended: {part.fault!r}") from part.fault
 
     # Duties towards supervisor and consoles.
 
@@ -490,6 +460,6 @@ class Node:
         self._lease.renew()
         expiry_ns = int(self._configuration.domain.lease.expiry_s * 1e9)
         self._tracer.event("watch.lease-renewed", expiry_ns=expiry_ns)
-        if self._stop_reason is None and self._lease.is_lost():
+        if self._shell.stop_reason is None and self._lease.is_lost():
             self._tracer.event("lifecycle.daemon-lost")
             self.request_stop("the supervisor is gone")

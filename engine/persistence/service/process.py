@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import contextlib
 import dataclasses
 import os
 import secrets
@@ -15,16 +14,14 @@ from typing import Any, Final
 
 from engine.capture.delivery import TIMEOUT_S as DELIVERY_S
 from engine.capture.delivery import Directed
-from engine.capture.mailbox import Handler, Mailbox, ignore
 from engine.capture.neighbourhood import DurableReader
+from engine.capture.shell import Shell
 from engine.capture.watch import Watch
 from engine.config.persistence import PersistenceService
-from engine.dds.activity import Activities
 from engine.dds.channel import Channel
-from engine.dds.discovery import Discovery, EndpointSeen, ParticipantGone, ParticipantSeen, TopicDiscovery
+from engine.dds.discovery import EndpointSeen, ParticipantGone, ParticipantSeen
 from engine.dds.interfaces import interface_of
 from engine.dds.participant import NodeParticipant, TagRole
-from engine.dds.pump import Pump
 from engine.dds.selfcheck import check_layouts
 from engine.dds.subscription_endpoints import PARTITION
 from engine.dds.typeinfo import resolve_type
@@ -106,13 +103,9 @@ class Service:
 
         self._settings = settings
         self._options = options = dataclasses.replace(options, say=say)
-        self._mailbox = Mailbox()
-        self._activities = Activities()
-        self._work = self._activities.work("service")
-        self._stop_reason: str | None = None
+        self._shell = Shell("service", "service", ServiceFault)
         self._started_ns = time.time_ns()
         self._counters: collections.Counter[str] = collections.Counter()
-        self._stack = contextlib.ExitStack()
         check_layouts()
         self._groups = Groups(settings.groups)
         self._synchronization = Synchronization(options.name, settings.synchronization, self._groups)
@@ -121,20 +114,20 @@ class Service:
             options.directory,
             options.name,
             lambda: secrets.token_hex(16),
-            self._mailbox.wake,
-            self._activities,
+            self._shell.mailbox.wake,
+            self._shell.activities,
         )
         try:
             self._begin()
         except BaseException:
-            self._stack.close()
+            self._shell.stack.close()
             raise
 
     def _begin(self) -> None:
         options = self._options
         uri = cyclone_uri(environment=options.environ)
         self._workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="worker")
-        self._stack.callback(self._workers.shutdown, wait=False, cancel_futures=True)
+        self._shell.stack.callback(self._workers.shutdown, wait=False, cancel_futures=True)
         self._serving = Serving(
             options.name,
             synchronizes=self._settings.synchronization.enable,
@@ -154,12 +147,12 @@ class Service:
         )
         self._parts: list[Part] = [self._lifespans, self._synchronization, self._serving, self._subscribing]
         self._store.open(self._parts)
-        self._stack.callback(self._store.close, CLOSE_S)
-        self._stack.callback(self._past.close)
-        before = self._past.open(self._activities.work(past.ACTIVITY, withholds=False))
+        self._shell.stack.callback(self._store.close, CLOSE_S)
+        self._shell.stack.callback(self._past.close)
+        before = self._past.open(self._shell.activities.work(past.ACTIVITY, withholds=False))
         if before is not None and before.end != past.IN_ORDER:
             options.say(f"the run before this one did not end in order: {before.end}")
-        self._participant = self._stack.enter_context(
+        self._participant = self._shell.join(
             NodeParticipant(
                 options.domain_id, uri, options.name, bytes.fromhex(self._store.id), TagRole.PERSISTENCE
             )
@@ -167,22 +160,20 @@ class Service:
         self._directed = Directed(
             self._participant, bytes.fromhex(self._store.id), interface_of(uri), domain_tag(uri)
         )
-        self._pump = Pump(self._participant, self._from_pump, self._activities)
-        self._stack.callback(self._pump.stop)
-        signal = self._pump.signal
-        self._discovery = Discovery(self._participant, signal)
-        self._topics = TopicDiscovery(self._participant, signal)
+        signal = self._shell.signal
         self._channel = Channel(self._participant, PARTITION, topics=STATUS_TOPICS, signal=signal)
         hello = Hello(self._settings.name, options.name, self._store.id)
-        self._peers = Peers(self._participant, hello, signal, self._mailbox.wake, self._activities)
+        self._peers = Peers(
+            self._participant, hello, signal, self._shell.mailbox.wake, self._shell.activities
+        )
         self._links = Links(hello, self._peers, self._parts, self._received, options.say)
         for part in self._parts:
             part.has_room = self._links.has_room
         self._intake = Intake(self._participant, signal, self._groups, self._synchronization, self._lifespans)
         self._readers = Readers(self._participant, signal, self._submit)
         self._subscribing.begin(self._participant.guid.hex())
-        self._watch = Watch(self._activities, self._tell, _no_lease, WATCH_S, detects=False)
-        self._stack.callback(self._watch.close)
+        self._watch = Watch(self._shell.activities, self._tell, _no_lease, WATCH_S, detects=False)
+        self._shell.stack.callback(self._watch.close)
         self._prepare_status()
         self._listen()
         self._watch.start()
@@ -211,38 +202,32 @@ class Service:
         self._status = Status(options.name, self._store.id, self._channel, self._past, self._submit)
 
     def _listen(self) -> None:
-        self._pump.add("topics", self._topics.take)  # before the writers of these topics
-        self._pump.add("discovery", self._discovery.take)
-        self._pump.add("exchange", self._peers.receiver.take)
-        self._pump.add("readers", self._readers.take)
-        self._pump.add("taps", lambda: [True] if self._intake.taps.has_news() else [])
-        self._pump.start()
+        listen = self._shell.listen
+        # Topics come before the writers of them.
+        listen("topics", self._shell.topics.take, self._intake.topics_seen)
+        listen("discovery", self._shell.discovery.take, self._discovered)
+        listen("exchange", self._peers.receiver.take, self._links.exchanged)
+        listen("readers", self._readers.take, self._readers_said)
+        # The turn itself looks at the taps.
+        listen("taps", lambda: [True] if self._intake.taps.has_news() else [])
+        self._shell.rely_on(self._store)
+        self._shell.pump.start()
 
     # Other threads.
-
-    def _from_pump(self, source: str, batch: Sequence[Any]) -> None:
-        handlers: dict[str, Handler] = {
-            "topics": self._intake.topics_seen,
-            "discovery": self._discovered,
-            "exchange": self._links.exchanged,
-            "readers": self._readers_said,
-            "taps": ignore,  # the turn itself looks at the taps
-        }
-        self._mailbox.post_batch(handlers[source], batch)
 
     def _submit(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
         """Run something that blocks on a worker thread; what it does not expect ends the service."""
 
         def run() -> None:
             try:
-                with self._activities.job("worker (delivery, answer or type look-up)", WORK_S):
+                with self._shell.activities.job("worker (delivery, answer or type look-up)", WORK_S):
                     result = work()
             except Exception as error:
                 failure = error
                 if not self._participant.closed:
-                    self._mailbox.post(lambda: self._fail(failure))
+                    self._shell.mailbox.post(lambda: self._fail(failure))
             else:
-                self._mailbox.post(lambda: done(result))
+                self._shell.mailbox.post(lambda: done(result))
 
         self._workers.submit(run)
 
@@ -267,9 +252,7 @@ class Service:
 
     def request_stop(self, reason: str) -> None:
         """End in order. May be called from a signal handler and from any thread."""
-        if self._stop_reason is None:
-            self._stop_reason = reason
-            self._mailbox.wake()
+        self._shell.request_stop(reason)
 
     # The service's thread.
 
@@ -281,24 +264,17 @@ class Service:
         """
         try:
             due_s = 0.0
-            while self._stop_reason is None:
-                self._mailbox.wait(max(0.0, due_s - time.monotonic()))
-                with self._work:
-                    self._carry_out()
+            while self._shell.stop_reason is None:
+                self._shell.mailbox.wait(max(0.0, due_s - time.monotonic()))
+                with self._shell.work:
+                    self._shell.carry_out()
                     due_s = self._turn()
             return self._end()
         except Exception as error:
             self._past.end(str(error))
             raise
         finally:
-            self._stack.close()
-
-    def _carry_out(self) -> None:
-        """Carry out what waits now."""
-        self._mailbox.carry_out()
-        for fault in (self._store.fault, self._pump.fault):
-            if fault is not None:
-                raise ServiceFault(f"a thread of the service ended: {fault}") from fault
+            self._shell.stack.close()
 
     def _turn(self) -> float:
         """Decide, send, store and show; returns when to come again at the latest."""
@@ -340,8 +316,8 @@ class Service:
         deadline = time.monotonic() + CLOSE_S
         self._save()
         while not self._store.is_idle and time.monotonic() < deadline and not self._store.fault:
-            self._mailbox.wait(0.1)
-            self._carry_out()
+            self._shell.mailbox.wait(0.1)
+            self._shell.carry_out()
             self._save()
         self._past.end(past.IN_ORDER)
         self._status.show_last(self.shown())
@@ -396,7 +372,7 @@ class Service:
 
     def shown(self) -> InstanceView:
         """What it shows now."""
-        return self._shown.look(is_ending=self._stop_reason is not None)
+        return self._shown.look(is_ending=self._shell.stop_reason is not None)
 
 
 def _no_lease() -> None:
