@@ -112,14 +112,14 @@ def _serve(
 
         for number in _ENDING_SIGNALS:
             signal.signal(number, end)
-        tell_ignored(configuration, tracer)  # consoles forget what was said before a node began
-        node.run()
-        while node.carries is not None and not told:
+        while True:
+            tell_ignored(configuration, tracer)  # consoles forget what was said before a node began
+            node.run()
+            if node.carries is None or told:
+                break
             node = Node(configuration, name, tracer, os.environ, link, node.carries, past)
             if told:  # between two nodes nobody was there to hear it
                 node.request_stop(told[-1])
-            tell_ignored(configuration, tracer)
-            node.run()
     except ConfigurationRefused as refusal:
         tracer.event("lifecycle.bad-configuration", cause=str(refusal))
         _tell_end(link, refusal)

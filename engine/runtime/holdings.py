@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from engine.dataset.groups import GroupDescription, GroupQos
     from engine.dataset.sample import Sample
     from engine.runtime.capture import CapturedSample
-    from engine.runtime.jobs import Turn
+    from engine.runtime.jobs import Conversion
     from engine.runtime.persistence import Persistence
     from engine.runtime.ports import Clock, Filters, Gate, Wire
     from engine.tracing.tracer import Tracer
@@ -308,7 +308,9 @@ class Holdings:
                 summary = data.working.summary()
                 self.core.roll_up(name, summary.count, summary.digest)
 
-    def write_set(self, data: NameSpaceData, turn: Turn | None = None, *, keeps: str = "") -> None:
+    def write_set(
+        self, data: NameSpaceData, conversion: Conversion | None = None, *, keeps: str = ""
+    ) -> None:
         """Let the working set become the store's complete set.
 
         With a reason in `keeps`, the store's present set stays as a back-up (deployment guide 5.2.3.3).
@@ -319,7 +321,9 @@ class Holdings:
         self.set_handed_over_ns[data.state.name] = self.clock.wall_ns()
         note = Replaced(f"node {self.settings.name}", self.clock.wall_ns(), keeps) if keeps else None
         marks = self._marks_of(data)
-        self.persistence.write_set(data.state.name, groups, wanted, lineage, turn, marks=marks, keeps=note)
+        self.persistence.write_set(
+            data.state.name, groups, wanted, lineage, conversion, marks=marks, keeps=note
+        )
 
     def remember_lineage(self, data: NameSpaceData) -> None:
         """Let the store remember to which history the set belongs."""

@@ -36,7 +36,7 @@ class FillJob:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Turn:
+class Conversion:
     """How the stored set becomes another one, other than by writing all of it.
 
     Attributes:
@@ -61,7 +61,7 @@ class SetJob:
     wanted: Summary
     mark: str
     marks: Mapping[str, str]
-    turn: Turn | None
+    conversion: Conversion | None
     keeps: Replaced | None
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from engine.runtime.backups import Backups
 from engine.runtime.jobs import (
     AppendJob,
+    Conversion,
     Degraded,
     FellowsJob,
     FillJob,
@@ -27,7 +28,6 @@ from engine.runtime.jobs import (
     SetJob,
     SetStored,
     Stored,
-    Turn,
 )
 from engine.store.interface import (
     Change,
@@ -193,7 +193,7 @@ class Persistence:
         groups: Iterable[tuple[GroupDescription, Rows]],
         wanted: Summary,
         mark: str,
-        turn: Turn | None = None,
+        conversion: Conversion | None = None,
         *,
         marks: Mapping[str, str] | None = None,
         keeps: Replaced | None = None,
@@ -201,13 +201,13 @@ class Persistence:
         """A new complete set, of which `wanted` is the summary; it replaces the stored one at one stroke.
 
         At the same stroke the store remembers what `marks` says of it.
-        Where the stored set is equal, nothing is written, and where `turn` leads to it, no more than that.
+        Where the stored set is equal, nothing is written; where `conversion` leads to it, only that.
         With `keeps`, the stored set stays as a back-up, unless it is empty or equal; see `backup_reports`.
         """
         with self._lock:
             self._overflowed.discard(name_space)
             self._handed_over += 1
-            self._jobs.append(SetJob(name_space, list(groups), wanted, mark, marks or {}, turn, keeps))
+            self._jobs.append(SetJob(name_space, list(groups), wanted, mark, marks or {}, conversion, keeps))
 
     def mark(self, name_space: str, marks: Mapping[str, str]) -> None:
         """What to remember for a name-space."""
@@ -293,7 +293,7 @@ class Persistence:
         """Let the stored set become another one, at the least cost; returns how many samples were written."""
         note = self._backups.note_for(job.name_space, job.wanted, job.keeps)
         kept = None if self._backups.gives_up else note
-        written = self._take_turn(job, kept)
+        written = self._convert(job, kept)
         info = self._store.complete_set(job.name_space)
         if written is None or info is None or not info.stored.same_content(job.wanted):
             info, written = self._write_whole(job, kept), job.wanted.count
@@ -304,24 +304,29 @@ class Persistence:
             self._results.append(Stored(job.name_space, watermarks))
         return written
 
-    def _take_turn(self, job: SetJob, note: Replaced | None) -> int | None:
-        """Write what `job.turn` says, if it fits what is stored; None when the whole set must be written."""
-        turn, info = job.turn, self._store.complete_set(job.name_space)
+    def _convert(self, job: SetJob, note: Replaced | None) -> int | None:
+        """Write the job's conversion, if it fits what is stored; None where the whole set must be written."""
+        conversion, info = job.conversion, self._store.complete_set(job.name_space)
         stored = info.stored if info is not None and info.soundness is Soundness.INTACT else None
         filling = self._filling.get(job.name_space)
         if stored is not None and stored.same_content(job.wanted):
             changes: list[Change] = []
-        elif turn is not None and turn.stream and filling is not None and filling[0] == turn.stream:
-            return self._finish(job, filling[1], turn, note)
+        elif (
+            conversion is not None
+            and conversion.stream
+            and filling is not None
+            and filling[0] == conversion.stream
+        ):
+            return self._finish(job, filling[1], conversion, note)
         elif (
             note is None
-            and turn is not None
+            and conversion is not None
             and stored is not None
-            and turn.before is not None
-            and stored.same_content(turn.before)
-            and len(turn.changes) <= WORTH_CHANGING * stored.count
+            and conversion.before is not None
+            and stored.same_content(conversion.before)
+            and len(conversion.changes) <= WORTH_CHANGING * stored.count
         ):
-            changes = turn.changes
+            changes = conversion.changes
         else:
             return None
         assert info is not None
@@ -336,15 +341,17 @@ class Persistence:
         self._filling.pop(job.name_space, None)
         return len(changes)
 
-    def _finish(self, job: SetJob, writer: SetWriter, turn: Turn, note: Replaced | None) -> int | None:
+    def _finish(
+        self, job: SetJob, writer: SetWriter, conversion: Conversion, note: Replaced | None
+    ) -> int | None:
         for description, _ in job.groups:
             writer.add(description, ())
-        for description, samples in turn.rest:
+        for description, samples in conversion.rest:
             for some in samples.split(WRITE_SAMPLES):
                 writer.add(description, some)
                 self._moved()
         by_group: dict[Group, tuple[GroupDescription, list[Sample], list[Sample]]] = {}
-        for description, added, evicted in turn.changes:
+        for description, added, evicted in conversion.changes:
             _, comes, goes = by_group.setdefault(description.group, (description, [], []))
             comes += () if added is None else (added,)
             goes += evicted

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from engine.core.namespaces import MergeType
 from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import NO_FLOOR
-from engine.runtime.jobs import Turn
+from engine.runtime.jobs import Conversion
 from engine.runtime.reconciling.alignee import Finished, joined
 from engine.runtime.replacing import replaced
 from engine.runtime.withholding import at_once, filtered
@@ -99,7 +99,7 @@ class Placing:
         if data.state.holder and purpose in _SHARING:
             surplus = _without(data.working, incoming.data)
             surplus = {group: samples for group, samples in surplus.items() if incoming.target.wants(group)}
-        return Finished(incoming.data, Turn([], incoming.number), surplus)
+        return Finished(incoming.data, Conversion([], incoming.number), surplus)
 
     @staticmethod
     def _is_initial(data: NameSpaceData, incoming: Incoming) -> bool:
@@ -128,7 +128,7 @@ class Placing:
             data.stage_too(finished.data, self._holdings.descriptions)
         else:
             self._note_replaced(data, incoming, finished)
-            data.stage(finished.data, finished.turn)
+            data.stage(finished.data, finished.conversion)
         self._remember_floors(data, incoming)
         if data.state.holder:
             return new, _still_in(data.working, finished.surplus) if purpose in _SHARING else {}
@@ -205,7 +205,7 @@ class Placing:
         difference, changes = data.replace(other, began, now_ns, passes, descriptions)
         is_loss = any(change.evicted for change in changes)
         keeps = f"merge policy {policy.capitalize()}" if is_loss else ""
-        self._holdings.write_set(data, Turn(changes, before=before), keeps=keeps)
+        self._holdings.write_set(data, Conversion(changes, before=before), keeps=keeps)
         shown = replaced(seen, data.working, difference, descriptions, now_ns, disposes_all=passes_disposed)
         self._serving.show_replaced(data.state.name, shown)
 

@@ -324,9 +324,9 @@ class Runtime:
 
     def _complete(self, event: events.Completed) -> None:
         data = self.spaces[event.name_space]
-        turn, keeps, data.keeps = data.complete(self.descriptions), data.keeps, ""
+        conversion, keeps, data.keeps = data.complete(self.descriptions), data.keeps, ""
         self.holdings.withhold_rest(data)
-        self.holdings.write_set(data, turn, keeps=keeps)
+        self.holdings.write_set(data, conversion, keeps=keeps)
         began_ns = self._injecting.pop(event.name_space, None)
         for group, group_set in data.working.groups.items():
             if not data.state.is_wanted(group):

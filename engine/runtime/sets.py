@@ -12,7 +12,7 @@ from engine.dataset.groups import DurabilityKind
 from engine.dataset.living import by_instance
 from engine.dataset.sample import DISPOSE, NO_WRITER, UNREGISTER, make_sample
 from engine.dataset.settling import Present
-from engine.runtime.jobs import Turn
+from engine.runtime.jobs import Conversion
 from engine.store.interface import Change, roll_up
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class NameSpaceData:
         state: the core's view of the name-space.
         working: what was captured in this run and, once complete, the whole set.
         staging: the set that is being loaded, collected or aligned; it joins `working` when complete.
-        turn: how the stored set becomes `staging`, None when it must be written anew.
+        conversion: how the stored set becomes `staging`, None when it must be written anew.
         loaded: the verified stored set, until it is known whether it will be injected.
         part: what has arrived of a set whose stream broke off. It is only ever compared with.
         is_switched: the store's complete set is `working`, so that live changes are appended to it.
@@ -91,7 +91,7 @@ class NameSpaceData:
     state: NameSpaceState
     working: DataSet = dataclasses.field(default_factory=DataSet)
     staging: DataSet | None = None
-    turn: Turn | None = None
+    conversion: Conversion | None = None
     loaded: DataSet | None = None
     part: DataSet | None = None
     is_switched: bool = False
@@ -119,14 +119,14 @@ class NameSpaceData:
         """The group's part of the working set."""
         return self.working.open_described(description)
 
-    def stage(self, data: DataSet, turn: Turn | None) -> None:
+    def stage(self, data: DataSet, conversion: Conversion | None) -> None:
         """A set that is to be the working set once it is complete."""
         # A part is not what lies in the store already, whatever has arrived: it is written anew.
-        self.staging, self.turn = data, None if self.state.is_part else turn
+        self.staging, self.conversion = data, None if self.state.is_part else conversion
 
     def stage_nothing(self) -> None:
         """Forget what was staged."""
-        self.staging = self.turn = None
+        self.staging = self.conversion = None
 
     def leave_out(self, known: Mapping[Group, GroupDescription]) -> None:
         """Forget stored groups that this node does not keep, because it is configured otherwise than before.
@@ -143,15 +143,15 @@ class NameSpaceData:
     def stage_loaded(self) -> DataSet:
         """The stored set is to be injected."""
         loaded = self.loaded or DataSet()
-        self.stage(loaded, Turn([], before=loaded.summary()))
+        self.stage(loaded, Conversion([], before=loaded.summary()))
         return loaded
 
     def stage_too(self, other: DataSet, describe: dict[Group, GroupDescription]) -> None:
         """What a fellow had captured joins the staged set."""
         assert self.staging is not None
         _, changes = self._join(self.staging, other, describe)
-        if self.turn is not None:
-            self.turn.changes.extend(changes)
+        if self.conversion is not None:
+            self.conversion.changes.extend(changes)
 
     def join(
         self, other: DataSet, describe: dict[Group, GroupDescription]
@@ -205,20 +205,20 @@ class NameSpaceData:
         stored = self.is_switched and self.is_on_disk(description)
         return [Change(description, None, removed)] if stored else []
 
-    def complete(self, describe: dict[Group, GroupDescription]) -> Turn | None:
+    def complete(self, describe: dict[Group, GroupDescription]) -> Conversion | None:
         """The staged set with what was captured meanwhile is the working and the stored set from now on.
 
         Returns how the stored set becomes that one, None when it must be written anew.
         """
-        turn = self.turn
+        conversion = self.conversion
         if self.staging is not None:
             captured, self.working = self.working, self.staging
             _, changes = self._join(self.working, captured, describe)
-            if turn is not None:
-                turn.changes.extend(changes)
-        self.staging = self.loaded = self.part = self.turn = None
+            if conversion is not None:
+                conversion.changes.extend(changes)
+        self.staging = self.loaded = self.part = self.conversion = None
         self.is_switched = self.has_changed = True
-        return turn
+        return conversion
 
     def stored_part(self, descriptions: Iterable[GroupDescription]) -> Summary:
         """The summary of what of the working set belongs on the disk."""

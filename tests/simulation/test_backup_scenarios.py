@@ -16,7 +16,7 @@ from engine.store.interface import MAX_BACKUPS, SetState
 from tests.simulation.scenarios import NS, Scenario, node
 
 if TYPE_CHECKING:
-    from engine.runtime.jobs import Turn
+    from engine.runtime.jobs import Conversion
     from engine.runtime.sets import NameSpaceData
 
 WHY = "merge policy Replace"
@@ -27,8 +27,10 @@ def keeping(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every set that takes the place of another has a reason to keep it."""
     write_set = Holdings.write_set
 
-    def keeps_all(self: Holdings, data: NameSpaceData, turn: Turn | None = None, *, keeps: str = "") -> None:
-        write_set(self, data, turn, keeps=keeps or WHY)
+    def keeps_all(
+        self: Holdings, data: NameSpaceData, conversion: Conversion | None = None, *, keeps: str = ""
+    ) -> None:
+        write_set(self, data, conversion, keeps=keeps or WHY)
 
     monkeypatch.setattr(Holdings, "write_set", keeps_all)
 

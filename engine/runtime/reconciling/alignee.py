@@ -20,7 +20,7 @@ from engine.dataset.group_set import Outcome
 from engine.dataset.rows import Rows
 from engine.dataset.sample import digest_sum
 from engine.runtime.faults import StreamFault
-from engine.runtime.jobs import Turn
+from engine.runtime.jobs import Conversion
 from engine.runtime.reconciling import messages as notes
 from engine.runtime.reconciling import resume as resuming
 from engine.store.interface import Change
@@ -89,12 +89,12 @@ class Finished:
 
     Attributes:
         data: the whole set that is made, or only what is new.
-        turn: how the store gets there.
+        conversion: how the store gets there.
         surplus: what is here only: the aligner lacks it.
     """
 
     data: DataSet
-    turn: Turn
+    conversion: Conversion
     surplus: Difference = dataclasses.field(default_factory=dict)
 
 
@@ -286,7 +286,7 @@ class Comparing:
                 known.depth = group_set.depth
         if not made.summary().same_content(base.root):
             return None
-        return Finished(made, Turn([], before=base.root))
+        return Finished(made, Conversion([], before=base.root))
 
     def _make(self, base: Base, incoming: Incoming, *, whole: bool, joins: bool) -> Stepwise[Finished | None]:
         from engine.dataset import reconciliation
@@ -310,7 +310,7 @@ class Comparing:
             return None
         describe = self._holdings.descriptions
         if not whole:
-            return Finished(incoming.data, Turn([]), removed)
+            return Finished(incoming.data, Conversion([]), removed)
         made = yield from _put(base, removed, incoming.data)
         if not made.summary().same_content(
             dataclasses.replace(base.root, count=end.count, digest=end.digest)
@@ -329,11 +329,11 @@ class Comparing:
             new[group] = new[group].without(came) if came else new.get(group, Rows())
             removed.setdefault(group, []).extend(one for one in samples if one.digest not in came)
         if resuming.is_filled(data, incoming):
-            turn = resuming.turn_of(data, incoming, base.root, base.groups, removed, describe)
+            conversion = resuming.conversion_of(data, incoming, base.root, base.groups, removed, describe)
             for group, samples in evicted.items():
                 if data.is_on_disk(describe[group]):
-                    turn.changes.append(Change(describe[group], None, samples))
-            return Finished(made, turn, surplus)
+                    conversion.changes.append(Change(describe[group], None, samples))
+            return Finished(made, conversion, surplus)
         changes: list[Change] = []
         for group, samples in removed.items():
             if group in describe and data.is_on_disk(describe[group]):
@@ -341,14 +341,14 @@ class Comparing:
         for group, rows in new.items():
             if group in describe and data.is_on_disk(describe[group]):
                 changes += [Change(describe[group], sample) for sample in rows]
-        return Finished(made, Turn(changes, before=base.root), surplus)
+        return Finished(made, Conversion(changes, before=base.root), surplus)
 
 
 def joined(
     incoming: Incoming, data: NameSpaceData, describe: dict[Group, GroupDescription]
 ) -> Stepwise[Finished]:
     """The stored set joins a whole one that came."""
-    made, turn = incoming.data, Turn([], incoming.number)
+    made, conversion = incoming.data, Conversion([], incoming.number)
     surplus: Difference = {}
     assert data.loaded is not None
     for group, group_set in data.loaded.groups.items():
@@ -360,9 +360,9 @@ def joined(
                 if outcome is Outcome.STORED:
                     surplus.setdefault(group, []).append(sample)
                     if group in describe and data.is_on_disk(describe[group]):
-                        turn.changes.append(Change(describe[group], sample, evicted))
+                        conversion.changes.append(Change(describe[group], sample, evicted))
             yield
-    return Finished(made, turn, surplus)
+    return Finished(made, conversion, surplus)
 
 
 def _keep(made: DataSet, removed: Difference, loaded: DataSet) -> tuple[Difference, Difference]:

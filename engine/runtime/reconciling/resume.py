@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.dataset.dataset import DataSet
-from engine.runtime.jobs import Turn
+from engine.runtime.jobs import Conversion
 from engine.runtime.persistence import WORTH_CHANGING
 from engine.store.interface import Change
 
@@ -65,16 +65,16 @@ def _add(target: DataSet, other: DataSet) -> None:
         target.open_group(group, group_set.depth, group_set.limits).extend(group_set.samples())
 
 
-def turn_of(
+def conversion_of(
     data: NameSpaceData,
     incoming: Incoming,
     before: Summary,
     groups: list[tuple[Group, Rows]],
     removed: dict[Group, list[Sample]],
     describe: dict[Group, GroupDescription],
-) -> Turn:
+) -> Conversion:
     """How what was handed to the store becomes the set: with `groups`, but without `removed`."""
-    turn = Turn([], incoming.number, before)
+    conversion = Conversion([], incoming.number, before)
     part = data.part.groups if data.part is not None else {}
     for group, samples in groups:
         if group not in describe or not data.is_on_disk(describe[group]):
@@ -83,8 +83,8 @@ def turn_of(
         filled = set(part[group].samples().each_digest()) if group in part else set()
         rest = samples.without(filled.union(sample.digest for sample in gone))
         if rest:
-            turn.rest.append((describe[group], rest))
+            conversion.rest.append((describe[group], rest))
         evicted = [sample for sample in gone if sample.digest in filled]
         if evicted:
-            turn.changes.append(Change(describe[group], None, evicted))
-    return turn
+            conversion.changes.append(Change(describe[group], None, evicted))
+    return conversion

@@ -14,7 +14,7 @@ from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import Summary
 from engine.dataset.rows import Rows
 from engine.runtime.backups import PATIENCE, Dropped, Kept, NotKept
-from engine.runtime.jobs import Degraded, Turn
+from engine.runtime.jobs import Conversion, Degraded
 from engine.runtime.persistence import Persistence
 from engine.store.backups import Replaced, replaced
 from engine.store.interface import MAX_BACKUPS, Change, DamageLog, SetState
@@ -50,11 +50,11 @@ class Place:
         self.persistence.append(SPACE, [Change(GROUP, one) for one in new])
         self.work()
 
-    def write(self, new: Sequence[Sample], *, why: str = "", turn: Turn | None = None) -> None:
+    def write(self, new: Sequence[Sample], *, why: str = "", conversion: Conversion | None = None) -> None:
         """Hand a whole set over."""
         note = Replaced("node n1", 77, why) if why else None
         rows = Rows.of(new)
-        self.persistence.write_set(SPACE, [(GROUP, rows)], summary(new), "lineage", turn, keeps=note)
+        self.persistence.write_set(SPACE, [(GROUP, rows)], summary(new), "lineage", conversion, keeps=note)
 
     def work(self) -> None:
         while self.persistence.work():
@@ -160,8 +160,8 @@ def test_a_set_that_is_kept_is_not_changed_in_place(place: Place) -> None:
     old = numbered(0, 100)
     place.append(old)
     new = [*old[1:], sample(500, payload_bytes=PAYLOAD)]
-    turn = Turn([Change(GROUP, new[-1], [old[0]])], before=summary(old))
-    place.write(new, why="because", turn=turn)
+    conversion = Conversion([Change(GROUP, new[-1], [old[0]])], before=summary(old))
+    place.write(new, why="because", conversion=conversion)
     place.work()
     assert place.content() == set(new)
     assert place.backups() == [set(old)]
@@ -171,7 +171,7 @@ def test_a_set_that_came_as_a_stream_leaves_a_backup_too(place: Place) -> None:
     old, new = numbered(0, 30), numbered(20, 60)
     place.append(old)
     place.persistence.fill(SPACE, b"stream", GROUP, Rows.of(new[:-1]))
-    place.write(new, why="because", turn=Turn([Change(GROUP, new[-1])], b"stream"))
+    place.write(new, why="because", conversion=Conversion([Change(GROUP, new[-1])], b"stream"))
     place.work()
     assert place.content() == set(new)
     assert place.backups() == [set(old)]
@@ -258,8 +258,8 @@ def test_where_both_do_not_fit_the_new_set_is_stored_and_the_old_one_is_said_to_
     assert len(place.backups()) == 1, "one fits"
     place.append(numbered(500, 529))
     old, new = place.content(), [*numbered(500, 529), *numbered(600, 601)]
-    turn = Turn([Change(GROUP, new[-1], large)], before=summary(sorted(old)))
-    place.write(new, why="merge policy Replace", turn=turn)
+    conversion = Conversion([Change(GROUP, new[-1], large)], before=summary(sorted(old)))
+    place.write(new, why="merge policy Replace", conversion=conversion)
     for _ in range(PATIENCE + 3):
         place.persistence.work()
     assert place.persistence.is_idle

@@ -9,7 +9,7 @@ import pytest
 
 from engine.dataset.dataset import DataSet
 from engine.dataset.rows import Rows
-from engine.runtime.jobs import Turn
+from engine.runtime.jobs import Conversion
 from engine.runtime.persistence import Persistence
 from engine.simulator.disk import PowerCut, WatchedStore
 from engine.store.interface import Change, DamageLog
@@ -29,16 +29,16 @@ STEPS = 12
 
 
 def hand_over(
-    persistence: Persistence, new: Sequence[Sample], lineage: str, turn: Turn | None = None
+    persistence: Persistence, new: Sequence[Sample], lineage: str, conversion: Conversion | None = None
 ) -> None:
     data = DataSet()
     data.open_group(GROUP.group, 0).extend(Rows.of(new))
     rows = [(GROUP, Rows.of(new))]
     marks = {"lineage": lineage, "line": f"{lineage} and before"}
-    persistence.write_set(SPACE, rows, data.summary(), lineage, turn, marks=marks)
+    persistence.write_set(SPACE, rows, data.summary(), lineage, conversion, marks=marks)
 
 
-def cut_after(steps: int, turn: Turn | None) -> tuple[int, dict[str, str]]:
+def cut_after(steps: int, conversion: Conversion | None) -> tuple[int, dict[str, str]]:
     """How many samples there are, and the marks, when the power is cut after so many writes."""
     medium = Medium("0" * 32)
     store = WatchedStore(medium)
@@ -46,7 +46,7 @@ def cut_after(steps: int, turn: Turn | None) -> tuple[int, dict[str, str]]:
     hand_over(persistence, OLD, "old")
     while persistence.work():
         pass
-    hand_over(persistence, NEW, "new", turn)
+    hand_over(persistence, NEW, "new", conversion)
     store.steps_left = steps
     with contextlib.suppress(PowerCut):
         while persistence.work():
@@ -61,8 +61,8 @@ def test_a_power_cut_leaves_a_set_with_its_own_lineage(by_difference: bool) -> N
     data = DataSet()
     data.open_group(GROUP.group, 0).extend(Rows.of(OLD))
     changes = [Change(GROUP, one) for one in NEW[30:]]
-    turn = Turn(changes, before=data.summary()) if by_difference else None
-    left = [cut_after(steps, turn) for steps in range(STEPS)]
+    conversion = Conversion(changes, before=data.summary()) if by_difference else None
+    left = [cut_after(steps, conversion) for steps in range(STEPS)]
     lineages = {30: "old", 60: "new"}
     assert {count for count, _ in left} == set(lineages)
     for count, marks in left:
