@@ -271,8 +271,11 @@ class Keeping:
         for group in groups:
             state = self._runtime.core.name_space_of(group)
             rows = self._rows(group)
+            shown = set()  # what one reader of a process is given, all of them get
             for reader in self._runtime.core.in_charge_of(state.name) if state and rows else ():
-                if rows and is_given(group, reader.topic, reader.partitions):
+                is_first = reader.participant not in shown
+                if rows and is_first and is_given(group, reader.topic, reader.partitions):
+                    shown.add(reader.participant)
                     description = self._runtime.descriptions[group]
                     self._runtime.serving.show_again(reader, [(description, rows)], Again(writer))
 

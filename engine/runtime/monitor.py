@@ -16,7 +16,7 @@ FORMAT_VERSION: Final = 1
 
 DEVIATIONS: Final = {
     "shown_later": "samples shown with a later source time than the set's: it had newer ones",
-    "refused_older": "samples of the set not taken: it had newer ones of these instances",
+    "refused_older": "samples of the set not taken, at most: it may have had newer ones of these instances",
     "owned": "instances of the set not taken: a writer that lives owns them",
     "not_kept": "times a topic's instances not kept ALIVE: the node's bounds, or a reader's max_instances",
 }

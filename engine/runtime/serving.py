@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from engine.core.expressions import intersection, matches
 from engine.core.messages import ReaderKey
@@ -16,7 +16,7 @@ from engine.runtime.ports import Again, Instead
 from engine.runtime.tails import MAX_TAIL, Tails
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from typing import TypeAlias
 
     from engine.dataset.groups import GroupDescription
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     _How: TypeAlias = Again | Instead | None
 
 Groups = list[tuple["GroupDescription", Rows]]
+
+
+FOREVER_NS: Final = 1 << 63
 
 
 class Serving:
@@ -81,7 +84,7 @@ class Serving:
 
     def lost(self, writer: bytes) -> None:
         """A writer is lost, and may come back."""
-        self.tails.lost(writer)
+        self.tails.lost(writer, self._holdings.clock.monotonic())
 
     def returned(self, writer: bytes) -> None:
         """A writer is back that had been lost."""
@@ -150,6 +153,7 @@ class Serving:
         ]
         self.tails.set_taken(reader, self._holdings.clock.monotonic())
         self._send(reader, groups, whole=True)
+        self._note_overtaken(reader, groups)
 
     def show(self, name_space: str, difference: Difference, *, missed: bool = False) -> None:
         """Give the readers in this node's charge, and durability clients, what a merge brought.
@@ -159,12 +163,24 @@ class Serving:
         """
         if self.on_difference is not None:
             self.on_difference(name_space, difference)
-        for reader in self._holdings.core.in_charge_of(name_space):
+        readers = self._holdings.core.in_charge_of(name_space)
+        if missed:
+            self._note_missed(readers, difference)
+        for reader in readers:
             since_ns = self._since_ns.get(reader) if missed else None
             groups = self._read_by(reader, difference, since_ns)
             if groups:
                 self._send(reader, [self._with_ends(*one) for one in groups], whole=False)
                 self._note_older(reader, groups)
+
+    def _note_missed(self, readers: Sequence[ReaderKey], difference: Difference) -> None:
+        """Remember what readers are taken to have from writers that live: one may be lost already."""
+        now = self._holdings.clock.monotonic()
+        since_ns = min((self._since_ns.get(reader, 0) for reader in readers), default=FOREVER_NS)
+        for group, samples in difference.items():
+            living = self.living(group)
+            taken = (s for s in samples if s.source_time_ns >= since_ns and s.writer in living)
+            self.tails.missed(group, (sample for sample in taken if not self.was_away(sample)), now)
 
     def show_replaced(self, name_space: str, replaced: Replaced) -> None:
         """Show that another set took the place of the one that readers and durability clients have."""
@@ -236,6 +252,20 @@ class Serving:
                 kept = group_set.instance(history[0].key)
                 known_ns = max((one.source_time_ns for one in kept if one.digest not in new), default=-1)
                 count += sum(sample.source_time_ns < known_ns for sample in history)
+        if count:
+            self.deviates(reader, "refused_older", count)
+
+    def _note_overtaken(self, reader: ReaderKey, groups: Groups) -> None:
+        """Count what a late joiner by source time refuses where something written since it came is first."""
+        since_ns = self._since_ns.get(reader, FOREVER_NS)
+        working = self._holdings.spaces[reader.name_space].working
+        count = 0
+        for description, rows in groups:
+            if description.qos.by_source_timestamp:
+                histories = map(
+                    working.groups[description.group].instance, {s.key for s in rows.after(since_ns)}
+                )
+                count += sum(s.source_time_ns < since_ns for history in histories for s in history)
         if count:
             self.deviates(reader, "refused_older", count)
 

@@ -4,6 +4,8 @@
   reader; nobody else knows exactly when.
 - The tail of a return: this node may hear a writer that was lost, and is back, before the readers of its
   host do, and before discovery has told it that the writer is back.
+- What this node missed and has from another one, while it does not know yet that its writer is lost: readers
+  of its host may have missed it, too.
 - What a delivery passes: for readers ordered by reception, what is delivered may come after something newer
   that the writer sent meanwhile, and would be the last that they see.
 
@@ -40,6 +42,8 @@ LATE_S: Final = 0.1
 """How long after a delivery something may be taken in that its reader had before the end of it."""
 PASSED_S: Final = 0.2
 """How long after that it is seen whether the writer itself sends something newer."""
+MISSED_S: Final = 30.0
+"""How long after it was had from another node something missed may turn out to be of a lost writer."""
 MAX_LOST: Final = 10_000
 """Writers that were lost and are remembered."""
 MAX_TAIL: Final = 10_000
@@ -100,6 +104,7 @@ class Tails:
     def __init__(self) -> None:
         self._sets: dict[ReaderKey, Tail] = {}
         self._lost: dict[bytes, Tail] = {}
+        self._missed: dict[bytes, Tail] = {}
         self._returns: dict[bytes, Tail] = {}
         self._passed: dict[ReaderKey, _Passed] = {}
 
@@ -117,11 +122,14 @@ class Tails:
         """The set that a reader is given was taken."""
         self._sets[reader] = Tail(now + TAIL_S)
 
-    def lost(self, writer: bytes) -> None:
+    def lost(self, writer: bytes, now: float) -> None:
         """A writer is lost: what comes of it from now on, comes since it is back.
 
         What came since it was back the last time is due at once.
         """
+        missed = self._missed.pop(writer, None)
+        if missed is not None and now < missed.until_s:
+            self._return(writer, missed)
         if (tail := self._returns.get(writer)) is not None:
             tail.until_s = 0.0
         self._lost[writer] = Tail(math.inf)
@@ -130,18 +138,32 @@ class Tails:
 
     def returned(self, writer: bytes, now: float) -> None:
         """A writer is back that had been lost."""
-        tail = self._lost.pop(writer, None) or Tail(now)
+        since = self._lost.pop(writer, Tail(now))
+        self._return(writer, since).until_s = now + RETURN_S
+
+    def _return(self, writer: bytes, tail: Tail) -> Tail:
+        """Have it given, behind what is to be given of that writer already."""
         if (former := self._returns.get(writer)) is not None:
             former.count += tail.count
             for group, samples in tail.samples.items():
                 former.samples.setdefault(group, []).extend(samples)
-            tail = former
-        tail.until_s = now + RETURN_S
+            return former
         self._returns[writer] = tail
+        return tail
+
+    def missed(self, group: Group, samples: Iterable[Sample], now: float) -> None:
+        """These came from another node, and readers are taken to have them from their writers, which live.
+
+        If nothing more is heard of such a writer until it is lost, readers have not heard of them either.
+        """
+        self._missed = {writer: tail for writer, tail in self._missed.items() if now < tail.until_s}
+        for sample in samples:
+            if sample.writer in self._missed or len(self._missed) < MAX_LOST:
+                self._missed.setdefault(sample.writer, Tail(now + MISSED_S)).add(group, sample)
 
     def wants(self, writer: bytes) -> bool:
         """Whether `captured` must be told of the samples of a writer."""
-        return bool(self) or writer in self._lost
+        return bool(self) or writer in self._lost or writer in self._missed
 
     def begins(
         self, reader: ReaderKey, groups: Iterable[tuple[GroupDescription, Rows]], *, has_all: bool
@@ -174,6 +196,7 @@ class Tails:
 
     def captured(self, group: Group, sample: Sample) -> None:
         """A sample was taken in."""
+        self._missed.pop(sample.writer, None)
         for reader, tail in self._sets.items():
             if is_given(group, reader.topic, reader.partitions):
                 tail.add(group, sample)

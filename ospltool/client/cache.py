@@ -59,11 +59,15 @@ class Look(NamedTuple):
 
 @dataclasses.dataclass(slots=True)
 class _Known:
-    """An instance, and what services may send of it again or must be shown again."""
+    """An instance, and what services may send of it again or must be shown again.
+
+    What a merge took back may come again, and is `withdrawn` until then.
+    """
 
     instance: Instance
     seen: list[_Identity] = dataclasses.field(default_factory=list)
     newest: list[Sample] = dataclasses.field(default_factory=list)
+    withdrawn: set[_Identity] = dataclasses.field(default_factory=set)
     is_trimmed: bool = False
     is_inexact: bool = False
 
@@ -174,7 +178,7 @@ class SampleCache:
         new = [one for one in samples if self._is_new(one, origin, exact=exact, outdates=outdates)]
         last = {one.key: at for at, one in enumerate(new)}
         for at, sample in enumerate(new):
-            fate = self._offer(sample, origin, is_last=at == last[sample.key])
+            fate = self._offer(sample, self._origin(sample, origin), is_last=at == last[sample.key])
             self.counters.rejected += fate is Arrival.REJECTED
         self._settle(new)
         return len(new)
@@ -205,7 +209,8 @@ class SampleCache:
         new = [one for one in now if self._is_new(one, Origin.STORED, exact=exact, outdates=False)]
         last = next((at for at in reversed(range(len(now))) if now[at].status != UNREGISTER), 0)
         shown = now if end.status & DISPOSE else new or now[last:]
-        known.seen = sorted(map(_identity, now))
+        before, known.seen = known.seen, sorted(map(_identity, now))
+        known.withdrawn = {*before, *known.withdrawn}.difference(known.seen)
         for sample in now:
             self.writers.writes(sample.writer, end.key)
         self._kept_back.pop(end.key, None)
@@ -242,6 +247,15 @@ class SampleCache:
             del known.seen[: len(known.seen) - bound]
             known.is_trimmed = True
         return True
+
+    def _origin(self, sample: Sample, origin: Origin) -> Origin:
+        """Where a new sample comes from: one that a merge took back, and that holds after all, was shown."""
+        withdrawn = self._instances[sample.key].withdrawn
+        if not withdrawn or _identity(sample) not in withdrawn:
+            return origin
+        withdrawn.remove(_identity(sample))
+        self.counters.again += 1
+        return Origin.AGAIN
 
     def _offer(self, sample: Sample, origin: Origin, *, is_last: bool = True) -> Arrival:
         """Give a sample to its instance, and count what becomes of it."""

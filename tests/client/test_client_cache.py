@@ -4,7 +4,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from engine.dataset.instance import Entry
+from engine.dataset.instance import Entry, Origin
 from engine.dataset.instance_states import InstanceState
 from engine.dataset.sample import DATA, DISPOSE, NO_WRITER, UNREGISTER, Sample, make_sample
 from ospltool.client.cache import ResourceLimits, SampleCache
@@ -270,7 +270,9 @@ def test_what_a_node_captured_only_after_it_replaced_its_set_holds(status: int) 
     taken(cache)
     cache.add_update([merge_end(50, status=status), sample(10)])
     cache.add_update([sample(30, writer=1)])
-    assert times(taken(cache))[-2:] == [10, 30]
+    looks = [look for look in cache.take(100) if look.entry.sample is not None]
+    assert [look.entry.time_ns for look in looks][-2:] == [10, 30]
+    assert {look.entry.origin for look in looks[-2:]} == {Origin.AGAIN}, "both were shown before"
 
 
 SYSTEM = b"\x01\x02\x03\x04"

@@ -21,10 +21,17 @@ class HostsLab:
     Args:
         multicast: as in General/AllowMulticast; without it everyone names all hosts as peers.
         interfaces: those that everyone uses.
+        lease_s: after so long everyone takes for lost what is silent.
     """
 
     def __init__(
-        self, directory: Path, network: Network, *, multicast: str, interfaces: Sequence[str] = ("e0",)
+        self,
+        directory: Path,
+        network: Network,
+        *,
+        multicast: str,
+        interfaces: Sequence[str] = ("e0",),
+        lease_s: float = LEASE_S,
     ) -> None:
         domain, tag = own_domain()
         uri = cyclone_uri(
@@ -32,7 +39,7 @@ class HostsLab:
             multicast=multicast,
             peers=network.addresses.values() if multicast == "false" else (),
             max_auto_participant_index=40,
-            lease_s=LEASE_S,
+            lease_s=lease_s,
             spdp_interval_ms=500,
             tag=tag,
             environment={},
@@ -65,11 +72,11 @@ class HostsLab:
 
 
 @contextlib.contextmanager
-def hosts_lab(directory: Path, hosts: str, *, multicast: str) -> Iterator[HostsLab]:
+def hosts_lab(directory: Path, hosts: str, *, multicast: str, lease_s: float = LEASE_S) -> Iterator[HostsLab]:
     """A lab for a test, on hosts named by a letter each; removed with everything in it."""
     network = network_of(tuple(hosts))
     try:
-        made = HostsLab(directory, network, multicast=multicast)
+        made = HostsLab(directory, network, multicast=multicast, lease_s=lease_s)
         try:
             yield made
         finally:

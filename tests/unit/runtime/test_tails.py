@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from engine.core.messages import ReaderKey
@@ -10,7 +12,7 @@ from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, Ty
 from engine.dataset.rows import Rows
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 from engine.runtime.sets import Difference
-from engine.runtime.tails import LATE_S, PASSED_S, RETURN_S, TAIL_S, Tails
+from engine.runtime.tails import LATE_S, MISSED_S, PASSED_S, RETURN_S, TAIL_S, Tails
 
 GROUP = Group("stock", "Reading", "type")
 READER = ReaderKey("01" * 16, "Reading", ("stock",), "stock")
@@ -117,7 +119,7 @@ def test_a_set_and_a_return_have_a_tail() -> None:
 
 def test_what_comes_of_a_lost_writer_before_it_is_found_belongs_to_its_return() -> None:
     tails = Tails()
-    tails.lost(b"w" * 16)
+    tails.lost(b"w" * 16, 0.0)
     assert tails.wants(b"w" * 16)
     assert not tails.wants(b"v" * 16)
     assert tails.next_s is None
@@ -131,19 +133,19 @@ def test_what_comes_of_a_lost_writer_before_it_is_found_belongs_to_its_return() 
 
 def test_what_came_of_a_writer_that_is_lost_again_is_due_at_once() -> None:
     tails = Tails()
-    tails.lost(b"w" * 16)
+    tails.lost(b"w" * 16, 0.0)
     tails.returned(b"w" * 16, 1.0)
     told(tails, "aS1")
-    tails.lost(b"w" * 16)
+    tails.lost(b"w" * 16, 0.0)
     assert [tail.samples for tail in tails.take_returns(1.1)] == [{GROUP: [sample("aS1")]}]
 
 
 def test_nothing_is_forgotten_of_a_writer_that_is_lost_and_back_between_two_looks() -> None:
     tails = Tails()
-    tails.lost(b"w" * 16)
+    tails.lost(b"w" * 16, 0.0)
     tails.returned(b"w" * 16, 1.0)
     told(tails, "aS1")
-    tails.lost(b"w" * 16)
+    tails.lost(b"w" * 16, 0.0)
     told(tails, "aS2")
     tails.returned(b"w" * 16, 1.5)
     told(tails, "aS3")
@@ -159,3 +161,22 @@ def test_nothing_is_kept_for_a_reader_that_is_gone() -> None:
     delivery(tails, "aS1")
     tails.forget(READER)
     assert not tails
+
+
+@pytest.mark.parametrize(
+    ("heard", "lost_s", "given"),
+    [("", 3.0, "aS1 bS2"), ("aS3", 3.0, ""), ("", MISSED_S, "")],
+    ids=["the writer is lost", "it was heard in between", "long ago"],
+)
+def test_what_a_node_missed_is_given_where_its_writer_turns_out_to_be_lost(
+    heard: str, lost_s: float, given: str
+) -> None:
+    tails = Tails()
+    tails.missed(GROUP, [sample("aS1"), sample("bS2")], 0.0)
+    assert tails.wants(b"w" * 16)
+    told(tails, heard)
+    tails.lost(b"w" * 16, lost_s)
+    found = [one for tail in tails.take_returns(lost_s) for one in tail.samples[GROUP]]
+    assert found == [sample(word) for word in given.split()]
+    tails.returned(b"w" * 16, lost_s)
+    assert [tail.count for tail in tails.take_returns(math.inf)] == [0], "and once"
