@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from engine.core.merging import PART_PAUSE_S
 from engine.core.states import Phase, ServiceState
 from engine.dataset.group_set import Summary
 from engine.simulator.checkers.base import describe, held, missing
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     from engine.runtime.sets import NameSpaceData
     from engine.simulator.cluster import Cluster
     from engine.simulator.node import SimulatedNode
+
+HELD_WITHIN_NS: Final = round(1.5 * PART_PAUSE_S * 1e9)
+"""A part is held against the master's set within so long after either changed, as by what both forget."""
 
 
 def difference(cluster: Cluster) -> str:
@@ -170,9 +174,11 @@ def _unlike_part(
         return f"follows {state.following} in {state.lineage}, not {theirs.following} in {theirs.lineage}"
     if not state.has(state.wanted):
         return "has not obtained what its readers want"
-    if not state.is_level:
-        return "has not held its part against the master's set"
     assert master.runtime is not None
+    assert node.runtime is not None
+    unchanged_ns = node.runtime.holdings.clock.wall_ns() - state.changed_ns
+    if not state.is_level and unchanged_ns > HELD_WITHIN_NS:
+        return "has not held its part against the master's set"
     whole = master.runtime.spaces[state.name].working
     given = {key: sample for key, sample in held(whole).items() if state.has_group(key[0])}
     lost = missing(given, data.working)
