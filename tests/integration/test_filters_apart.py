@@ -64,7 +64,7 @@ def test_what_was_disposed_behind_the_back_of_a_node_that_filters_stays_gone(tmp
     """The master remembers a dispose until such a node has asked; otherwise its samples would come back."""
     with hosts_lab(tmp_path, "abc", multicast="true") as hosts:
         view = start(hosts, BELOW_FIVE, ALL, "n2")
-        write(hosts, 0, cleanup_ns=10**9)
+        write(hosts, 0, readers=2, cleanup_ns=10**9)
         view.wait_for("both have theirs", lambda: (view.samples("n1"), view.samples("n2")) == (5, 10))
         hosts.network.part("a", "c")
         ends = [{"op": op, "first": n, "time": 5_000} for n in range(10) for op in ("dispose", "unregister")]
@@ -72,5 +72,5 @@ def test_what_was_disposed_behind_the_back_of_a_node_that_filters_stays_gone(tmp
         view.wait_for("n2 has forgotten them", lambda: view.samples("n2") == 0)
         view.wait_for("so has n1", lambda: view.samples("n1") == 0)
         hosts.network.reunite("a", "c")
-        write(hosts, 20, cleanup_ns=10**9)
+        write(hosts, 20, readers=2, cleanup_ns=10**9)
         view.wait_for("both have the news", lambda: (view.samples("n1"), view.samples("n2")) == (5, 10))

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from ospltool.trace.meaning.facts import Facts
     from ospltool.trace.rules import Finding
 
+BACK: Final = "fellow.reconnected"
+"""The event by which a node says that it has a fellow back that it had lost."""
 FOLLOWS_WITHIN_NS: Final = 10 * SECOND_NS
 """A fellow that has not taken its master's merged set after this time does not have it."""
 
@@ -184,11 +186,15 @@ def _is_aligned(facts: Facts, choice: Choice, spell: _Spell) -> bool:
 
 
 def _parted(facts: Facts, run: Run, choice: Choice, since: int) -> Iterator[int]:
-    """When a run and its master lost each other after a time."""
+    """When a run and its master lost each other after a time.
+
+    That one has the other back ends a loss of before, also where it says so a moment after the other.
+    """
     master_runs = set(facts.names.runs_of.get(choice.master, ()))
-    for of, _, fellow, place in facts.losses:
+    for of, event, fellow, place in facts.losses:
         pair = (of == run and fellow == choice.master) or (of in master_runs and fellow == choice.chooser)
-        if pair and (place.time_ns or 0) >= since:
+        is_new = (place.time_ns or 0) >= since + (SECOND_NS if event == BACK else 0)
+        if pair and is_new:
             yield (place.time_ns or 0) - SECOND_NS
 
 
