@@ -2,7 +2,7 @@
 
 - Who aligned has all of a set that a complete node gave to it, and besides that only what it captured itself
   and what its own store held: nothing comes from a set that arrived in part.
-- Who injected has all of its stored set, as far as it could be read.
+- Who injected has all of its stored set, as far as it could be read, but what it forgets in the same moment.
 - Neither holds where in the same moment a set turns out to have evolved apart, and the policy is Delete.
 - Who gives a set to somebody that aligns has a complete set itself.
 """
@@ -122,8 +122,9 @@ class Whole(Checker):
     def _check_injected(self, node: SimulatedNode, name_space: str) -> None:
         assert node.runtime is not None
         stored = self._stored[node].get(name_space, {})
-        lost = missing(stored, node.runtime.spaces[name_space].working)
-        lost = [one for one in lost if is_ours(node, one[0])]
+        working = node.runtime.spaces[name_space].working
+        lost = [one for one in missing(stored, working) if is_ours(node, one[0])]
+        lost = [one for one in lost if not self.cluster.ledger.is_purged(working, *one)]
         if lost:
             text = f"injected {name_space} without a part of its stored set"
             self.fail(f"{node.name} {text}: {describe(lost)}")
