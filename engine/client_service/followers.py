@@ -13,15 +13,18 @@ from typing import TYPE_CHECKING, Final
 from engine.client_service.asking import Way, way_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import TypeAlias
 
     from engine.client_service.answers import Answers, Groups
     from engine.client_service.held import Held
-    from engine.core.interest import Interest
-    from engine.core.namespace import NameSpaceState
+    from engine.dataset.groups import GroupDescription
+    from engine.dataset.rows import Rows
     from engine.dds.client_protocol.messages import HistoryRequest
     from engine.runtime.runtime import Runtime
     from engine.runtime.sets import Difference
+
+    Samples: TypeAlias = Sequence[tuple[GroupDescription, Rows]]
 
 TAIL_S: Final = 1.0
 """How long after a set a reader is given what was captured meanwhile; all writers have matched it by then."""
@@ -72,14 +75,13 @@ class Followers:
         return {one.request.alignment_partitions for one in self._all.values()}
 
     def name_spaces(self, request: HistoryRequest) -> frozenset[str]:
-        """Those of which the reader that asks was kept up to date here, whoever is their master now."""
+        """Those for which this node kept the reader up to date, even if another node is their master now."""
         known = self._all.get(way_of(request))
         return known.name_spaces if known else frozenset()
 
-    def begin(self, client: bytes, request: HistoryRequest, states: Iterable[NameSpaceState]) -> None:
-        """A reader is about to be given these name-spaces."""
-        interest = self._interest(request)
-        given = {state.name: self._digests(state, interest) for state in states}
+    def begin(self, client: bytes, request: HistoryRequest, sets: Mapping[str, Samples]) -> None:
+        """A reader is about to be given these sets, by name-space."""
+        given = {name: _digests(samples for _, samples in groups) for name, groups in sets.items()}
         names = self.name_spaces(request).union(given)
         tail_s = self._clock.monotonic() + TAIL_S
         self._all[way_of(request)] = _Follower(client, request, names, given, tail_s)
@@ -127,20 +129,15 @@ class Followers:
 
     def replaced(self, name_space: str, told: Difference) -> None:
         """Another set took the place of the one that readers have; what was captured meanwhile follows."""
+        followers = [each for each in self._all.values() if name_space in each.name_spaces]
+        if not followers:
+            return
         self.difference(name_space, told)
-        tail_s = self._clock.monotonic() + TAIL_S
-        for follower in self._all.values():
-            if name_space not in follower.name_spaces:
-                continue
-            interest = self._interest(follower.request)
-            for state in self._view.name_spaces(interest):
-                if state.name == name_space:
-                    follower.given[name_space] = self._digests(state, interest)
-                    follower.tail_s = tail_s
-
-    def _digests(self, state: NameSpaceState, interest: Interest) -> set[bytes]:
-        groups = self._view.groups([state], interest)
-        return {digest for _, samples in groups for digest in samples.each_digest()}
+        working = self._runtime.spaces[name_space].working
+        given = _digests(group_set.samples() for group_set in working.groups.values())
+        for follower in followers:
+            follower.given[name_space] = given
+            follower.tail_s = self._clock.monotonic() + TAIL_S
 
     def _send_tail(self, follower: _Follower) -> None:
         """Give what came into the set since it was given."""
@@ -157,3 +154,7 @@ class Followers:
         follower.given = {}
         if groups:
             self._send(follower.client, follower.request, groups)
+
+
+def _digests(sets: Iterable[Rows]) -> set[bytes]:
+    return {digest for samples in sets for digest in samples.each_digest()}

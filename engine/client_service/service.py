@@ -239,9 +239,10 @@ class ClientService:
     def _send_set(self, client: bytes, request: HistoryRequest, states: list[NameSpaceState]) -> None:
         interest = self._answers.interest(request)
         whole = [state for state in states if state.has_all(interest.elements)]
-        groups = list(self._view.groups(whole, interest))
+        sets = {state.name: list(self._view.groups([state], interest)) for state in whole}
         if (extensions.unpack(request.extensions) or {}).get("follow"):
-            self._followers.begin(client, request, whole)
+            self._followers.begin(client, request, sets)
+        groups = [each for some in sets.values() for each in some]
         self._send(client, request, self._answers.messages(request, groups, states))
 
     def _send_link(self, client: bytes, request: HistoryRequest, error: ErrorCode) -> None:
