@@ -206,7 +206,15 @@ class Placing:
         is_loss = any(change.evicted for change in changes)
         keeps = f"merge policy {policy.capitalize()}" if is_loss else ""
         self._holdings.write_set(data, Conversion(changes, before=before), keeps=keeps)
-        shown = replaced(seen, data.working, difference, descriptions, now_ns, disposes_all=passes_disposed)
+        shown = replaced(
+            seen,
+            data.working,
+            difference,
+            descriptions,
+            now_ns,
+            disposes_all=passes_disposed,
+            tells=self._serving.on_replaced is not None,
+        )
         self._serving.show_replaced(data.state.name, shown)
 
 

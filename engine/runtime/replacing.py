@@ -53,6 +53,7 @@ def replaced(
     now_ns: int,
     *,
     disposes_all: bool,
+    tells: bool,
 ) -> Replaced:
     """Compare what readers have with what they must have.
 
@@ -63,16 +64,18 @@ def replaced(
         descriptions: of all groups.
         now_ns: when it took its place.
         disposes_all: every instance is disposed before it is shown again (merge policy Replace).
+        tells: there may be clients of our library to tell.
     """
     result = Replaced()
     for group, target in after.groups.items():
         source = before.groups.get(group)
         new = difference.get(group, [])
         back = _gone_back(source, target, every=disposes_all) if source else {}
-        told = [sample for sample in new if sample.key not in back]
-        told += [sample for key in back for sample in _instead(key, target, now_ns, disposes=disposes_all)]
-        if told:
-            result.told[group] = told
+        if tells and (new or back):
+            result.told[group] = [
+                *(sample for sample in new if sample.key not in back),
+                *(each for key in back for each in _instead(key, target, now_ns, disposes=disposes_all)),
+            ]
         if source and descriptions[group].qos.exclusive:
             result.owners[group] = _owners(source, target, {*back, *(sample.key for sample in new)})
         if not descriptions[group].qos.by_source_timestamp:

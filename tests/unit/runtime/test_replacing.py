@@ -62,7 +62,9 @@ def test_what_readers_by_source_time_are_shown_and_clients_told(
 ) -> None:
     old, target = set_of(before), set_of(after)
     described = {GROUP: description(by_source=True)}
-    shown = replaced(old, target, {GROUP: difference(old, target)}, described, 99, disposes_all=disposes_all)
+    shown = replaced(
+        old, target, {GROUP: difference(old, target)}, described, 99, disposes_all=disposes_all, tells=True
+    )
     assert words(shown.new.get(GROUP, [])) == new
     assert words(shown.instead.get(GROUP, [])) == instead
     assert words(shown.told.get(GROUP, [])) == told
@@ -84,7 +86,9 @@ def test_what_readers_by_reception_are_shown_and_clients_told(
 ) -> None:
     old, target = set_of(before), set_of(after)
     described = {GROUP: description(by_source=False)}
-    shown = replaced(old, target, {GROUP: difference(old, target)}, described, 99, disposes_all=False)
+    shown = replaced(
+        old, target, {GROUP: difference(old, target)}, described, 99, disposes_all=False, tells=True
+    )
     assert words(shown.new.get(GROUP, [])) == new
     assert not shown.instead
     assert words(shown.told.get(GROUP, [])) == told
