@@ -101,7 +101,7 @@ class Keeping:
         if process is None:
             process = Process(lambda: self._directed.open(participant, addresses))
             self._processes[participant] = process
-        has_room = self._has_room(process)
+        has_room, most = self._has_room(process), self._instances(reader.topic)
         portions: list[Portion] = []
         ended: list[tuple[GroupDescription, Iterator[End]]] = []
         for description, rows in groups:
@@ -113,12 +113,12 @@ class Keeping:
                 self._runtime.serving.deviates(reader, "not_kept", 1)
             if not isinstance(how, Again):
                 portion = self._portion(description, rows, living, how, is_whole=is_whole)
-                portions.append(self._kept_as(portion, keeps=bool(living) and has_room))
+                portions.append(portion._replace(keeps=bool(living) and has_room, instances=most))
                 if not is_whole and participant in self._kept.get(group, ()):
                     ended.append((description, unregistered(rows, self._rows(group) or (), living)))
             elif living and has_room:
                 times = self._later.get(group, _NO_TIMES)
-                portions.append(self._kept_as(_shown_again(description, rows, living, how, times)))
+                portions.append(_shown_again(description, rows, living, how, times)._replace(instances=most))
 
         crowd = process.crowd
         moved = list(self._moved(crowd)) if how is not None else []
@@ -159,15 +159,14 @@ class Keeping:
         for group, description in self._runtime.descriptions.items():
             if (group.topic, group.partition, description.type.type_id) in crowd:
                 steps = written(self._rows(group) or (), self._neighbourhood.living(group))
-                yield self._kept_as(Portion(description, steps, Mode.PART))
+                yield Portion(
+                    description, steps, Mode.PART, keeps=True, instances=self._instances(group.topic)
+                )
 
-    def _kept_as(self, portion: Portion, *, keeps: bool = True) -> Portion:
-        """A portion whose instances with a living writer stay ALIVE, where readers have room for them all."""
-        groups = [
-            group for group in self._runtime.descriptions if group.topic == portion.description.group.topic
-        ]
-        held = [self._held(group) for group in groups]
-        return portion._replace(keeps=keeps, instances=sum(one.instance_count for one in held if one))
+    def _instances(self, topic: str) -> int:
+        """How many instances this node has of a topic, in all partitions."""
+        held = [self._held(group) for group in self._runtime.descriptions if group.topic == topic]
+        return sum(group_set.instance_count for group_set in held if group_set is not None)
 
     def _disposing(self, group: Group) -> frozenset[bytes]:
         """The writers of a group that are gone and had autodispose."""
@@ -358,8 +357,8 @@ def _shown_again(
 ) -> Portion:
     if again.writer:
         steps = _not_before(times, returning(rows, again.writer, living))
-        return Portion(description, steps, Mode.RETURN)
-    return Portion(description, written(rows, living), Mode.TAKEN_OVER)
+        return Portion(description, steps, Mode.RETURN, keeps=True)
+    return Portion(description, written(rows, living), Mode.TAKEN_OVER, keeps=True)
 
 
 def _not_before(times: Mapping[bytes, int], steps: Iterable[Step]) -> Iterator[Step]:
