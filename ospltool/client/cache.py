@@ -210,7 +210,8 @@ class SampleCache:
         last = next((at for at in reversed(range(len(now))) if now[at].status != UNREGISTER), 0)
         shown = now if end.status & DISPOSE else new or now[last:]
         before, known.seen = known.seen, sorted(map(_identity, now))
-        known.withdrawn = {*before, *known.withdrawn}.difference(known.seen)
+        taken_back = {*before, *known.withdrawn}.difference(known.seen)
+        known.withdrawn = set(sorted(taken_back)[-self._most_remembered :])
         for sample in now:
             self.writers.writes(sample.writer, end.key)
         self._kept_back.pop(end.key, None)
@@ -242,11 +243,15 @@ class SampleCache:
             known.is_inexact = True
             self.writers.learn_inexact(sample.writer)
         known.seen.insert(at, identity)
-        bound = 3 * self._group_depth + _MARGIN if self._group_depth else MAX_REMEMBERED
-        if len(known.seen) > bound:
-            del known.seen[: len(known.seen) - bound]
+        if len(known.seen) > self._most_remembered:
+            del known.seen[: len(known.seen) - self._most_remembered]
             known.is_trimmed = True
         return True
+
+    @property
+    def _most_remembered(self) -> int:
+        """Identities of an instance that are remembered."""
+        return 3 * self._group_depth + _MARGIN if self._group_depth else MAX_REMEMBERED
 
     def _origin(self, sample: Sample, origin: Origin) -> Origin:
         """Where a new sample comes from: one that a merge took back, and that holds after all, was shown."""
