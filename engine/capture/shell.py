@@ -1,4 +1,4 @@
-"""What every process of ours is made of: one thread that decides, and others that bring it news."""
+"""The frame of a node or a persistence service: one thread decides, and the others bring it news."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Part(Protocol):
     """Something with a thread of its own, which may end."""
 
     @property
-    def fault(self) -> BaseException | str | None:
+    def fault(self) -> BaseException | None:
         """What ended it, None while it runs."""
 
 
 class Shell:
-    """One process of ours.
+    """The frame of one process.
 
     Args:
         name: of its own thread, for the deadlock watch.
@@ -96,11 +96,8 @@ class Shell:
         """
         self.mailbox.carry_out()
         for part in self._parts:
-            fault = part.fault
-            if fault is not None:
-                cause = fault if isinstance(fault, BaseException) else None
-                said = repr(fault) if cause else fault
-                raise self._fault(f"a thread of the {self._what} ended: {said}") from cause
+            if part.fault is not None:
+                raise self._fault(f"a thread of the {self._what} ended: {part.fault!r}") from part.fault
 
     def _from_pump(self, source: str, batch: Sequence[Any]) -> None:
         self.mailbox.post_batch(self._handlers[source], batch)

@@ -221,7 +221,7 @@ def received(context: Context, state: NameSpaceState, number: int, lineage: Epoc
 
 
 def refused(context: Context, refusal: Refusal, sender: str, now: float) -> None:
-    """A fellow does not answer a request of ours: it is asked again after the next heartbeat."""
+    """A fellow refuses one of our requests; ask it again after the next heartbeat."""
     state = context.states.get(refusal.name_space)
     if state is None:
         return

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import collections
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from engine.core.expressions import intersection, matches
 from engine.core.messages import ReaderKey
 from engine.core.namespaces import Group
+from engine.core.purging import FOREVER_NS
 from engine.dataset.groups import is_given
 from engine.dataset.living import by_instance, instances
 from engine.dataset.rows import Rows
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
     _How: TypeAlias = Again | Instead | None
 
 Groups = list[tuple["GroupDescription", Rows]]
-
-
-FOREVER_NS: Final = 1 << 63
 
 
 class Serving:
