@@ -65,6 +65,16 @@ def covers(*names: str, **name_spaces: bool) -> dict[str, Any]:
     return {"name_spaces": name_spaces, "covers": names, "update": False}
 
 
+def kept_up_to_date() -> Talk:
+    """A fetch that one of two services has answered, and follows up."""
+    talk = Talk(services=frozenset((ONE, TWO)))
+    talk.turn()
+    talk.answer(ONE, 1, 10, ours=covers("a", a=True))
+    talk.answer(TWO, 1, code=ErrorCode.NOT_RESPONSIBLE, ours=covers(a=True))
+    talk.turn()
+    return talk
+
+
 def test_the_answer_of_the_master_and_the_refusal_of_the_other_complete_the_history() -> None:
     talk = Talk(services=frozenset((ONE, TWO)))
     assert talk.turn() == [Send(1, "p", ())]
@@ -192,11 +202,7 @@ def test_updates_come_as_they_are_and_one_with_a_gap_makes_everything_come_again
 
 
 def test_when_the_service_that_keeps_it_up_to_date_is_lost_another_is_asked() -> None:
-    talk = Talk(services=frozenset((ONE, TWO)))
-    talk.turn()
-    talk.answer(ONE, 1, 10, ours=covers("a", a=True))
-    talk.answer(TWO, 1, code=ErrorCode.NOT_RESPONSIBLE, ours=covers(a=True))
-    talk.turn()
+    talk = kept_up_to_date()
     talk.services = frozenset((TWO,))
     assert talk.turn(1.0) == [Send(2, "p", ())]
     talk.answer(TWO, 2, 10, 11, ours=covers("a", a=True))
@@ -220,10 +226,7 @@ def test_what_a_merge_takes_back_before_the_history_is_complete_is_no_part_of_it
 @pytest.mark.parametrize("is_silent", [False, True])
 def test_everything_is_asked_for_again_when_something_may_have_been_missed(is_silent: bool) -> None:
     """Who kept the reader up to date is asked, master or not; if it does not answer, everybody."""
-    talk = Talk(services=frozenset((ONE, TWO)))
-    talk.turn()
-    talk.answer(ONE, 1, 10, ours=covers("a", a=True))
-    talk.answer(TWO, 1, code=ErrorCode.NOT_RESPONSIBLE, ours=covers(a=True))
+    talk = kept_up_to_date()
     assert talk.turn(1.0) == []
     talk.fetch.ask_again()
     assert talk.turn(1.0) == [Send(2, "p", (IDS[ONE],))]
@@ -237,11 +240,7 @@ def test_everything_is_asked_for_again_when_something_may_have_been_missed(is_si
 
 
 def test_who_was_lost_while_everything_is_asked_for_again_is_not_waited_for() -> None:
-    talk = Talk(services=frozenset((ONE, TWO)))
-    talk.turn()
-    talk.answer(ONE, 1, 10, ours=covers("a", a=True))
-    talk.answer(TWO, 1, code=ErrorCode.NOT_RESPONSIBLE, ours=covers(a=True))
-    talk.turn()
+    talk = kept_up_to_date()
     talk.fetch.ask_again()
     talk.services = frozenset((TWO,))
     assert talk.turn(1.0) == [Send(2, "p", ())]

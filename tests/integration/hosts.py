@@ -57,6 +57,14 @@ class HostsLab:
         self.lab.start(*self.names)
         self.wait_complete(self.names[-1], *self.names)
 
+    def start_seen(self, *names: str) -> Watch:
+        """Start configured nodes, watched from the first one; they are complete when this returns."""
+        view = self.lab.watch_from(names[0])
+        self.views = {names[0]: view}
+        self.lab.start(*names)
+        self.wait_complete(names[0], *names)
+        return view
+
     def wait_complete(self, seen_from: str, *names: str) -> None:
         view = self.views[seen_from]
         view.wait_for(f"{names} are complete and equal", lambda: view.are_complete(*names))

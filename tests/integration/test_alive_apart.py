@@ -49,10 +49,7 @@ def test_an_instance_is_alive_that_a_lost_writer_has_written_again(tmp_path: Pat
         lab = hosts.lab
         for name in ("n1", "n2"):
             lab.configure(name, Settings())
-        hosts.views = {"n1": lab.watch_from("n1")}
-        view = hosts.views["n1"]
-        lab.start("n1", "n2")
-        view.wait_for("both are complete", lambda: view.are_complete("n1", "n2"))
+        view = hosts.start_seen("n1", "n2")
         far: list[Program] = []
         for case in CASES:
             hosts.writer("n1", readers=2, steps=[{"count": 1, "time": 1_000}], **case)
@@ -74,3 +71,33 @@ def test_an_instance_is_alive_that_a_lost_writer_has_written_again(tmp_path: Pat
         hosts.network.reunite("a", "c")
         wait(reader, "1 has its writer again", state("1", "A"))
         wait(reader, "0 has both", state("0", "A"))
+
+
+def test_a_process_is_shown_an_instance_again_once_whatever_partitions_its_readers_name(
+    tmp_path: Path,
+) -> None:
+    readers = [
+        {"name": partition, "topic": "Tagain", "partition": partition, "by_source": True, "depth": 0}
+        for partition in ("stock", "st*")
+    ]
+    with hosts_lab(tmp_path, "abc", multicast="true") as hosts:
+        lab = hosts.lab
+        for name in ("n1", "n2"):
+            lab.configure(name, Settings())
+        view = hosts.start_seen("n1", "n2")
+        reader = lab.program("timelines", prefix=lab.prefixes["n1"], readers=readers)
+        reader.answer("ready")
+        steps = [{"count": 1, "time": 1_000}]
+        writer = hosts.writer("n3", readers=4, topic="Tagain", depth=0, steps=steps)
+        view.wait_for("both nodes have it", lambda: view.samples("n1") == view.samples("n2") == 1)
+        wait(reader, "it is alive", state("0", "A"))
+        hosts.network.part("a", "c")
+        wait(reader, "it has lost its writer", state("0", "NW"))
+        hosts.network.reunite("a", "c")
+        wait(reader, "it has its writer again", state("0", "A"))
+        writer.tell(steps=[{"count": 1, "time": 5_000}])
+        writer.answer("done")
+        wait(reader, "it goes on", lambda one: one["0"]["words"][-1] == "S5000")
+        reader.tell(look=True)
+        for name, found in reader.answer("timelines").items():
+            assert found["0"]["words"].count("S1000") == 2, (name, found)

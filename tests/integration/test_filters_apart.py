@@ -22,14 +22,8 @@ def start(hosts: HostsLab, first: Settings, second: Settings, master: str) -> Wa
     lab = hosts.lab
     lab.configure("n1", first)
     lab.configure("n2", second)
-    hosts.views = {"n1": lab.watch_from("n1")}
-    view = hosts.views["n1"]
-    lab.start("n1", "n2")
-
-    def is_ready() -> bool:
-        return view.are_complete("n1", "n2") and {view.master(each) for each in ("n1", "n2")} == {master}
-
-    view.wait_for("both are complete", is_ready)
+    view = hosts.start_seen("n1", "n2")
+    view.wait_for("it leads", lambda: {view.master(each) for each in ("n1", "n2")} == {master})
     return view
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -228,3 +229,34 @@ def test_history_is_never_given_to_another_durability_service(lab: Lab, ends: li
     assert deliveries(lab, "n1") == [("n1", str(COUNT))] * 2
     services.tell(count=True)
     assert services.answer("counts") == [0] * len(ends)
+
+
+def test_what_a_late_joiner_refuses_because_its_instance_is_written_is_counted(lab: Lab) -> None:
+    """Live samples reach a reader by source time before the history of a node that is still starting."""
+    lab.configure("n1", Settings())
+    lab.start("n1")
+    lab.seen.wait_for("n1 is complete", lambda: lab.seen.are_complete("n1"))
+    options: dict[str, Any] = {"topic": "Tdeep", "depth": 0, "by_source": True}
+    lab.write(*({"count": 1, "time": 1_000 + at} for at in range(5)), **options)
+    lab.seen.wait_for("it is stored", lambda: lab.seen.stored("n1") == 5)
+    lab.stop("n1")
+    lab.configure("n1", Settings(discovery_s=5.0))
+    lab.start("n1")
+    lab.seen.wait_for("n1 is there", lambda: lab.seen.node("n1"))
+    reader = lab.program("timelines", readers=[options])
+    reader.answer("ready")
+    # By the time a writer matches, and has written another instance, the node has seen the reader.
+    writer = lab.program("writer", steps=[{"first": 1, "count": 1, "time": 1_000}], readers=2, **options)
+    writer.answer("done")
+    now_ns = time.time_ns()
+    writer.tell(steps=[{"count": 1, "time": now_ns}])
+    writer.answer("done")
+    lab.wait_delivered()
+    reader.tell(look=True)
+    assert reader.answer("timelines")["Tdeep"]["0"]["words"] == [f"S{now_ns}"]
+    lab.seen.wait_for(
+        "it is counted", lambda: (shown := lab.seen.node("n1")) and shown.counters["refused_older"] == 5
+    )
+    shown = lab.seen.node("n1")
+    assert shown is not None
+    assert [one.counts for one in shown.deviations] == [{"refused_older": 5}]

@@ -23,10 +23,7 @@ def test_readers_get_what_was_written_before_their_node_knew_of_the_cut(tmp_path
         lab = hosts.lab
         for name in ("n1", "n2"):
             lab.configure(name, Settings())
-        hosts.views = {"n1": lab.watch_from("n1")}
-        view = hosts.views["n1"]
-        lab.start("n1", "n2")
-        view.wait_for("both are complete", lambda: view.are_complete("n1", "n2"))
+        view = hosts.start_seen("n1", "n2")
         readers = [{"topic": topic, "by_source": by_source} for topic, by_source in ORDERS.items()]
         reader = lab.program("timelines", prefix=lab.prefixes["n1"], readers=readers)
         reader.answer("ready")

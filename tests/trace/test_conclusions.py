@@ -64,7 +64,7 @@ def election(traces: Traces, node: str, at: float, number: int, master: str) -> 
 
 
 def test_restarts_and_stops_within_a_minute_are_no_live_lock(traces: Traces) -> None:
-    """Every election settles within a second, whoever comes and goes."""
+    """Every election settles within a second, although nodes come and go."""
     for node, address in (("a", "1001"), ("b", "1002"), ("c", "1003")):
         traces.node(node, address).begin(0)
     for at, master, stops, comes in (
