@@ -114,6 +114,10 @@ class Side:
         self.holdings.counters["malformed"] += 1
 
 
+def _as_fellow(side: Side) -> types.SimpleNamespace:
+    return types.SimpleNamespace(node=side.node, can=side.capabilities.__contains__, roll_up=lambda _: None)
+
+
 def align(
     aligner: Side, alignee: Side, request: int = 1, change: Callable[[bytes], bytes] = bytes
 ) -> tuple[int, int]:
@@ -121,8 +125,8 @@ def align(
 
     `change` is done to everything that is sent.
     """
-    status = types.SimpleNamespace(capabilities=alignee.capabilities)
-    aligner.holdings.core.fellows = [types.SimpleNamespace(node=alignee.node, status=status)]
+    for one, other in ((aligner, alignee), (alignee, aligner)):
+        one.holdings.core.fellows = [_as_fellow(other)]
     alignee.transfers.expect(ExpectSet(NAME_SPACE, request, aligner.node, "replace"))
     alignee.work()
     target = Target(alignee.node, request, "replace", compares=bool(alignee.sent))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from engine.core.events import Event, Note
 from engine.core.fellows import Fellow, FellowTable
-from engine.core.messages import NO_EPOCH, Epoch, Outgoing
+from engine.core.messages import JOINS, NO_EPOCH, Epoch, Outgoing
 from engine.core.readers import ReaderTable
 from engine.core.requests import RequestQueue
 from engine.core.states import Phase
@@ -130,7 +130,7 @@ class Context:
         """The line of a fellow's set; of one that does not tell it, the whole history of the domain."""
         fellow = self.fellows.get(node)
         report = fellow.report(state.name) if fellow else None
-        return report.line if fellow and report and fellow.joins else (NO_EPOCH,)
+        return report.line if fellow and report and fellow.can(JOINS) else (NO_EPOCH,)
 
     def aligner_report(self, state: NameSpaceState) -> NameSpaceReport | None:
         """What the node to ask for the set says of the name-space; None when it is not to be asked."""

@@ -14,7 +14,7 @@ import dataclasses
 import operator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from engine.core.messages import JOINS, PARTS, Deliveries, NameSpaces, Status
+from engine.core.messages import Deliveries, NameSpaces, Status
 from engine.core.states import ServiceState
 
 if TYPE_CHECKING:
@@ -66,15 +66,9 @@ class Fellow:
     is_clock_off: bool = False
     is_late: bool = False
 
-    @property
-    def knows_parts(self) -> bool:
-        """Whether it leaves the readers on the host of a Lazy node to that node (capability `PARTS`)."""
-        return self.status is not None and PARTS in self.status.capabilities
-
-    @property
-    def joins(self) -> bool:
-        """Whether it joins sets of one lineage (capability `JOINS`)."""
-        return self.status is not None and JOINS in self.status.capabilities
+    def can(self, capability: str) -> bool:
+        """Whether it says that it has one of `engine.core.messages.CAPABILITIES`."""
+        return self.status is not None and capability in self.status.capabilities
 
     @property
     def name(self) -> str:

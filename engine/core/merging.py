@@ -19,6 +19,7 @@ from engine.core import alignment, parts
 from engine.core.events import DeleteSet, LineageAdopted
 from engine.core.expressions import matches
 from engine.core.joining import policy_for
+from engine.core.messages import JOINS
 from engine.core.namespaces import MergeType
 from engine.core.states import Phase, Trigger
 
@@ -354,7 +355,7 @@ def surplus_found(context: Context, state: NameSpaceState) -> tuple[str, ...]:
     return tuple(
         fellow.node
         for fellow in context.fellows.approved()
-        if fellow.joins
+        if fellow.can(JOINS)
         and (report := fellow.report(state.name)) is not None
         and (report.complete or report.part)
         and report.lineage == state.lineage

@@ -26,7 +26,9 @@ JOINS = "lineage-join"
 """The sender joins sets of one lineage, says what has settled, and takes gifts (docs/protocol.md)."""
 PARTS = "parts"
 """The sender answers requests for some groups of its set (`SampleRequest.elements`)."""
-CAPABILITIES = ("batched-alignment", "digest-roll-up", "delivery-announcement", RANGES, JOINS, PARTS)
+LACKING = "told-lacking"
+"""The sender understands `engine.runtime.reconciling.messages.Sketch.lacking`."""
+CAPABILITIES = ("batched-alignment", "digest-roll-up", "delivery-announcement", RANGES, JOINS, PARTS, LACKING)
 """What this version can do; sent in every status, unknown names are ignored (5.5.20)."""
 
 

@@ -16,7 +16,7 @@ import dataclasses
 import operator
 from typing import TYPE_CHECKING, Final
 
-from engine.core.messages import Deliveries, Delivery
+from engine.core.messages import PARTS, Deliveries, Delivery
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,7 +89,7 @@ def servers_of(context: Context, state: NameSpaceState) -> list[Server]:
 def _is_unknown_part(context: Context, state: NameSpaceState) -> bool:
     """Whether a complete fellow of an earlier release would serve the readers of a part, too."""
     return any(
-        not fellow.knows_parts and (report := fellow.report(state.name)) is not None and report.complete
+        not fellow.can(PARTS) and (report := fellow.report(state.name)) is not None and report.complete
         for fellow in context.fellows.approved()
     )
 

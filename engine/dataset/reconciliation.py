@@ -21,7 +21,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +29,7 @@ import numpy.typing as npt
 from engine.dataset.dataset import weight_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from engine.core.namespaces import Group
     from engine.dataset.rows import Rows
@@ -155,39 +155,61 @@ def _expected(first: int, length: int, count: int) -> npt.NDArray[np.int64]:
     return np.rint(_density(first, length) * count).astype(np.int64)
 
 
-def symbols(identities: Words, first: int, end: int) -> Stepwise[Symbols]:
-    """Symbols `first` to `end` (without it) of a set."""
-    counts = np.zeros(end - first, dtype=np.int64)
-    sums = np.zeros(end - first, dtype=np.uint64)
-    checks = np.zeros(end - first, dtype=np.uint64)
-    for begin in range(0, len(identities), STEP):
-        _accumulate(identities[begin : begin + STEP], np.int64(1), first, counts, sums, checks)
-        yield
-    return Symbols(first, counts, sums, checks & _LOW)
+class Encoder:
+    """The symbols of a set, one piece after the other; what was made is not computed again.
+
+    Takes 24 bytes for each sample.
+    """
+
+    def __init__(self, identities: Words) -> None:
+        self._identities = identities
+        self._state = identities.copy()
+        self._at = np.zeros(len(identities), dtype=np.int64)  # the next symbol that each falls into
+        self._made = 0
+
+    def until(self, end: int) -> Stepwise[Symbols]:
+        """The symbols from where the last ones ended to `end` (without it)."""
+        first, self._made = self._made, max(end, self._made)
+        made = _empty(first, self._made - first)
+        for begin in range(0, len(self._identities), STEP):
+            part = slice(begin, begin + STEP)
+            here = np.flatnonzero(self._at[part] < self._made) + begin
+            signs = np.ones(len(here), dtype=np.int64)
+            ends = _put(made, self._identities[here], signs, self._state[here], self._at[here])
+            for places, state, at in ends:
+                self._state[here[places]], self._at[here[places]] = state, at
+            yield
+        return made
 
 
-def _accumulate(identities: Words, signs: Any, first: int, counts: Any, sums: Words, checks: Words) -> None:
-    """Put identities into the symbols that they fall into."""
-    end = first + len(counts)
-    signs = np.broadcast_to(np.asarray(signs, dtype=np.int64), identities.shape)
-    signed = identities * signs.astype(np.uint64)
-    check = _checksums(identities) * signs.astype(np.uint64)
-    at = np.zeros(len(identities), dtype=np.int64)
-    state = identities
-    while len(at) and end > first:
-        here = at >= first
-        if here.all():
-            where, one, word, proof = at - first, signs, signed, check
-        else:
-            where, one, word, proof = at[here] - first, signs[here], signed[here], check[here]
-        np.add.at(counts, where, one)
-        np.add.at(sums, where, word)
-        np.add.at(checks, where, proof)
+def _empty(first: int, length: int) -> Symbols:
+    sums, checks = np.zeros(length, dtype=np.uint64), np.zeros(length, dtype=np.uint64)
+    return Symbols(first, np.zeros(length, dtype=np.int64), sums, checks)
+
+
+def _put(
+    made: Symbols, identities: Words, signs: npt.NDArray[np.int64], state: Words, at: npt.NDArray[np.int64]
+) -> Iterator[tuple[npt.NDArray[np.intp], Words, npt.NDArray[np.int64]]]:
+    """Put identities into the symbols that they fall into, beginning with those at `at`.
+
+    Yields the places, the state and the next symbol of those that fall into no further one.
+    """
+    end = made.first + len(made)
+    words = identities * signs.astype(np.uint64)
+    checks = _checksums(identities) * signs.astype(np.uint64)
+    places = np.arange(len(identities))
+    while len(at):
+        where = at - made.first
+        np.add.at(made.counts, where, signs)
+        np.add.at(made.sums, where, words)
+        np.add.at(made.checks, where, checks)
         state, at = _following(state, at)
         going = at < end
         if not going.all():
-            state, at, signs = state[going], at[going], signs[going]
-            signed, check = signed[going], check[going]
+            yield places[~going], state[~going], at[~going]
+            places, state, at = places[going], state[going], at[going]
+            signs, words, checks = signs[going], words[going], checks[going]
+    np.bitwise_and(made.checks, _LOW, out=made.checks)
 
 
 def _following(state: Words, at: npt.NDArray[np.int64]) -> tuple[Words, npt.NDArray[np.int64]]:
@@ -213,13 +235,14 @@ class Difference:
 def solve(difference: Symbols) -> Stepwise[Difference | None]:
     """Read a difference off its symbols, which begin at 0; None when they are too few, or nonsense."""
     counts, sums, checks = difference.counts.copy(), difference.sums.copy(), difference.checks.copy()
+    left = Symbols(0, counts, sums, checks)
     found: list[tuple[Words, npt.NDArray[np.int64]]] = []
     total = 0
     while True:
         single = np.nonzero(np.abs(counts) == 1)[0]
         signs = counts[single]
         words = sums[single] * signs.astype(np.uint64)
-        right = (_checksums(words) * signs.astype(np.uint64)) & _LOW == checks[single] & _LOW
+        right = (_checksums(words) * signs.astype(np.uint64)) & _LOW == checks[single]
         words, index = np.unique(words[right], return_index=True)
         signs = signs[right][index]
         if not len(words):
@@ -230,15 +253,24 @@ def solve(difference: Symbols) -> Stepwise[Difference | None]:
         found.append((words, signs))
         for begin in range(0, len(words), STEP):
             part = slice(begin, begin + STEP)
-            _accumulate(words[part], -signs[part], 0, counts, sums, checks)
+            some = words[part]
+            for _ in _put(left, some, -signs[part], some, np.zeros(len(some), dtype=np.int64)):
+                pass
             yield
-    if counts.any() or sums.any() or (checks & _LOW).any():
+    if counts.any() or sums.any() or checks.any():
         return None
     words = np.concatenate([word for word, _ in found]) if found else np.empty(0, dtype=np.uint64)
     signs = np.concatenate([sign for _, sign in found]) if found else np.empty(0, dtype=np.int64)
     if len(np.unique(words)) < len(words):
         return None
     return Difference(words[signs > 0], words[signs < 0])
+
+
+def without(difference: Difference, lacking: Words) -> Difference:
+    """The difference of two sets, from that of our set and theirs with what they say they lack."""
+    missing = np.setdiff1d(lacking, difference.only_theirs)
+    only_theirs = np.setdiff1d(difference.only_theirs, lacking)
+    return Difference(np.union1d(difference.only_ours, missing), only_theirs)
 
 
 def estimate(difference: Symbols) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Final
 
-from engine.core.messages import RollUp, Settled, Status
+from engine.core.messages import JOINS, RollUp, Settled, Status
 from engine.dataset.settling import border_before
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Agreement:
             if settled is not None and settled.until_ns > data.present.kept_ns:
                 is_equal = data.working.settled(settled.until_ns) == (settled.count, settled.digest)
                 core.compared(theirs.name_space, fellow.node, settled.until_ns, now, is_equal=is_equal)
-            elif settled is None and not fellow.joins:  # a node of the first release
+            elif settled is None and not fellow.can(JOINS):  # a node of the first release
                 ours = data.working.summary()
                 is_equal = (ours.count, ours.digest) == (theirs.count, theirs.digest)
                 core.compared(theirs.name_space, fellow.node, 0, now, is_equal=is_equal)

@@ -15,7 +15,7 @@ from engine.runtime.placing import EXTEND, GIVE, Placing
 from engine.runtime.reconciling import messages as notes
 from engine.runtime.reconciling import resume as resuming
 from engine.runtime.reconciling.alignee import Comparing
-from engine.runtime.reconciling.aligner import Answer, Answering, sent_part
+from engine.runtime.reconciling.aligner import Answer, Answering, Found, sent_part
 from engine.runtime.steps import Steps
 
 if TYPE_CHECKING:
@@ -49,8 +49,9 @@ class Transfers:
         self._telling = telling
         self._incoming = IncomingStreams(holdings.settings.node)
         self.steps = Steps(holdings.clock, self._malformed)
-        self._comparing = Comparing(holdings, self.steps, secret)
-        self._answering = Answering(holdings, self.steps, self._send_to)
+        found = Found(holdings.clock)
+        self._comparing = Comparing(holdings, self.steps, secret, found)
+        self._answering = Answering(holdings, self.steps, self._send_to, found)
         self._placing = Placing(holdings, serving, housekeeping, self._comparing)
         self._sent = 0
         self._shared: dict[tuple[str, tuple[str, ...]], tuple[Target, ...]] = {}

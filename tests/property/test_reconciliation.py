@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.exchange import Side, align
-from engine.core.messages import CAPABILITIES
+from engine.core.messages import CAPABILITIES, LACKING
 from engine.core.namespaces import Group
 from engine.dataset import ranges, reconciliation
 from engine.dataset.dataset import DataSet
@@ -39,7 +39,7 @@ def words(values: set[int]) -> reconciliation.Words:
 
 
 def symbols(values: set[int], end: int) -> Symbols:
-    return finished(reconciliation.symbols(words(values), 0, end))
+    return finished(reconciliation.Encoder(words(values)).until(end))
 
 
 def check_same(one: Symbols, other: Symbols) -> None:
@@ -74,8 +74,24 @@ def test_symbols_are_linear_and_may_be_made_piece_by_piece(
     end = middle + more
     both = symbols(ours - theirs, end) - symbols(theirs - ours, end)
     check_same(symbols(ours, end) - symbols(theirs, end), both)
-    pieces = symbols(ours, middle) + finished(reconciliation.symbols(words(ours), middle, end))
+    encoder = reconciliation.Encoder(words(ours))
+    pieces = finished(encoder.until(middle)) + finished(encoder.until(end))
     check_same(pieces, symbols(ours, end))
+
+
+@given(WORDS, WORDS, WORDS)
+def test_what_the_other_lacks_by_its_word_may_be_wrong(
+    ours: set[int], theirs: set[int], told: set[int]
+) -> None:
+    told -= theirs
+    found, end = None, 16
+    while found is None:
+        assert end < 2000
+        found = finished(reconciliation.solve(symbols(ours, end) - symbols(theirs | told, end)))
+        end *= 2
+    exact = reconciliation.without(found, words(told))
+    assert set(exact.only_ours.tolist()) == ours - theirs
+    assert set(exact.only_theirs.tolist()) == theirs - ours
 
 
 @given(WORDS, st.integers(0, 50), st.integers(0, 100_000))
@@ -269,6 +285,40 @@ def test_where_notes_are_lost_the_next_request_is_for_everything() -> None:
     _, messages = align(aligner, alignee, 2)
     assert messages == 1
     assert content(alignee.result) == content(ours)
+
+
+def apart(count: int, seed: int) -> list[tuple[Group, Sample]]:
+    """Samples that take no other's place."""
+    keys = (b"%d %d" % (seed, number) for number in range(count))
+    return [(GROUPS[0], make_sample(1, b"w" * 16, DATA, key, b"x")) for key in keys]
+
+
+def check_both_ways(capabilities: tuple[str, ...], *, moves: bool) -> int:
+    """One takes what the other has, and then the other; with `moves` both sets change in between.
+
+    Returns the bytes that comparing took on the second way.
+    """
+    shared, here, there = (apart(count, seed) for count, seed in ((20_000, 1), (500, 2), (500, 3)))
+    near = Side("a" * 32, data_set([*shared, *here]), DESCRIBE, capabilities)
+    far = Side("b" * 32, data_set([*shared, *there]), DESCRIBE, capabilities)
+    align(near, far)
+    both = [*shared, *here, *there]
+    if moves:  # here two came and one of them is new there too; there one came and one went
+        near.space.working = data_set([*shared, *here, there[0], *(newer := apart(1, 4))])
+        both = [*both[:-1], *newer, *apart(1, 5)]
+    far.space.working = data_set(both)
+    near.holdings.counters.clear(), far.holdings.counters.clear()
+    align(far, near, request=2)
+    assert near.result is not None
+    assert content(near.result) == content(far.space.working)
+    assert not near.holdings.counters["comparisons_failed"]
+    return sum(side.holdings.counters["comparison_bytes_sent"] for side in (near, far))
+
+
+@pytest.mark.parametrize("moves", [False, True])
+def test_the_way_back_tells_what_the_first_way_found(moves: bool) -> None:
+    older = tuple(one for one in CAPABILITIES if one != LACKING)
+    assert check_both_ways(CAPABILITIES, moves=moves) < 0.8 * check_both_ways(older, moves=moves)
 
 
 @given(st.binary(max_size=80), st.booleans())

@@ -13,7 +13,7 @@ import hashlib
 from typing import TYPE_CHECKING, Final
 
 from engine.core.events import is_asked_for
-from engine.core.messages import MERGE_PURPOSES, SampleRequest
+from engine.core.messages import LACKING, MERGE_PURPOSES, PARTS, SampleRequest
 from engine.dataset.blocks import MAX_SAMPLES
 from engine.dataset.dataset import DataSet, weight_of
 from engine.dataset.group_set import Outcome
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from engine.dataset.sample import Sample
     from engine.runtime.holdings import Holdings
     from engine.runtime.incoming import Incoming
+    from engine.runtime.reconciling.aligner import Found
     from engine.runtime.sets import Difference, NameSpaceData
     from engine.runtime.steps import Steps
     from engine.runtime.stream import End
@@ -45,6 +46,8 @@ MIN_SAMPLES: Final = 16
 """A smaller set is not worth the question; everything is sent."""
 FIRST_SYMBOLS: Final = 256
 """What is sent with the request: enough for a hundred differences, or to tell how many there are."""
+MORE_SYMBOLS: Final = 64
+"""What is sent beside what this node knows that it lacks: for what has changed since."""
 MAX_SYMBOLS: Final = 1 << 20
 MAX_LIST: Final = 8 << 20
 """Identities in a list: 64 MiB of them."""
@@ -55,15 +58,22 @@ _OF_WORKING: Final = ("collect", "repair", *MERGE_PURPOSES)
 
 @dataclasses.dataclass(eq=False)
 class Base:
-    """The set to which a difference will be put."""
+    """The set to which a difference will be put.
+
+    Attributes:
+        lacks: identities that an earlier comparison found with the aligner and not here. They are told as
+            such and put into the symbols, which then show what differs besides.
+    """
 
     aligner: str
     salt: bytes
     groups: list[tuple[Group, Rows]]
     root: Summary
     began_s: float
+    lacks: reconciliation.Words | None = None
     told: int = 0
     _identities: reconciliation.Words | None = None
+    _encoder: reconciliation.Encoder | None = None
     _held: Held | None = None
 
     def identities(self) -> Stepwise[reconciliation.Words]:
@@ -74,8 +84,22 @@ class Base:
             self._identities = yield from reconciliation.identities(self.groups, self.salt)
         return self._identities
 
+    def symbols(self, end: int) -> Stepwise[reconciliation.Symbols]:
+        """The symbols up to `end` that have not been told."""
+        import numpy as np
+
+        from engine.dataset.reconciliation import Encoder
+
+        if self._encoder is None:
+            here = yield from self.identities()
+            if self.lacks is not None:
+                self.lacks = np.setdiff1d(self.lacks, here)
+                here = np.concatenate((here, self.lacks))
+            self._encoder = Encoder(here)
+        return (yield from self._encoder.until(end))
+
     def held(self) -> Stepwise[Held]:
-        """The same, ready to tell of ranges."""
+        """The identities, ready to tell of ranges."""
         from engine.dataset.ranges import Held
 
         if self._held is None:
@@ -99,12 +123,19 @@ class Finished:
 
 
 class Comparing:
-    """The comparisons of an alignee. `secret` makes its salts; nobody else can know it."""
+    """The comparisons of an alignee.
 
-    def __init__(self, holdings: Holdings, steps: Steps, secret: bytes) -> None:
+    Args:
+        steps: carries out comparisons.
+        secret: makes salts; nobody else can know it.
+        found: what this node lacks by the comparisons that it made itself, as an aligner.
+    """
+
+    def __init__(self, holdings: Holdings, steps: Steps, secret: bytes, found: Found) -> None:
         self._holdings = holdings
         self._steps = steps
         self._secret = secret
+        self._found = found
         self._bases: dict[tuple[str, int], Base] = {}
         self._distrusted: set[str] = set()
 
@@ -119,7 +150,7 @@ class Comparing:
             self._distrusted.discard(name)
             return
         known = next((each for each in self._holdings.core.fellows if each.node == event.aligner), None)
-        if event.elements and not (known and known.knows_parts):
+        if event.elements and not (known and known.can(PARTS)):
             return
         held = _held(self._holdings.spaces[name], event)
         root = held.summary() if held is not None else None
@@ -127,12 +158,15 @@ class Comparing:
             return
         groups = [(group, group_set.samples()) for group, group_set in held.groups.items()]
         salt = hashlib.blake2b(f"{name} {event.request}".encode(), key=self._secret, digest_size=16).digest()
+        found = self._found.take(name, event.aligner) if known and known.can(LACKING) else None
+        salt, lacks = found or (salt, None)
         base = self._bases[name, event.request] = Base(
-            event.aligner, salt, groups, root, self._holdings.clock.monotonic()
+            event.aligner, salt, groups, root, self._holdings.clock.monotonic(), lacks
         )
         roll_up = known.roll_up(name) if known else None
         is_equal = roll_up is not None and (roll_up.count, roll_up.digest) == (root.count, root.digest)
-        length = 0 if is_equal else min(FIRST_SYMBOLS, root.count)
+        first = FIRST_SYMBOLS if lacks is None else MORE_SYMBOLS
+        length = 0 if is_equal else min(first, root.count)
         self._steps.begin(self._send(name, event.request, base, length))
 
     def announced(self, outgoing: Outgoing) -> Outgoing:
@@ -157,7 +191,7 @@ class Comparing:
     def _send_list(self, name: str, request: int, base: Base) -> Stepwise[None]:
         identities = yield from base.identities()
         body = identities.astype("<u8").tobytes()
-        self._tell(name, request, base, body, 0, len(identities), is_list=True)
+        self._tell(name, request, base, body, length=len(identities), is_list=True)
 
     def narrow(self, note: notes.Narrow, body: bytes) -> None:
         """The aligner asks about ranges."""
@@ -192,13 +226,12 @@ class Comparing:
         """The symbols from where the last ones ended."""
         first, body = base.told, b""
         if end > first:
-            from engine.dataset import reconciliation
-
-            identities = yield from base.identities()
-            symbols = yield from reconciliation.symbols(identities, first, end)
-            body = symbols.to_bytes(base.root.count)
+            body = (yield from base.symbols(end)).to_bytes(base.root.count)
             base.told = end
-        self._tell(name, request, base, body, first, base.told - first)
+        lacking = 0
+        if not first and base.lacks is not None:
+            lacking, body = len(base.lacks), body + base.lacks.astype("<u8").tobytes()
+        self._tell(name, request, base, body, first=first, length=end - first, lacking=lacking)
 
     def _tell(
         self,
@@ -206,9 +239,10 @@ class Comparing:
         request: int,
         base: Base,
         body: bytes,
-        first: int,
-        length: int,
         *,
+        length: int,
+        first: int = 0,
+        lacking: int = 0,
         is_list: bool = False,
     ) -> None:
         if self._bases.get((name, request)) is not base:
@@ -216,7 +250,7 @@ class Comparing:
         holdings = self._holdings
         node, root = holdings.settings.node, base.root
         sketch = notes.Sketch(
-            name, node, request, base.salt, root.count, root.digest, first, length, is_list=is_list
+            name, node, request, base.salt, root.count, root.digest, first, length, is_list, lacking
         )
         note = notes.encode(sketch, body)
         holdings.counters["comparison_bytes_sent"] += len(note)

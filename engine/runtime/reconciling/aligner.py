@@ -1,12 +1,16 @@
 """Sending only what differs: the aligner's side, which finds the difference and answers with it.
 
-Request and sketch come on different ways, in either order. Symbols are held against the set as it is when
-both are here, step by step (`engine.runtime.steps`); what has changed meanwhile is put to the difference at
-the end, so that it makes the present set. If that has another lineage, the comparison begins again. Where
-symbols are too few their number is estimated and asked for; above a third of the set the list of all
-identities is cheaper, and always ends it. Where they come to no result, because identities meet or a peer is
-damaged, the difference is searched range by range (`engine.dataset.ranges`) in the set as it is then, with a
-bounded number of questions.
+Request and sketch come on different ways, in either order. What the alignee tells is held against the set as
+it is when both are here, step by step (`engine.runtime.steps`); what has changed meanwhile is put to the
+difference at the end, so that it makes the present set. If that has another lineage, the comparison begins
+again. Where symbols are too few their number is estimated and asked for; above a third of the set the list of
+all identities is cheaper, and always ends it. Where they come to no result, because identities meet or a peer
+is damaged, the difference is searched range by range (`engine.dataset.ranges`), with a bounded number of
+questions.
+
+A merge compares two sets twice: the master collects what the other has, and the other then takes what the
+master has. The first comparison has found what the second looks for. So the aligner keeps what it lacks
+itself (`Found`), and tells it when it asks in turn; symbols then show only what has changed in between.
 """
 
 from __future__ import annotations
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
     from engine.dataset.reconciliation import Stepwise
     from engine.dataset.sample import Sample
     from engine.runtime.holdings import Holdings
+    from engine.runtime.ports import Clock
     from engine.runtime.steps import Steps
 
 FORGET_S: Final = 30.0
@@ -46,6 +51,10 @@ LIST_BYTES: Final = 8
 """Of each identity in a list."""
 MAX_SKETCHES: Final = 6
 """After so many the symbols have failed; two or three are enough as a rule."""
+MAX_FOUND: Final = 16
+"""Comparisons of which is kept what was found."""
+MAX_FOUND_IDENTITIES: Final = 1 << 17
+"""Of one comparison: 1 MiB."""
 _NEEDS_WHOLE: Final = ("initial", *MERGE_PURPOSES)
 
 
@@ -59,22 +68,25 @@ class _Question:
     sketch: notes.Sketch | None = None
     symbols: reconciliation.Symbols | None = None
     identities: reconciliation.Words | None = None
+    lacking: reconciliation.Words | None = None
+    ours: _Ours | None = None
     bytes: int = 0
     asked_for: int = -1
     sketches: int = 0
-    search: _Search | None = None
+    search: Search | None = None
     is_compared: bool = False
     lineage: Epoch | None = None
 
 
 @dataclasses.dataclass(slots=True)
-class _Search:
-    """Range by range, in the set as it was when that began."""
+class _Ours:
+    """The set here, as it was when the comparison began."""
 
-    ranges: Search
     groups: list[tuple[Group, Rows]]
-    ours: reconciliation.Words
     root: Summary
+    identities: reconciliation.Words
+    encoder: reconciliation.Encoder
+    symbols: reconciliation.Symbols
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -90,20 +102,47 @@ class Answer:
     question_bytes: int
 
 
+class Found:
+    """Salt and identities of what this node lacks, by its last comparisons as an aligner."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._known: dict[tuple[str, str], tuple[float, bytes, reconciliation.Words]] = {}
+
+    def keep(self, name_space: str, fellow: str, salt: bytes, lacking: reconciliation.Words) -> None:
+        """A fellow has these, and this node does not."""
+        self._known.pop((name_space, fellow), None)
+        if 0 < len(lacking) <= MAX_FOUND_IDENTITIES:
+            self._known[name_space, fellow] = self._clock.monotonic(), salt, lacking
+            if len(self._known) > MAX_FOUND:
+                del self._known[next(iter(self._known))]
+
+    def take(self, name_space: str, fellow: str) -> tuple[bytes, reconciliation.Words] | None:
+        """What is lacking of a fellow's set, where that was found a moment ago; once."""
+        known = self._known.pop((name_space, fellow), None)
+        return known[1:] if known and self._clock.monotonic() < known[0] + FORGET_S else None
+
+
 class Answering:
     """The comparisons of an aligner.
 
     Args:
         steps: carries out comparisons.
         send: sends a set, or with an answer only the difference, to a target.
+        found: takes what this node lacks itself.
     """
 
     def __init__(
-        self, holdings: Holdings, steps: Steps, send: Callable[[str, Target, Answer | None], None]
+        self,
+        holdings: Holdings,
+        steps: Steps,
+        send: Callable[[str, Target, Answer | None], None],
+        found: Found,
     ) -> None:
         self._holdings = holdings
         self._steps = steps
         self._send = send
+        self._found_here = found
         self._questions: dict[tuple[str, int], _Question] = {}
 
     @property
@@ -154,7 +193,12 @@ class Answering:
             if sketch.is_list:
                 question.identities = reconciliation.from_list(body, sketch.count)
                 return
-            symbols = reconciliation.Symbols.from_bytes(body, sketch.first, sketch.length, sketch.count)
+            if not 0 <= 8 * sketch.lacking <= len(body):
+                raise ValueError(f"{len(body)} bytes do not end with {sketch.lacking} identities")
+            end = len(body) - 8 * sketch.lacking
+            symbols = reconciliation.Symbols.from_bytes(body[:end], sketch.first, sketch.length, sketch.count)
+            if sketch.lacking:
+                question.lacking = reconciliation.from_list(body[end:], sketch.lacking)
         except ValueError as error:
             raise StreamFault(f"a sketch: {error}") from error
         known = question.symbols
@@ -174,7 +218,7 @@ class Answering:
         assert target is not None
         state = self._holdings.spaces[question.name_space].state
         if answer is not None and question.lineage != state.lineage:
-            question.is_compared, question.search = False, None
+            question.is_compared, question.search, question.ours = False, None, None
             self._answer(question)  # the set has become another one, and so has the difference
             return
         self._questions.pop((target.node, target.request), None)
@@ -207,42 +251,50 @@ class Answering:
             self._ask(question, min(FIRST_SYMBOLS, max(MIN_SYMBOLS, sketch.count)))
             return
         question.is_compared = True
-        groups = [(group, group_set.samples()) for group, group_set in sent.groups.items()]
-        self._steps.begin(self._compare(question, sketch, groups, root))
+        self._steps.begin(self._compare(question, sketch, sent, root))
 
     def _compare(
-        self, question: _Question, sketch: notes.Sketch, groups: list[tuple[Group, Rows]], root: Summary
+        self, question: _Question, sketch: notes.Sketch, sent: DataSet, root: Summary
     ) -> Stepwise[None]:
         """Find the difference to the set as it was when this began, and send it."""
         from engine.dataset import reconciliation
 
-        ours = yield from reconciliation.identities(groups, sketch.salt)
-        theirs = question.symbols
+        if question.ours is None:
+            groups = [(group, group_set.samples()) for group, group_set in sent.groups.items()]
+            identities = yield from reconciliation.identities(groups, sketch.salt)
+            encoder = reconciliation.Encoder(identities)
+            none_yet = yield from encoder.until(0)
+            question.ours = _Ours(groups, root, identities, encoder, none_yet)
+        ours = question.ours
         if question.identities is not None:
-            found = yield from reconciliation.compare(ours, question.identities)
-            self._end(question, (yield from self._found(question, groups, ours, root, found)))
+            found = yield from reconciliation.compare(ours.identities, question.identities)
+            self._end(question, (yield from self._found(question, ours, found)))
             return
+        theirs = question.symbols
         assert theirs is not None
-        left = (yield from reconciliation.symbols(ours, 0, len(theirs))) - theirs
+        ours.symbols += yield from ours.encoder.until(len(theirs))
+        left = ours.symbols - theirs
         solved = yield from reconciliation.solve(left)
         if solved is not None:
-            self._end(question, (yield from self._found(question, groups, ours, root, solved)))
+            if question.lacking is not None:
+                solved = reconciliation.without(solved, question.lacking)
+            self._end(question, (yield from self._found(question, ours, solved)))
             return
         question.is_compared = False
         question.since_s = self._holdings.clock.monotonic()
         question.sketches += 1
         expected = reconciliation.estimate(left)
         wanted = reconciliation.enough(expected, len(theirs))
-        larger = max(sketch.count, len(ours))
+        larger = max(sketch.count, len(ours.identities))
         is_stuck = wanted <= question.asked_for or question.sketches >= MAX_SKETCHES
         if expected <= MANY * larger and wanted <= larger and not is_stuck:
             self._ask(question, wanted)
         elif is_stuck and self._may_search(question, sketch, expected):
             from engine.dataset import ranges
 
-            question.search = _Search(ranges.Search(ours, expected), groups, ours, root)
+            question.search = ranges.Search(ours.identities, expected)
             self._narrow(question, question.search)
-        elif question.asked_for and _is_worth_a_list(sketch.count, groups):
+        elif question.asked_for and _is_worth_a_list(sketch.count, ours.groups):
             self._ask(question, 0)
         else:
             self._end(question, None)
@@ -254,12 +306,12 @@ class Answering:
         from engine.dataset import ranges
 
         fellow = next((each for each in self._holdings.core.fellows if each.node == sketch.node), None)
-        can = fellow is not None and fellow.status is not None and RANGES in fellow.status.capabilities
+        can = fellow is not None and fellow.can(RANGES)
         return can and ranges.cost(expected, sketch.count) < LIST_BYTES * sketch.count
 
-    def _narrow(self, question: _Question, search: _Search) -> None:
+    def _narrow(self, question: _Question, search: Search) -> None:
         """Ask about the ranges that are next."""
-        target, ask = question.target, search.ranges.asked
+        target, ask = question.target, search.asked
         assert target is not None
         if ask is None:
             question.is_compared = True
@@ -271,10 +323,9 @@ class Answering:
         body = ask.split.astype("<u4").tobytes() + ask.listed.astype("<u4").tobytes()
         self._tell(question, target, notes.encode(note, body))
 
-    def _end_search(self, question: _Question, search: _Search) -> Stepwise[None]:
-        found = search.ranges.difference()
-        answer = yield from self._found(question, search.groups, search.ours, search.root, found)
-        self._end(question, answer)
+    def _end_search(self, question: _Question, search: Search) -> Stepwise[None]:
+        assert question.ours is not None
+        self._end(question, (yield from self._found(question, question.ours, search.difference())))
 
     def narrowed(self, note: notes.Ranges, body: bytes, size: int) -> None:
         """An alignee tells of ranges.
@@ -291,33 +342,31 @@ class Answering:
         question.bytes += size
         try:
             words = reconciliation.from_list(body, len(body) // 8)
-            search.ranges.take(words[: note.fingerprints], words[note.fingerprints :])
+            search.take(words[: note.fingerprints], words[note.fingerprints :])
         except ValueError as error:
             self._end(question, None)
             raise StreamFault(f"ranges: {error}") from error
         self._narrow(question, search)
 
     def _found(
-        self,
-        question: _Question,
-        groups: list[tuple[Group, Rows]],
-        ours: reconciliation.Words,
-        root: Summary,
-        found: reconciliation.Difference,
+        self, question: _Question, ours: _Ours, found: reconciliation.Difference
     ) -> Stepwise[Answer | None]:
         """The answer that makes the difference good."""
         from engine.dataset import reconciliation
 
-        places = yield from reconciliation.positions(ours, found.only_ours)
+        sketch = question.sketch
+        assert sketch is not None
+        self._found_here.keep(question.name_space, sketch.node, sketch.salt, found.only_theirs)
+        places = yield from reconciliation.positions(ours.identities, found.only_ours)
         if places is None:
             return None
-        new = yield from reconciliation.samples_at(groups, places)
-        answer = Answer(new, found.only_theirs.astype("<u8").tobytes(), root, question.bytes)
-        answer = self._brought_up_to_date(question, answer, groups, found)
+        new = yield from reconciliation.samples_at(ours.groups, places)
+        answer = Answer(new, found.only_theirs.astype("<u8").tobytes(), ours.root, question.bytes)
+        answer = self._brought_up_to_date(question, answer, ours.groups, found)
         self._holdings.tracer.event(
             "align.difference",
             group=question.name_space,
-            fellow=self._holdings.core.name_of(question.sketch.node if question.sketch else ""),
+            fellow=self._holdings.core.name_of(sketch.node),
             samples=sum(map(len, answer.new.values())),
             removed=len(answer.removed) // LIST_BYTES,
             bytes=question.bytes,

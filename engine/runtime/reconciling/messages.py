@@ -34,6 +34,9 @@ class Sketch:
         count, digest: the root of the set, over all groups.
         first, length: the symbols that the body carries.
         is_list: the body is the list of all identities instead.
+        lacking: identities at the end of the body, 8 bytes each, that the alignee lacks, as far as it knows.
+            The symbols are then those of its set and of these. Only nodes with the capability
+            `engine.core.messages.LACKING` are told so.
     """
 
     name_space: str
@@ -45,6 +48,7 @@ class Sketch:
     first: int
     length: int
     is_list: bool = False
+    lacking: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
