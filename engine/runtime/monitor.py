@@ -66,7 +66,8 @@ class NameSpaceView:
     which candidates; `epoch` and `merge_id` are shown as "counter/id". `master_since_ns` is since when this
     node follows this master in this epoch, 0 when it follows none or does not say. A set `from_parts` is what
     Lazy nodes had kept: nobody with a whole one was there. One that `is_learned` is not in the node's own
-    configuration, but one of its policies applies to it.
+    configuration, but one of its policies applies to it. Of one that is `filtered`, content filters of this
+    node keep a part out.
     """
 
     name: str
@@ -91,6 +92,7 @@ class NameSpaceView:
     master_since_ns: int = 0
     from_parts: bool = False
     is_learned: bool = False
+    filtered: bool = False
 
     @property
     def is_at_rest(self) -> bool:

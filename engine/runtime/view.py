@@ -145,6 +145,7 @@ def _name_space(runtime: Runtime, data: NameSpaceData, now: float, wall_ns: int)
         master_since_ns=wall_ns - int((now - state.followed_s) * 1e9) if state.following else 0,
         from_parts=state.from_parts,
         is_learned=state.is_learned,
+        filtered=policy.filtered,
     )
 
 

@@ -17,11 +17,12 @@ class Redundancy:
     Attributes:
         name: of the name-space.
         wanted: copies that the fleet file asks for, 0 for not said; `wanted_on_disk` likewise.
-        held: nodes that are heard and hold it complete.
+        held: nodes that are heard and hold it complete. Filtered sets count only if every set is filtered.
         on_disk: those of them that have all its persistent samples on disk.
         coming: nodes that are heard and about to hold it; those that take it on request only are not.
         stopped: nodes that ended in order; of those that were never heard, the names.
         lost: nodes that are silent, gone or never heard.
+        filtered: nodes beside `held` that hold it without what their content filters keep out.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Redundancy:
     coming: tuple[str, ...]
     stopped: tuple[str, ...]
     lost: tuple[str, ...]
+    filtered: tuple[str, ...] = ()
 
     @property
     def left(self) -> int:
@@ -54,7 +56,8 @@ class Redundancy:
     def text(self) -> str:
         """As in `2 of 3 copies, 1 of 2 on disk`."""
         held = f"{_of(len(self.held), self.wanted)} {_copies(self.wanted or len(self.held))}"
-        return f"{held}, {_of(len(self.on_disk), self.wanted_on_disk)} on disk"
+        filtered = f", {len(self.filtered)} filtered" if self.filtered else ""
+        return f"{held}, {_of(len(self.on_disk), self.wanted_on_disk)} on disk{filtered}"
 
 
 def _of(number: int, wanted: int) -> str:
@@ -87,6 +90,7 @@ class _Places:
     coming: list[str] = dataclasses.field(default_factory=list)
     stopped: list[str] = dataclasses.field(default_factory=list)
     lost: list[str] = dataclasses.field(default_factory=list)
+    filtered: set[str] = dataclasses.field(default_factory=set)
 
 
 def _place(scene: Scene, node: Node, places: Mapping[str, _Places]) -> None:
@@ -101,6 +105,8 @@ def _place(scene: Scene, node: Node, places: Mapping[str, _Places]) -> None:
     for name, view in node.name_spaces.items():
         if view.complete:
             places[name].held.append(node.id)
+            if view.filtered:
+                places[name].filtered.add(node.id)
             if name not in off_disk:
                 places[name].on_disk.append(node.id)
         elif view.is_at_rest:
@@ -114,13 +120,15 @@ def _place(scene: Scene, node: Node, places: Mapping[str, _Places]) -> None:
 
 def _redundancy(scene: Scene, name: str, places: _Places, ended: list[str]) -> Redundancy:
     expected = scene.expected.space(name)
+    whole = [node for node in places.held if node not in places.filtered] or places.held
     return Redundancy(
         name,
         expected.copies,
         expected.on_disk,
-        held=tuple(places.held),
-        on_disk=tuple(places.on_disk),
+        held=tuple(whole),
+        on_disk=tuple(node for node in places.on_disk if node in whole),
         coming=tuple(places.coming),
         stopped=(*places.stopped, *(ended if expected.copies or expected.on_disk else ())),
         lost=tuple(places.lost),
+        filtered=tuple(node for node in places.held if node not in whole),
     )

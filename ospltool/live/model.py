@@ -216,12 +216,14 @@ class SystemModel:
         return self._trackers.history((node_id, name_space, fellow, direction))
 
     def differing(self, node: Node) -> list[str]:
-        """The name-spaces whose digest is not the one that their master has now."""
+        """The name-spaces whose digest differs from their master's, but for those that are filtered."""
         found = []
         nodes = self.nodes
         for name, view in node.name_spaces.items():
             master = nodes.get(view.master)
-            if master is None or master is node:
+            if master is None or master is node or view.filtered:
+                continue
+            if name in master.name_spaces and master.name_spaces[name].filtered:
                 continue
             theirs = master.digests.get(name)
             if theirs is not None and theirs[0] != view.digest:
@@ -237,7 +239,7 @@ class SystemModel:
         view = node.name_spaces[name_space]
         master = self.nodes.get(view.master)
         theirs = master.name_spaces.get(name_space) if master else None
-        if master is None or theirs is None or master.id == node.id:
+        if master is None or theirs is None or master.id == node.id or view.filtered or theirs.filtered:
             return 0
         if not (view.complete and theirs.complete) or view.digest == theirs.digest:
             return 0

@@ -351,6 +351,24 @@ def test_what_only_a_non_aligner_holds_is_named_with_what_to_do() -> None:
     assert found.next == "make n2 an aligner to give its samples to all"
 
 
+@pytest.mark.parametrize(
+    ("filtering", "held", "text"),
+    [((1,), (2,), "1 copy, 1 on disk, 1 filtered"), ((1, 2), (1, 2), "2 copies, 2 on disk")],
+)
+def test_a_set_that_a_filter_makes_smaller_is_no_copy_beside_a_whole_one(
+    filtering: tuple[int, ...], held: tuple[int, ...], text: str
+) -> None:
+    shown = [
+        space(number, master_node=2, digest=f"{number}" * 32, count=5 * number, filtered=number in filtering)
+        for number in (1, 2)
+    ]
+    model = held_for_long(*shown)
+    assert not incidents(model, START_NS + 10 * S)
+    (of_orders,) = looked(model, START_NS + 10 * S).redundancies
+    assert of_orders.held == tuple(map(node_id, held))
+    assert of_orders.text == text
+
+
 def test_a_set_that_stays_different_is_named_with_its_master_and_since_when() -> None:
     (found,) = incidents(held_for_long(space(1), space(2, digest="else")), START_NS + 10 * S)
     assert (found.code.id, found.who, found.since_ns) == ("DUL-SET-DIFFERS", "Orders", START_NS)
