@@ -145,6 +145,8 @@ def marked(settings: list[Setting], ignored: list[WithoutEffect]) -> tuple[Setti
         origin = setting.origin
         _, reason = reasons.pop((setting.path, Position(origin.line, origin.column)), (None, ""))
         found.append(dataclasses.replace(setting, ignored=reason) if reason else setting)
+    unread = {path for path, _ in reasons}
+    found = [each for each in found if not (each.origin.is_default and each.path in unread)]
     for (path, position), (value, reason) in reasons.items():
         found.append(Setting(path, value.text, value.raw, Origin(value.source.path, *position), reason))
     return tuple(found)

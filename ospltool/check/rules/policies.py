@@ -296,7 +296,7 @@ def empty_role(node: NodeView) -> Iterator[Finding]:
         yield node.found(node.document.root.name_span, "the role is empty", subject="Domain/Role")
 
 
-@rule("DUR312", "lazy-priority", Severity.INFO, targets=OSPLTOOL)
+@rule("DUR312", "lazy-priority", Severity.WARNING, targets=OSPLTOOL)
 def lazy_priority(node: NodeView) -> Iterator[Finding]:
     """A Policy sets masterPriority, but its node is Lazy or On_Request and therefore no master of others.
 

@@ -142,7 +142,7 @@ def durability_disabled(node: NodeView) -> Iterator[Finding]:
             yield node.found(attribute, "the durability service is switched off", subject=entry.path)
 
 
-@rule("DUR705", "waits-for-unknown-service", Severity.WARNING)
+@rule("DUR705", "waits-for-unknown-service", Severity.WARNING, targets=OPENSPLICE)
 def waits_for_unknown_service(node: NodeView) -> Iterator[Finding]:
     """WaitForAttachment names a service that the domain does not run.
 
@@ -171,7 +171,7 @@ def waits_for_unknown_service(node: NodeView) -> Iterator[Finding]:
             yield node.found(element, message, advice=help_)
 
 
-@rule("DUR706", "waits-for-itself", Severity.WARNING)
+@rule("DUR706", "waits-for-itself", Severity.WARNING, targets=OPENSPLICE)
 def waits_for_itself(node: NodeView) -> Iterator[Finding]:
     """WaitForAttachment names the durability service itself.
 

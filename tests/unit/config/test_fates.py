@@ -97,14 +97,16 @@ def test_what_every_file_has_is_marked_without_a_warning_at_each_start(durabilit
     assert {each.ignored for each in configuration.settings} == {"", found.entry.reason}
 
 
-def test_settings_are_marked_whether_somebody_reads_them_or_not() -> None:
-    mode = "<Persistent><StoreDirectory>s</StoreDirectory><StoreMode>XML</StoreMode></Persistent>"
-    configuration = interpret(parse(read("<SingleProcess>true</SingleProcess>", durability=mode), "f", {}))
+@pytest.mark.parametrize("mode", ["XML", "MMF"])
+def test_settings_are_marked_once_whether_they_are_read_and_valid_or_not(mode: str) -> None:
+    store = f"<Persistent><StoreDirectory>s</StoreDirectory><StoreMode>{mode}</StoreMode></Persistent>"
+    configuration = interpret(parse(read("<SingleProcess>true</SingleProcess>", durability=store), "f", {}))
     marks = {
         each.path.rpartition("/")[2]: (each.value, bool(each.ignored))
         for each in configuration.configuration.settings
     }
-    assert marks["StoreMode"] == ("XML", True)
+    assert marks["StoreMode"] == (mode, True)
+    assert sum("StoreMode" in each.path for each in configuration.configuration.settings) == 1
     assert marks["SingleProcess"] == ("true", True)
     assert marks["StoreDirectory"] == ("s", False)
 
