@@ -16,6 +16,9 @@ else
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 endif
 
+# Tests and benchmarks start hundreds of processes; without their byte code each compiles all modules, for 1 s.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test again check versions faults sim chaos soak fuzz bench docs screenshots clean
 .DEFAULT_GOAL := help
 
