@@ -132,7 +132,7 @@ def _expects_more(context: Context, state: NameSpaceState, now: float) -> bool:
 
 def _after_loss(context: Context, state: NameSpaceState, now: float, counter: int) -> Decision:
     """The next epoch must be newer than that of the master that was lost, whatever fellows propose."""
-    state.following = None
+    state.forget_master()
     state.vote = Vote(max(counter + 1, state.vote.counter if state.vote else 0), "")
     return _decide(context, state, now)
 

@@ -1,14 +1,13 @@
-"""What nodes say to each other. Every message is a frozen value; how it is written is the codec's business.
+"""Messages between nodes. Every message is a frozen value; the codec decides how it is written.
 
 Three kinds describe a sender as it is now, replace their predecessor, and reach late joiners:
 
-1. `Status`: the heartbeat (deployment guide 5.4.1), with whom the sender hears and a roll-up of its sets.
+1. `Status`: the heartbeat (deployment guide 5.4.1), with the fellows it hears and a roll-up of its sets.
 2. `NameSpaces`: definitions, vote, master, lineage (5.4.2, 5.4.3).
 3. `Deliveries`: which late-joining readers have been or are being served (5.4.7).
 
-A fellow is talked to once all three are known. The others are sent once, to the named fellows:
-`SampleRequest` (alignee to aligner), answered by a stream of data or by `Refusal`; `NewGroup`, `DeleteData`
-and `Purge` to all.
+A node talks to a fellow once it has all three. The others are sent once: `SampleRequest` from alignee to
+aligner, answered by a stream of data or by `Refusal`; `NewGroup`, `DeleteData` and `Purge` to all fellows.
 """
 
 from __future__ import annotations
@@ -25,18 +24,18 @@ RANGES = "range-fingerprints"
 JOINS = "lineage-join"
 """The sender joins sets of one lineage, says what has settled, and takes gifts (docs/protocol.md)."""
 PARTS = "parts"
-"""The sender answers requests for some groups of its set (`SampleRequest.elements`)."""
+"""The sender answers requests for some of its groups (`SampleRequest.elements`)."""
 LACKING = "told-lacking"
 """The sender understands `engine.runtime.reconciling.messages.Sketch.lacking`."""
 CAPABILITIES = ("batched-alignment", "digest-roll-up", "delivery-announcement", RANGES, JOINS, PARTS, LACKING)
-"""What this version can do; sent in every status, unknown names are ignored (5.5.20)."""
+"""Capabilities of this version, sent in every status; receivers ignore unknown names (5.5.20)."""
 
 
 class Epoch(NamedTuple):
-    """A term of one master, or the lineage of a set: a counter, and the node and run of it that began it.
+    """A term of one master, or the lineage of a set: a counter, and the node and its run that began it.
 
-    The node is part of the epoch, so two masters can never hold the same one; `run` is the incarnation of the
-    node, so a node that was killed before it could store its last epoch never begins the same one again.
+    The node is part of the epoch, so two masters never hold the same one. So is its incarnation `run`: a node
+    that was killed before it could store its last epoch never begins that one a second time.
     """
 
     counter: int
@@ -50,11 +49,11 @@ class Epoch(NamedTuple):
 NO_EPOCH = Epoch(0, "")
 
 DAMAGED = -1
-"""The quality of a stored set, damaged or a part, that never wins over a whole one, by no masterPriority."""
+"""Quality of a stored set that is damaged or a part; it loses to a whole one at any masterPriority."""
 
 
 class Vote(NamedTuple):
-    """A proposal: `choice` should be master from epoch counter `counter` on."""
+    """A proposal that `choice` be master from epoch counter `counter` on."""
 
     counter: int
     choice: str
@@ -62,7 +61,7 @@ class Vote(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Settled:
-    """A name-space's set as of a source time, without what was written since (`engine.dataset.settling`)."""
+    """A name-space's set as of a source time (`engine.dataset.settling`)."""
 
     until_ns: int
     count: int
@@ -73,7 +72,7 @@ class Settled:
 class RollUp:
     """A name-space's set in one line; equal count and digest mean equal sets.
 
-    `settled` is what can be compared while others write; None from nodes that do not say it.
+    `settled` can be compared while others write; it is None from nodes of the first release.
     """
 
     name_space: str
@@ -89,38 +88,46 @@ class RollUp:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Status:
-    """The heartbeat (d_status).
-
-    `expiry_s` is how long a receiver may wait for the next one before the sender counts as lost;
-    `heard` are the fellows whose heartbeats arrive here, which shows one-sided links; `away` are those that
-    are waited for with tombstones; `host` is the address under which this node is reached, `further_hosts`
-    those of its other interfaces; `reported` is the serial of the newest `NameSpaces`, to which the
-    roll-ups belong.
-    """
+    """The heartbeat (d_status)."""
 
     incarnation: int
+    """Number of the sender's run, which grows at each start."""
     serial: int
+    """Number of the message within the run; a repeated heartbeat has the same one."""
     name: str
+    """Human name of the node."""
     role: str
+    """Role of the node (5.2.1)."""
     host: str
+    """Address under which the node is reached."""
     state: ServiceState
+    """State of the service."""
     period_s: float
+    """Seconds between two heartbeats."""
     expiry_s: float
+    """Seconds without a heartbeat after which the sender counts as lost."""
     wall_ns: int
+    """Wall clock of the sender, nanoseconds since 1970 UTC."""
     heard: tuple[str, ...] = ()
+    """Ids of the fellows whose heartbeats reach the sender, which shows one-sided links."""
     away: tuple[str, ...] = ()
+    """Ids of absent fellows for which the sender keeps tombstones."""
     roll_ups: tuple[RollUp, ...] = ()
+    """One line on each set."""
     capabilities: tuple[str, ...] = CAPABILITIES
+    """What the sender can do; see `CAPABILITIES`."""
     reported: int = 0
+    """Serial of the newest `NameSpaces`, to which the roll-ups belong."""
     further_hosts: tuple[str, ...] = ()
+    """Addresses of the node's other network interfaces."""
 
     @property
     def hosts(self) -> frozenset[str]:
-        """All addresses of the sender."""
+        """Return all addresses of the sender."""
         return frozenset((self.host, *self.further_hosts))
 
     def repeats(self, other: Status) -> bool:
-        """Whether it says what `other`, an earlier one of the same node, says, but for time and content."""
+        """Whether it differs from an earlier one of the same node in time and content of sets only."""
         return _stated(self) == _stated(other) and [
             (roll.name_space, roll.complete) for roll in self.roll_ups
         ] == [(roll.name_space, roll.complete) for roll in other.roll_ups]
@@ -132,59 +139,58 @@ _stated = operator.attrgetter(*(f.name for f in dataclasses.fields(Status) if f.
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NameSpaceReport:
-    """One name-space as its sender has it.
-
-    Attributes:
-        quality_ns: newest source timestamp of the verified stored set, 0 for none (5.4.4), `DAMAGED` for one
-            that is not as it was written.
-        holder: the sender has held the whole set at some time in this run.
-        vote: its proposal while no master is confirmed, or for a planned hand-over.
-        following: the epoch of the confirmed master that it follows; a master follows itself.
-        lineage: which history its set belongs to; sets of one lineage have not evolved apart.
-        parents: lineages that became `lineage` without new data; their holders just adopt the new one.
-        line: earlier lineages of this set, oldest first. What their holders have belongs to it and is joined,
-            whatever the merge policies. The set that a domain began with is `NO_EPOCH`.
-        merged: lineages whose data has been decided about; their holders apply their merge policy.
-        because_of: the role whose set changed this one in `lineage`; empty for the sender's own.
-        is_repair: `lineage` began because sets differed without a disconnection. Only nodes of the first
-            release say so; they are merged with, whatever the policies.
-        merges: the sender's merge policies, for telling pairs that make no sense between roles.
-        has_writers: a live DataWriter of some group of the name-space is known to the sender.
-        delayed: the sender's delayedAlignment policy.
-        apart: a merge policy left the sender's set different; it is neither repaired nor repairs others.
-        filtered: content filters of the sender withhold a part, so its set differs from the others.
-        part: the sender, a Lazy alignee, has what readers on its host want, and gives it to them. It says
-            nothing else of that part: it is no holder, and its `phase` is PASSIVE.
-        part_until_ns: up to which source time a part, or a set where one of the two is filtered, has what its
-            aligner has; -1 of a set that can be compared, and while nothing is wanted of a part.
-        from_parts: the sender's set is what Lazy nodes had kept, for want of a whole one.
-    """
+    """One name-space as its sender has it; `engine.core.namespace` explains the lineages."""
 
     name: str
+    """Name of the name-space."""
     elements: tuple[Element, ...]
+    """Its expressions, in canonical order."""
     aligner: bool
+    """The sender may give its set to fellows."""
     master_priority: int
+    """0 (never master) to 255 (the legacy rule)."""
     durability: Durability
+    """How strongly the sender keeps the data at most (5.2.3.2)."""
     quality_ns: int
+    """Newest source time of the verified stored set, 0 for no set (5.4.4), `DAMAGED` for a damaged one."""
     phase: Phase
+    """Place in the life cycle; PASSIVE for the part of a Lazy node."""
     complete: bool
+    """The set is whole."""
     holder: bool
+    """The sender has held the whole set at some time in this run."""
     vote: Vote | None
+    """Proposal while there is no confirmed master, or for a planned hand-over."""
     following: Epoch | None
+    """Epoch of the confirmed master that the sender follows; a master follows itself."""
     lineage: Epoch
+    """History to which the set belongs."""
     parents: tuple[Epoch, ...] = ()
+    """Lineages that became `lineage` without new data; their holders adopt it."""
     merged: tuple[Epoch, ...] = ()
+    """Lineages that the sender decided about; their holders apply their merge policy."""
     because_of: str = ""
+    """Role whose set changed this one in `lineage`; empty for the sender's own."""
     is_repair: bool = False
+    """`lineage` began because sets differed without a disconnection; only the first release sends it."""
     merges: tuple[MergeRule, ...] = ()
+    """Merge policies of the sender, to find pairs that contradict each other between roles."""
     has_writers: bool = False
+    """The sender knows a live DataWriter of some group."""
     delayed: bool = False
+    """The sender's delayedAlignment policy (5.2.3.3)."""
     line: tuple[Epoch, ...] = ()
+    """Earlier lineages, oldest first, `NO_EPOCH` for the beginning of the domain; their holders join."""
     apart: bool = False
+    """A merge policy left the set different; it is not repaired and does not repair others."""
     filtered: bool = False
+    """Content filters of the sender withhold samples, so its set differs from the others."""
     part: bool = False
+    """The sender is Lazy and has what readers on its host want."""
     part_until_ns: int = -1
+    """Source time up to which a part or a filtered set has what its aligner has; -1 if not applicable."""
     from_parts: bool = False
+    """The set is what Lazy nodes had kept, because no whole one was there."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -197,7 +203,7 @@ class NameSpaces:
 
 
 class ReaderKey(NamedTuple):
-    """What is served once: a process, a topic, its partitions, in one name-space."""
+    """Key of one late joiner: a process, a topic and its partitions, in one name-space."""
 
     participant: str
     topic: str
@@ -206,18 +212,18 @@ class ReaderKey(NamedTuple):
 
     @property
     def elements(self) -> tuple[Element, ...]:
-        """What is read, as expressions."""
+        """Return the groups that it reads, as expressions."""
         return tuple(Element(partition, self.topic) for partition in self.partitions)
 
     @property
     def text(self) -> str:
-        """What is read, as the trace names it."""
+        """Return the groups that it reads, as the trace names them."""
         return f"{','.join(self.partitions)}.{self.topic}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Delivery:
-    """A claim on a late joiner: `done` once the whole set was acknowledged by its process."""
+    """A claim on a late joiner, `done` once its process has acknowledged the whole set."""
 
     reader: ReaderKey
     node: str
@@ -226,7 +232,7 @@ class Delivery:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Deliveries:
-    """All late joiners alive that the sender knows to be served, by whomever."""
+    """All living late joiners that the sender knows to be served, by any node."""
 
     incarnation: int
     serial: int
@@ -239,16 +245,15 @@ MERGE_PURPOSES: Final = ("merge", "replace", "catchup")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SampleRequest:
-    """Asks for the set of a name-space (d_sampleRequest).
+    """A request for the set of a name-space (d_sampleRequest).
 
-    With `compares` the requester holds a set already and says, beside this message, what is in it; only the
-    difference need be sent.
+    With `compares` the requester holds a set already and describes it in a sketch beside this message; the
+    aligner then sends only the difference.
 
-    `purpose` is "initial" (give me the complete set), "collect" (give me what you have), "repair" (likewise,
-    because settled sets of one lineage differ), "delayed" (give me your stored set), "extend" (give me
-    further groups of your complete set), or "merge", "replace", "catchup" (give me the set for that policy).
-    `request` is unique for the sender, in all its incarnations. With `elements` only the groups in them are
-    asked for.
+    `purpose` is "initial" (the complete set), "collect" (what the aligner has, complete or not), "repair"
+    (likewise, because settled sets of one lineage differ), "delayed" (its stored set), "extend" (further
+    groups of its complete set), or "merge", "replace", "catchup" (the set for that policy).
+    `request` is unique for the sender, in all its incarnations. With `elements`, only those groups are meant.
     """
 
     request: int
@@ -260,7 +265,7 @@ class SampleRequest:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Refusal:
-    """The aligner will not answer a request; the alignee chooses again."""
+    """The aligner does not answer a request; the alignee chooses an aligner again."""
 
     request: int
     name_space: str
@@ -269,7 +274,7 @@ class Refusal:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NewGroup:
-    """The sender knows this group (d_newGroup); `description` is opaque to the protocol (type and QoS)."""
+    """A group that the sender knows (d_newGroup); the protocol does not read `description` (type, QoS)."""
 
     group: Group
     description: bytes
@@ -277,7 +282,7 @@ class NewGroup:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DeleteData:
-    """Historical data up to a source time is deleted everywhere, for good (d_deleteData, 5.5.18)."""
+    """Permanent deletion of historical data up to a source time, on all nodes (d_deleteData, 5.5.18)."""
 
     partition: str
     topic: str
@@ -293,15 +298,13 @@ class PurgedInstance(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Purge:
-    """The master forgets these instances; whoever holds them unchanged forgets them, too."""
+    """Instances that the master forgets; a node that holds them unchanged forgets them, too."""
 
     group: Group
     instances: tuple[PurgedInstance, ...]
 
 
 Message = Status | NameSpaces | Deliveries | SampleRequest | Refusal | NewGroup | DeleteData | Purge
-STATE_MESSAGES = (Status, NameSpaces, Deliveries)
-"""Messages that describe the sender as it is now and replace their predecessor."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -1,15 +1,39 @@
 """One name-space on one node: its phase, its master, and the lineage of its set.
 
-**Lineage.** Sets of one lineage have not evolved apart: whatever one of their holders has belongs to all.
-A master gives its set a lineage when it completes. When a holder becomes master after the loss of another,
-it begins a new lineage with the old one among its *parents*: those who were together with it just adopt
-it, while those who were cut off come back with another lineage and are merged. A node that follows a master
-who was out of its reach for a while, and was not restarted, cannot know what it missed, and starts a lineage
-of its own, too.
+**Lineage.** The history to which a set belongs. Sets of one lineage have not evolved apart: what one holder
+has belongs to all, so they are joined and no merge policy acts. A lineage is an `Epoch`, so no two nodes or
+runs ever begin the same one; `highest` keeps its counter above all that this node has known.
 
-**Line.** The earlier lineages of a set, back to the beginning of the domain. It is kept with the store. It
-ends where a merge policy took another set in place of this one, or deleted it. Sets whose lines meet are
-joined after a restart.
+These fields relate a set to the lineages of other sets; fellows see the first three and `lineage`:
+
+- `parents`: lineages that became this one without new data. A holder of one adopts this lineage.
+- `line`: all earlier lineages of the set, back to the beginning of the domain. A holder of one joins the set,
+  also after a restart. A merge policy that replaces or deletes the set begins a new line.
+- `merged`: lineages that the master has decided about. A holder of one applies its own merge policy.
+- `merging`: foreign lineages whose sets the master is collecting now. They go to `merged` at the end.
+- `foreign_seen`: lineages of other roles that this master has dealt with, so that two masters that merge with
+  each other come to rest.
+- `rejoined`: fellows that came back without a restart. What they, or this node, missed is unknown even if the
+  lineages are equal. A master takes their sets in; a follower whose master came back begins a lineage of its
+  own, which the master then merges.
+
+A node gives its set a lineage when it completes as master. A holder that becomes master after a loss begins a
+new one with the old one as parent. After each merge the master begins one that names what it decided about.
+
+A split and a merge (A has the highest masterPriority, all merge policies are Merge):
+
+```text
+A            B              C
+1/A          1/A            1/A          A is master, one lineage
+=== the links between A and the others break ===
+1/A          2/B            2/B          B becomes master, parents (1/A); C finds 1/A there and adopts 2/B
+=== they are back: A has B and C in `rejoined`, and stays master, in epoch 3/A ===
+1/A          2/B            2/B          A collects the set of B, merging (2/B)
+4/A          2/B            2/B          A begins 4/A: line (none, 1/A), merged (2/B, 1/A)
+4/A          4/A            4/A          B and C find 2/B in `merged` and apply their policy to the set of A
+```
+
+Had C stayed with A, it would find 1/A in the line of A, and join.
 """
 
 from __future__ import annotations
@@ -31,23 +55,21 @@ if TYPE_CHECKING:
     from engine.core.settings import StoredSet
 
 MAX_MERGED: Final = 64
-"""Lineages remembered as decided about; a holder of an older one is merged once more."""
+"""Lineages in `parents` and in `merged`; the master merges a holder of an older one again."""
 MAX_LINE: Final = 64
-"""Earlier lineages of a set that are remembered, with the first of all."""
+"""Lineages in a line; the first of all is always one of them."""
 MAX_FOREIGN: Final = 8 * MAX_MERGED
-"""Lineages of other roles remembered; each comes with all that it consists of, so there are more."""
+"""Lineages in `foreign_seen`; there are more because each brings its parents and what it merged."""
 MAX_WANTED: Final = 1000
-"""Expressions of what readers want of a Lazy name-space; with more of them the whole of it is wanted."""
+"""Expressions in `wanted`; if readers need more, the node keeps the whole Lazy name-space."""
 EVERYTHING: Final = Element("*", "*")
 PART_RESTS_NS: Final = 8_000_000_000
-"""What a part had when it changed last has settled by then; a master may date a dispose up to 5 s later."""
-MAX_HISTORY: Final = 32
-"""Masters remembered for the console."""
+"""Time after which the last change of a part has settled; a master may date a dispose up to 5 s later."""
 
 
 @dataclasses.dataclass(slots=True)
 class Outstanding:
-    """A request that has not been answered in full."""
+    """A request to an aligner that has not been answered in full."""
 
     request: int
     aligner: str
@@ -59,155 +81,184 @@ class Outstanding:
 
 @dataclasses.dataclass(slots=True)
 class NameSpaceState:
-    """Everything the core keeps of one name-space.
-
-    Attributes:
-        is_learned: it is not in the configuration; a fellow, or the store, told of it (5.2.3.6).
-        stored: what the store held at the start of this run.
-        apart: a merge policy left this set different from the master's set of the same lineage.
-        rejoined: fellows that came back without a restart, and whose sets may have evolved apart from ours.
-        gives: what only this node has when its merge is done may go to the fellows.
-        wanted: of a Lazy alignee, what readers on this host want. It keeps these groups, and no others.
-        obtained: what of `wanted` is here, as far as the system had it.
-        whole: what of a part came from a whole set. Of the rest nobody here can tell whether it is all.
-        from_parts: this node is not Lazy, but its set is what Lazy ones had kept (`engine.core.parts`).
-        asks: the set is held against the aligner's by asking: heartbeats cannot tell what it lacks.
-        part_until_ns: where it `asks`, up to which source time it has what belongs here; so it will have up
-            to `asked_until_ns` when it is answered.
-        changed_ns: up to when the aligner's set had settled when this one or that one changed last.
-        given_to: the master that a Lazy alignee was asked by, before there was a set, for what it has.
-        differs: heartbeats of the aligner in a row whose settled set was not ours.
-        last_moved: tells what the last repair moved from what another one did; 0 is nothing.
-        repairs: repairs in a row that did not help.
-        noted_phase: the phase when it was looked at last.
-        mixed: the masterPriorities that were reported because 255 is among them.
-    """
+    """The core's state of one name-space. Times that end in `_s` are seconds on the monotonic clock."""
 
     name_space: NameSpace
+    """Name and expressions."""
     policy: Policy
+    """This node's policy for it (5.2.3)."""
     run: int = 0
+    """Incarnation of this node, part of each lineage that it begins."""
     is_learned: bool = False
+    """It is not in the configuration; a fellow, or the store, told of it (5.2.3.6)."""
     stored: StoredSet | None = None
+    """What the store held at the start of this run; None for no set."""
     quality_ns: int = 0
+    """Newest source time of the verified stored set, 0 for no set, `DAMAGED` for a damaged set or a part."""
     phase: Phase = Phase.DISCOVER
+    """Place in the life cycle (`engine.core.states`)."""
     holder: bool = False
+    """This node has held the whole set at some time in this run."""
     given_by: str = ""
+    """Node that gave the set when it became complete, perhaps this one; empty before."""
     vote: Vote | None = None
+    """This node's proposal for a master; an empty choice only reserves the counter."""
     following: Epoch | None = None
+    """Epoch of the confirmed master; None while there is no master."""
     followed_s: float = 0.0
+    """When `following` changed last."""
     via: str = ""
+    """Fellow through which a master is followed that this node does not hear; empty if it hears it."""
     source: str = ""
+    """Node that injected the set and gives it to this master at start; empty for the own master."""
     source_until_s: float = 0.0
+    """In phase SOURCE: how long to wait for the masters of other roles; 0 for not waiting."""
     foreign_seen: tuple[Epoch, ...] = ()
+    """Lineages of other roles that have been dealt with; at most `MAX_FOREIGN`."""
     has_writers: bool = False
+    """A live DataWriter of some group is known on this node (5.2.3.3)."""
     wanted: tuple[Element, ...] = ()
+    """Lazy: what readers on this host want. The node keeps these groups and no others."""
     obtained: tuple[Element, ...] = ()
+    """Lazy: the part of `wanted` that is here, complete as far as the system had it."""
     whole: tuple[Element, ...] = ()
+    """The part of `wanted` that came from a whole set; what else is here may lack samples."""
     from_parts: bool = False
+    """Not Lazy, but the set is what Lazy nodes had kept (`engine.core.parts`)."""
     given_to: str = ""
+    """Lazy: the master that collected this node's part before there was a set."""
     asks: bool = False
+    """The set is compared with the aligner's by asking, because one of them is a part or filtered."""
     part_until_ns: int = 0
+    """With `asks`: source time up to which this set has what belongs here."""
     asked_until_ns: int = 0
+    """With `asks`: value of `part_until_ns` once the request under way is answered."""
     changed_ns: int = 0
+    """With `asks`: settled source time of the aligner when one of the two sets changed last."""
     mixed: tuple[int, ...] = ()
+    """masterPriorities that were reported because 255 is among them."""
     noted_phase: Phase = Phase.DISCOVER
+    """Phase that the trace named last."""
     why: str = ""
+    """Rule that chose the master, in words."""
     lineage: Epoch = NO_EPOCH
+    """History to which the set belongs."""
     parents: tuple[Epoch, ...] = ()
+    """Lineages that became `lineage` without new data; at most `MAX_MERGED`."""
     merged: tuple[Epoch, ...] = ()
+    """Lineages that the beginner of `lineage` decided about; at most `MAX_MERGED`."""
     line: tuple[Epoch, ...] = (NO_EPOCH,)
+    """Earlier lineages of the set, oldest first; at most `MAX_LINE`."""
     apart: bool = False
+    """A merge policy left this set different from the master's set of the same lineage."""
     gives: bool = False
+    """Samples that only this node has after the alignment under way may go to the fellows."""
     because_of: str = ""
+    """Role whose set changed this one in `lineage`; empty for the own role."""
     rejoined: set[str] = dataclasses.field(default_factory=set)
+    """Fellows that came back without a restart and whose sets may have evolved apart."""
     outstanding: dict[int, Outstanding] = dataclasses.field(default_factory=dict)
+    """Requests under way, by number."""
     merging: tuple[Epoch, ...] = ()
+    """Lineages that the master is taking in; empty when it merges nothing."""
     merging_role: str = ""
+    """Role of the sets in `merging`; empty for the own role."""
     merging_replaces: bool = False
-    history: list[tuple[Epoch, str]] = dataclasses.field(default_factory=list)
+    """The set under way replaces this one instead of joining it (Replace, Catchup)."""
     roll_up: RollUp = dataclasses.field(init=False)
+    """Count and digest of the set as it is now."""
     differs: int = 0
+    """Successive heartbeats of the aligner whose settled set was not equal to the one here."""
     last_repaired: tuple[RollUp, RollUp] | None = None
+    """Content of this set and the aligner's at the last repair."""
     last_moved: int = 0
+    """Fingerprint of what the last repair moved; 0 for nothing."""
     repairs: int = 0
+    """Successive repairs that did not help; at most 16."""
     repair_not_before_s: float = 0.0
+    """Earliest time of the next repair."""
     highest: int = 0
+    """Highest counter of the epochs and lineages that were replaced here; see `newest`."""
     masterless_since_s: float | None = None
+    """Since when there has been no master; None while there is one."""
     not_before_s: float = 0.0
+    """Earliest time of the next request or merge, after a refusal."""
     decision: Decision | None = None
+    """Last decision of the election."""
     grounds: object = None
+    """Everything that `decision` was based on; the election runs again when it changes."""
 
     def __post_init__(self) -> None:
-        """An empty set is a set."""
+        """Begin with an empty set, which is a set."""
         self.roll_up = RollUp(self.name, complete=False, count=0, digest=0)
 
     @property
     def name(self) -> str:
-        """The name-space's name."""
+        """Name of the name-space."""
         return self.name_space.name
 
     @property
     def complete(self) -> bool:
-        """Whether the set is whole and may be given away."""
+        """Whether the set is whole, so that others may have it."""
         return is_complete(self.phase)
 
     @property
     def is_lazy(self) -> bool:
-        """Whether this node keeps the groups that readers on its host want, and no others (5.2.3.1)."""
+        """Whether this node keeps only the groups that readers on its host want (5.2.3.1)."""
         return self.policy.alignee is Alignee.LAZY
 
     @property
     def is_part(self) -> bool:
-        """Whether the set may lack, for good, what others have: it is not compared with theirs."""
+        """Whether the set may permanently lack samples, so that it is never equal to the others."""
         return self.is_lazy or self.policy.filtered
 
     @property
     def is_level(self) -> bool:
-        """Whether a set that is compared by asking has asked since it and the aligner's changed last."""
+        """Whether this node has asked the aligner since their two sets changed last."""
         return self.part_until_ns >= self.rests_ns
 
     @property
     def rests_ns(self) -> int:
-        """From which settled source time on the two sets are at rest."""
+        """Settled source time from which on the two sets are at rest."""
         return self.changed_ns + PART_RESTS_NS
 
     def is_wanted(self, group: Group) -> bool:
-        """Whether a group of the name-space concerns this node: of a Lazy one, what readers here want."""
+        """Whether this node keeps a group: every group, or if Lazy, those that readers here want."""
         return not self.is_lazy or any(element.contains(group) for element in self.wanted)
 
     def keeps(self, group: Group) -> bool:
-        """Whether what is written in a group of the name-space is kept now."""
+        """Whether samples of a group are kept now."""
         return self.phase is not Phase.PASSIVE and self.is_wanted(group)
 
     def has(self, elements: Iterable[Element]) -> bool:
-        """Whether the groups in some elements are here whole, and may be given to readers on this host."""
+        """Whether the groups in `elements` are here, ready for readers on this host."""
         return self.complete and self.has_obtained(elements)
 
     def has_obtained(self, elements: Iterable[Element]) -> bool:
-        """Whether the set, be it merging, has the groups in some elements."""
+        """Whether the set, complete or merging, has the groups in `elements`."""
         return not self.is_lazy or all(_is_in(element, self.obtained) for element in elements)
 
     @property
     def may_lack(self) -> bool:
-        """Whether the set is a part or comes from parts, so that only `whole` is known to be all of it."""
+        """Whether the set is a part or comes from parts, so that only `whole` is known to lack nothing."""
         return self.is_lazy or self.from_parts
 
     def has_all(self, elements: Iterable[Element]) -> bool:
-        """Whether all that there is of some elements is here, and not only what some part had of it."""
+        """Whether the groups in `elements` are here and known to lack nothing."""
         return self.has(elements) and (
             not self.may_lack or all(_is_in(element, self.whole) for element in elements)
         )
 
     def has_part_of(self, elements: Iterable[Element]) -> bool:
-        """Whether what is here of some elements may be only a part of what there is."""
+        """Whether the groups in `elements` are here, but may lack samples."""
         return self.has(elements) and not self.has_all(elements)
 
     def has_group(self, group: Group) -> bool:
-        """Whether all that there is of a group is here."""
+        """Whether a group is here and known to lack nothing."""
         return self.complete and (not self.may_lack or any(element.contains(group) for element in self.whole))
 
     def want(self, elements: Iterable[Element]) -> bool:
-        """Readers on this host want these groups from now on; False if that is no news."""
+        """Add to `wanted` what readers on this host need; False if it was all there."""
         news = [element for element in dict.fromkeys(elements) if not _is_in(element, self.wanted)]
         self.wanted = (*self.wanted, *news)
         if len(self.wanted) > MAX_WANTED:
@@ -215,7 +266,7 @@ class NameSpaceState:
         return bool(news)
 
     def obtain(self, elements: tuple[Element, ...], *, whole: bool = False) -> None:
-        """These groups of a part are here; with `whole`, out of a set that had all of them."""
+        """Note groups of a part that have arrived; with `whole`, from a set that lacked nothing of them."""
         if not self.is_lazy:
             return
         self.obtained = self._of_wanted((*self.obtained, *elements))
@@ -226,24 +277,25 @@ class NameSpaceState:
 
     @property
     def is_steady(self) -> bool:
-        """Whether it waits for nothing and nobody."""
+        """Whether it waits for no node and no request."""
         return self.phase in (Phase.COMPLETE, Phase.PASSIVE) and not self.outstanding
 
     @property
     def aligner(self) -> str:
-        """The node to ask for the set: the injector of another role, else the master or the fellow to it."""
+        """Node to ask for the set: the source, else the fellow to the master, else the master."""
         return self.source or self.via or (self.following.node if self.following else "")
 
     def is_master(self, node: str) -> bool:
-        """Whether `node` is the confirmed master as followed here."""
+        """Whether `node` is the confirmed master that this node follows."""
         return self.following is not None and self.following.node == node
 
     def move(self, trigger: Trigger) -> None:
-        """Take the transition of the table."""
+        """Change the phase as the table of transitions says."""
         self.phase = next_phase(self.phase, trigger)
 
     def follow(self, decision: Decision, node: str) -> None:
-        """Take over a decision about the master; `node` is this node."""
+        """Carry out a decision about the master; `node` is this node."""
+        self.highest = self.newest
         previous, self.following = self.following, decision.following
         self.vote, self.via = decision.vote, decision.via
         if self.following is not None and self.following == previous:
@@ -253,8 +305,6 @@ class NameSpaceState:
         self.part_until_ns, self.last_repaired = 0, None
         if self.following is None:
             return
-        self.history.append((self.following, decision.rule))
-        del self.history[:-MAX_HISTORY]
         took_over = self.following.node == node and (previous is None or previous.node != node)
         if took_over and self.holder and not self.is_lazy:
             self.parents = (*self.parents, self.lineage)[-MAX_MERGED:]
@@ -270,11 +320,14 @@ class NameSpaceState:
         because_of: str = "",
         replaced: bool = False,
     ) -> None:
-        """After a merge round of the master: a new lineage, in which `lineages` have been decided about.
+        """Begin a new lineage after a merge of the master.
 
-        Holders of the old lineage just adopt the new one when no data was taken in; otherwise they join it,
-        unless the old set was `replaced` or deleted. Then they align, as do those of `lineages`, by their
-        policy for the role `because_of` that changed the set (their own when it is empty).
+        Args:
+            lineages: what the master decided about; their holders apply their policy for `because_of`.
+            with_data: the set changed. Holders of the old lineage then join instead of adopting the new one.
+            node: this node.
+            because_of: role that changed the set; empty for the own role.
+            replaced: the old set was replaced or deleted, so its holders apply their policy, too.
         """
         self.because_of = because_of
         old = self.lineage
@@ -288,15 +341,19 @@ class NameSpaceState:
         self.merged = tuple(dict.fromkeys(epoch for epoch in decided if epoch.node))[-MAX_MERGED:]
 
     def diverge(self, node: str) -> None:
-        """Something may have been missed: begin a lineage of our own, which the master will merge."""
+        """Begin a lineage of this node, which may have missed samples, for the master to merge."""
         line = lengthened(self.line, self.lineage)
         self.adopt(Epoch(self._next_counter(), node, self.run), line)
 
     def part_from(self, node: str, report: NameSpaceReport | None) -> bool:
-        """Leave the lineage of a master, or of the fellow to it, that had been out of reach; whether we did.
+        """Leave the lineage if the master, or the fellow to it, was out of reach; whether it was left.
 
-        A node that stayed with its master stays in its lineage when others come back. So does one whose
-        lineage is news to the aligner, which `report` is of: it will be dealt with as it is.
+        A node that stayed with its master keeps its lineage when others come back. So does a node whose
+        lineage is news to its aligner, because the aligner will decide about it anyway.
+
+        Args:
+            node: this node.
+            report: the aligner's report; None while it is unknown.
         """
         before = {self.aligner, self.following.node if self.following else ""} & self.rejoined
         if not self.holder or self.is_master(node) or not before or report is None:
@@ -308,23 +365,26 @@ class NameSpaceState:
         return True
 
     def _next_counter(self, others: tuple[Epoch, ...] = ()) -> int:
-        """A counter that no epoch or lineage known here has: a new one must not be taken for an old one."""
+        """Reserve a counter above all known ones, so that a new lineage is never taken for an old one."""
         self.highest = max(self.newest, *(epoch.counter for epoch in (NO_EPOCH, *others))) + 1
         return self.highest
 
     @property
     def newest(self) -> int:
-        """The highest counter of an epoch or lineage that was ever known here."""
+        """Highest counter of an epoch or lineage that was ever known here."""
         following = self.following.counter if self.following else 0
-        self.highest = max(self.highest, self.lineage.counter, following)
-        return self.highest
+        return max(self.highest, self.lineage.counter, following)
+
+    def forget_master(self) -> None:
+        """Stop following the master that was lost."""
+        self.highest, self.following = self.newest, None
 
     def has_decided_about(self, lineage: Epoch) -> bool:
-        """Whether nothing of `lineage` is news to the holder of this set."""
+        """Whether `lineage` is no news to the holder of this set."""
         return lineage in (self.lineage, *self.parents, *self.merged, *self.foreign_seen)
 
     def note_foreign(self, *lineages: Epoch) -> None:
-        """A lineage of another role has been dealt with, and everything that it consists of."""
+        """Remember lineages of another role that have been dealt with."""
         known = dict.fromkeys(self.foreign_seen)
         for lineage in lineages:
             known.pop(lineage, None)
@@ -332,12 +392,13 @@ class NameSpaceState:
         self.foreign_seen = tuple(known)[-MAX_FOREIGN:]
 
     def adopt(self, lineage: Epoch, line: tuple[Epoch, ...]) -> None:
-        """The set belongs to `lineage` now, begun by somebody else or, after a gap, by nobody else."""
+        """Put the set into another lineage, with the `line` of that lineage."""
+        self.highest = self.newest
         self.lineage, self.line, self.given_to = lineage, line, ""
         self.parents, self.merged, self.because_of = (), (), ""
 
     def told(self) -> NameSpaceReport:
-        """What fellows are told: a part that readers here want is nobody's set but theirs."""
+        """Report to fellows, in which the part of a Lazy node is no set."""
         report = self.report()
         if not self.is_lazy:
             return report
@@ -353,7 +414,7 @@ class NameSpaceState:
         )
 
     def report(self) -> NameSpaceReport:
-        """The name-space as this node has it."""
+        """Report the name-space as this node has it."""
         return NameSpaceReport(
             name=self.name,
             elements=self.name_space.elements,
@@ -382,14 +443,14 @@ class NameSpaceState:
 
 
 def _is_in(element: Element, elements: Iterable[Element]) -> bool:
-    """Whether one of some elements has all the groups of another, as far as that is plain to see."""
+    """Whether one of `elements` plainly has all groups of `element`; a pattern in part of a name does not."""
     return any(
         each.partition in ("*", element.partition) and each.topic in ("*", element.topic) for each in elements
     )
 
 
 def lengthened(line: tuple[Epoch, ...], lineage: Epoch) -> tuple[Epoch, ...]:
-    """A line with one more lineage; when it is long, the oldest but the first are forgotten."""
+    """Return a line with one more lineage; a line that is too long loses its second one."""
     longer = tuple(dict.fromkeys((*line, lineage)))
     return longer if len(longer) <= MAX_LINE else (longer[0], *longer[2:])
 
@@ -397,7 +458,7 @@ def lengthened(line: tuple[Epoch, ...], lineage: Epoch) -> tuple[Epoch, ...]:
 def stand_of(
     report: NameSpaceReport, node: str, name: str, heard: Collection[str], newest: int, run: int = 0
 ) -> Stand:
-    """A report as the election sees it."""
+    """Return a report as the election sees it; the fields of `Stand` explain the arguments."""
     return Stand(
         node=node,
         name=name,
