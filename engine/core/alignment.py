@@ -1,4 +1,4 @@
-"""Getting the whole set of a name-space: collecting as master, aligning as follower (guide, 5.4.6)."""
+"""Obtain the whole set of a name-space: collect as master, align as follower (guide, 5.4.6)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,16 @@ def request(
     now: float,
     elements: tuple[Element, ...] = (),
 ) -> None:
-    """Ask a fellow for its set, or what of it is in some elements; for a Lazy part, in all that it wants."""
+    """Ask a fellow for its set.
+
+    Args:
+        context: the core.
+        state: the name-space.
+        aligner: id of the fellow.
+        purpose: see `SampleRequest`.
+        now: monotonic time, seconds.
+        elements: ask only for the groups in them; by default for the whole set, or if Lazy for all wanted.
+    """
     number = context.next_request()
     deadline = now + context.settings.request_patience_s
     elements = elements or (state.wanted if state.is_lazy else ())
@@ -36,7 +45,7 @@ def request(
 
 
 def advance(context: Context, state: NameSpaceState, now: float) -> None:
-    """Take the next step towards a complete set, where there is one to take."""
+    """Take the next step towards a complete set, if one is due."""
     may_ask = now >= state.not_before_s
     if state.phase is Phase.WAIT and state.aligner and may_ask and not _may_be_delayed(context, state):
         report = context.aligner_report(state)
@@ -53,7 +62,7 @@ def advance(context: Context, state: NameSpaceState, now: float) -> None:
 
 
 def _extend(context: Context, state: NameSpaceState, now: float) -> None:
-    """Readers want more of a Lazy name-space: ask for it, and only for that."""
+    """Ask for the groups of a Lazy name-space that readers want and that are missing."""
     missing = tuple(element for element in state.wanted if element not in state.obtained)
     report = context.aligner_report(state)
     if not missing:
@@ -84,7 +93,7 @@ def _obtain(
 
 
 def _parts(context: Context, state: NameSpaceState) -> list[Fellow]:
-    """The fellows of our role that have a part of the name-space, which they kept for their readers."""
+    """Return the fellows of this role with a part of the name-space that they kept for their readers."""
     return [
         fellow
         for fellow in context.fellows.approved()
@@ -98,9 +107,9 @@ def _parts(context: Context, state: NameSpaceState) -> list[Fellow]:
 
 
 def _may_be_delayed(context: Context, state: NameSpaceState) -> bool:
-    """Whether our stored data may still be injected into an empty set without writers (5.2.3.3).
+    """Whether this node's stored data may still be injected into an empty set without writers (5.2.3.3).
 
-    The holder of the empty set asks for it; until then we do not align to nothing.
+    The holder of the empty set asks for the data; until then this node does not align to the empty set.
     """
     report = context.aligner_report(state)
     fellow = context.fellows.get(state.aligner)
@@ -119,7 +128,7 @@ def _may_be_delayed(context: Context, state: NameSpaceState) -> bool:
 
 
 def asked(context: Context, message: SampleRequest, sender: str, now: float, *, is_operational: bool) -> None:
-    """A fellow asks for a set: refuse, or answer together with others (5.3.4 RequestCombinePeriod)."""
+    """Refuse a fellow's request, or queue it to answer several at once (5.3.4 RequestCombinePeriod)."""
     state = context.states.get(message.name_space)
     fellow = context.fellows.get(sender)
     reason = ""
@@ -130,7 +139,7 @@ def asked(context: Context, message: SampleRequest, sender: str, now: float, *, 
     elif fellow is None or fellow.conflict:
         reason = "the sender is not an approved fellow"
     elif _waits_for(state, sender) and message.purpose in MERGE_PURPOSES and context.node > sender:
-        reason = "this node waits for the set of the sender"  # one of two that ask each other goes first
+        reason = "this node waits for the set of the sender"  # of two that ask each other, one goes first
     if state is None or reason:
         context.send(Refusal(message.request, message.name_space, reason), sender)
         return
@@ -157,7 +166,7 @@ def _waits_for(state: NameSpaceState, node: str) -> bool:
 
 
 def start_collecting(context: Context, state: NameSpaceState, now: float) -> None:
-    """The stored set is loaded: ask those who captured something before there was a master (5.2.3.7)."""
+    """Ask the fellows that captured samples before there was a master (5.2.3.7); the stored set is loaded."""
     sources = [
         fellow
         for fellow, report in context.role_fellows(state)
@@ -178,7 +187,7 @@ def start_collecting(context: Context, state: NameSpaceState, now: float) -> Non
 
 
 def complete(context: Context, state: NameSpaceState, lineage: Epoch, giver: str) -> None:
-    """The set is whole from here on; `giver` is the fellow that gave it, or this node if it injected it."""
+    """Complete the set; `giver` is the fellow that gave it, or this node if it injected it."""
     state.move(Trigger.COLLECTED if state.phase is Phase.COLLECT else Trigger.ALIGNED)
     state.holder = True
     state.given_by = giver
@@ -204,7 +213,7 @@ def complete(context: Context, state: NameSpaceState, lineage: Epoch, giver: str
 
 
 def received(context: Context, state: NameSpaceState, number: int, lineage: Epoch, now: float) -> str:
-    """A set that was asked for is here, whole and verified; returns the purpose of the request."""
+    """Take a requested set that has arrived, whole and verified; return the purpose of the request."""
     outstanding = state.outstanding.pop(number, None)
     if outstanding is None:
         return ""
@@ -221,7 +230,7 @@ def received(context: Context, state: NameSpaceState, number: int, lineage: Epoc
 
 
 def refused(context: Context, refusal: Refusal, sender: str, now: float) -> None:
-    """A fellow refuses one of our requests; ask it again after the next heartbeat."""
+    """Give up a request that a fellow refuses; ask again after the next heartbeat."""
     state = context.states.get(refusal.name_space)
     if state is None:
         return
@@ -231,18 +240,18 @@ def refused(context: Context, refusal: Refusal, sender: str, now: float) -> None
         group=refusal.name_space,
         reason=refusal.reason,
     )
-    state.not_before_s = now + context.settings.heartbeat_period_s  # at once it would refuse again
+    state.not_before_s = now + context.settings.heartbeat_period_s  # before, it would refuse again
     give_up(context, state, refusal.request, now)
 
 
 def give_up(context: Context, state: NameSpaceState, number: int, now: float) -> None:
-    """A request will not be answered by this aligner; what follows depends on what it was for."""
+    """Drop a request that its aligner will not answer, and leave the phase that waited for it."""
     item = state.outstanding.pop(number, None)
     if item is None:
         return
     context.changed = True
     if state.phase is Phase.COMPLETE and state.is_master(context.node) and not state.outstanding:
-        state.obtain(item.elements)  # it is all that there is
+        state.obtain(item.elements)  # the system has no more of them
     if state.phase is Phase.ALIGN:
         state.move(Trigger.FAILED)
         context.emit(AbandonSet(state.name))
@@ -254,7 +263,7 @@ def give_up(context: Context, state: NameSpaceState, number: int, now: float) ->
 
 
 def check_deadlines(context: Context, state: NameSpaceState, now: float) -> None:
-    """Give up the requests whose aligner has been silent for too long; they are made again."""
+    """Give up requests whose aligner has been silent for too long; later steps make them again."""
     for item in [item for item in state.outstanding.values() if now >= item.deadline_s]:
         context.note(
             "align.timed-out",

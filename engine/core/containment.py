@@ -1,7 +1,6 @@
-"""Whether one name expression accepts everything that another one accepts; exact.
+"""Decide exactly whether one name expression accepts every name that another one accepts.
 
-The answer tells an expression that is never reached from one that is sometimes reached, which a match of a
-few sample names could not.
+So a check can tell an expression that is never reached from one that is sometimes reached.
 """
 
 from __future__ import annotations
@@ -12,10 +11,10 @@ from collections import deque
 from engine.core import expressions
 
 MAX_STATES = 500
-"""Most states of one comparison; beyond it the answer is no, which is the careful one."""
+"""States of one comparison at most; beyond, the answer is the careful one: no."""
 
 MAX_PRODUCT = 10_000
-"""Largest product of the lengths of two expressions that are compared; likewise."""
+"""Product of the lengths of two expressions at most; beyond, the answer is no."""
 
 _OTHER = ""
 """Stands for every character that occurs in neither expression."""
@@ -49,7 +48,7 @@ def covers(wide: str, narrow: str) -> bool:
 
 
 def _closure(expression: str, positions: set[int]) -> frozenset[int]:
-    """The positions that are reached without a character: every `*` may be left for nothing."""
+    """Return the positions reached without a character: every `*` may stand for nothing."""
     reached = set(positions)
     for position in sorted(positions):
         while position < len(expression) and expression[position] == "*":
@@ -59,7 +58,7 @@ def _closure(expression: str, positions: set[int]) -> frozenset[int]:
 
 
 def _step(expression: str, positions: frozenset[int], char: str) -> frozenset[int]:
-    """The positions after one more character."""
+    """Return the positions after one more character."""
     following = set()
     for position in positions:
         if position < len(expression):

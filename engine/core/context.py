@@ -1,4 +1,4 @@
-"""What the parts of the core share: settings, fellows, name-spaces, and the way out."""
+"""State that the parts of the core share: settings, fellows, name-spaces, and the queues out."""
 
 from __future__ import annotations
 
@@ -18,45 +18,48 @@ if TYPE_CHECKING:
     from engine.core.settings import CoreSettings
 
 MAX_QUEUED: Final = 100_000
-"""Messages or events that may wait for the runtime; more than that means that nobody takes them."""
+"""Messages or events that may wait for the runtime; more means that the runtime does not take them."""
 
 
 class Context:
-    """The shared state of one node's core.
-
-    Attributes:
-        changed: name-spaces must be reported anew; likewise `status_due` and `readers_changed`.
-        greeting_due: a fellow must learn that it is heard. Fellows come in crowds, so it waits a
-            little for more of them.
-        started_s: when this run began; `away_due_s`: when to remember for how long fellows have been away.
-        absent: fellows of the last run that the store remembers as away since this one.
-        wall_offset_ns: wall clock minus monotonic clock at the start.
-        refused: nodes whose name-spaces conflicted with ours when they were last compared.
-        behind_s: by how much this node itself is late with its work just now.
-    """
+    """The shared state of one node's core."""
 
     def __init__(self, settings: CoreSettings, wall_offset_ns: int, now: float) -> None:
         self.settings = settings
         self.node = settings.node
+        """Id of this node."""
         self.fellows = FellowTable(settings.node)
         self.states: dict[str, NameSpaceState] = {}
+        """Name-spaces by name, in the order in which they were configured or learned."""
         self.outbox: collections.deque[Outgoing] = collections.deque()
+        """Messages to send."""
         self.events: collections.deque[Event] = collections.deque()
+        """Events for the runtime."""
         self.requests = RequestQueue()
+        """Fellows' requests that wait for RequestCombinePeriod."""
         self.readers = ReaderTable(settings.node, self._hosts_of)
         self.changed = True
+        """A report on the name-spaces is due."""
         self.status_due = True
+        """A heartbeat is due."""
         self.greeting_due = False
+        """A heartbeat for new fellows is due; it waits a little, because fellows start together."""
         self.readers_changed = True
+        """A message about served readers is due."""
         self.wall_offset_ns = wall_offset_ns
+        """Wall clock minus monotonic clock at the start."""
         self.behind_s = 0.0
+        """Seconds by which this node is late with its own work now."""
         self.refused: set[str] = set()
+        """Nodes whose name-spaces conflicted with this node's at the last comparison."""
         self.started_s = self.away_due_s = now
+        """Start of this run, and when the store next notes how long fellows have been away."""
         self.absent: set[str] = set()
+        """Fellows of the last run that the store has marked as away since this one."""
         self._requests_made = 0
 
     def _hosts_of(self, node: str) -> frozenset[str]:
-        """The addresses of a node's host, none for a node that is not known."""
+        """Return the addresses of a node's host, none for an unknown node."""
         if node == self.node:
             return self.settings.hosts
         fellow = self.fellows.get(node)
@@ -65,7 +68,7 @@ class Context:
 
     @property
     def has_output(self) -> bool:
-        """Whether something waits for the runtime."""
+        """Whether messages or events wait for the runtime."""
         return bool(self.changed or self.status_due or self.readers_changed or self.outbox or self.events)
 
     def send(self, message: Message, *to: str) -> None:
@@ -83,37 +86,37 @@ class Context:
         self.emit(Note(event, fields))
 
     def next_request(self) -> int:
-        """A request number that is new in this and all other incarnations.
+        """Return a request number that no run of this node has used.
 
-        A stream that answers the request of a former incarnation may reach the present one.
+        A stream that answers a request of a former run may reach this one.
         """
         self._requests_made += 1
         return (self.settings.incarnation << 24) + self._requests_made
 
     def wall_ns(self, now: float) -> int:
-        """The wall clock at monotonic time `now`."""
+        """Return the wall clock at monotonic time `now`."""
         return self.wall_offset_ns + int(now * 1e9)
 
     def away_s(self, node: str, now: float) -> float | None:
-        """For how long nodes have run without a fellow that was lost; None if it was not."""
+        """Return how long nodes have run without a lost fellow; None if it was not lost."""
         lost_s = self.fellows.away_s(node, now)
         if lost_s is None and (node in self.settings.away or node in self.absent):
             return self.settings.away.get(node, 0) / 1e9 + now - self.started_s
         return lost_s
 
     def name_of(self, node: str) -> str:
-        """A node's human name where it is known."""
+        """Return a node's human name, or the beginning of its id."""
         if node == self.node:
             return self.settings.name
         fellow = self.fellows.get(node)
         return fellow.name if fellow else node[:8]
 
     def role_fellows(self, state: NameSpaceState) -> list[tuple[Fellow, NameSpaceReport]]:
-        """The fellows of our role that we talk to and that take part in the name-space, with reports."""
+        """Return the approved fellows of this role that take part in the name-space, with reports."""
         return self._fellows_of(state, is_ours=True)
 
     def foreign_fellows(self, state: NameSpaceState) -> list[tuple[Fellow, NameSpaceReport]]:
-        """The fellows of other roles that we talk to and that take part in the name-space."""
+        """Return the approved fellows of other roles that take part in the name-space, with reports."""
         return self._fellows_of(state, is_ours=False)
 
     def _fellows_of(self, state: NameSpaceState, *, is_ours: bool) -> list[tuple[Fellow, NameSpaceReport]]:
@@ -127,16 +130,16 @@ class Context:
         ]
 
     def line_of(self, state: NameSpaceState, node: str) -> tuple[Epoch, ...]:
-        """The line of a fellow's set; of one that does not tell it, the whole history of the domain."""
+        """Return the line of a fellow's set, or that of the whole domain if the fellow tells none."""
         fellow = self.fellows.get(node)
         report = fellow.report(state.name) if fellow else None
         return report.line if fellow and report and fellow.can(JOINS) else (NO_EPOCH,)
 
     def aligner_report(self, state: NameSpaceState) -> NameSpaceReport | None:
-        """What the node to ask for the set says of the name-space; None when it is not to be asked."""
+        """Return the report of the node to ask for the set; None if it cannot be asked."""
         return self.report_of(state, state.aligner)
 
     def report_of(self, state: NameSpaceState, node: str) -> NameSpaceReport | None:
-        """What a fellow that we talk to says of the name-space; None of one that is gone."""
+        """Return an approved fellow's report on the name-space; None for any other node."""
         fellow = self.fellows.get(node)
         return fellow.report(state.name) if fellow and fellow.approved else None

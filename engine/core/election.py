@@ -1,23 +1,21 @@
-"""Who is master: pure functions from what is known to a decision and its basis (deployment guide, 5.4.3).
+"""The election of a master: pure functions from known facts to a decision (deployment guide, 5.4.3).
 
-The order of candidates is total: a node that holds the set goes before one that does not (so that data which
-has been injected is never replaced by another injection), then, while nobody holds the set, one whose store
-is as it was written before a damaged one, then the highest masterPriority, then the best quality while
-no candidate holds the set, then the highest id. 255 is the legacy value: where all have it, quality
-and id decide, which is what the same order says.
+The order of candidates is total. A holder of the set goes first, so that a second injection never replaces
+the data of the first. While nobody holds the set, an intact store goes before a damaged one. Then decides the
+highest masterPriority, then the best quality (while no candidate holds the set), then the highest id. If all
+have the legacy masterPriority 255, this order leaves quality and id.
 
 A master exists by its own word only: a node becomes master when every elector it can talk to has voted for
-it in one epoch counter, and others follow once they hear it say so. Nobody therefore waits for a master that
-does not know that it is one, and two masters in one epoch are impossible since the epoch carries the
-master's id.
+it in one epoch counter, and others follow once they hear it say so. So no node waits for a master that does
+not know that it is one, and an epoch has one master because the master's id is part of it.
 
-- A confirmed master that is heard is followed. Of two, the higher masterPriority, then the higher id; it
-  takes a new epoch, the other one steps down: that is the end of a split brain.
-- A holder with a strictly higher masterPriority than its master is voted for by all, the master included:
-  a planned hand-over. Equal or lower ones never disturb.
-- A master that is not heard here but heard by a fellow is followed through that fellow: in a partly
-  connected system everybody has a master.
-- Otherwise all vote. Electors are the holders, or everybody while there is none.
+- Nodes follow a confirmed master that they hear. Of two, the one with the higher masterPriority, then the
+  higher id, takes a new epoch and the other steps down: that ends a split brain.
+- If a holder has a strictly higher masterPriority than the master, all vote for it, the master included: a
+  planned hand-over. Holders with an equal or lower one never disturb the master.
+- A node follows a master that only a fellow hears through that fellow, so that every node of a partly
+  connected system has a master.
+- Otherwise all vote. Electors are the holders, or all nodes if none holds the set.
 """
 
 from __future__ import annotations
@@ -31,50 +29,59 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
 NOBODY: Final = "no node here may be master: each is a non-aligner, has masterPriority 0, or is not Initial"
-"""The rule of a decision without candidates."""
-NOBODY_REMEDY: Final = "start one that may, or give an aligner with alignee Initial a masterPriority above 0"
+"""Rule of a decision without candidates."""
+NOBODY_REMEDY: Final = (
+    "start a node that may be master, or set masterPriority above 0 on an aligner whose alignee is Initial"
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Stand:
-    """What one node of a role says about one name-space.
-
-    `may_be_master` is false for non-aligners and for masterPriority 0; `discovering` nodes have not voted
-    yet; `heard` are the ids this node hears; `newest` is the highest counter of an epoch or lineage that it
-    knows, so that no new one is ever taken for an old one; `run` is the node's incarnation; `aligner` says
-    whether it gives data to others.
-    """
+    """The position of one node in the election for one name-space and role."""
 
     node: str
+    """Id of the node."""
     name: str
+    """Human name of the node."""
     may_be_master: bool
+    """False for non-aligners and for masterPriority 0."""
     priority: int
+    """Its masterPriority, 0 to 255."""
     quality_ns: int
+    """Newest source time of its stored set, 0 for no set, `DAMAGED` for a damaged set or a part."""
     holder: bool
+    """It has held the whole set in this run."""
     discovering: bool
+    """It still looks for fellows and has not voted yet."""
     vote: Vote | None
+    """Its present proposal."""
     following: Epoch | None
+    """Epoch of the master that it follows; its own as master."""
     heard: Collection[str] = ()
+    """Ids that it hears."""
     newest: int = 0
+    """Highest counter of an epoch or lineage that it knows; a new one is higher."""
     run: int = 0
+    """Its incarnation."""
     aligner: bool = True
+    """It may give data to others."""
 
     @property
     def is_master(self) -> bool:
-        """Whether it says of itself that it is master."""
+        """Whether it follows itself."""
         return self.following is not None and self.following.node == self.node
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Decision:
-    """What a node should do about the master of a name-space.
+    """The result of an election for one node.
 
     Attributes:
-        following: the epoch to follow now; None while nobody is confirmed.
-        vote: the proposal to make; None for none.
-        via: the fellow through which a master out of hearing is followed; empty otherwise.
-        rule: the rule that decided, in words.
-        candidates: those that were compared, best first.
+        following: epoch to follow now; None while no master is confirmed.
+        vote: proposal to make; None for no proposal.
+        via: fellow through which to follow a master that this node does not hear; empty otherwise.
+        rule: rule that decided, in words.
+        candidates: the candidates that were compared, best first.
     """
 
     following: Epoch | None
@@ -84,7 +91,7 @@ class Decision:
     candidates: tuple[Stand, ...]
 
     def basis(self) -> str:
-        """The candidates with what counted, for trace, console and `why`."""
+        """Return the candidates and their qualifications, for trace and console."""
         return ", ".join(
             f"{c.name or c.node[:8]} (priority {c.priority}, quality "
             f"{'none, damaged or a part' if c.quality_ns == DAMAGED else c.quality_ns}, id {c.node[:8]}"
@@ -96,15 +103,20 @@ class Decision:
 def decide(
     own: Stand, peers: Sequence[Stand], gone: frozenset[str] = frozenset(), *, expects_more: bool = False
 ) -> Decision:
-    """The decision of node `own`, which hears `peers` and lost the nodes in `gone` a short while ago.
+    """Decide for node `own` (5.4.3).
 
-    With `expects_more`, somebody is heard who has not said everything yet, as a fellow that was started again
-    a moment ago; then nobody becomes master without it.
+    Args:
+        own: this node.
+        peers: the nodes that it hears.
+        gone: ids of nodes that it lost a short while ago; it follows no master among them.
+        expects_more: a fellow has not reported everything yet; this node does not become master before.
     """
     stands = {stand.node: stand for stand in (own, *peers)}
+    # A confirmed master is followed, and never disturbed without reason (5.4.3).
     claims = [stand for stand in stands.values() if stand.is_master]
     if claims:
         return _with_masters(own, stands, claims)
+    # None is heard here: perhaps a fellow hears one, in a partly connected system (5.4.1).
     out_of_hearing = _master_out_of_hearing(own, peers, gone)
     if out_of_hearing:
         epoch, via = out_of_hearing
@@ -113,15 +125,18 @@ def decide(
 
 
 def _with_masters(own: Stand, stands: dict[str, Stand], claims: list[Stand]) -> Decision:
+    # Of several masters, one leads on: masterPriority, then system id. All have the set, so quality does not
+    # count (5.4.3, rules 1 and 3).
     ranked = tuple(sorted(claims, key=lambda stand: (stand.priority, stand.node), reverse=True))
     best = ranked[0]
     assert best.following is not None
     epoch = best.following
     rule = _found(best, own) if len(ranked) == 1 else _difference(ranked, use_quality=False)
-    if best.node == own.node:
+    if best.node == own.node:  # this node ends the split brain in an epoch above those of its rivals
         rivals = [stand.following.counter for stand in ranked[1:] if stand.following]
         if rivals and max(rivals) >= epoch.counter:
             epoch = Epoch(max(*rivals, own.newest) + 1, own.node, own.run)
+    # A holder with a higher masterPriority takes over once all holders have voted for it (5.4.3, agreement).
     vote = _hand_over(stands, best, epoch)
     if vote and vote.choice == own.node and _agreed(vote, own, stands):
         rule = f"hand-over: priority {own.priority} is higher than {best.priority} of {best.name}"
@@ -130,14 +145,14 @@ def _with_masters(own: Stand, stands: dict[str, Stand], claims: list[Stand]) -> 
 
 
 def _found(master: Stand, own: Stand) -> str:
-    """Why the only confirmed master is followed, in words."""
+    """Say in words why the only confirmed master is followed."""
     if own.holder or not own.may_be_master or own.priority <= master.priority:
         return f"confirmed master with masterPriority {master.priority}"
     return f"confirmed master with masterPriority {master.priority}; a living master is not disturbed"
 
 
 def _hand_over(stands: dict[str, Stand], master: Stand, epoch: Epoch) -> Vote | None:
-    """The vote for a holder that should take over from `master`, or None."""
+    """Return the vote for a holder that should take over from `master`, or None."""
     better = [
         stand
         for stand in stands.values()
@@ -163,10 +178,10 @@ def _agreed(vote: Vote, own: Stand, stands: dict[str, Stand]) -> bool:
 def _master_out_of_hearing(
     own: Stand, peers: Sequence[Stand], gone: frozenset[str]
 ) -> tuple[Epoch, str] | None:
-    """The newest epoch that some fellow follows and hears first hand, and the best such fellow.
+    """Return the newest epoch whose master some fellow hears, and the best such fellow.
 
-    A node that we hear ourselves speaks for itself: if it says nothing of being master, it was restarted or
-    has stepped down, and fellows who have not noticed yet must not keep each other in that belief.
+    A node that this one hears speaks for itself. If it does not claim to be master, it was restarted or has
+    stepped down, and fellows that have not noticed yet must not confirm each other's outdated view.
     """
     heard = {own.node, *(peer.node for peer in peers)}
     known = [
@@ -184,23 +199,28 @@ def _master_out_of_hearing(
 
 
 def _election(own: Stand, stands: dict[str, Stand], *, expects_more: bool) -> Decision:
+    # Who votes: the holders of the set, or all nodes while there is none.
     everybody = list(stands.values())
     holders = [stand for stand in everybody if stand.holder]
     electors = holders or everybody
+    # Who stands: aligners with a masterPriority above 0 (5.4.3; 5.4.4, step 4.2).
     candidates = [stand for stand in electors if stand.may_be_master]
     if not candidates:  # holders that may not be master do not keep others from it
         candidates = [stand for stand in everybody if stand.may_be_master]
-    use_quality = not any(stand.holder for stand in candidates)  # then the master may have to inject
+    # The best: masterPriority, quality while nothing has been injected, system id (5.4.3, rules 1 to 3).
+    use_quality = not any(stand.holder for stand in candidates)
     ranked = tuple(sorted(candidates, key=lambda stand: rank(stand, use_quality=use_quality), reverse=True))
     if not ranked:
         return Decision(None, None, "", NOBODY, ())
+    # Vote for it, in a counter above all that were ever used.
     counters = [stand.vote.counter for stand in everybody if stand.vote]
     counters += [stand.following.counter + 1 for stand in everybody if stand.following]
     counters += [stand.newest + 1 for stand in everybody]
     if own.vote and own.vote.choice not in ("", ranked[0].node):
-        counters.append(own.vote.counter + 1)  # a vote is cast once in a counter
+        counters.append(own.vote.counter + 1)  # a node votes only once in a counter
     vote = Vote(max(counters), ranked[0].node)
     rule = _difference(ranked, use_quality=use_quality)
+    # The chosen node becomes master when all electors agree; on disagreement they vote again (5.4.3).
     agreed = all(stand.vote == vote and not stand.discovering for stand in electors if stand.node != own.node)
     if vote.choice == own.node and agreed and not expects_more:
         return Decision(Epoch(vote.counter, own.node, own.run), None, "", rule, ranked)
@@ -208,13 +228,13 @@ def _election(own: Stand, stands: dict[str, Stand], *, expects_more: bool) -> De
 
 
 def rank(stand: Stand, *, use_quality: bool) -> tuple[bool, bool, int, int, str]:
-    """The place of a candidate in the order: greater is better."""
+    """Return the rank of a candidate; greater is better."""
     quality_ns = stand.quality_ns if use_quality else 0
     return (stand.holder, quality_ns != DAMAGED, stand.priority, quality_ns, stand.node)
 
 
 def _difference(ranked: tuple[Stand, ...], *, use_quality: bool) -> str:
-    """The rule that put the first candidate before the second, in words."""
+    """Say in words which rule put the first candidate before the second."""
     if len(ranked) == 1:
         return "the only candidate"
     first, second = ranked[0], ranked[1]

@@ -1,7 +1,7 @@
-"""What the core tells its runtime: work to do, and things to know.
+"""Events of the core for its runtime: work to do, and news.
 
-Work items name sets and fellows, never bytes: the runtime moves the data between store and wire and reports
-back by a command of the core's face.
+They name sets and fellows, never bytes: the runtime moves the data between store and wire and reports back by
+a method of `DurabilityNode`.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class AbandonSet:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Target:
-    """An alignee and its request; with `compares` it says what it holds, and needs the difference only.
+    """An alignee and its request; with `compares` it sends a sketch of its set and needs the difference only.
 
-    An alignee that is `forgotten` was away for longer than tombstones are kept: its own set is not joined.
-    With `elements` it asks for the groups in them only.
+    An alignee that is `forgotten` was away for longer than tombstones are kept, so its set is not joined.
+    With `elements` it asks only for the groups in them.
     """
 
     node: str
@@ -48,12 +48,12 @@ class Target:
     elements: tuple[Element, ...] = ()
 
     def wants(self, group: Group) -> bool:
-        """Whether it asks for a group."""
+        """Whether the request includes a group."""
         return is_asked_for(group, self.elements)
 
 
 def is_asked_for(group: Group, elements: Collection[Element]) -> bool:
-    """Whether a request for what is in some elements is about a group; one without elements is about all."""
+    """Whether a request for `elements` includes a group; a request without elements includes all."""
     return not elements or any(element.contains(group) for element in elements)
 
 
@@ -68,7 +68,7 @@ class SendSet:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ExpectSet:
-    """A request went out: a stream with this request number will come from `aligner`."""
+    """Expect a stream from `aligner` that answers this request, which goes out now."""
 
     name_space: str
     request: int
@@ -79,7 +79,7 @@ class ExpectSet:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Completed:
-    """The set is whole: switch to it and keep it, marked with its lineage."""
+    """Switch to the set, which is whole, and store it with its lineage."""
 
     name_space: str
     lineage: Epoch
@@ -87,14 +87,14 @@ class Completed:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WholeKnown:
-    """More of a part is known to be whole, or a set that came from parts is: let the store remember it."""
+    """Store that more of a part, or of a set made of parts, is known to be whole."""
 
     name_space: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LineageAdopted:
-    """The set belongs to another lineage now, or stands apart now: let the store remember it."""
+    """Store the lineage of the set, or that it stands apart."""
 
     name_space: str
     lineage: Epoch
@@ -102,14 +102,14 @@ class LineageAdopted:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DeleteSet:
-    """Merge policy Delete: dispose and delete everything in the name-space."""
+    """Dispose and delete everything in the name-space (merge policy Delete)."""
 
     name_space: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NameSpaceLearned:
-    """A fellow's name-space that one of our policies matches is ours too from now on (5.2.3.6)."""
+    """Take part in a name-space: a configured one, or a fellow's that a policy matches (5.2.3.6)."""
 
     name_space: NameSpace
     policy: Policy
@@ -118,14 +118,14 @@ class NameSpaceLearned:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NameSpaceDoubted:
-    """A learned name-space conflicts with a fellow's: it is not remembered for the next run."""
+    """Forget a learned name-space for the next run, because it conflicts with a fellow's."""
 
     name_space: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GroupAnnounced:
-    """A fellow knows a group that was not known here."""
+    """A fellow has announced a group."""
 
     group: Group
     description: bytes
@@ -151,42 +151,42 @@ class InstancesPurged:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Deliver:
-    """Give the complete set to this late joiner; answer with `DurabilityNode.delivered`."""
+    """Deliver the complete set to this late joiner; answer with `DurabilityNode.delivered`."""
 
     reader: ReaderKey
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TakenOver:
-    """This node is in charge of a served reader now: the one that was is gone, or not on its host."""
+    """This node is now in charge of a served reader, because the former one is lost or on another host."""
 
     reader: ReaderKey
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HandedOver:
-    """Another node is in charge of a reader that was in this node's charge, and keeps up what it sees."""
+    """Another node has taken charge of a reader that this node was in charge of."""
 
     reader: ReaderKey
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NoAligner:
-    """Nobody may be master and this node is told not to wait for one (TimeToWaitForAligner 0): end."""
+    """End the node: no node may be master, and TimeToWaitForAligner 0 forbids waiting."""
 
     name_space: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FellowsKnown:
-    """The fellows to remember for the next start: (id, name, role)."""
+    """Store the fellows for the next start: (id, name, role)."""
 
     fellows: tuple[tuple[str, str, str], ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FellowAway:
-    """A fellow has been away for so long while nodes ran; it may come back with data that others forgot."""
+    """Store how long nodes have run without a fellow, which may come back with data that others forgot."""
 
     node: str
     away_ns: int
@@ -194,7 +194,7 @@ class FellowAway:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Note:
-    """Something worth a trace line: an event of the catalogue with its fields."""
+    """Write a trace line: an event of the catalogue with its fields."""
 
     event: str
     fields: dict[str, object]

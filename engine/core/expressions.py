@@ -1,8 +1,8 @@
 """Name expressions: matching, and the exact intersection of two expressions.
 
 Partitions, topics, name-spaces and roles are all matched by the same small language: `*` stands for any
-sequence of characters, also the empty one and also dots; `?` stands for exactly one character; everything
-else stands for itself. Matching is case-sensitive and covers the whole string (DDS 1.4, 2.2.3.13 PARTITION;
+sequence of characters, dots included, and for none; `?` stands for exactly one character; everything else
+stands for itself. Matching is case-sensitive and covers the whole string (DDS 1.4, 2.2.3.13 PARTITION;
 deployment guide, 5.2.1 Role and scope, 5.2.2 Name-spaces).
 """
 
@@ -14,11 +14,10 @@ import re
 
 @functools.lru_cache(maxsize=4096)
 def compiled(expression: str) -> re.Pattern[str]:
-    """The regular expression that accepts exactly what `expression` accepts.
+    """Return the regular expression that accepts exactly what `expression` accepts.
 
-    What stands between two `*` is looked for once, from the left, and never moved again (an atomic group):
-    that finds every match, and matching takes time in proportion to both lengths at most, even for an
-    expression that somebody made to be slow.
+    The text between two `*` is matched once, from the left, and never moved again (an atomic group). That
+    finds every match in time proportional to both lengths, even for an expression made to be slow.
     """
     first, *others = [
         "".join("." if char == "?" else re.escape(char) for char in part) for part in expression.split("*")
@@ -30,7 +29,7 @@ def compiled(expression: str) -> re.Pattern[str]:
 
 
 def matches(expression: str, name: str) -> bool:
-    """Whether `name` as a whole is accepted by `expression`."""
+    """Whether `expression` accepts the whole of `name`."""
     return expression in ("*", name) or compiled(expression).fullmatch(name) is not None
 
 
@@ -41,13 +40,12 @@ def is_literal(expression: str) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def intersection(left: str, right: str) -> str | None:
-    """A shortest name that both expressions accept, or None when there is none.
+    """Return a shortest name that both expressions accept; None if they accept no common name.
 
-    The answer is exact: None means that the two sets of names are disjoint. The witness is what a person
-    is shown, so wildcards that meet wildcards are filled with as little as possible.
+    People are shown this name, so two wildcards that meet are filled with as little as possible.
     """
-    # Breadth first over the product of both expressions seen as automata: a state is a pair of positions,
-    # a `*` may be left for nothing, and every step that consumes a character is recorded to spell the name.
+    # Breadth first over the product of both expressions as automata: a state is a pair of positions, a `*`
+    # may stand for nothing, and every step that consumes a character is recorded to spell the name.
     start = (0, 0)
     came_from: dict[tuple[int, int], tuple[tuple[int, int], str] | None] = {start: None}
     layer = [start]
@@ -68,7 +66,7 @@ def intersection(left: str, right: str) -> str | None:
 
 
 def _steps(left: str, right: str, state: tuple[int, int]) -> list[tuple[tuple[int, int], str]]:
-    """The states reachable from `state`, each with the character it consumes ("" for none)."""
+    """Return the states reachable from `state`, each with the character it consumes ("" for none)."""
     i, j = state
     steps: list[tuple[tuple[int, int], str]] = []
     if i < len(left) and left[i] == "*":
@@ -84,7 +82,7 @@ def _steps(left: str, right: str, state: tuple[int, int]) -> list[tuple[tuple[in
 
 
 def _common_character(a: str, b: str) -> str:
-    """A character that both single positions accept."""
+    """Return a character that both positions accept."""
     if a not in "*?":
         return a
     return b if b not in "*?" else "x"
@@ -93,7 +91,7 @@ def _common_character(a: str, b: str) -> str:
 def _spell(
     came_from: dict[tuple[int, int], tuple[tuple[int, int], str] | None], state: tuple[int, int]
 ) -> str:
-    """The characters consumed on the way to `state`."""
+    """Return the characters consumed on the way to `state`."""
     chars: list[str] = []
     step = came_from[state]
     while step is not None:

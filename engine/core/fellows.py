@@ -1,10 +1,10 @@
-"""The fellows of this node: who they are, whether they are alive, and whether we talk to them.
+"""The fellows of this node: identity, life signs, and approval.
 
-Deployment guide 5.4.1 (connectivity) and 5.4.2 (compatibility). A fellow is *approved* when its endpoints
-are matched both ways (wait-for-attachment), its three state messages are here, it hears us too, and its
-name-spaces do not conflict with ours. A fellow that falls silent or whose endpoints go away without notice
-is lost. When it comes back with the same incarnation, and its endpoints were gone meanwhile, that is a
-reconnection, however short the gap was; while they stay matched nothing gets lost, and silence is only that.
+Deployment guide 5.4.1 (connectivity) and 5.4.2 (compatibility). A fellow is *approved*, and this node talks
+to it, when its endpoints are matched both ways (wait-for-attachment), its three state messages are here, it
+hears this node, and its name-spaces do not conflict. A fellow is lost when it falls silent or its endpoints
+go away. If it comes back with the same incarnation and its endpoints were gone, that is a reconnection,
+however short the gap was; while endpoints stay matched, silence loses no data.
 Time in which this node itself stood still is not silence of its fellows (docs/protocol.md, Life signs).
 """
 
@@ -22,113 +22,121 @@ if TYPE_CHECKING:
     from engine.core.namespaces import Conflict
 
 MAX_REMEMBERED: Final = 1024
-"""Lost fellows remembered for telling a reconnection; the oldest are forgotten first."""
+"""Lost fellows remembered to recognise a reconnection; the oldest are forgotten first."""
 
 EXPIRY_S: Final = 10.0
-"""How long a fellow may be silent whose heartbeat, which says it, has not come yet."""
+"""Allowed silence of a fellow until its first heartbeat, which states it, has come."""
 
 _LEAVING: Final = (ServiceState.TERMINATING, ServiceState.TERMINATED)
 
 
 @dataclasses.dataclass(slots=True)
 class Fellow:
-    """What is known of one fellow in its present incarnation.
-
-    `gap_s` is how long it was away when it came back without having been restarted, None otherwise;
-    `silence_s` is the same where the connection lasted all the time, so that nothing was missed; `is_back`
-    says that either was acted upon; `deaf_since_s` is when it stopped hearing us, None while it does;
-    `since_s` is when it was first heard; `excused_s` is how much of its present silence is due to stalls of
-    this node. It is `forgotten` if it was away, restarted or not, for longer than tombstones are kept for
-    it; `in_step` are the name-spaces whose settled set was ours at its last heartbeat, and as of when.
-    `skews_ns` are the last differences of the clocks; `is_clock_off` and `is_late` tell what has been
-    reported (see `engine.core.reports`).
-    """
+    """One fellow in its present incarnation. Moments are seconds on the monotonic clock."""
 
     node: str
+    """Its id."""
     incarnation: int
+    """Number of its run."""
     attached: bool = False
+    """The endpoints of this incarnation are matched both ways."""
     status: Status | None = None
+    """Its newest heartbeat."""
     name_spaces: NameSpaces | None = None
+    """Its newest report on name-spaces."""
     deliveries: Deliveries | None = None
+    """Its newest message about served readers."""
     since_s: float = 0.0
+    """When this node first heard it."""
     last_heard_s: float = 0.0
+    """When its last life sign came."""
     skew_ns: int = 0
+    """Its wall clock minus this node's."""
     conflict: Conflict | None = None
+    """Name-spaces that make it incompatible (5.4.2)."""
     approved: bool = False
+    """This node talks to it."""
     gap_s: float | None = None
+    """Seconds that it was away before it came back without a restart; None if it was not away."""
     silence_s: float | None = None
+    """Seconds of silence during which endpoints stayed matched, so that nothing was missed."""
     is_back: bool = False
+    """This node has acted upon `gap_s` or `silence_s`."""
     excused_s: float = 0.0
+    """Seconds of its present silence in which this node itself stood still."""
     deaf_since_s: float | None = None
+    """When it stopped hearing this node; None while it does."""
     forgotten: bool = False
+    """It was away for longer than tombstones are kept for it."""
     in_step: dict[str, int] = dataclasses.field(default_factory=dict)
+    """Source time as of which its settled set was equal to this node's, by name-space."""
     skews_ns: tuple[int, ...] = ()
+    """The last differences of the clocks."""
     is_clock_off: bool = False
+    """Its clock has been reported (`engine.core.reports`)."""
     is_late: bool = False
+    """Its late heartbeats have been reported."""
 
     def can(self, capability: str) -> bool:
-        """Whether it says that it has one of `engine.core.messages.CAPABILITIES`."""
+        """Whether it has one of `engine.core.messages.CAPABILITIES`."""
         return self.status is not None and capability in self.status.capabilities
 
     @property
     def name(self) -> str:
-        """The human name, or the beginning of the id while it is not known."""
+        """Human name, or the beginning of the id while it is unknown."""
         return self.status.name if self.status else self.node[:8]
 
     @property
     def expiry_s(self) -> float:
-        """How long it may be silent before it counts as lost."""
+        """Seconds of silence after which it counts as lost."""
         return self.status.expiry_s if self.status else EXPIRY_S
 
     @property
     def role(self) -> str:
-        """The role, empty while it is not known."""
+        """Role; empty while it is unknown."""
         return self.status.role if self.status else ""
 
     @property
     def leaving(self) -> bool:
-        """Whether it said that it is terminating."""
+        """Whether it has announced its end."""
         return self.status is not None and self.status.state in _LEAVING
 
     @property
     def answered(self) -> bool:
-        """Whether all three state messages are here, and the name-spaces not older than the heartbeat."""
+        """Whether its three state messages are here, with a report as new as the heartbeat."""
         if self.status is None or self.name_spaces is None or self.deliveries is None:
             return False
         return self.name_spaces.serial >= self.status.reported
 
     @property
     def is_current(self) -> bool:
-        """Whether its roll-ups are of the sets that it reports, and not of what it had before.
-
-        A heartbeat follows each report at once, but one topic may overtake another.
-        """
+        """Whether its roll-ups belong to its last report; one topic may overtake another."""
         status, reported = self.status, self.name_spaces
         return status is not None and reported is not None and status.reported == reported.serial
 
     def heard(self, now: float) -> None:
-        """It gave a sign of life."""
+        """Note a life sign."""
         self.last_heard_s, self.excused_s = now, 0.0
 
     def hears(self, node: str) -> bool:
-        """Whether its heartbeats say that it hears `node`."""
+        """Whether it hears `node`, by its last heartbeat."""
         return self.status is not None and node in self.status.heard
 
     def report(self, name_space: str) -> NameSpaceReport | None:
-        """Its report on a name-space, None when it does not have it."""
+        """Return its report on a name-space; None if it does not have it."""
         for report in self.name_spaces.reports if self.name_spaces else ():
             if report.name == name_space:
                 return report
         return None
 
     def roll_up(self, name_space: str) -> RollUp | None:
-        """Its newest roll-up of a name-space's set."""
+        """Return its newest roll-up of a name-space's set."""
         roll_ups = self.status.roll_ups if self.status else ()
         return next((roll for roll in roll_ups if roll.name_space == name_space), None)
 
 
 class _Lost(NamedTuple):
-    """A fellow that is not here: which one, since when, and whether its endpoints stayed matched."""
+    """Incarnation of a lost fellow, when it was lost, and whether its endpoints stayed matched."""
 
     incarnation: int
     since_s: float
@@ -147,11 +155,11 @@ class FellowTable:
         self._silenced: dict[str, Fellow] = {}
 
     def all(self) -> list[Fellow]:
-        """Every fellow present, by id."""
+        """Return the present fellows, in order of their ids."""
         return list(self._in_order())
 
     def approved(self) -> list[Fellow]:
-        """The fellows we talk to, by id."""
+        """Return the approved fellows, in order of their ids."""
         return [fellow for fellow in self._in_order() if fellow.approved]
 
     def _in_order(self) -> list[Fellow]:
@@ -160,16 +168,16 @@ class FellowTable:
         return self._sorted
 
     def get(self, node: str) -> Fellow | None:
-        """The fellow with this id, if present."""
+        """Return the fellow with this id, if present."""
         return self._fellows.get(node)
 
     def is_current(self, node: str) -> bool:
-        """Whether what is known of a fellow's sets belongs together."""
+        """Whether a fellow is present and its roll-ups belong to its last report."""
         fellow = self._fellows.get(node)
         return fellow is not None and fellow.is_current
 
     def recently_lost(self, now: float, within_s: float) -> frozenset[str]:
-        """Ids lost within the last `within_s` seconds and not back."""
+        """Return the ids that were lost within the last `within_s` seconds and are not back."""
         return frozenset(
             node
             for node, lost in self._lost.items()
@@ -179,9 +187,9 @@ class FellowTable:
     def receive(
         self, message: Status | NameSpaces | Deliveries, sender: str, now: float
     ) -> tuple[Fellow, bool] | None:
-        """Take a state message; returns the fellow and whether it is new, None for a stale message.
+        """Take a state message; return the fellow and whether it is new, None for a stale message.
 
-        A fellow that is back may say first what was known of it before: it is new all the same.
+        A fellow that is back is new even if its first message is one that was known before.
         """
         fellow = self._fellows.get(sender)
         new = fellow is None or fellow.incarnation < message.incarnation
@@ -198,7 +206,7 @@ class FellowTable:
         )
         if known is not None and known.serial >= message.serial:
             if isinstance(message, Status) and known.serial == message.serial:
-                fellow.heard(now)  # it is busy, and repeats its last heartbeat
+                fellow.heard(now)  # a busy fellow repeats its last heartbeat
             return (fellow, True) if new else None
         if isinstance(message, Status):
             fellow.status = message
@@ -224,33 +232,32 @@ class FellowTable:
                 fellow.gap_s = now - lost.since_s
         known = self._silenced.pop(node, None)
         if known is not None and known.incarnation == incarnation:
-            # Whether it says everything again depends on which side lost the other; heartbeats tell whether
-            # what it said last still holds.
+            # It repeats its reports only if it lost this node, too; heartbeats tell whether the old ones hold.
             fellow.name_spaces, fellow.deliveries = known.name_spaces, known.deliveries
             fellow.conflict = known.conflict
         return fellow
 
     def attach(self, node: str) -> None:
-        """The endpoints of a process of the fellow are matched both ways."""
+        """Note that the endpoints of a process of the fellow are matched both ways."""
         fellow = self._fellows.get(node)
         before = self._attached.get(node, -1)
         is_its_own = fellow is not None and before is not None and before < fellow.incarnation
-        # Else it is the process of an incarnation that is not known yet, beside the one that is.
+        # Otherwise it is the process of an unknown incarnation beside the known one.
         self._attached[node] = fellow.incarnation if fellow and is_its_own else None
         if fellow:
             fellow.attached = True
 
     def is_attached(self, fellow: Fellow) -> bool:
-        """Whether the attachment is that of its present incarnation, and not of one that has ended."""
+        """Whether the attachment belongs to its present incarnation."""
         if fellow.node not in self._attached:
             return False
         return self._attached[fellow.node] in (None, fellow.incarnation)
 
     def claim_attachments(self, now: float) -> None:
-        """Endpoints that outlive a former incarnation by twice its lease are those of the present one.
+        """Assign endpoints that outlive a former incarnation by twice its lease to the present one.
 
-        Which incarnation a process has is not told when its endpoints are matched; a late word of the former
-        one may have made them look like its own.
+        Matched endpoints do not state their incarnation, and a late message of a former one may have claimed
+        them.
         """
         for fellow in self._fellows.values():
             settled_s = fellow.since_s + 2 * fellow.expiry_s
@@ -259,13 +266,13 @@ class FellowTable:
                 fellow.attached = True
 
     def detach(self, node: str) -> None:
-        """The endpoints of a fellow went away."""
+        """Note that the endpoints of a fellow went away."""
         self._attached.pop(node, None)
         if node in self._lost:
             self._lost[node] = self._lost[node]._replace(is_connected=False)
 
     def remove(self, node: str, now: float) -> Fellow | None:
-        """Forget a fellow that left or was lost, but remember its incarnation."""
+        """Remove a fellow that left or was lost, and remember its incarnation."""
         fellow = self._fellows.pop(node, None)
         self._sorted = None
         if fellow:
@@ -282,30 +289,30 @@ class FellowTable:
         return fellow
 
     def away_s(self, node: str, now: float) -> float | None:
-        """How long ago a fellow was last lost in this run; None when it never was."""
+        """Return how many seconds ago a fellow was last lost in this run; None if never."""
         lost = self._lost.get(node)
         return None if lost is None else now - lost.since_s
 
     def absent(self, now: float, within_s: float, remembered: frozenset[str]) -> frozenset[str]:
-        """Fellows of this run or the last that are not here and not away for longer than `within_s`."""
+        """Return the absent fellows of this run and `remembered` ones, away for at most `within_s` seconds."""
         lost = {node for node, each in self._lost.items() if now - each.since_s <= within_s}
         given_up = self._lost.keys() - lost
         return frozenset((lost | remembered) - given_up - self._fellows.keys())
 
     def silent(self, now: float) -> list[Fellow]:
-        """The fellows whose heartbeat is overdue."""
+        """Return the fellows whose heartbeat is overdue."""
         return [fellow for fellow in self.all() if now >= self.expires_at(fellow)]
 
     def excuse(self, stall_s: float) -> None:
-        """This node stood still for `stall_s`: no fellow could be heard in that time.
+        """Grant all fellows the seconds in which this node stood still and heard none of them.
 
-        One stall counts in full. Many short ones in one silence count for at most an expiry together, so that
-        a node that is always late still notices a loss.
+        One stall counts in full. Many short ones in one silence count for at most one expiry together, so
+        that a node that is always late still notices a loss.
         """
         for fellow in self._fellows.values():
             fellow.excused_s = min(fellow.excused_s + stall_s, max(stall_s, fellow.expiry_s))
 
     @staticmethod
     def expires_at(fellow: Fellow) -> float:
-        """When the fellow counts as lost unless it is heard before; it says itself how long to wait."""
+        """Return when a silent fellow counts as lost."""
         return fellow.last_heard_s + fellow.expiry_s + fellow.excused_s

@@ -1,4 +1,4 @@
-"""What clients, readers and commands ask about."""
+"""Topics and partitions that clients, readers and commands ask about."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Interest:
-    """What somebody asks about: a topic, or topics `by_expression`, in partitions given by expressions."""
+    """A topic, or topics `by_expression`, in partitions given by expressions."""
 
     topic: str
     partitions: tuple[str, ...]
@@ -22,16 +22,16 @@ class Interest:
 
     @property
     def elements(self) -> tuple[Element, ...]:
-        """What is meant, as expressions."""
+        """Return the groups as expressions."""
         return tuple(Element(partition, self.topic) for partition in self.partitions)
 
     def wants(self, group: Group) -> bool:
-        """Whether a group is meant."""
+        """Whether it includes a group."""
         is_topic = matches(self.topic, group.topic) if self.by_expression else group.topic == self.topic
         return is_topic and any(matches(one, group.partition) for one in self.partitions)
 
     def touches(self, name_space: NameSpace) -> bool:
-        """Whether a name-space could have a group that is meant."""
+        """Whether it could include a group of a name-space."""
         return any(
             intersection(element.topic, self.topic) is not None
             and any(intersection(element.partition, one) is not None for one in self.partitions)

@@ -1,4 +1,4 @@
-"""Whether two sets belong together, and which merge policy acts where they do not (guide, 5.4.8)."""
+"""Decide whether two sets are joined, and which merge policy acts if not (guide, 5.4.8)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def policy_for(context: Context, state: NameSpaceState, role: str) -> MergeType:
-    """The merge type for a role; no matching scope is Ignore, said once for each merge."""
+    """Return the merge type for a role; Ignore, and a trace line, if no scope matches."""
     policy = state.policy.merge_type(role)
     if policy is None:
         context.note("merge.no-scope", namespace=state.name, role=role, fellow=role)
@@ -22,9 +22,9 @@ def policy_for(context: Context, state: NameSpaceState, role: str) -> MergeType:
 
 
 def why_not_joined(context: Context, state: NameSpaceState, node: str) -> str:
-    """Why our stored set, although there is one, gives way to the set of a fellow at the start of a run.
+    """Say why this node's stored set gives way to the set of a fellow at the start of a run.
 
-    Empty when it is joined, which is the rule: what others stored is not lost, in whatever order nodes start.
+    Normally it is empty and the sets are joined, so that stored data survives any order of starts.
     """
     fellow = context.fellows.get(node)
     report = fellow.report(state.name) if fellow else None

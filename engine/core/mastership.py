@@ -1,4 +1,4 @@
-"""Carrying out the election's decision for one name-space (deployment guide, 5.4.3)."""
+"""Carry out the decision of the election for one name-space (deployment guide, 5.4.3)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BEFORE_COMPLETE = (Phase.SOURCE, Phase.INJECT, Phase.COLLECT, Phase.ALIGN)
 
 
 def elect(context: Context, state: NameSpaceState, now: float) -> None:
-    """Decide about the master of a name-space whose discovery is over, and act on a change."""
+    """Choose the master of a name-space whose discovery is over, and act on a change."""
     known = state.decision
     decision = _decide(context, state, now)
     previous_master = state.following.node if state.following else ""
@@ -56,7 +56,7 @@ def elect(context: Context, state: NameSpaceState, now: float) -> None:
 
 
 def _decide(context: Context, state: NameSpaceState, now: float) -> Decision:
-    """The decision on what is known now; on the same grounds it is the same as before."""
+    """Decide; on unchanged grounds, return the last decision."""
     fellows = context.role_fellows(state)
     gone = context.fellows.recently_lost(now, within_s=2 * context.settings.heartbeat_expiry_s)
     expects_more = _expects_more(context, state, now)
@@ -90,7 +90,7 @@ def _decision(
 def _decision_for_part(
     own: Stand, peers: list[Stand], gone: frozenset[str], *, expects_more: bool
 ) -> Decision:
-    """A part is no set: its node follows the others' master, and is its own where nobody else may be one."""
+    """Decide for a Lazy node: it follows the master of the others, and leads itself if there can be none."""
     has_master = any(peer.following is not None for peer in peers)
     if has_master or (not own.is_master and any(peer.may_be_master for peer in peers)):
         own = dataclasses.replace(own, may_be_master=False, following=None)
@@ -99,7 +99,7 @@ def _decision_for_part(
 
 
 def _stands(fellows: list[tuple[Fellow, NameSpaceReport]]) -> list[Stand]:
-    """The fellows as the election sees them."""
+    """Return the fellows as the election sees them."""
     return [
         stand_of(
             report,
@@ -113,7 +113,7 @@ def _stands(fellows: list[tuple[Fellow, NameSpaceReport]]) -> list[Stand]:
 
 
 def _expects_more(context: Context, state: NameSpaceState, now: float) -> bool:
-    """Whether a fellow is heard that has not said everything yet; it is waited for, but not for long."""
+    """Whether to wait for a fellow that has not reported everything yet, for one heartbeat expiry at most."""
     if state.following is not None:
         state.masterless_since_s = None
         return False
@@ -131,7 +131,7 @@ def _expects_more(context: Context, state: NameSpaceState, now: float) -> bool:
 
 
 def _after_loss(context: Context, state: NameSpaceState, now: float, counter: int) -> Decision:
-    """The next epoch must be newer than that of the master that was lost, whatever fellows propose."""
+    """Decide again after the loss of a master; the next epoch must be newer than `counter`."""
     state.forget_master()
     state.vote = Vote(max(counter + 1, state.vote.counter if state.vote else 0), "")
     return _decide(context, state, now)
@@ -140,11 +140,11 @@ def _after_loss(context: Context, state: NameSpaceState, now: float, counter: in
 def _move(
     context: Context, state: NameSpaceState, had_master: bool, previous_master: str, previous_via: str
 ) -> None:
-    """Take the phase along when the master changed."""
+    """Change the phase when the master changed."""
     master = state.following.node if state.following else ""
     if master == previous_master and state.via == previous_via:
         return
-    context.changed = True  # even with the same master, what was under way through a fellow is given up
+    context.changed = True  # even with the same master, requests through another fellow are given up
     state.source, state.source_until_s = "", 0.0
     if state.outstanding or state.phase in _BEFORE_COMPLETE:
         state.outstanding.clear()

@@ -1,4 +1,4 @@
-"""Fellows come, are compared, are talked to, and go (deployment guide, 5.4.1 to 5.4.4)."""
+"""Discover, compare, approve and lose fellows (deployment guide, 5.4.1 to 5.4.4)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 AWAY_S: Final = 600.0
-"""How often it is remembered for how long fellows have been away."""
+"""Seconds between two notes in the store on how long fellows have been away."""
 
 
 def add_name_space(context: Context, name_space: NameSpace) -> bool:
-    """Take part in a name-space, configured or learned; False when no policy matches its name."""
+    """Take part in a configured or learned name-space; False if no policy matches its name."""
     policy = find_policy(context.settings.policies, name_space.name)
     if policy is None:
         return False
@@ -36,9 +36,9 @@ def add_name_space(context: Context, name_space: NameSpace) -> bool:
     state.want(context.settings.wanted.get(name_space.name, ()) if state.is_lazy else ())
     if stored:
         state.stored, state.quality_ns, state.whole = stored, stored.quality_ns, stored.whole
-        if stored.part and not state.is_lazy:  # it is joined, but wins over no set that is whole
+        if stored.part and not state.is_lazy:  # it is joined, but loses to a whole set
             state.from_parts, state.quality_ns = True, DAMAGED
-        state.vote = Vote(stored.lineage.counter + 1, "")  # epochs of the last run must not come again
+        state.vote = Vote(stored.lineage.counter + 1, "")  # epochs of the last run must not recur
         context.note("election.quality", namespace=name_space.name, quality_ns=max(0, stored.quality_ns))
     context.states[name_space.name] = state
     context.emit(NameSpaceLearned(name_space, policy, not is_learned))
@@ -47,7 +47,7 @@ def add_name_space(context: Context, name_space: NameSpace) -> bool:
 
 
 def _filter_of(context: Context, name_space: NameSpace) -> str:
-    """Where the first content filter stands that applies to a part of a name-space; empty for none."""
+    """Return the place of the first content filter for a group of a name-space; empty for none."""
     filtered = context.settings.filtered
     found = (place for one, place in filtered if overlap(name_space, NameSpace("", (one,))))
     return next(found, "")
@@ -58,10 +58,10 @@ def _is_configured(context: Context, name_space: NameSpace) -> bool:
 
 
 def add_remembered(context: Context, name_space: NameSpace) -> None:
-    """Take part again in a name-space that was learned in a former run (5.2.3.6), if nothing forbids it.
+    """Take part again in a name-space that was learned in a former run (5.2.3.6).
 
-    It is left out, and that is traced, if it conflicts with the configuration or no policy matches it any
-    more. A configured name-space of the same name takes its place.
+    A name-space that conflicts with the configuration, or that no policy matches, is left out with a trace
+    line. A configured name-space of the same name takes its place.
     """
     ours = [state.name_space for state in context.states.values()]
     if name_space in ours:
@@ -76,7 +76,7 @@ def add_remembered(context: Context, name_space: NameSpace) -> None:
 
 
 def status(context: Context, state: ServiceState, serial: int, reported: int, now: float) -> Status:
-    """The heartbeat of this node."""
+    """Return the heartbeat of this node; `reported` is the serial of its last `NameSpaces`."""
     settings = context.settings
     return Status(
         incarnation=settings.incarnation,
@@ -100,9 +100,9 @@ def status(context: Context, state: ServiceState, serial: int, reported: int, no
 
 
 def is_repetition(context: Context, status: Status, sender: str) -> bool:
-    """Whether a heartbeat says what the one before said, and nothing is under way that waits for it.
+    """Whether a heartbeat repeats the one before and no name-space waits for anything.
 
-    Most messages are such heartbeats; the node's own heartbeat looks at everything often enough.
+    Most messages are such heartbeats; evaluating everything at this node's own heartbeats is enough.
     """
     fellow = context.fellows.get(sender)
     return (
@@ -115,7 +115,7 @@ def is_repetition(context: Context, status: Status, sender: str) -> bool:
 
 
 def receive(context: Context, message: Status | NameSpaces | Deliveries, sender: str, now: float) -> None:
-    """A fellow says how it is."""
+    """Take a state message of a fellow."""
     known = context.fellows.get(sender)
     if known and known.incarnation < message.incarnation:
         lose(context, known, now, "it was restarted")
@@ -140,7 +140,7 @@ def receive(context: Context, message: Status | NameSpaces | Deliveries, sender:
 
 
 def _was_forgotten(context: Context, fellow: Fellow, now: float) -> bool:
-    """Whether nodes ran without it for longer than tombstones are kept, in this run or in former ones."""
+    """Whether nodes ran without it for longer than tombstones are kept, in this or former runs."""
     away_s = context.away_s(fellow.node, now)
     return away_s is not None and away_s > context.settings.absence_bound_s
 
@@ -157,7 +157,7 @@ def _receive_status(context: Context, fellow: Fellow, status: Status, now: float
 
 
 def _compare(context: Context, fellow: Fellow, message: NameSpaces) -> None:
-    """Determine compatibility (5.4.2) and learn name-spaces that one of our policies matches (5.2.3.6)."""
+    """Determine compatibility (5.4.2) and learn name-spaces that a policy matches (5.2.3.6)."""
     theirs = [NameSpace(report.name, report.elements) for report in message.reports]
     ours = [state.name_space for state in context.states.values()]
     conflicts = [conflict for a in ours for b in theirs if (conflict := compare(a, b))]
@@ -183,7 +183,7 @@ def _refuse(context: Context, fellow: Fellow, conflict: Conflict) -> None:
     fellow.approved = False
     context.refused.add(fellow.node)
     if not _is_configured(context, conflict.ours):
-        context.emit(NameSpaceDoubted(conflict.ours.name))  # after a restart the fellows' word counts
+        context.emit(NameSpaceDoubted(conflict.ours.name))  # after a restart the fellows' definition counts
         context.note(
             "compatibility.outdated",
             fellow=fellow.name,
@@ -201,16 +201,16 @@ def _refuse(context: Context, fellow: Fellow, conflict: Conflict) -> None:
 
 
 def lose(context: Context, fellow: Fellow, now: float, reason: str) -> None:
-    """A fellow left or was lost: nothing more is expected from it, and others take over."""
+    """Remove a fellow that left or was lost, and give up its requests and deliveries."""
     context.fellows.remove(fellow.node, now)
     _give_up(context, fellow, now, reason)
 
 
 def _part(context: Context, fellow: Fellow, now: float) -> None:
-    """A fellow does not hear us: it is not talked to until it does.
+    """Stop talking to a fellow that does not hear this node, until it does.
 
-    We go on telling that we hear it. If we did not, it would take that for a loss in turn and tell us so, and
-    the news would go back and forth for ever.
+    This node goes on reporting that it hears the fellow. Otherwise the fellow would take that for a loss in
+    turn, and the two would alternate for ever.
     """
     _give_up(context, fellow, now, "it does not hear us")
     fellow.approved = False
@@ -231,7 +231,7 @@ def _give_up(context: Context, fellow: Fellow, now: float, reason: str) -> None:
 
 
 def approve(context: Context, now: float) -> None:
-    """Begin to talk to the fellows that are attached, known, compatible, and that hear us."""
+    """Approve the fellows that are attached, known and compatible, and that hear this node."""
     is_news = False
     for fellow in context.fellows.all():
         if fellow.approved or fellow.conflict or not (fellow.attached and fellow.answered):
@@ -254,7 +254,7 @@ def approve(context: Context, now: float) -> None:
 
 
 def _note_absent(context: Context, now: float) -> None:
-    """Fellows of the last run that are not here are away, also for the next run, which knows them no more."""
+    """Store that missing fellows of the last run are away, for the next run, which does not know them."""
     here = {fellow.node for fellow in context.fellows.all()}
     for node in sorted(context.settings.remembered - here - context.settings.away.keys() - context.absent):
         context.absent.add(node)
@@ -262,7 +262,7 @@ def _note_absent(context: Context, now: float) -> None:
 
 
 def note_away(context: Context, now: float) -> None:
-    """Let the store remember, from time to time, for how long each fellow has been away."""
+    """Store from time to time how long each fellow has been away."""
     if now < context.away_due_s:
         return
     context.away_due_s = now + AWAY_S
@@ -271,10 +271,11 @@ def note_away(context: Context, now: float) -> None:
 
 
 def _back_again(context: Context, fellow: Fellow, now: float) -> None:
-    """What follows from a fellow's absence, if it was away, or did not hear us for a while.
+    """Act on the absence or deafness of a fellow that is back.
 
     The node that did not hear the other knows whether the connection ended, and acts on it: a master takes
-    the other's set in, anybody else leaves the lineage and is merged. Of another role we cannot see that.
+    the other's set in; any other node leaves the lineage and is merged. Between roles, silence counts as an
+    absence, because nothing else would find a difference.
     """
     fellow.is_back = True
     silence_s, fellow.silence_s = fellow.silence_s, None
@@ -290,7 +291,7 @@ def _back_again(context: Context, fellow: Fellow, now: float) -> None:
 
 
 def _reconnected(context: Context, fellow: Fellow, gap_s: float) -> None:
-    """Same incarnation after a gap: what was written meanwhile may have reached only one of us."""
+    """Act on a reconnection after a gap, in which samples may have reached only one of the two nodes."""
     context.note("fellow.reconnected", fellow=fellow.name, gap_ns=int(gap_s * 1e9))
     for state in context.states.values():
         report = fellow.report(state.name)
@@ -303,7 +304,7 @@ def _reconnected(context: Context, fellow: Fellow, gap_s: float) -> None:
 
 
 def is_reconnecting(context: Context, hosts: frozenset[str], now: float) -> bool:
-    """Whether a reader on that host may have come together with fellows that are not heard yet."""
+    """Whether a reader on that host may have come together with fellows that this node does not hear yet."""
     settings, fellows = context.settings, context.fellows
     if settings.hosts & hosts:
         return False
@@ -312,12 +313,12 @@ def is_reconnecting(context: Context, hosts: frozenset[str], now: float) -> bool
 
 
 class Discovery:
-    """When enough is known to choose a master (5.4.4, steps 3 and 4).
+    """The end of discovery, after which masters are chosen (5.4.4, steps 3 and 4).
 
-    For a name-space: as soon as a fellow of our role is its confirmed master. For all: when every fellow of
-    the last run has answered, else when the InitialDiscoveryPeriod is over and everybody who was heard has
-    answered; who is heard but never answers is waited for one heartbeat expiry longer. From then on a
-    name-space whose masterPriority is not the legacy one waits for MasterElection/WaitTime.
+    For one name-space it ends when a fellow of this role is its confirmed master. For all it ends when every
+    fellow of the last run has answered, or when the InitialDiscoveryPeriod is over and every fellow that was
+    heard has answered; a fellow that does not answer delays it by at most one heartbeat expiry. Then a
+    name-space whose masterPriority is not 255 waits for MasterElection/WaitTime.
     """
 
     def __init__(self, context: Context, now: float) -> None:
@@ -331,14 +332,14 @@ class Discovery:
         self._ended_s = math.inf
 
     def next_check(self, now: float) -> float | None:
-        """When time alone may end discovery."""
+        """Return when time alone may end discovery."""
         ends = [self._started + patience for patience in self._patience]
         if self._ended_s < math.inf:
             ends = [self._ended_s + self._context.settings.election_wait_s]
         return min((end for end in ends if end > now), default=None)
 
     def is_over(self, state: NameSpaceState, now: float) -> bool:
-        """Whether the name-space may elect."""
+        """Whether the name-space may elect a master."""
         for fellow, report in self._context.role_fellows(state):
             if report.holder and report.following and report.following.node == fellow.node:
                 if now < self._ended_s:

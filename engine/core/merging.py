@@ -1,14 +1,14 @@
-"""Merging sets that evolved apart, and keeping equal those that did not (guide, 5.2.3.4 and 5.4.8).
+"""Merge sets that evolved apart, and keep equal those that did not (guide, 5.2.3.4 and 5.4.8).
 
-Within one lineage sets are joined. A set as of a moment that has settled must be the same everywhere. Where
-it is not, somebody missed a sample, whatever else is written meanwhile. A follower that finds this asks the
-master for what it lacks, and gives all fellows what only it has. No policy is asked.
+Within one lineage sets are joined, without a policy. Their settled content must be equal on all nodes; if it
+is not, a node missed a sample. A follower that finds a difference asks the master for the samples it lacks,
+and gives all fellows the samples that only it has.
 
-Sets evolve apart when nodes lose each other while they run. The joined system has one master. The master goes
-first: where its policy says Merge it takes in what the others have, and then it begins a lineage that names
-all lineages it decided about. The others find their own lineage in that list and carry out their own policy
-against the master's set. Those who stayed with the master find theirs in the master's line, and join. A node
-whose set is equal to the master's moves no data (equality is known from the heartbeats).
+Sets evolve apart when nodes lose each other while they run. The joined system has one master, which goes
+first: with policy Merge it takes in the sets of the others. Then it begins a lineage that names all lineages
+that it decided about (`engine.core.namespace`). The others find their lineage there and carry out their own
+policy against the master's set; those that stayed with the master find theirs in the line, and join. A node
+whose set is equal to the master's, as heartbeats show, moves no data.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
     from engine.core.namespace import NameSpaceState
 
 DIFFERING_HEARTBEATS: Final = 2
-"""Heartbeats of the aligner in a row whose settled set is another one, before a repair."""
+"""Successive heartbeats of the aligner with another settled set before a repair begins."""
 PART_PAUSE_S: Final = 30.0
-"""So often a part is held against its aligner's set while that is written."""
+"""Pause between comparisons of a part with its aligner's set while that is written."""
 PART_REST: Final = 20
-"""Nor more often than this many times what it takes: what filters withhold travels each time."""
+"""The pause is also this many times the duration of a comparison, which resends withheld samples."""
 MAX_REPAIR_PAUSE_S: Final = 60.0
-"""The pause between repairs that did not help grows up to this."""
+"""Longest pause between repairs that did not help."""
 
 
 def advance(context: Context, state: NameSpaceState, now: float) -> None:
-    """Start, continue or finish merging where sets evolved apart."""
+    """Start, continue or finish a merge of sets that evolved apart."""
     if state.phase is Phase.MERGE and not state.outstanding:
         _finish(context, state)
     if state.phase is not Phase.COMPLETE or state.following is None or now < state.not_before_s:
@@ -64,7 +64,7 @@ def _as_master(context: Context, state: NameSpaceState, now: float) -> None:
     lineages = tuple(sorted({report.lineage for _, report in foreign}))
     policy = policy_for(context, state, context.settings.role)
     if policy is not MergeType.IGNORE and all(report.is_repair for _, report in foreign):
-        policy = MergeType.MERGE  # nodes of the first release that have missed samples
+        policy = MergeType.MERGE  # nodes of the first release that missed samples
     mergeable = [one for one in foreign if one[1].aligner and not _was_away_too_long(context, one[0])]
     sources = _sources(state, mergeable) if policy is MergeType.MERGE else []
     for fellow, _ in foreign:
@@ -78,7 +78,7 @@ def _as_master(context: Context, state: NameSpaceState, now: float) -> None:
     if policy is MergeType.DELETE:
         context.emit(DeleteSet(state.name))
     if not sources:
-        deleted = policy is MergeType.DELETE  # on all nodes that had the set
+        deleted = policy is MergeType.DELETE  # on all nodes with the set
         _decide(context, state, lineages, with_data=deleted, replaced=deleted)
         return
     state.move(Trigger.DIVERGED)
@@ -92,10 +92,10 @@ def _is_foreign(state: NameSpaceState, report: NameSpaceReport) -> bool:
 
 
 def _sources(state: NameSpaceState, foreign: list[tuple[Fellow, NameSpaceReport]]) -> list[Fellow]:
-    """One source for each foreign lineage, the node that began it if it is there; none for equal sets."""
+    """Choose one source per foreign lineage, its beginner if present; none for a set equal to this one."""
     by_lineage: dict[tuple[Epoch, str], list[Fellow]] = {}
     for fellow, report in foreign:
-        own = report.lineage == state.lineage  # came back without noticing: stands for itself
+        own = report.lineage == state.lineage  # it came back without noticing: each such node is a source
         by_lineage.setdefault((report.lineage, fellow.node if own else ""), []).append(fellow)
     sources = [
         next((f for f in fellows if f.node == lineage.node), fellows[-1])
@@ -110,7 +110,7 @@ def _has_same_content(fellow: Fellow, state: NameSpaceState) -> bool:
 
 
 def _was_away_too_long(context: Context, fellow: Fellow) -> bool:
-    """Whether disposes may have been forgotten while it was away, so that its data cannot be merged."""
+    """Whether it was away so long that tombstones may be forgotten and its data cannot be merged."""
     return fellow.gap_s is not None and fellow.gap_s > context.settings.absence_bound_s
 
 
@@ -124,7 +124,7 @@ def _decide(
     replaced: bool = False,
 ) -> None:
     others = tuple(lineage for lineage in lineages if lineage != state.lineage)
-    # A fellow that came back with our own lineage must act on its policy, so that lineage is decided, too.
+    # A fellow that came back with this very lineage must act on its policy, so this one is decided, too.
     with_data = with_data or len(others) < len(lineages)
     state.decide_about(
         others, with_data=with_data, node=context.node, because_of=because_of, replaced=replaced
@@ -141,7 +141,7 @@ def _as_follower(context: Context, state: NameSpaceState, now: float) -> None:
     if report is None or not report.complete or state.lineage == report.lineage:
         return
     if not context.fellows.is_current(state.aligner):
-        return  # its heartbeat, which says what the new lineage consists of, is under way
+        return  # its heartbeat, which describes the set of the new lineage, is under way
     if state.lineage in report.parents:
         _adopt(context, state, report.lineage, apart=state.apart)
     elif state.lineage in report.line and not state.apart:
@@ -150,12 +150,12 @@ def _as_follower(context: Context, state: NameSpaceState, now: float) -> None:
     elif state.lineage in report.merged:
         policy = policy_for(context, state, report.because_of or context.settings.role)
         if report.because_of and policy is MergeType.IGNORE:
-            policy = MergeType.MERGE  # the master's policy took something in; stay with the master
+            policy = MergeType.MERGE  # the master took another role's set in: stay with the master
         carry_out(context, state, report, policy, now)
     elif state.is_lazy and state.given_to == state.aligner:
-        state.gives = True  # the master began with what is here
+        state.gives = True  # the master began with this part
         _align(context, state, report, MergeType.MERGE, now)
-    elif state.is_lazy:  # masters are not told of a part, and decide nothing about it
+    elif state.is_lazy:  # masters do not know of a part, and decide nothing about it
         carry_out(context, state, report, policy_for(context, state, context.settings.role), now)
 
 
@@ -169,10 +169,10 @@ def _adopt(context: Context, state: NameSpaceState, lineage: Epoch, *, apart: bo
 def carry_out(
     context: Context, state: NameSpaceState, report: NameSpaceReport, policy: MergeType, now: float
 ) -> None:
-    """Let a policy act on our set, which evolved apart from the one that the aligner reports."""
+    """Carry out a merge policy on this set, which evolved apart from the one in the aligner's `report`."""
     fellow = context.fellows.get(state.aligner)
     if policy is MergeType.IGNORE and not state.roll_up.count:
-        policy = MergeType.MERGE  # there is nothing to keep apart: an empty set is aligned
+        policy = MergeType.MERGE  # an empty set has nothing to keep apart
     if fellow and policy is MergeType.MERGE and _was_away_too_long(context, fellow):
         policy = MergeType.CATCHUP
     if fellow:
@@ -194,13 +194,13 @@ def carry_out(
 def _align(
     context: Context, state: NameSpaceState, report: NameSpaceReport, policy: MergeType, now: float
 ) -> None:
-    """Ask the aligner for its set, to do with it what a policy says; an equal one need not travel."""
+    """Ask the aligner for its set, to carry out a policy with it, unless the sets are equal."""
     fellow = context.fellows.get(state.aligner)
     if fellow and _has_same_content(fellow, state):
         context.note("merge.equal", group=state.name)
         _adopt(context, state, report.lineage)
         return
-    state.outstanding.clear()  # a repair of the set as it was
+    state.outstanding.clear()  # repairs under way are obsolete
     state.move(Trigger.DIVERGED)
     context.changed = True
     context.note(
@@ -215,7 +215,7 @@ def _align(
 
 
 def received(context: Context, state: NameSpaceState, lineage: Epoch) -> None:
-    """A set that was asked for while merging is here."""
+    """Take a set that was requested for a merge and has arrived."""
     context.changed = True
     if state.is_master(context.node):
         if not state.outstanding:
@@ -226,7 +226,7 @@ def received(context: Context, state: NameSpaceState, lineage: Epoch) -> None:
 
 
 def _finish(context: Context, state: NameSpaceState) -> None:
-    """The master has everything it asked for."""
+    """End a merge of the master, which has all sets that it asked for."""
     lineages, state.merging = state.merging, ()
     role, state.merging_role = state.merging_role, ""
     replaced, state.merging_replaces = state.merging_replaces, False
@@ -238,7 +238,16 @@ def _finish(context: Context, state: NameSpaceState) -> None:
 def compared(
     context: Context, state: NameSpaceState, fellow: Fellow, until_ns: int, now: float, *, is_equal: bool
 ) -> None:
-    """With each heartbeat: whether a fellow's set, as of what has settled, is ours as of then."""
+    """Act on the comparison of settled sets that comes with each heartbeat of a fellow.
+
+    Args:
+        context: the core.
+        state: the name-space.
+        fellow: sender of the heartbeat.
+        until_ns: source time as of which the sets were compared.
+        now: monotonic time, seconds.
+        is_equal: the two settled sets are equal.
+    """
     report = fellow.report(state.name)
     same_lineage = report is not None and report.complete and report.lineage == state.lineage
     is_equal = is_equal or _has_same_content(fellow, state)
@@ -269,7 +278,7 @@ def compared(
     assert theirs is not None
     pair = (state.roll_up, theirs)
     if not state.policy.aligner and state.last_repaired and _same(pair, state.last_repaired):
-        return  # what only a non-aligner has stays its own
+        return  # a non-aligner keeps to itself what only it has
     state.last_repaired = pair
     state.differs = 0
     state.repair_not_before_s = now + _repair_pause_s(context, state)
@@ -285,9 +294,9 @@ def compared(
 
 
 def _look_at_part(context: Context, state: NameSpaceState, fellow: Fellow, until_ns: int, now: float) -> None:
-    """Nobody can tell from heartbeats whether a part is as it should be: ask when one of the sets changed.
+    """Ask the aligner about a part, which heartbeats cannot compare, when one of the two sets changed.
 
-    That is some time after it has come to rest, or from time to time while it is written.
+    The node asks once the sets are at rest, or from time to time while they are written.
     """
     theirs = fellow.roll_up(state.name)
     assert theirs is not None
@@ -306,14 +315,14 @@ def _look_at_part(context: Context, state: NameSpaceState, fellow: Fellow, until
 
 
 def _is_partial(state: NameSpaceState, theirs: NameSpaceReport | None) -> bool:
-    """Whether one of two sets may lack, for good, what the other has: it is filtered, or a Lazy node's."""
+    """Whether one of two sets may permanently lack samples: it is filtered, or that of a Lazy node."""
     return state.is_part or (theirs is not None and theirs.filtered)
 
 
 def repaired(context: Context, state: NameSpaceState, moved: int, now: float) -> None:
-    """A repair is done; `moved` tells what went either way from what went the last time, 0 is nothing.
+    """End a repair; `moved` is a fingerprint of the samples that it moved either way, 0 for none.
 
-    One that brought nothing, or the same once more, did not help: the next one waits twice as long.
+    A repair that moved nothing, or the same samples again, did not help: the next one waits twice as long.
     """
     if state.asks:
         state.part_until_ns = max(state.part_until_ns, state.asked_until_ns)
@@ -339,10 +348,10 @@ def _same(pair: tuple[RollUp, RollUp], other: tuple[RollUp, RollUp]) -> bool:
 
 
 def surplus_found(context: Context, state: NameSpaceState) -> tuple[str, ...]:
-    """An alignment showed that the aligner lacks samples; returns the fellows to give them to.
+    """Return the fellows to give samples to that an aligner turned out to lack.
 
-    There are none while our set is not whole, or where a policy keeps it apart: the policy of this node kept
-    what that of the master would not take, and the sets stay different.
+    There are none while this set is not whole, or if it stays apart: then this node's policy kept samples
+    that the master's policy does not take.
     """
     if not state.complete or state.apart:
         return ()
@@ -364,7 +373,7 @@ def surplus_found(context: Context, state: NameSpaceState) -> tuple[str, ...]:
 
 
 def takes_gift(context: Context, state: NameSpaceState, node: str, lineage: Epoch) -> bool:
-    """Whether samples that a fellow says we lack belong to our set."""
+    """Whether this set takes samples that a fellow gives because it found them missing here."""
     fellow = context.fellows.get(node)
     is_talked_to = fellow is not None and fellow.approved
     return is_talked_to and state.complete and not state.apart and lineage == state.lineage

@@ -1,8 +1,8 @@
 """Groups, name-spaces and the policies that apply to them.
 
 Deployment guide, 5.2.2 Name-spaces and 5.2.3 Name-space policies. These are plain values: the configuration
-package makes them from XML, the protocol sends them to fellows, and the check calls the same functions on
-them that a node calls at run time.
+package makes them from XML, the protocol sends them to fellows, and `ospltool check` and the nodes call the
+same functions on them.
 """
 
 from __future__ import annotations
@@ -17,14 +17,13 @@ MAX_PRIORITY = 255
 """The highest masterPriority; it also stands for the legacy rule (quality, then id)."""
 
 LAST_RESORT_PRIORITY = 1
-"""The masterPriority of a node in a name-space that its content filters touch, unless the policy says 0."""
+"""Highest masterPriority of a node in a name-space that its content filters touch."""
 
 
 class Group(NamedTuple):
     """A partition and topic pair: the unit of alignment.
 
-    `type_id` tells apart two types that are used under one topic name; it is empty where the type does
-    not matter, as in expressions and reports.
+    `type_id` distinguishes types that use one topic name; it is empty if the type does not matter.
     """
 
     partition: str
@@ -36,7 +35,7 @@ class Group(NamedTuple):
 
 
 class Alignee(enum.StrEnum):
-    """When a node obtains the data of a name-space (5.2.3.1)."""
+    """Time at which a node obtains the data of a name-space (5.2.3.1)."""
 
     INITIAL = "Initial"
     LAZY = "Lazy"
@@ -44,7 +43,7 @@ class Alignee(enum.StrEnum):
 
 
 class Durability(enum.StrEnum):
-    """How strongly a node keeps the data of a name-space at most (5.2.3.2); it can only weaken."""
+    """Strongest durability that a node gives the data of a name-space (5.2.3.2); it can only weaken."""
 
     DURABLE = "Durable"
     PERSISTENT = "Persistent"
@@ -54,7 +53,7 @@ class Durability(enum.StrEnum):
 
 
 class MergeType(enum.StrEnum):
-    """What a node does with its set when it meets a set that evolved apart (5.2.3.4)."""
+    """Treatment of a node's set that meets a set that evolved apart (5.2.3.4)."""
 
     IGNORE = "Ignore"
     DELETE = "Delete"
@@ -73,43 +72,48 @@ class MergeRule:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Policy:
-    """The responsibilities of one node for the name-spaces whose name matches `name_space`.
-
-    `master_priority` is 0 (never master) to 255; `merges` is in document order and the first rule whose
-    scope matches applies. With `filtered`, content filters of the node withhold a part of the data.
-    """
+    """The responsibilities of one node for some name-spaces (5.2.3)."""
 
     name_space: str
+    """Expression; the policy is for the name-spaces whose name matches."""
     durability: Durability = Durability.DURABLE
+    """Strongest durability of the data on this node."""
     aligner: bool = True
+    """The node may give its set to others."""
     alignee: Alignee = Alignee.INITIAL
+    """When the node obtains the data."""
     delayed_alignment: bool = False
+    """A late node may still inject its data into an empty set without writers (5.2.3.3)."""
     equality_check: bool = False
+    """Setting of OpenSplice; this product always compares sets before it moves data."""
     master_priority: int = MAX_PRIORITY
+    """0 (never master) to 255 (the legacy rule)."""
     merges: tuple[MergeRule, ...] = ()
+    """Merge rules in document order; the first one whose scope matches applies."""
     filtered: bool = False
+    """Content filters of the node withhold samples."""
 
     def merge_type(self, role: str) -> MergeType | None:
-        """The type of the first rule whose scope matches `role`; None when no scope does."""
+        """Return the type of the first rule whose scope matches `role`; None if no scope does."""
         for rule in self.merges:
             if expressions.matches(rule.scope, role):
                 return rule.type
         return None
 
     def with_filter(self) -> Policy:
-        """The policy of a node that filters: it is incomplete, and master in the last resort only."""
+        """Return the policy of a node that filters: its set has gaps, so it is master in the last resort."""
         return dataclasses.replace(
             self, filtered=True, master_priority=min(self.master_priority, LAST_RESORT_PRIORITY)
         )
 
     @property
     def may_be_master(self) -> bool:
-        """A non-aligner and a priority of 0 never become master (5.4.3, 5.4.4)."""
+        """Whether the node may become master: an aligner with a priority above 0 (5.4.3, 5.4.4)."""
         return self.aligner and self.master_priority > 0
 
     @property
     def may_lead_others(self) -> bool:
-        """A Lazy or On_Request node has no whole set to give, and is master of its own at most (5.2.3.1)."""
+        """Whether it may be master of others; a Lazy or On_Request node has no whole set (5.2.3.1)."""
         return self.may_be_master and self.alignee is Alignee.INITIAL
 
 
@@ -124,7 +128,7 @@ class Element(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Element:
-        """Split at the last dot; a text without a dot is a partition whose topics all belong.
+        """Split at the last dot; a text without a dot is a partition with all its topics.
 
         Raises:
             ValueError: the topic part is blank.
@@ -137,7 +141,7 @@ class Element(NamedTuple):
         return cls(partition, topic)
 
     def contains(self, group: Group) -> bool:
-        """Whether both parts accept the group's names."""
+        """Whether the expression includes a group."""
         return expressions.matches(self.partition, group.partition) and expressions.matches(
             self.topic, group.topic
         )
@@ -145,18 +149,18 @@ class Element(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NameSpace:
-    """A named set of groups that is always handled as one data set (5.2.2)."""
+    """A named set of groups that is handled as one data set (5.2.2)."""
 
     name: str
     elements: tuple[Element, ...]
 
     @classmethod
     def of(cls, name: str, *texts: str) -> NameSpace:
-        """A name-space from `partition.topic` texts, in canonical order and without repetitions."""
+        """Make a name-space of `partition.topic` texts, in canonical order and without repetitions."""
         return cls(name, tuple(sorted({Element.parse(text) for text in texts})))
 
     def contains(self, group: Group) -> bool:
-        """Whether any element accepts the group."""
+        """Whether any element includes the group."""
         return any(element.contains(group) for element in self.elements)
 
     def __str__(self) -> str:
@@ -167,8 +171,7 @@ class NameSpace:
 class Conflict:
     """Two definitions that cannot both be used in one system (5.2.2, 5.4.2).
 
-    `witness` is a group that lies in both; it is None when the same name has been given definitions that
-    do not even touch.
+    `witness` is a group in both; None if two definitions of one name have no group in common.
     """
 
     ours: NameSpace
@@ -184,7 +187,7 @@ class Conflict:
 
 
 def overlap(left: NameSpace, right: NameSpace) -> Group | None:
-    """A group that lies in both name-spaces, or None when they are disjoint. The answer is exact."""
+    """Return a group that lies in both name-spaces, or None if they are disjoint. The answer is exact."""
     for a in left.elements:
         for b in right.elements:
             partition = expressions.intersection(a.partition, b.partition)
@@ -195,10 +198,9 @@ def overlap(left: NameSpace, right: NameSpace) -> Group | None:
 
 
 def compare(ours: NameSpace, theirs: NameSpace) -> Conflict | None:
-    """Whether two definitions conflict: same name but different, or overlapping under two names.
+    """Return the conflict of two definitions: different under one name, or overlapping under two.
 
-    Disjoint name-spaces co-exist, and so do equal definitions of one name. Names decide nothing about
-    overlap: expressions do.
+    Disjoint name-spaces co-exist, and so do equal definitions of one name.
     """
     if ours.name == theirs.name:
         same = set(ours.elements) == set(theirs.elements)
@@ -208,7 +210,7 @@ def compare(ours: NameSpace, theirs: NameSpace) -> Conflict | None:
 
 
 def find_policy(policies: tuple[Policy, ...], name: str) -> Policy | None:
-    """The first policy, in document order, whose expression matches the name-space's name."""
+    """Return the first policy, in document order, whose expression matches the name of a name-space."""
     for policy in policies:
         if expressions.matches(policy.name_space, name):
             return policy

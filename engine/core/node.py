@@ -1,8 +1,8 @@
-"""The core's face: messages, timers and commands in; messages and events out.
+"""The interface of the core: messages, timers and commands in; messages and events out.
 
-The caller passes `now`, seconds on any monotonic clock, with everything it says. After each call it sends
-what `messages_to_send` returns, carries out what `next_event` returns until there is no more, and calls
-`handle_timer` when `next_timer` has come. Nothing else ever happens by itself.
+The caller passes `now`, seconds on any monotonic clock. After each call it sends the messages of
+`messages_to_send`, carries out the events of `next_event` until there is none, and calls `handle_timer` at
+the time of `next_timer`. Nothing happens by itself.
 """
 
 from __future__ import annotations
@@ -51,26 +51,26 @@ if TYPE_CHECKING:
 
 _ORDER: Final = {state: place for place, state in enumerate(ServiceState)}
 GREETING_S: Final = 0.005
-"""Pause between two heartbeats for newcomers, for each fellow that is present."""
+"""Pause between two heartbeats for newcomers, for each fellow that is present, seconds."""
 STALL_S: Final = 0.1
-"""A timer that is handled later than that tells of a stall of this node."""
+"""Lateness of a timer, in seconds, that shows a stall of this node."""
 GREETING_PART: Final = 0.25
-"""The longest such pause, in heartbeat periods."""
+"""Longest pause of that kind, in heartbeat periods."""
 
 
 class DurabilityNode:
     """The durability protocol of one node.
 
     Attributes:
-        stalls: how often this node stood still for longer than `STALL_S`, so that timers were late.
-        longest_stall_s: the longest time by which one was late.
+        stalls: times that this node stood still for `STALL_S` or longer.
+        longest_stall_s: longest such time.
     """
 
     def __init__(self, settings: CoreSettings, now: float, wall_ns: int) -> None:
         """Begin a run; the first messages and events are ready at once.
 
         Raises:
-            LocalFault: a name-space without a policy; configurations are refused before they come here.
+            LocalFault: a name-space has no policy, which the configuration checks exclude.
         """
         self._context = context = Context(settings, wall_ns - int(now * 1e9), now)
         self._discovery = membership.Discovery(context, now)
@@ -95,43 +95,43 @@ class DurabilityNode:
         context.note("lifecycle.waiting-for-fellows")
         self._evaluate(now)
 
-    # What the runtime may look at.
+    # State for the runtime.
 
     @property
     def state(self) -> ServiceState:
-        """The service's state."""
+        """State of the service."""
         return self._stopping or self._state
 
     @property
     def name_spaces(self) -> list[NameSpaceState]:
-        """All name-spaces, in the order in which they were configured or learned."""
+        """Name-spaces in the order in which they were configured or learned."""
         return list(self._context.states.values())
 
     @property
     def fellows(self) -> list[Fellow]:
-        """All fellows present."""
+        """Present fellows."""
         return self._context.fellows.all()
 
     def fellow(self, node: str) -> Fellow | None:
-        """The fellow with this id, if present."""
+        """Return the fellow with this id, if present."""
         return self._context.fellows.get(node)
 
     def wall_ns(self, now: float) -> int:
-        """The wall clock at monotonic time `now`, as fellows are told it: it never jumps."""
+        """Return the wall clock at monotonic time `now`, as in heartbeats: it never jumps."""
         return self._context.wall_ns(now)
 
     def name_of(self, node: str) -> str:
-        """A node's human name where it is known."""
+        """Return a node's human name, or the beginning of its id."""
         return self._context.name_of(node)
 
     def name_space_of(self, group: Group) -> NameSpaceState | None:
-        """The first name-space that contains a group."""
+        """Return the first name-space that contains a group."""
         return next((s for s in self._context.states.values() if s.name_space.contains(group)), None)
 
     # Out.
 
     def messages_to_send(self, now: float) -> list[Outgoing]:
-        """The messages that are due, state messages first."""
+        """Return the messages that are due, state messages first."""
         self._seen_s = now
         self._follow_up()
         if self._context.changed:
@@ -155,15 +155,14 @@ class DurabilityNode:
         return messages
 
     def next_event(self) -> Event | None:
-        """The next thing for the runtime to do or to know, None when there is nothing."""
+        """Return the next event for the runtime; None if there is none."""
         self._follow_up()
         return self._context.events.popleft() if self._context.events else None
 
     def next_timer(self) -> float:
-        """When `handle_timer` must be called at the latest.
+        """Return when to call `handle_timer` at the latest.
 
-        Heartbeats that only repeat put the loss of a fellow off; the time stays as it was until something
-        else happens, which is early enough.
+        Repeated heartbeats of fellows do not move it, so it may be earlier than necessary.
         """
         self._follow_up()
         if self._timer_s is None:
@@ -193,9 +192,9 @@ class DurabilityNode:
     # In.
 
     def handle_timer(self, now: float) -> None:
-        """Do whatever is due; the caller has taken in everything that has arrived.
+        """Do everything that is due; the caller has taken in all that has arrived.
 
-        How late it comes is how long this node stood still: its fellows are not to blame for that.
+        A late call shows that this node stood still, which does not count as silence of its fellows.
         """
         if now - self._promised_s >= STALL_S:
             self._stood_still(now - self._promised_s)
@@ -211,7 +210,7 @@ class DurabilityNode:
         self._evaluate(now)
 
     def _stood_still(self, stall_s: float) -> None:
-        """Nobody is taken for silent because of a stall of this node; it is counted and traced."""
+        """Count and trace a stall of this node, and extend all deadlines by it."""
         self.stalls += 1
         self.longest_stall_s = max(self.longest_stall_s, stall_s)
         self._context.note("watch.stalled", elapsed_ns=int(stall_s * 1e9))
@@ -221,9 +220,9 @@ class DurabilityNode:
                 item.deadline_s += stall_s
 
     def receive(self, message: Message, sender: str, now: float) -> bool:
-        """A message of a fellow has arrived; False when it only repeats what was known.
+        """Take a message of a fellow; False if it only repeats known facts.
 
-        What follows from it is found out when the runtime asks for it, once for all that has arrived by then.
+        The core evaluates it when the runtime next asks for messages, events or the timer.
         """
         if sender == self._context.node or self._stopping is ServiceState.TERMINATED:
             return False
@@ -254,13 +253,13 @@ class DurabilityNode:
         return True
 
     def fellow_attached(self, node: str, now: float) -> None:
-        """A fellow's endpoints are matched with ours, both ways (wait-for-attachment)."""
+        """Note that a fellow's endpoints and this node's are matched both ways (wait-for-attachment)."""
         self._context.fellows.attach(node)
         self._context.greeting_due = True
         self._heard_s = now
 
     def fellow_detached(self, node: str, now: float) -> None:
-        """A fellow's endpoints went away."""
+        """Note that a fellow's endpoints went away, and lose the fellow."""
         fellow = self._context.fellows.get(node)
         if fellow and self._context.fellows.is_attached(fellow):
             if not fellow.leaving:
@@ -271,14 +270,19 @@ class DurabilityNode:
         self._evaluate(now)
 
     def roll_up(self, name_space: str, count: int, digest: int) -> None:
-        """The set of a name-space has this content now; fellows are told with the next heartbeat."""
+        """Take count and digest of a name-space's set, for the next heartbeat."""
         state = self._context.states[name_space]
         state.roll_up = RollUp(name_space, complete=state.complete, count=count, digest=digest)
 
     def compared(self, name_space: str, fellow: str, until_ns: int, now: float, *, is_equal: bool) -> bool:
-        """Whether a fellow's set is ours as of the source time up to which its heartbeat calls it settled.
+        """Take the result of a comparison of settled sets; True if messages or events follow.
 
-        Returns True when something follows from it.
+        Args:
+            name_space: its name.
+            fellow: id of the fellow whose heartbeat was compared.
+            until_ns: source time as of which the sets were compared.
+            now: monotonic time, seconds.
+            is_equal: the settled sets are equal.
         """
         state, known = self._context.states[name_space], self._context.fellows.get(fellow)
         if known is not None:
@@ -286,31 +290,31 @@ class DurabilityNode:
         return self._context.has_output
 
     def why_not_joined(self, name_space: str, giver: str) -> str:
-        """Why our stored set gives way to that of `giver` at the start of this run; empty if it is joined."""
+        """Say why the stored set gives way to that of `giver` at the start of a run; empty if it is joined."""
         return joining.why_not_joined(self._context, self._context.states[name_space], giver)
 
     def surplus_found(self, name_space: str) -> tuple[str, ...]:
-        """An alignment showed that the aligner lacks samples; returns the fellows to give them to."""
+        """Return the fellows to give samples to that an aligner turned out to lack."""
         return merging.surplus_found(self._context, self._context.states[name_space])
 
     def takes_gift(self, name_space: str, giver: str, lineage: Epoch) -> bool:
-        """Whether samples that a fellow gives of its own accord belong to our set."""
+        """Whether this set takes samples that a fellow gives without a request."""
         state = self._context.states.get(name_space)
         return state is not None and merging.takes_gift(self._context, state, giver, lineage)
 
     def injected(self, name_space: str, now: float) -> None:
-        """The stored set is loaded (answer to `LoadStored`)."""
+        """Note that the stored set is loaded (answer to `LoadStored`)."""
         state = self._context.states[name_space]
         if state.phase is Phase.INJECT:
             state.move(Trigger.INJECTED)
             self._context.changed = True
-            roles.yield_to_holder(self._context, state)  # it may have been heard of while the store was read
+            roles.yield_to_holder(self._context, state)  # a holder may have appeared meanwhile
         if state.phase is Phase.COLLECT and not state.outstanding:
             alignment.start_collecting(self._context, state, now)
         self._evaluate(now)
 
     def writers_known(self, name_space: str, *, present: bool, now: float) -> None:
-        """Whether a live DataWriter of some group of the name-space is known (5.2.3.3)."""
+        """Take whether a live DataWriter of some group of the name-space is present (5.2.3.3)."""
         state = self._context.states[name_space]
         if state.has_writers != present:
             state.has_writers = present
@@ -318,7 +322,7 @@ class DurabilityNode:
             self._evaluate(now)
 
     def wanted(self, name_space: str, elements: Iterable[Element], now: float) -> None:
-        """A durable reader on this node's host wants groups: a Lazy alignee begins to keep them (5.2.3.1)."""
+        """Keep, if Lazy, groups that a durable reader on this node's host wants (5.2.3.1)."""
         state = self._context.states[name_space]
         if not state.is_lazy or not state.want(elements):
             return
@@ -330,7 +334,7 @@ class DurabilityNode:
     def set_received(
         self, name_space: str, request: int, lineage: Epoch, now: float, *, moved: int = 0
     ) -> None:
-        """The set asked for by `request` is here, whole and verified; see `merging.repaired` for `moved`."""
+        """Take the set of a request, whole and verified; see `merging.repaired` for `moved`."""
         state = self._context.states[name_space]
         purpose = alignment.received(self._context, state, request, lineage, now)
         if purpose == "repair":
@@ -340,31 +344,31 @@ class DurabilityNode:
         self._evaluate(now)
 
     def expects(self, name_space: str, request: int) -> bool:
-        """Whether an answer to `request` is still wanted."""
+        """Whether a request still waits for its answer."""
         state = self._context.states.get(name_space)
         return state is not None and request in state.outstanding
 
     def set_failed(self, name_space: str, request: int, now: float) -> None:
-        """The stream for `request` broke off or was damaged."""
+        """Give up a request whose stream broke off or was damaged."""
         alignment.give_up(self._context, self._context.states[name_space], request, now)
         self._evaluate(now)
 
     def refuse(self, name_space: str, target: Target, reason: str) -> None:
-        """Its request will not be answered: the fellow asks again, with what it has got of it."""
+        """Refuse the request of a target, which then asks again."""
         self._context.send(Refusal(target.request, name_space, reason), target.node)
 
     def set_progress(self, name_space: str, request: int, now: float) -> None:
-        """Data for `request` is arriving: the aligner is not silent."""
+        """Extend the deadline of a request, because data for it is arriving."""
         item = self._context.states[name_space].outstanding.get(request)
         if item:
             item.deadline_s = now + self._context.settings.request_patience_s
 
     def group_found(self, group: Group, description: bytes) -> None:
-        """A group became known on this node: tell the fellows (d_newGroup)."""
+        """Announce a group that appeared on this node (d_newGroup)."""
         self._context.send(NewGroup(group, description))
 
     def reader_seen(self, reader: ReaderKey, hosts: frozenset[str], now: float) -> None:
-        """A durable reader appeared in a process on the host that has these addresses."""
+        """Note a durable reader that appeared in a process on the host with these addresses."""
         not_before = now + self._context.settings.heartbeat_expiry_s
         waits = membership.is_reconnecting(self._context, hosts, now)
         if self._context.readers.seen(reader, hosts, not_before if waits else None):
@@ -372,12 +376,12 @@ class DurabilityNode:
         self._evaluate(now)
 
     def reader_gone(self, reader: ReaderKey) -> None:
-        """A durable reader went away with the last of its kind in its process."""
+        """Forget a durable reader, the last of its kind in its process."""
         self._context.readers.gone(reader)
         self._context.readers_changed = True
 
     def delivered(self, reader: ReaderKey, now: float, *, done: bool) -> None:
-        """The answer to `Deliver`: the reader's process has acknowledged everything, or it failed."""
+        """Take the result of `Deliver`: `done` once the reader's process has acknowledged everything."""
         if done:
             self._context.readers.done(reader)
         else:
@@ -386,17 +390,17 @@ class DurabilityNode:
         self._evaluate(now)
 
     def in_charge_of(self, name_space: str) -> list[ReaderKey]:
-        """The served readers of a name-space that must be shown by this node what a merge brings."""
+        """Return the served readers of a name-space to which this node delivers what merges bring."""
         return self._context.readers.in_charge_of(name_space)
 
     def serve_again(self, reader: ReaderKey, now: float) -> None:
-        """A served reader did not get what a merge brought: it gets everything once more, later."""
+        """Serve a reader again later, because it did not get what a merge brought."""
         self._context.readers.serve_again(reader, now)
         self._timer_s = None
         self._context.readers_changed = True
 
     def reader_joined(self, reader: ReaderKey, now: float) -> None:
-        """One more durable reader of a kind appeared in a process that may have been served already."""
+        """Note another durable reader of a kind in a process that may have been served already."""
         self._context.readers.joined(reader, now)
         self._timer_s = None
         self._evaluate(now)
@@ -407,15 +411,15 @@ class DurabilityNode:
         self._context.emit(DataDeleted(partition, topic, until_ns))
 
     def purgeable_until(self, name_space: str, now: float) -> int | None:
-        """Up to which source time disposed instances may be forgotten; see `engine.core.purging`."""
+        """Return the source time up to which tombstones may go; see `engine.core.purging`."""
         return purging.purgeable_until(self._context, self._context.states[name_space], now)
 
     def purge(self, group: Group, instances: tuple[PurgedInstance, ...]) -> None:
-        """Tell the fellows which disposed instances are forgotten."""
+        """Tell the fellows which disposed instances to forget."""
         self._context.send(Purge(group, instances))
 
     def stop(self, *, finished: bool = False) -> None:
-        """Begin to terminate, or with `finished` say good-bye; fellows are told in the next messages."""
+        """Announce in the next messages that this node terminates, or with `finished` has terminated."""
         self._stopping = ServiceState.TERMINATED if finished else ServiceState.TERMINATING
         self._context.status_due = True
 
@@ -426,7 +430,7 @@ class DurabilityNode:
         return self._serial
 
     def _greeting_pause(self) -> float:
-        """Seconds to wait for more newcomers, so that heartbeats of a start do not grow with its fellows."""
+        """Return how many seconds to wait for more newcomers, which bounds the heartbeats of a start."""
         longest_s = GREETING_PART * self._context.settings.heartbeat_period_s
         return min(longest_s, GREETING_S * len(self._context.fellows.all()))
 
@@ -438,7 +442,7 @@ class DurabilityNode:
             self._evaluate(self._heard_s)
 
     def _evaluate(self, now: float) -> None:
-        """Bring everything that follows from what is known up to date."""
+        """Derive all consequences of the known facts."""
         self._timer_s = self._heard_s = None
         if self._stopping:
             return

@@ -1,7 +1,7 @@
-"""Sets that come from parts: what Lazy nodes had kept, where nobody with a whole set was there (5.2.3.1).
+"""Sets made of the parts that Lazy nodes had kept, because no node with a whole set was there (5.2.3.1).
 
-Such a set may be the only one that there is, so its node gives it like any other. It never wins over a whole
-one, says where it comes from, and is whole as soon as it has joined one.
+Such a set may be the only one in the system, so its node gives it like any other. It says where it comes
+from, loses to a whole set, and becomes whole by joining one.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ if TYPE_CHECKING:
 
 
 def comes_from_parts(context: Context, state: NameSpaceState, giver: str) -> bool:
-    """Whether the set that is complete now is only what Lazy nodes had kept, as far as is known here.
+    """Whether the set that completes now is, to this node's knowledge, only what Lazy nodes had kept.
 
-    A stored set that is whole makes it whole, and so does that of the giver. A node that begins with
-    nothing beside such parts has no more than they have.
+    A whole stored set makes it whole, and so does a whole set of the giver.
     """
     if state.is_lazy:
         return False
@@ -35,7 +34,7 @@ def comes_from_parts(context: Context, state: NameSpaceState, giver: str) -> boo
 
 
 def found_whole(context: Context, state: NameSpaceState, fellow: Fellow) -> None:
-    """A fellow has the same set, and knows that it is whole."""
+    """Note that the set is whole, because a fellow with the same set knows that."""
     state.from_parts, state.whole = False, ()
     context.changed = True
     context.emit(WholeKnown(state.name))
@@ -43,5 +42,5 @@ def found_whole(context: Context, state: NameSpaceState, fellow: Fellow) -> None
 
 
 def note_whole(context: Context, state: NameSpaceState, fellow: str) -> None:
-    """Say that the set has joined a whole one, that of a fellow."""
+    """Trace that the set has joined the whole set of a fellow."""
     context.note("store.parts-completed", namespace=state.name, fellow=context.name_of(fellow))

@@ -1,7 +1,7 @@
-"""Frozen values to plain JSON values and back, checked against their annotations.
+"""Convert frozen values to plain JSON values and back, checked against their annotations.
 
-One converter serves the protocol messages and the monitor messages. Reading is strict about types and
-lenient about fields: a field that a newer version added is ignored, so that a newer fellow is survived.
+Protocol and monitor messages use it. Reading is strict about types and ignores unknown fields, so that a
+message of a newer version can be read.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ import typing
 from typing import Any, Final
 
 LARGEST: Final = 1 << 128
-"""Digests have 128 bits, and nothing has more. What no float can hold would end whoever divides it."""
+"""Digests have 128 bits, and no number has more; one that no float can hold would fail in a division."""
 
 
 class PlainFault(ValueError):
-    """A plain value that does not fit the type it should become."""
+    """A plain value that does not fit its type."""
 
 
 def to_plain(value: Any) -> Any:
-    """JSON values for dataclasses, named tuples, enums, tuples, dicts, bytes and scalars."""
+    """Convert dataclasses, named tuples, enums, tuples, dicts, bytes and scalars to JSON values."""
     if isinstance(value, enum.Enum):
         return value.value
     if dataclasses.is_dataclass(value):
@@ -41,7 +41,7 @@ def to_plain(value: Any) -> Any:
 
 
 def from_plain(wanted: Any, value: Any) -> Any:
-    """A value of type `wanted` from its plain form.
+    """Return a value of type `wanted` from its plain form.
 
     Raises:
         PlainFault: a missing field, or a value that does not fit its annotation.
@@ -55,15 +55,15 @@ def from_plain(wanted: Any, value: Any) -> Any:
 
 
 def from_json(wanted: Any, text: bytes | str) -> Any:
-    """A value of type `wanted` from JSON that anybody may have written.
+    """Return a value of type `wanted` from JSON of an untrusted source.
 
     Raises:
-        PlainFault: no JSON, or JSON that does not fit.
+        PlainFault: not JSON, or JSON that does not fit.
     """
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise PlainFault(f"no JSON: {error!r}") from error
+        raise PlainFault(f"not JSON: {error!r}") from error
     return from_plain(wanted, value)
 
 
@@ -108,7 +108,7 @@ def _build_simple(wanted: type, value: Any) -> Any:
     if wanted is float and type(value) is int:
         return float(value)
     if wanted is float and type(value) is float and not math.isfinite(value):
-        raise PlainFault(f"{value} is no number")
+        raise PlainFault(f"{value} is not a number")
     if type(value) is not wanted:
         raise PlainFault(f"{value!r} is not {wanted.__name__}")
     if type(value) is int and abs(value) > LARGEST:

@@ -1,4 +1,4 @@
-"""When a disposed instance may be forgotten (service_cleanup_delay; semantics of tombstones)."""
+"""Decide when a disposed instance may be forgotten (service_cleanup_delay; tombstones)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ FOREVER_NS: Final = 1 << 63
 
 
 def purgeable_until(context: Context, state: NameSpaceState, now: float) -> int | None:
-    """Up to which source time tombstones may go; None while none may.
+    """Return the source time up to which tombstones may go; None while none may.
 
-    This node is master, and every fellow known has acknowledged all up to then: its settled set is ours.
+    Only the master decides, and only up to the time as of which every known fellow's settled set is equal to
+    this node's.
 
-    Who is away may still hold what a tombstone denies; it is waited for up to the absence bound, and after
-    that it takes the master's set when it comes back. So is who is away, or heard, according to a fellow:
-    this node may be new and never have met it.
+    A fellow that is away may still hold samples that a tombstone ends. The master waits for it up to the
+    absence bound; after that the fellow takes the master's set when it comes back. The same holds for nodes
+    that only a fellow hears or misses, because this node may never have met them.
     """
     if not state.complete or not state.is_master(context.node) or away(context, now):
         return None
@@ -29,7 +30,7 @@ def purgeable_until(context: Context, state: NameSpaceState, now: float) -> int 
     present = {context.node, *(fellow.node for fellow in context.fellows.all())}
     for fellow in context.fellows.all():
         if fellow.name_spaces is None:
-            return None  # it has not said yet whether it takes part
+            return None  # it has not reported yet whether it takes part
         if fellow.status is None or not present.issuperset((*fellow.status.heard, *fellow.status.away)):
             return None
         report, roll_up = fellow.report(state.name), fellow.roll_up(state.name)
@@ -46,7 +47,7 @@ def purgeable_until(context: Context, state: NameSpaceState, now: float) -> int 
 
 
 def away(context: Context, now: float) -> frozenset[str]:
-    """The fellows that this node knows and that are not here, for no longer than the absence bound."""
+    """Return the known fellows that have been away for at most the absence bound."""
     settings = context.settings
     stored = {*settings.away, *context.absent}
     given_up = {node for node in stored if (context.away_s(node, now) or 0.0) > settings.absence_bound_s}

@@ -1,13 +1,12 @@
-"""Late-joining readers: exactly one node serves each of them, and all know which.
+"""Late-joining readers: exactly one node serves each of them, and all nodes know which.
 
-Deployment guide 5.4.7. The one that serves is a complete node on the reader's own host if there is one, else
-any complete node; among those the master goes first, then the order of election. Claims are announced, kept
-by everybody while the reader lives, and handed to nodes that join later, so that nobody is served twice. A
-claim of a node that is lost before it was done is open again; one that was done passes to a node that is
-there, which from then on shows that reader what merges bring.
+Deployment guide 5.4.7. A complete node on the reader's host serves it, or else any complete node; the master
+goes first, then the order of election. Nodes announce their claims, keep all claims while the reader lives,
+and pass them to nodes that join later, so that no reader is served twice. If a node is lost, its unfinished
+claims are open again; finished ones pass to another node, which then delivers what merges bring.
 
-A node on the reader's host misses what the reader misses, another one does not know of it. So of two claims
-that of a node on its host stands, and such a node takes over what others have served.
+A node on the reader's host misses the samples that the reader misses; other nodes cannot know of them. So the
+claim of a node on the reader's host wins, and such a node takes over readers that others have served.
 """
 
 from __future__ import annotations
@@ -31,19 +30,19 @@ if TYPE_CHECKING:
 
 FIRST_PAUSE_S: Final = 0.5
 LONGEST_PAUSE_S: Final = 30.0
-"""A delivery that failed is tried again after a pause that doubles from the first to the longest."""
+"""The pause after a failed delivery doubles from the first to the longest."""
 MAX_FORMER: Final = 10_000
-"""Readers that went away and are remembered as served, in case they were only out of reach."""
+"""Served readers remembered after they went away, in case they were only out of reach."""
 HANDED_OVER_S: Final = 5.0
-"""How long what a reader was given stays after another node has taken it over, which may be slow."""
+"""Seconds for which delivered samples stay after another node, perhaps slow, has taken the reader over."""
 NOBODY: Final = ""
-"""The node of a claim whose node is gone."""
+"""Node of a claim whose node is lost."""
 _NO_PAUSE: Final = (None, FIRST_PAUSE_S)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Server:
-    """A node that holds the complete set of the reader's name-space, or the part that its host wants."""
+    """A node that has the complete set of the reader's name-space, or the part that its host wants."""
 
     node: str
     hosts: frozenset[str]
@@ -53,11 +52,11 @@ class Server:
 
 
 def choose_server(servers: list[Server], hosts: frozenset[str]) -> str | None:
-    """The node that should serve a reader; None while nobody is complete.
+    """Choose the node that serves a reader; None while there is none.
 
     Args:
-        servers: the complete nodes, and those that obtain what readers on their host want.
-        hosts: the unicast addresses of the reader's host.
+        servers: complete nodes, and Lazy nodes with the part that their host wants.
+        hosts: unicast addresses of the reader's host.
     """
     local = [server for server in servers if server.hosts & hosts]
     pool = local or [server for server in servers if not server.has_part]
@@ -70,7 +69,7 @@ def choose_server(servers: list[Server], hosts: frozenset[str]) -> str | None:
 
 
 def servers_of(context: Context, state: NameSpaceState) -> list[Server]:
-    """The nodes that hold the complete set of a name-space, this one and those that it talks to."""
+    """Return the nodes with the complete set of a name-space, this one included."""
     servers: list[Server] = []
     if state.complete and not (state.is_lazy and _is_unknown_part(context, state)):
         settings = context.settings
@@ -95,11 +94,11 @@ def _is_unknown_part(context: Context, state: NameSpaceState) -> bool:
 
 
 class ReaderTable:
-    """The durable readers that are alive, and who serves them.
+    """The living durable readers, and the nodes that serve them.
 
     Args:
-        node: this one.
-        hosts_of: the addresses of the host of a node, none for one that is not known.
+        node: this node.
+        hosts_of: returns the addresses of a node's host, none for an unknown node.
     """
 
     def __init__(self, node: str, hosts_of: HostsOf = lambda _: frozenset()) -> None:
@@ -114,10 +113,10 @@ class ReaderTable:
         self._serial = 0
 
     def seen(self, reader: ReaderKey, hosts: frozenset[str], not_before_s: float | None) -> bool:
-        """A reader appeared; False when its process is known to have one just like it.
+        """Note a reader that appeared; False if its process has one of the kind already.
 
-        A process that comes back out of a cut network had been served before, if we knew that then. With
-        `not_before_s`, somebody who is only just coming back may know better who serves it: it waits.
+        A process that returns from a network cut counts as served if it was served before. `not_before_s` is
+        set if fellows that are coming back may know who serves the reader: it waits for them until then.
         """
         known = reader in self._hosts
         self._hosts[reader] = hosts
@@ -129,25 +128,24 @@ class ReaderTable:
         return not known
 
     def gone(self, reader: ReaderKey) -> None:
-        """The last such reader of the process went away, or the process is out of reach."""
+        """Forget the last reader of its kind in a process, which may only be out of reach."""
         self._hosts.pop(reader, None)
         self._pauses.pop(reader, None)
         self._again.discard(reader)
         self._handed_over.pop(reader, None)
         claim = self._claims.pop(reader, None)
         if claim is not None and claim.done:
-            # It has been served, but if it comes back, somebody who never lost it is in charge of it.
+            # It was served; if it comes back, a node that never lost it is in charge of it.
             self._former[reader] = Delivery(reader, NOBODY, done=True)
             while len(self._former) > MAX_FORMER:
                 del self._former[next(iter(self._former))]
 
     def take_claims(self, deliveries: Deliveries, sender: str) -> bool:
-        """Learn what a fellow knows of claims; True when that changed what we know.
+        """Take a fellow's claims; True if that changed the claims here.
 
-        Done beats running, then a node on the reader's host beats others, and of two equal claims the higher
-        node id stands, on every node alike. A claim counts only from the node that makes it: it alone knows
-        when it gives up. From others we only learn that a reader has been served; who is in charge of it we
-        hear from that node, or from nobody.
+        A finished claim beats a running one, then a node on the reader's host beats others, then the higher
+        node id wins. A claim counts only from the node that makes it, which alone knows when it gives up.
+        Other nodes only prove that a reader has been served, not which node is in charge of it.
         """
         told = {claim.reader for claim in deliveries.deliveries}
         claimed = {claim.reader for claim in deliveries.deliveries if claim.node == sender}
@@ -180,7 +178,7 @@ class ReaderTable:
         return hosts is not None and claim.node != NOBODY and not self._hosts_of(claim.node).isdisjoint(hosts)
 
     def take_handed_over(self, now: float) -> list[ReaderKey]:
-        """The readers that another node has taken over from this one some time ago."""
+        """Return the readers that another node took over from this one `HANDED_OVER_S` ago."""
         for reader, due_s in self._handed_over.items():
             if due_s is None:
                 self._handed_over[reader] = now + HANDED_OVER_S
@@ -191,7 +189,7 @@ class ReaderTable:
         return [reader for reader, claim in claims if claim is None or claim.node != self._node]
 
     def lost(self, node: str) -> None:
-        """A node is gone: what it had not finished is open again, what it had finished is nobody's."""
+        """Open the unfinished claims of a lost node again, and free its finished ones."""
         for reader, claim in list(self._claims.items()):
             if claim.node == node and claim.done:
                 self._claims[reader] = Delivery(reader, NOBODY, done=True)
@@ -199,7 +197,7 @@ class ReaderTable:
                 del self._claims[reader]
 
     def open(self, server_for: ServerFor, now: float) -> list[ReaderKey]:
-        """The readers that this node should serve now; they are claimed by this call."""
+        """Claim and return the readers that this node should serve now."""
         for reader, (when, pause) in self._pauses.items():
             if when is not None and now >= when:
                 self._pauses[reader] = (None, pause)
@@ -222,9 +220,9 @@ class ReaderTable:
         return reader in self._again and self._claims[reader].node == self._node
 
     def take_over(self, server_for: ServerFor) -> list[ReaderKey]:
-        """Take charge of served readers whose server is gone, or less suited than a node on their host.
+        """Take charge of served readers whose node is lost, or is not on their host as this node is.
 
-        One that came back together with fellows who are not heard yet waits: one of them may be in charge.
+        A reader that came back together with fellows that this node does not hear yet waits for them.
         """
         ours = [
             reader
@@ -239,12 +237,12 @@ class ReaderTable:
         return ours
 
     def _is_better(self, claim: Delivery) -> bool:
-        """Whether this node is on the host of a reader that another one has served."""
+        """Whether this node is on the reader's host, and the node that served it is not."""
         ours = Delivery(claim.reader, self._node, done=True)
         return claim.done and claim.node != self._node and self._is_local(ours) and not self._is_local(claim)
 
     def in_charge_of(self, name_space: str) -> list[ReaderKey]:
-        """The readers of a name-space that this node serves or, having been served, is in charge of."""
+        """Return the readers of a name-space that this node serves or has taken charge of."""
         return [
             reader
             for reader, claim in sorted(self._claims.items())
@@ -252,9 +250,9 @@ class ReaderTable:
         ]
 
     def serve_again(self, reader: ReaderKey, now: float) -> None:
-        """A reader in our charge missed something: after a pause it gets everything once more.
+        """Deliver everything again, after a pause, to a reader of this node that missed samples.
 
-        To others it stays served: else they would tell us that it is, and it would not be.
+        Its claim stays finished for other nodes; otherwise their claims would mark it as served.
         """
         claim = self._claims.get(reader)
         if claim and claim.node == self._node:
@@ -262,9 +260,9 @@ class ReaderTable:
             self._pause(reader, now)
 
     def joined(self, reader: ReaderKey, now: float) -> None:
-        """One more reader of its kind appeared in a process; who was there has been served without it.
+        """Serve a process again that has another reader of a kind that has been served.
 
-        Whoever is in charge serves the process again. If nobody is, that is decided meanwhile.
+        The node in charge does so; if there is none, one is chosen before the pause ends.
         """
         claim = self._claims.get(reader)
         if claim and claim.done and claim.node in (self._node, NOBODY):
@@ -272,13 +270,13 @@ class ReaderTable:
             self._pause(reader, now)
 
     def done(self, reader: ReaderKey) -> None:
-        """The reader's process acknowledged the whole set."""
+        """Note that the reader's process has acknowledged the whole set."""
         if reader in self._hosts:
             self._claims[reader] = Delivery(reader, self._node, done=True)
             self._pauses.pop(reader, None)
 
     def failed(self, reader: ReaderKey, now: float) -> None:
-        """Our attempt came to nothing; the claim is open again, for us after a pause."""
+        """Open the claim of a failed delivery again, for this node after a pause."""
         claim = self._claims.get(reader)
         if claim and claim.node == self._node:
             if claim.done:
@@ -292,12 +290,12 @@ class ReaderTable:
         self._pauses[reader] = (now + pause, min(LONGEST_PAUSE_S, 2 * pause))
 
     def next_retry(self) -> float | None:
-        """When the next delivery that failed is due again, or a reader is handed over."""
+        """Return when the next failed delivery is due again, or a reader is handed over."""
         dues = [when for when, _ in self._pauses.values()] + list(self._handed_over.values())
         return min((when for when in dues if when is not None), default=None)
 
     def message(self, incarnation: int) -> Deliveries:
-        """All claims on readers alive, for the fellows."""
+        """Return all claims on living readers, for the fellows."""
         self._serial += 1
         claims = tuple(self._claims[reader] for reader in sorted(self._claims))
         return Deliveries(incarnation, self._serial, claims)

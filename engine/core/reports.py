@@ -1,7 +1,7 @@
-"""What an operator should know although it changes no decision: each is said when it begins, once.
+"""Conditions that operators must know although they change no decision, traced once when they begin.
 
-Clocks that differ, heartbeats that come late, legacy and other masterPriorities beside each other (deployment
-guide 5.4.3), a planned hand-over.
+They are clocks that differ, late heartbeats, a mixture of legacy and other masterPriorities (deployment guide
+5.4.3), and planned hand-overs.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from engine.core.namespace import NameSpaceState
 
 MAX_SKEW_NS: Final = 1_000_000_000
-"""Clocks that differ by more are reported."""
+"""Largest difference of clocks that is not reported."""
 ESTIMATES: Final = 5
-"""A message that waited makes a clock seem slow; of so many heartbeats, the one that waited least counts."""
+"""Heartbeats that are compared: one that waited makes a clock seem slow, so the fastest counts."""
 LATE: Final = 0.5
-"""A heartbeat is late after this part of its expiry time, and after more than two of its periods."""
+"""Part of the expiry time after which a heartbeat is late, if that is more than two periods."""
 
 
 def clock(context: Context, fellow: Fellow) -> None:
-    """A fellow's heartbeat has told its wall clock."""
+    """Report a clock that differs from this node's, as a fellow's heartbeat shows."""
     fellow.skews_ns = (*fellow.skews_ns, fellow.skew_ns)[-ESTIMATES:]
     skew_ns = max(fellow.skews_ns)
     if skew_ns < 0 and len(fellow.skews_ns) < ESTIMATES:
@@ -38,7 +38,7 @@ def clock(context: Context, fellow: Fellow) -> None:
 
 
 def heartbeat(context: Context, fellow: Fellow, silence_s: float) -> None:
-    """A heartbeat of a fellow came after so many seconds of silence that this node did not cause itself."""
+    """Report a late heartbeat; `silence_s` excludes the time in which this node stood still."""
     status = fellow.status
     if status is None:
         return
@@ -57,7 +57,7 @@ def heartbeat(context: Context, fellow: Fellow, silence_s: float) -> None:
 def priorities(
     context: Context, state: NameSpaceState, fellows: list[tuple[Fellow, NameSpaceReport]]
 ) -> None:
-    """Whether masterPriority 255, which stands for the legacy rule, is used beside other values."""
+    """Report masterPriority 255 (the legacy rule) beside other values."""
     used = {report.master_priority for _, report in fellows if report.aligner}
     if state.policy.aligner:
         used.add(state.policy.master_priority)
@@ -70,7 +70,7 @@ def priorities(
 
 
 def handed_over(context: Context, state: NameSpaceState, before: Epoch | None) -> None:
-    """This node was master, and follows a better one now without having lost anything."""
+    """Report that this master has handed over to a fellow with a higher masterPriority."""
     following = state.following
     if before is None or following is None or before.node != context.node or following.node == context.node:
         return
@@ -87,7 +87,7 @@ def handed_over(context: Context, state: NameSpaceState, before: Epoch | None) -
 
 
 def phase(context: Context, state: NameSpaceState) -> None:
-    """A name-space may be in another phase of its life cycle than when it was looked at last."""
+    """Trace a change of phase since the last call."""
     before, state.noted_phase = state.noted_phase, state.phase
     if before is state.phase:
         return

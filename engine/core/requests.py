@@ -1,4 +1,4 @@
-"""The aligner's side of alignment: requests wait a little, so that many are answered at once.
+"""Queue of the aligner: requests wait a little, so that one stream answers several.
 
 Deployment guide 5.3.4 Parallel alignment, 5.5.7 sampleRequestHandler, 5.5.17 d_sampleRequest.
 """
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MAX_WAITING: Final = 4096
-"""Requests that may wait; one more is refused."""
+"""Requests that may wait; the aligner refuses further ones."""
 
 
 @dataclasses.dataclass(slots=True)
 class _Batch:
-    """The requests for one name-space that will be answered together."""
+    """The requests for one name-space that one stream will answer."""
 
     due_s: float
     targets: dict[str, Target] = dataclasses.field(default_factory=dict)
@@ -33,7 +33,7 @@ class RequestQueue:
         self._waiting = 0
 
     def add(self, name_space: str, target: Target, now: float, combine_s: float) -> bool:
-        """Let a request wait; False when the queue is full. A newer request of a node replaces its older."""
+        """Queue a request; False if the queue is full. A newer request of a node replaces its older one."""
         batch = self._batches.get(name_space)
         if batch is None:
             batch = self._batches[name_space] = _Batch(now + combine_s)
@@ -45,11 +45,11 @@ class RequestQueue:
         return True
 
     def waits(self, name_space: str) -> bool:
-        """Whether a request for a name-space waits, which another one would be combined with."""
+        """Whether a request for a name-space waits already."""
         return name_space in self._batches
 
     def drop(self, node: str) -> None:
-        """Forget the requests of a fellow that is gone."""
+        """Forget the requests of a lost fellow."""
         for name_space in sorted(self._batches):
             batch = self._batches[name_space]
             if batch.targets.pop(node, None):
@@ -58,7 +58,7 @@ class RequestQueue:
                 del self._batches[name_space]
 
     def due(self, now: float, is_ready: Callable[[str], bool]) -> list[tuple[str, tuple[Target, ...]]]:
-        """The batches to answer now: the period is over and the name-space is ready to be given away."""
+        """Take the batches whose period is over and whose name-space is complete."""
         due = [name for name in sorted(self._batches) if is_ready(name) and now >= self._batches[name].due_s]
         answers: list[tuple[str, tuple[Target, ...]]] = []
         for name in due:
@@ -68,5 +68,5 @@ class RequestQueue:
         return answers
 
     def next_due(self, is_ready: Callable[[str], bool]) -> float | None:
-        """When the next batch that could be answered is due."""
+        """Return when the next batch that can be answered is due."""
         return min((batch.due_s for name, batch in self._batches.items() if is_ready(name)), default=None)

@@ -1,12 +1,12 @@
-"""Masters of several roles: who injects at start, and how sets of different roles meet afterwards.
+"""Masters of several roles: the choice of the injector at start, and later merges between roles.
 
-At start there is one injector in the whole system: of the masters of all roles the one with the highest
-masterPriority, then the best quality, then the highest id. The others align from it, whatever their merge
-policies say, because merge policies are for systems that have been running (deployment guide 5.4.4, 5.4.8).
+At start there is one injector in the whole system: the master with an intact store before one without, then
+with the highest masterPriority, the best quality, the highest id. The other masters align from it; merge
+policies are only for systems that have been running (deployment guide 5.4.4, 5.4.8).
 
-Afterwards each master applies its own policy for the other's role, once for each lineage of the other that
-is news to it. A lineage that only consists of what is known here is no news, so two masters that merge with
-each other come to rest. Pairs of policies that contradict each other are reported and treated as Ignore.
+Afterwards each master applies its own policy for the other's role, once for each lineage that is news to it.
+A lineage made only of known ones is no news, so two masters that merge with each other come to rest. Pairs of
+policies that contradict each other are reported and treated as Ignore.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ CONTRADICTIONS: Final = frozenset(
         frozenset({MergeType.DELETE, MergeType.MERGE}),
     }
 )
-"""Pairs of policies between two roles that make no sense (one kind alone stands for a pair of it)."""
+"""Contradictory pairs of policies between two roles; one type alone stands for a pair of it."""
 
 _MOVES_NOTHING: Final = (MergeType.IGNORE, MergeType.DELETE)
 
 
 def find_source(context: Context, state: NameSpaceState, now: float) -> None:
-    """In phase SOURCE: find out who injects, as soon as every role has a master."""
+    """In phase SOURCE: choose the injector as soon as every role has a master."""
     settings = context.settings
     if not state.source_until_s:
         state.source_until_s = now + 2 * (settings.initial_discovery_s + settings.heartbeat_expiry_s)
     foreign = context.foreign_fellows(state)
-    # Holders of our own role may all be unfit for master; what they hold has been injected: align from them.
+    # A set that some node holds has been injected: align from it, even if its holders cannot be master.
     holders = _holders(context, state)
     masters = [one for one in foreign if _is_master(one)]
     if holders:
         complete = [one for one in holders if one[1].complete]
         if not complete and now < state.source_until_s:
-            return  # it is merging just now
+            return  # it is merging now
         best = max(
             complete or holders, key=lambda one: (_is_master(one), one[1].master_priority, one[0].node)
         )
@@ -76,13 +76,13 @@ def find_source(context: Context, state: NameSpaceState, now: float) -> None:
 
 
 def _holders(context: Context, state: NameSpaceState) -> list[Foreign]:
-    """The fellows of all roles that hold the set of this run and may give it away."""
+    """Return the aligners of all roles that hold the set of this run."""
     fellows = [*context.role_fellows(state), *context.foreign_fellows(state)]
     return [one for one in fellows if one[1].holder and one[1].aligner]
 
 
 def yield_to_holder(context: Context, state: NameSpaceState) -> None:
-    """In phase COLLECT: a fellow turns out to have the set of this run, so ours is not injected after all."""
+    """In phase COLLECT: align from a fellow that turns out to hold the set, instead of injecting this one."""
     if state.phase is not Phase.COLLECT:
         return
     holders = _holders(context, state)
@@ -111,7 +111,7 @@ def _wait_for(context: Context, state: NameSpaceState, injector: Fellow) -> None
 
 
 def check_source(context: Context, state: NameSpaceState) -> None:
-    """In phase WAIT for another role: when that node is gone, find out anew who injects."""
+    """In phase WAIT for another role: choose the injector again if that node is lost."""
     if state.phase is Phase.WAIT and state.source and context.aligner_report(state) is None:
         state.source = ""
         state.move(Trigger.MASTER_IS_SELF)
@@ -119,15 +119,15 @@ def check_source(context: Context, state: NameSpaceState) -> None:
 
 
 def meet(context: Context, state: NameSpaceState, now: float) -> None:
-    """As complete master: deal with the lineages of other roles that are news."""
+    """As complete master: apply the merge policy to lineages of other roles that are news."""
     if state.phase is not Phase.COMPLETE or not state.is_master(context.node) or now < state.not_before_s:
         return
     for fellow, report in context.foreign_fellows(state):
         if not _is_master((fellow, report)) or not report.complete or fellow.conflict:
             continue
         if not fellow.is_current:
-            continue  # a set must not be taken for equal because it was so before
-        came_back = fellow.node in state.rejoined  # then even a lineage that we know may have gone on
+            continue  # its roll-up may be that of an earlier set
+        came_back = fellow.node in state.rejoined  # then even a known lineage may have changed
         parts = (*report.parents, *report.merged)
         if not came_back and state.has_decided_about(report.lineage):
             continue
@@ -140,7 +140,7 @@ def meet(context: Context, state: NameSpaceState, now: float) -> None:
         )
         _apply(context, state, fellow, report, now)
         if state.outstanding:
-            return  # one after the other
+            return  # one merge after the other
 
 
 def _apply(
@@ -171,7 +171,7 @@ def _apply(
 
 
 def _settle(context: Context, state: NameSpaceState, fellow: Fellow, report: NameSpaceReport) -> None:
-    """Our set changed because of another role: the followers act by their policy for that role."""
+    """Begin a lineage after a change because of another role; followers apply their policy for it."""
     _note(state, report)
     state.decide_about(
         (report.lineage,), with_data=True, node=context.node, because_of=fellow.role, replaced=True
@@ -185,7 +185,7 @@ def _note(state: NameSpaceState, report: NameSpaceReport) -> None:
 
 
 def _policy(context: Context, state: NameSpaceState, fellow: Fellow, report: NameSpaceReport) -> MergeType:
-    """Our policy for the fellow's role, Ignore where there is none or where the two contradict."""
+    """Return this node's policy for the fellow's role; Ignore if there is none or the two contradict."""
     ours = state.policy.merge_type(fellow.role)
     if ours is None:
         context.note("merge.no-scope", namespace=state.name, role=fellow.role, fellow=fellow.name)
@@ -206,7 +206,7 @@ def _policy(context: Context, state: NameSpaceState, fellow: Fellow, report: Nam
 
 
 def open_delayed_set(context: Context, state: NameSpaceState, now: float) -> None:
-    """As master of an empty complete set without writers: let a late node inject its data (5.2.3.3)."""
+    """As master of an empty complete set without writers: take the data of a late node (5.2.3.3)."""
     if (
         not state.policy.delayed_alignment
         or state.phase is not Phase.COMPLETE

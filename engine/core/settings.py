@@ -1,4 +1,4 @@
-"""What the core must be told before it starts."""
+"""Settings of the core, which do not change while it runs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,16 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StoredSet:
-    """What the store says of a name-space's last complete set: quality 0 for none, `DAMAGED` for damage.
+    """The last complete set of a name-space in the store.
 
-    `line` are the earlier lineages of the set (see `NameSpaceReport.line`); with `apart`, a merge policy left
-    it different from the master's set of the same lineage. `role` is the role in which it was stored.
-    A `part` is what a Lazy node kept, or comes from such; `whole` is what of it came from a whole set.
+    Attributes:
+        quality_ns: its newest source time, 0 for an empty set, `DAMAGED` for a damaged one.
+        lineage: history to which it belongs.
+        line: earlier lineages of the set.
+        apart: a merge policy left it different from the master's set of the same lineage.
+        role: role in which it was stored.
+        part: it is what a Lazy node kept, or comes from such parts.
+        whole: groups of a part that came from a whole set.
     """
 
     quality_ns: int
@@ -31,57 +36,56 @@ class StoredSet:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CoreSettings:
-    """One node's identity, configuration and memory.
-
-    Attributes:
-        node: 128-bit id, 32 hexadecimal digits, the "system id" of the specification.
-        incarnation: grows by one at each start.
-        host: the address under which processes and fellows reach this node.
-        further_hosts: those of its other network interfaces.
-        heartbeat_expiry_s, heartbeat_period_s: Network/Heartbeat/ExpiryTime and its update_factor.
-        initial_discovery_s: Network/InitialDiscoveryPeriod.
-        election_wait_s: MasterElection/WaitTime: for so long after discovery a name-space whose policy has a
-            masterPriority other than 255 waits for better candidates.
-        combine_initial_s, combine_operational_s: RequestCombinePeriod before and after COMPLETE.
-        request_patience_s: silence of an aligner after which a request is made again.
-        waits_for_aligner: with false, a node ends when nobody may be master (TimeToWaitForAligner 0).
-        absence_bound_s: a fellow that was away for longer, while nodes ran, is not waited for with tombstones
-            and takes the master's set when it comes back instead of merging its own.
-        remembered: ids of the fellows of the last run; discovery ends early when all have answered.
-        away: fellows that were away when the last run ended, and for how long nodes ran without them
-            (nanoseconds). Clocks may be wrong, and a system that is off forgets nothing, so neither counts.
-        stored: what the store holds, by name-space.
-        wanted: what readers on this host wanted of Lazy name-spaces in former runs.
-        filtered: what content filters of this node apply to (//OpenSplice/Domain/Filters), and where each of
-            them stands in the file.
-        learned: name-spaces that were learned from fellows in former runs (5.2.3.6).
-    """
+    """One node's identity, configuration and memory. Times that end in `_s` are seconds."""
 
     node: str
+    """128-bit id, 32 hexadecimal digits, the "system id" of the specification."""
     incarnation: int
+    """Number of the run; grows by one at each start."""
     name: str
+    """Human name of the node."""
     role: str
+    """Role of the node (5.2.1)."""
     host: str
+    """Address under which processes and fellows reach this node."""
     name_spaces: tuple[NameSpace, ...]
+    """Configured name-spaces."""
     policies: tuple[Policy, ...]
+    """Name-space policies; the first one that matches a name applies."""
     heartbeat_expiry_s: float = 4.0
+    """Network/Heartbeat/ExpiryTime."""
     heartbeat_period_s: float = 1.0
+    """Expiry time multiplied by the heartbeat's update_factor."""
     initial_discovery_s: float = 3.0
+    """Network/InitialDiscoveryPeriod."""
     election_wait_s: float = 0.0
+    """MasterElection/WaitTime: how long after discovery to wait for better candidates, unless at 255."""
     combine_initial_s: float = 0.5
+    """RequestCombinePeriod before COMPLETE."""
     combine_operational_s: float = 0.01
+    """RequestCombinePeriod from COMPLETE on."""
     request_patience_s: float = 10.0
+    """Silence of an aligner after which the request is made again."""
     waits_for_aligner: bool = True
+    """False (TimeToWaitForAligner 0) ends the node if no node may be master."""
     absence_bound_s: float = 86_400.0
+    """Absence of a fellow after which tombstones do not wait for it, and its set is not merged."""
     remembered: frozenset[str] = frozenset()
+    """Ids of the fellows of the last run; discovery ends early when all have answered."""
     away: dict[str, int] = dataclasses.field(default_factory=dict)
+    """Fellows away at the end of the last run, with the nanoseconds that nodes ran without them."""
     stored: dict[str, StoredSet] = dataclasses.field(default_factory=dict)
+    """Sets in the store, by name-space."""
     wanted: dict[str, tuple[Element, ...]] = dataclasses.field(default_factory=dict)
+    """Groups of Lazy name-spaces that readers on this host wanted in former runs."""
     further_hosts: tuple[str, ...] = ()
+    """Addresses of the other network interfaces."""
     filtered: tuple[tuple[Element, str], ...] = ()
+    """Groups with a content filter (//OpenSplice/Domain/Filters), each with its place in the file."""
     learned: tuple[NameSpace, ...] = ()
+    """Name-spaces learned from fellows in former runs (5.2.3.6)."""
 
     @property
     def hosts(self) -> frozenset[str]:
-        """All its addresses."""
+        """Return all addresses of the node."""
         return frozenset((self.host, *self.further_hosts))

@@ -1,12 +1,11 @@
-"""The two life cycles of the protocol, as literal transition tables.
+"""The two life cycles of the protocol, as transition tables.
 
 The *service* passes through the states of the deployment guide, section 5.4, under OpenSplice's names. It
-only ever moves forward: a merge later on makes name-spaces incomplete for a while, not the service.
+only moves forward: a later merge makes name-spaces incomplete for a while, not the service.
 
-Each *name-space* has a life cycle of its own, so that name-spaces that do not need each other do not wait
-for each other:
+Each *name-space* has its own life cycle, so that independent name-spaces do not wait for each other:
 
-- DISCOVER: who is there? (5.4.1, 5.4.2)
+- DISCOVER: this node looks for fellows (5.4.1, 5.4.2).
 - ELECT: fellows are known; proposals are exchanged until all agree on a master (5.4.3).
 - SOURCE: this node is master of its role; of the masters of all roles, one injects (5.4.4).
 - INJECT: this node loads its stored set. An empty set is a set.
@@ -18,8 +17,8 @@ for each other:
 - PASSIVE: nothing is kept: alignee Lazy before the first durable reader on this host, or On_Request
   (5.2.3.1).
 
-Everything that affects a transition is in these tables; documentation diagrams and the exhaustive test are
-made from them. A pair that is not listed is a bug in ospltool and raises `LocalFault`.
+The diagrams of the documentation and the exhaustive test are made from these tables. A pair that is not
+listed is a bug in ospltool and raises `LocalFault`.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class ServiceState(enum.StrEnum):
 
 
 class Phase(enum.StrEnum):
-    """Where a name-space is in its life cycle on this node."""
+    """Place of a name-space in its life cycle on this node."""
 
     DISCOVER = "discover"
     ELECT = "elect"
@@ -66,7 +65,7 @@ class Phase(enum.StrEnum):
 
 
 class Trigger(enum.StrEnum):
-    """What moves a name-space from phase to phase."""
+    """Event that moves a name-space from phase to phase."""
 
     DISCOVERED = "fellows are known"
     MASTER_IS_SELF = "this node is the confirmed master"
@@ -140,11 +139,11 @@ PHASES: Mapping[Phase, Mapping[Trigger, Phase]] = MappingProxyType(
 )
 
 SERVICE_ORDER = tuple(ServiceState)
-"""The service states in the order in which they are passed; some are passed without a stop."""
+"""The service states in their order; a service may skip some."""
 
 
 def next_phase(phase: Phase, trigger: Trigger) -> Phase:
-    """The phase after `trigger` in `phase`.
+    """Return the phase after `trigger` in `phase`.
 
     Raises:
         LocalFault: the pair is not in the table.
@@ -156,14 +155,14 @@ def next_phase(phase: Phase, trigger: Trigger) -> Phase:
 
 
 def is_complete(phase: Phase) -> bool:
-    """Whether the set may be announced and given away as a whole."""
+    """Whether the set is whole and may be announced and sent."""
     return phase is Phase.COMPLETE
 
 
 def service_state(phases: list[Phase]) -> ServiceState:
-    """The service's state while it runs, from the phases of all its name-spaces.
+    """Return the state of a running service, from the phases of all its name-spaces.
 
-    A name-space that is merging has been complete before, so the service stays COMPLETE.
+    A merging name-space was complete before, so the service stays COMPLETE.
     """
     if Phase.DISCOVER in phases:
         return ServiceState.DISCOVER_FELLOWS_GROUPS

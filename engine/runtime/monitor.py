@@ -1,7 +1,7 @@
-"""What a node shows of itself: a snapshot of its state and its events, as JSON on the monitor topics.
+"""Snapshots and events of a node, as JSON on the monitor topics.
 
-A console anywhere in the domain, a recording and a simulation all feed on these values; nothing else of a
-node is visible from outside. Times are integer nanoseconds since 1970 UTC, ids and digests are strings.
+Consoles, recordings and simulations all use these values; nothing else of a node is visible from outside.
+Times are integer nanoseconds since 1970 UTC, ids and digests are strings in hexadecimal digits.
 """
 
 from __future__ import annotations
@@ -20,30 +20,34 @@ DEVIATIONS: Final = {
     "owned": "instances of the set not taken: a writer that lives owns them",
     "not_kept": "times a topic's instances not kept ALIVE: the node's bounds, or a reader's max_instances",
 }
-"""Why an ordinary reader sees something otherwise than it is in the set; these are counters, too."""
+"""Reasons why an ordinary reader sees other samples than the set has; each is a counter, too."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FellowView:
-    """One fellow as this node sees it.
-
-    `communication` is "approved", "waiting" (not matched both ways yet), "incompatible" (with `problem`
-    naming both definitions) or "lost".
-    """
+    """One fellow as this node sees it."""
 
     id: str
+    """32 hexadecimal digits."""
     name: str
+    """Human name, or the beginning of the id while it is unknown."""
     role: str
+    """Role; empty while it is unknown."""
     state: str
+    """State of its service, such as COMPLETE; empty while it is unknown."""
     communication: str
+    """One of "approved", "waiting" (not matched both ways yet), "incompatible" and "lost"."""
     last_heartbeat_ns: int
+    """When its last heartbeat arrived."""
     skew_ns: int = 0
+    """Its wall clock minus this node's."""
     problem: str = ""
+    """Both definitions if it is incompatible; empty otherwise."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AlignmentView:
-    """One running alignment: `direction` is "from" (we are the alignee) or "to" (we are the aligner)."""
+    """One running alignment; `direction` is "from" (the node is the alignee) or "to" (it is the aligner)."""
 
     direction: str
     fellow: str
@@ -54,98 +58,128 @@ class AlignmentView:
 
 
 PART: Final = "part"
-"""The phase of a Lazy name-space whose readers have what they want."""
+"""Phase of a Lazy name-space whose readers have what they want."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NameSpaceView:
-    """One name-space on this node.
-
-    `phase` is the name-space's own life-cycle state, or `PART` where a Lazy node has what readers on its host
-    want: such a set is never called complete. `why` says in words which rule chose the master, from
-    which candidates; `epoch` and `merge_id` are shown as "counter/id". `master_since_ns` is since when this
-    node follows this master in this epoch, 0 when it follows none or does not say. A set `from_parts` is what
-    Lazy nodes had kept: nobody with a whole one was there. One that `is_learned` is not in the node's own
-    configuration, but one of its policies applies to it. Of one that is `filtered`, content filters of this
-    node keep a part out.
-    """
+    """One name-space on this node."""
 
     name: str
+    """Name of the name-space."""
     elements: tuple[str, ...]
+    """Its expressions, as partition.topic."""
     aligner: bool
+    """The node may give its set to fellows."""
     alignee: str
+    """Initial, Lazy or On_Request."""
     durability: str
+    """Durable, Persistent, Transient, Transient_Local or Volatile."""
     master_priority: int
+    """0 (never master) to 255 (the legacy rule)."""
     merges: tuple[str, ...]
+    """Merge policies in the order of the configuration, as "type scope"."""
     phase: str
+    """Phase of the life cycle, or `PART` if a Lazy node has what readers on its host want."""
     complete: bool
+    """The set is whole; never true of a Lazy node."""
     master: str
+    """Id of the master that the node follows; empty for no master."""
     confirmed: bool
+    """There is a confirmed master."""
     epoch: str
+    """Epoch of the master, as "counter/beginning of its id"; "none" for no master."""
     why: str
+    """Rule that chose the master, in words."""
     merge_id: str
+    """Lineage of the set, in the form of `epoch`."""
     quality_ns: int
+    """Newest source time of the verified stored set; 0 for no set, or a damaged one."""
     count: int
+    """Samples in the set."""
     digest: str
+    """Digest of the set, 32 hexadecimal digits; equal count and digest mean equal sets."""
     groups: int
+    """Groups in the set."""
     alignments: tuple[AlignmentView, ...] = ()
+    """Alignments under way to this node."""
     master_since_ns: int = 0
+    """Since when the node has followed this epoch; 0 for no master, or an older release."""
     from_parts: bool = False
+    """The set is what Lazy nodes had kept, because no whole one was there."""
     is_learned: bool = False
+    """The name-space is not in the node's configuration, but one of its policies applies."""
     filtered: bool = False
+    """Content filters of the node withhold samples."""
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether it waits for nothing: it is complete, a part, or passive as its policy asks."""
+        """Whether it is complete, a part, or passive as its policy asks."""
         return self.complete or self.phase in (PART, "passive")
 
     @property
     def is_less_than_whole(self) -> bool:
-        """Whether it may lack for good what others have: it is a part, comes from parts, or is passive."""
+        """Whether it may permanently lack samples: it is a part, comes from parts, or is passive."""
         return self.from_parts or (self.is_at_rest and not self.complete)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GroupView:
-    """One group on this node.
-
-    `stored` is how many of the samples that are here are on this node's disk for certain; it equals `samples`
-    only if the disk holds exactly what is here. It says nothing about samples that never arrived here.
-    `rejected` are the samples that resource limits kept out or pushed out, by the name of the limit.
-    """
+    """One group on this node."""
 
     name_space: str
+    """Name-space that contains it."""
     partition: str
+    """Partition of the group."""
     topic: str
+    """Topic of the group."""
     type_name: str
+    """Name of the type on the wire."""
     durability: str
+    """TRANSIENT or PERSISTENT."""
     samples: int
+    """Samples in memory."""
     instances: int
+    """Instances with at least one sample."""
     bytes: int
+    """Bytes of all payloads."""
     digest: str
+    """Digest of the samples, 32 hexadecimal digits."""
     newest_ns: int
+    """Newest source time that the group ever had, deleted samples included; 0 for none."""
     stored: int
+    """Samples certainly on this node's disk; equal to `samples` only if the disk has exactly these."""
     lost: int
+    """Samples that arrived too old to be kept."""
     rejected: tuple[tuple[str, int], ...] = ()
+    """Samples that a resource limit kept out or pushed out, by the name of the limit."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DeliveryView:
-    """One late joiner that this node serves or served: `state` is "waiting", "running", "done", "failed"."""
+    """One late joiner that this node serves or served."""
 
     participant: str
+    """GUID of the reader's participant, in hexadecimal digits."""
     topic: str
+    """Topic that it reads."""
     partition: str
+    """Its partitions, separated by commas."""
     state: str
+    """One of "waiting", "running", "done" and "failed"."""
     samples: int
+    """Samples that the reader's process has acknowledged."""
     started_ns: int
+    """When the delivery began."""
     finished_ns: int
+    """When it ended; 0 while it runs."""
     problem: str = ""
+    """Why it failed, or which readers do not match; empty if all went well."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DeviationView:
-    """A reader that sees something otherwise than it is in the set: how often, by cause (see DEVIATIONS)."""
+    """A reader that sees other samples than the set has, with counts by cause (see DEVIATIONS)."""
 
     participant: str
     topic: str
@@ -154,7 +188,7 @@ class DeviationView:
 
     @property
     def text(self) -> str:
-        """The counts in words."""
+        """Return the counts in words."""
         return "; ".join(
             f"{count:,} {DEVIATIONS.get(cause, cause)}" for cause, count in sorted(self.counts.items())
         )
@@ -162,7 +196,7 @@ class DeviationView:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class UnkeptView:
-    """A durable writer whose data the node does not keep: `why` is a code, `text` says it in words."""
+    """A durable writer whose data the node does not keep; `why` is a code, `text` explains it."""
 
     writer: str
     topic: str
@@ -173,10 +207,9 @@ class UnkeptView:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StoreView:
-    """Where sets live: `kind` is "memory", "sqlite" or "simulated"; `problem` is set while it is degraded.
+    """The store: `kind` is "memory", "sqlite" or "simulated"; `problem` is set while it is degraded.
 
-    `disk_bytes` is what all files of the store take up on the disk, with indexes, backups and the write-ahead
-    log; 0 while that is not known.
+    `disk_bytes` is the size of all its files, with indexes, back-ups and the write-ahead log; 0 if unknown.
     """
 
     kind: str
@@ -188,55 +221,81 @@ class StoreView:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NodeSnapshot:
-    """One node at one moment.
-
-    `groups_left_out` counts the groups that did not fit into `groups`; `counters` are totals since start.
-    `deviations` are those of the readers that are there, `unkept` the durable writers that are there and are
-    not kept; of each at most 100.
-    """
+    """One node at one moment."""
 
     id: str
+    """32 hexadecimal digits, the same in every run."""
     name: str
+    """Human name of the node."""
     role: str
+    """Role of the node (5.2.1)."""
     host: str
+    """Name of its host."""
     pid: int
+    """Process id."""
     domain_id: int
+    """DDS domain that it serves."""
     incarnation: int
+    """Number of the run; grows at each start."""
     configuration: str
+    """Path of the configuration file."""
     version: str
+    """Version of the program."""
     time_ns: int
+    """When the snapshot was taken."""
     started_ns: int
+    """When the process started."""
     state: str
+    """State of the service, such as COMPLETE."""
     update_period_ns: int
+    """Heartbeat period."""
     store: StoreView
+    """Where its sets are kept."""
     fellows: tuple[FellowView, ...] = ()
+    """Fellows that are present."""
     name_spaces: tuple[NameSpaceView, ...] = ()
+    """Name-spaces in the order in which they were configured or learned."""
     groups: tuple[GroupView, ...] = ()
+    """Groups; at most 500."""
     groups_left_out: int = 0
+    """Groups that are not in `groups` because there are too many."""
     deliveries: tuple[DeliveryView, ...] = ()
+    """Deliveries to late joiners, under way and past."""
     counters: dict[str, int] = dataclasses.field(default_factory=dict)
+    """Totals since the start, and figures such as `queued`, by name."""
     deviations: tuple[DeviationView, ...] = ()
+    """Present readers that see other samples than the set has; at most 100."""
     unkept: tuple[UnkeptView, ...] = ()
+    """Present durable writers whose data is not kept; at most 100."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NodeEvent:
-    """One event of a node, as in its trace: `event` is the catalogue id, `text` the rendered message."""
+    """One event of a node, as in its trace."""
 
     node: str
+    """Id of the node."""
     node_name: str
+    """Human name of the node."""
     number: int
+    """Place in the order of the node's events."""
     time_ns: int
+    """When it happened."""
     state: str
+    """State of the service then."""
     thread: str
+    """Thread that the trace names."""
     level: str
+    """Level of the trace, such as INFO."""
     event: str
+    """Id in the catalogue of trace events."""
     text: str
+    """Message for people."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Masterhood:
-    """A master that a node has confirmed for a name-space, since when, and why."""
+    """A master that a node has followed for a name-space, with time and reason."""
 
     since_ns: int
     name_space: str
@@ -250,8 +309,7 @@ class Masterhood:
 class Run:
     """One process of a node or persistence service.
 
-    `ended_ns` is 0 while it runs; `end` is "in order" or why it ended. A run that ended without a word has
-    the time of the last event that it left.
+    `ended_ns` is 0 while it runs; `end` is "in order" or the reason. A killed run ended with its last event.
     """
 
     started_ns: int
@@ -263,9 +321,9 @@ class Run:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NodePast:
-    """What a node or persistence service remembers: events of INFO and above, masterships and runs.
+    """The memory of a node or persistence service: events of INFO and above, masterships and runs.
 
-    The oldest come first. All times are those of its own clock.
+    The oldest come first. Times are those of its own clock.
     """
 
     id: str
@@ -281,13 +339,13 @@ _NAMES: Final = {kind: name for name, kind in _KINDS.items()}
 
 
 class MonitorFault(ValueError):
-    """A monitor message that is not one of ours, or of a newer format."""
+    """Bytes that are not a monitor message, or one of a newer format."""
 
 
 def encode(message: Message) -> bytes:
-    """The message as JSON bytes, ready for a monitor topic or a line of a recording.
+    """Return the message as JSON bytes, for a monitor topic or a line of a recording.
 
-    Bytes of a path that are no text arrive as question marks.
+    Bytes of a path that are not UTF-8 become question marks.
     """
     kind, data = _NAMES[type(message)], plain.to_plain(message)
     document = {"format_version": FORMAT_VERSION, "kind": kind, "data": data}
@@ -295,7 +353,7 @@ def encode(message: Message) -> bytes:
 
 
 def decode(data: bytes) -> Message:
-    """The message in `data`. Fields that a newer minor version added are ignored.
+    """Return the message in `data`; fields that a newer minor version added are ignored.
 
     Raises:
         MonitorFault: not JSON, another format version, or a field with a wrong type.

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from engine.core.events import LoadStored
 from engine.core.messages import (
-    STATE_MESSAGES,
     Deliveries,
     Delivery,
     Epoch,
@@ -168,7 +167,7 @@ def test_the_core_survives_whatever_its_fellows_say(said: list[tuple[str, Messag
     core, now = node(), 0.0
     introduce(core)
     for serial, (sender, message, pause, answered) in enumerate(said, start=1):
-        if isinstance(message, STATE_MESSAGES):
+        if isinstance(message, Status | NameSpaces | Deliveries):
             message = dataclasses.replace(message, serial=serial)
         core.receive(message, sender, now)
         work_off(core, now)

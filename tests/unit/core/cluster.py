@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 
 from engine.core import events
-from engine.core.messages import NO_EPOCH, STATE_MESSAGES, Epoch, Message, ReaderKey, Status
+from engine.core.messages import NO_EPOCH, Deliveries, Epoch, Message, NameSpaces, ReaderKey, Status
 from engine.core.namespaces import Alignee, Element, MergeRule, MergeType, NameSpace, Policy
 from engine.core.node import DurabilityNode
 from engine.core.settings import CoreSettings, StoredSet
@@ -225,7 +225,7 @@ class Cluster:
         while (event := core.next_event()) is not None:
             self._carry_out(node, member, event)
         for outgoing in core.messages_to_send(self.now):
-            if isinstance(outgoing.message, STATE_MESSAGES):
+            if isinstance(outgoing.message, Status | NameSpaces | Deliveries):
                 member.latest[type(outgoing.message)] = outgoing.message
             for other in sorted(self.members):
                 if other != node and (not outgoing.to or other in outgoing.to):
