@@ -232,7 +232,7 @@ class FellowTable:
                 fellow.gap_s = now - lost.since_s
         known = self._silenced.pop(node, None)
         if known is not None and known.incarnation == incarnation:
-            # It repeats its reports only if it lost this node, too; heartbeats tell whether the old ones hold.
+            # It repeats its reports only if it lost this node, too; heartbeats show if the old ones hold.
             fellow.name_spaces, fellow.deliveries = known.name_spaces, known.deliveries
             fellow.conflict = known.conflict
         return fellow
@@ -294,7 +294,7 @@ class FellowTable:
         return None if lost is None else now - lost.since_s
 
     def absent(self, now: float, within_s: float, remembered: frozenset[str]) -> frozenset[str]:
-        """Return the absent fellows of this run and `remembered` ones, away for at most `within_s` seconds."""
+        """Return the fellows of this run and `remembered` ones that are away, for at most `within_s` here."""
         lost = {node for node, each in self._lost.items() if now - each.since_s <= within_s}
         given_up = self._lost.keys() - lost
         return frozenset((lost | remembered) - given_up - self._fellows.keys())

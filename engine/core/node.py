@@ -290,7 +290,7 @@ class DurabilityNode:
         return self._context.has_output
 
     def why_not_joined(self, name_space: str, giver: str) -> str:
-        """Say why the stored set gives way to that of `giver` at the start of a run; empty if it is joined."""
+        """Say why the stored set gives way to that of `giver` at the start of a run; empty if joined."""
         return joining.why_not_joined(self._context, self._context.states[name_space], giver)
 
     def surplus_found(self, name_space: str) -> tuple[str, ...]:
