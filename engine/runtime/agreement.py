@@ -1,9 +1,9 @@
-"""Whether this node's sets and its fellows' are equal in what has settled, whatever is being written.
+"""Compare the settled content of this node's sets with that of its fellows, while others write.
 
-Each heartbeat says, for each name-space, what its sender's set was as of a moment ago (`SETTLING_NS`), by the
-clock of the name-space's master. A receiver works out what its own set was as of the same moment, and
-tells the core whether the two are equal. A node that has not taken in all that has arrived says nothing, and
-compares nothing: on a busy machine comparisons must not make more work. See `engine.dataset.settling`.
+For each name-space a heartbeat states the sender's set as of a moment ago (`SETTLING_NS`), by the clock of
+the master. A receiver computes its own set as of the same moment and tells the core whether the two are
+equal. A node that is behind with its samples neither states nor compares anything, because comparisons must
+not add work on a busy machine. See `engine.dataset.settling`.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from engine.runtime.sets import NameSpaceData
 
 SETTLING_NS: Final = 1_000_000_000
-"""What was written longer ago than this should have reached every node."""
+"""Age at which a sample should have reached every node."""
 
 
 class Agreement:
-    """The comparison of settled sets, with each heartbeat."""
+    """The comparison of settled sets with each heartbeat."""
 
     def __init__(self, holdings: Holdings) -> None:
         self._holdings = holdings
         self._heard: dict[str, Status] = {}
 
     def announced(self, outgoing: Outgoing) -> Outgoing:
-        """A message on its way out; a heartbeat says what has settled."""
+        """Return an outgoing message; add the settled content to a heartbeat."""
         message = outgoing.message
         if not isinstance(message, Status):
             return outgoing
@@ -50,7 +50,7 @@ class Agreement:
         return dataclasses.replace(roll_up, settled=Settled(until_ns, *data.working.settled(until_ns)))
 
     def _advance(self, data: NameSpaceData) -> None:
-        """It is later now. All nodes date by the clock of the master."""
+        """Move the present forward, by the clock of the master, which all nodes use."""
         following = data.state.following
         master = self._holdings.core.fellow(following.node) if following is not None else None
         data.present.follow(master.skew_ns if master is not None else 0)
@@ -58,9 +58,9 @@ class Agreement:
         data.working.settle_with(data.present)
 
     def heard(self, message: Message, sender: str) -> bool:
-        """A message has been received; True when it is a heartbeat that must be compared with what is here.
+        """Queue a received heartbeat for comparison; True if it differs from the sets here.
 
-        That waits for `work`, so that what was written before it has been taken in.
+        `work` compares it later, once the samples written before it have been taken in.
         """
         if not isinstance(message, Status):
             return False
@@ -73,13 +73,13 @@ class Agreement:
         return ours is not None and (theirs.count, theirs.digest) != (ours.count, ours.digest)
 
     def work(self, now: float) -> None:
-        """Compare with the heartbeats that have come since."""
+        """Compare with the heartbeats that have come since the last call."""
         heard, self._heard = self._heard, {}
         if self._holdings.is_behind:
             return
         for sender, message in heard.items():
             fellow = self._holdings.core.fellow(sender)
-            if fellow is not None and fellow.status is message:  # else a late one
+            if fellow is not None and fellow.status is message:  # otherwise a newer one has come
                 self._compare(fellow, message, now)
 
     def _compare(self, fellow: Fellow, message: Status, now: float) -> None:

@@ -1,8 +1,8 @@
-"""Back-ups of replaced sets, as the owner of the store makes them and, on a full disk, gives them up.
+"""Back-ups of replaced sets; on a full disk the oldest give way.
 
-A back-up must not prevent anything else from being stored. When a job is refused for want of space
-`PATIENCE` times in a row, the oldest back-up of any name-space is dropped, and one more at each further
-refusal. When none is left, a set that should have been kept is replaced without a back-up. All is reported.
+A back-up must not prevent anything else from being stored. If the disk refuses a job `PATIENCE` times in a
+row for lack of space, the oldest back-up of any name-space is dropped, and another one at each further
+refusal. If none is left, the next set is replaced without a back-up. All of this is reported.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from engine.store.interface import SetInfo, SetWriter, Store
 
 PATIENCE: Final = 10
-"""Refusals in a row, one a second: a disk that is full for a moment costs no back-up."""
+"""Successive refusals, one per second, so that a disk that is full for a moment costs no back-up."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Kept:
-    """A set was replaced and stays as set `version` of the store."""
+    """A replaced set stays as set `version` of the store."""
 
     name_space: str
     version: int
@@ -35,7 +35,7 @@ class Kept:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NotKept:
-    """A set was replaced and is gone, because there was no space for both."""
+    """A replaced set is lost, because there was no space for both."""
 
     name_space: str
     note: Replaced
@@ -43,7 +43,7 @@ class NotKept:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Dropped:
-    """A back-up is gone."""
+    """A back-up was dropped."""
 
     name_space: str
     version: int
@@ -55,11 +55,11 @@ Report = Kept | NotKept | Dropped
 
 
 class Backups:
-    """The back-ups of a store. Its owner's thread uses them.
+    """The back-ups of a store, for the thread that owns it.
 
     Attributes:
-        reports: what happened since somebody looked last.
-        gives_up: there is no space for a set and its back-up.
+        reports: events that have not been traced yet.
+        gives_up: the disk has no space for a set and its back-up.
     """
 
     def __init__(self, store: Store) -> None:
@@ -69,7 +69,7 @@ class Backups:
         self.reports: list[Report] = []
 
     def note_for(self, name_space: str, wanted: Summary, keeps: Replaced | None) -> Replaced | None:
-        """The note for the present complete set, if it must stay when the wanted one takes its place."""
+        """Return the note on the present complete set if it must stay when the wanted one replaces it."""
         before = self._store.complete_set(name_space)
         if keeps is None or before is None or not before.stored.count or before.stored.same_content(wanted):
             return None
@@ -78,7 +78,7 @@ class Backups:
     def commit(
         self, writer: SetWriter, mark: str, note: Replaced | None, marks: Mapping[str, str | None]
     ) -> SetInfo:
-        """Make the writer's version the complete one, with what is remembered beside it.
+        """Make the writer's version the complete one, together with its marks.
 
         With a note, the present one stays as a back-up.
         """
@@ -95,16 +95,16 @@ class Backups:
         return info
 
     def not_kept(self, name_space: str, note: Replaced) -> None:
-        """A set was replaced without a back-up."""
+        """Report a set that was replaced without a back-up."""
         self.reports.append(NotKept(name_space, note))
 
     def went_well(self) -> None:
-        """The disk took a job."""
+        """Note that the disk took a job."""
         self._refusals = 0
         self.gives_up = False
 
     def is_full(self, cause: str) -> None:
-        """A job was refused for want of space."""
+        """Note that the disk refused a job for lack of space, and make room after `PATIENCE` refusals."""
         self._refusals += 1
         with contextlib.suppress(StoreError):
             if self._refusals >= PATIENCE:

@@ -1,9 +1,8 @@
-"""Taking in what taps saw, a batch at a time.
+"""Apply captured samples to the sets, one batch at a time.
 
-Of an instance of a KEEP_LAST 1 group that is written again and again, only the newest sample of a batch can
-stay; the ones before it would be stored and pushed out at once. They are counted and passed over, which is
-where most of the time goes otherwise. What a set holds in the end is the same. Of writes that come as a run,
-those that are passed over never become objects.
+In a KEEP_LAST 1 group only the newest sample of an instance in a batch can stay; the others would be stored
+and pushed out at once. They are counted and passed over, which saves most of the time and gives the same set.
+Samples of a run that are passed over never become objects.
 """
 
 from __future__ import annotations
@@ -30,18 +29,18 @@ if TYPE_CHECKING:
     from engine.runtime.sets import NameSpaceData
 
 MAX_SAMPLE_BYTES: Final = MAX_BATCH_BYTES - (1 << 20)
-"""A larger sample is not kept, because fellows could not be given it."""
+"""A larger sample is not kept, because no stream could carry it to fellows."""
 FUTURE_NS: Final = 10_000_000_000
-"""Source times further in the future are reported."""
+"""Distance in the future from which on source times are reported."""
 _SAMPLE: Final = DATA | DISPOSE | UNREGISTER
 _PLACE_BITS: Final = 32
 _PLACE: Final = (1 << _PLACE_BITS) - 1
 
 
 class CapturedSample(NamedTuple):
-    """What a tap saw, in the order of the tap's own record.
+    """A record of a tap, in the tap's order of fields.
 
-    Other bits of `status` than those of a sample tell of writers; such a record is no sample.
+    A record with other bits in `status` than those of a sample is about a writer and is not a sample.
     """
 
     source_time_ns: int
@@ -52,48 +51,42 @@ class CapturedSample(NamedTuple):
 
 
 class CapturedRun(Protocol):
-    """Plain writes of one writer in a row that are no objects yet (see `engine.dds.captured`)."""
+    """Successive plain writes of one writer that are not objects yet (see `engine.dds.captured`)."""
 
     @property
     def writer(self) -> bytes:
-        """As in `CapturedSample`."""
+        """GUID of the writer, 16 bytes."""
         ...
 
     @property
     def count(self) -> int:
-        """How many."""
+        """Number of writes."""
         ...
 
     @property
     def times_ns(self) -> Sequence[int]:
-        """The source timestamp of each."""
+        """Source timestamp of each write."""
         ...
 
     def is_in_order(self) -> bool:
-        """Whether each is newer than the one before."""
+        """Whether each write is newer than the one before."""
         ...
 
     def keys(self) -> list[bytes]:
-        """The instance of each."""
+        """Return the key of each write."""
         ...
 
     def record(self, place: int) -> CapturedSample:
-        """One of them."""
+        """Return one write."""
         ...
 
     def records(self) -> Sequence[CapturedSample]:
-        """All of them."""
+        """Return all writes."""
         ...
 
 
 class _Sink:
-    """A group that takes in samples, and the newest sample of each instance that has not been applied yet.
-
-    Attributes:
-        newest: that sample; one of a run as the number of the run and its place there.
-        newest_ns: none that waits is newer.
-        registered: where writers are noted of whom no sample is kept; None where nothing is ever purged.
-    """
+    """A group and, for each instance, the newest sample of the batch that waits to be applied."""
 
     __slots__ = (
         "_runs",
@@ -109,28 +102,34 @@ class _Sink:
 
     def __init__(self, description: GroupDescription, data: NameSpaceData, registered: Registered) -> None:
         self.registered = registered if description.qos.cleanup_delay_ns != INFINITE else None
+        """Where to note writers without a kept sample; None if instances of the group are never purged."""
         self._waiting: set[bytes] = set()
+        """Writers of the samples that wait."""
         self.description = description
         self.data = data
+        """Name-space of the group."""
         self.group_set: GroupSet = data.open_group(description)
         self.on_disk = data.is_switched and data.is_on_disk(description)
+        """Changes go to the store."""
         self.newest: dict[bytes, CapturedSample | int] = {}
+        """The sample that waits, by key; a sample of a run as number of the run and place in it."""
         self.newest_ns = NO_FLOOR
+        """Source time that no waiting sample exceeds."""
         self._runs: list[CapturedRun] = []
 
     def wait(self, key: bytes, record: CapturedSample) -> None:
-        """Let the first sample of an instance wait."""
+        """Queue the first sample of an instance."""
         self.newest[key] = record
         self.newest_ns = max(self.newest_ns, record[0])
         self._waiting.add(record[1])
 
     def passed_over(self, key: bytes, writer: bytes) -> None:
-        """No sample of a writer is kept that has not unregistered the instance."""
+        """Note a writer that has the instance registered and none of whose samples is kept."""
         if self.registered is not None:
             self.registered.passed_over(self.description.group, key, writer)
 
     def pushed_out(self, sample: Sample, gone: list[Sample]) -> None:
-        """A sample took the place of others, which may be of other writers."""
+        """Note the writers of samples that a newer sample pushed out."""
         if self.registered is None or all(each.writer == sample.writer for each in gone):
             return
         known = sorted((*gone, *self.group_set.instance(sample.key)))
@@ -139,9 +138,9 @@ class _Sink:
                 self.passed_over(sample.key, writer)
 
     def add_run(self, run: CapturedRun) -> int | None:
-        """Let a run wait; how many samples were passed over.
+        """Queue a run; return how many samples were passed over.
 
-        None, and nothing done, unless each of its samples is newer than all that is known of the group.
+        Do nothing and return None unless each of its samples is newer than all known ones of the group.
         """
         known_ns = max(self.newest_ns, self.group_set.summary().newest_ns, self.group_set.floor_ns)
         if run.times_ns[0] <= known_ns or not run.is_in_order():
@@ -158,14 +157,14 @@ class _Sink:
         return run.count - (len(self.newest) - waiting)
 
     def record(self, waiting: CapturedSample | int) -> CapturedSample:
-        """What waits, as a record."""
+        """Return a waiting sample as a record."""
         if isinstance(waiting, int):
             return self._runs[waiting >> _PLACE_BITS].record(waiting & _PLACE)
         return waiting
 
 
 class Capture:
-    """The way from the taps into the sets."""
+    """The path from the taps to the sets."""
 
     def __init__(self, holdings: Holdings, serving: Serving, registered: Registered) -> None:
         self._holdings = holdings
@@ -175,9 +174,9 @@ class Capture:
     def take(
         self, records: Iterable[CapturedSample | CapturedRun], routes: Mapping[bytes, tuple[Group, ...]]
     ) -> list[CapturedSample]:
-        """Take in what taps saw; returns the samples whose writer is not in `routes` yet.
+        """Apply records of taps; return the samples whose writer is not in `routes` yet.
 
-        `routes` tells the groups of each writer, () for those to ignore.
+        `routes` has the groups of each writer, () for a writer to ignore.
         """
         return _Batch(self._holdings, self._serving, self._registered, routes).take(records)
 
@@ -205,10 +204,12 @@ class _Batch:
 
     def take(self, records: Iterable[CapturedSample | CapturedRun]) -> list[CapturedSample]:
         self._take_all(records)
+        # KEEP_LAST 1 (DDS 1.4, 2.2.3.18): what waits is the newest of each instance, all that is kept.
         for sink in self._by_group.values():
             self._apply_waiting(sink)
         counters = self._holdings.counters
         counters["captured"] += self._captured
+        # Persistent groups (guide, 5.2.3.2): the changes of a batch go to the store together.
         for name, changes in self._changes.items():
             self._holdings.persistence.append(name, changes)
         return self._unrouted
@@ -221,6 +222,8 @@ class _Batch:
                 continue
             time_ns, writer, status, key, _ = record
             sink = single.get(writer)
+            # A plain write into one KEEP_LAST 1 group: only the newest of the instance waits, by source
+            # timestamp and then by writer (DDS 1.4, 2.2.3.17 DESTINATION_ORDER).
             if sink is not None and status == DATA:
                 before = sink.newest.get(key)
                 if isinstance(before, int):
@@ -242,7 +245,7 @@ class _Batch:
         self._captured += passed
 
     def _take_run(self, run: CapturedRun) -> None:
-        """As its records one by one; quickly where the run is newer than everything that is known."""
+        """Take a run, whole if it is newer than all known samples, else record by record."""
         self._sinks_of(run.writer, run.times_ns[0])
         sink = self._single.get(run.writer)
         passed = sink.add_run(run) if sink is not None else None
@@ -252,7 +255,7 @@ class _Batch:
             self._captured += passed
 
     def _take_singly(self, record: CapturedSample) -> None:
-        """A sample that is not passed over: in order with what waits of its instance."""
+        """Apply a sample of any kind, after the waiting sample of its instance."""
         sinks = self._sinks_of(record[1], record[0])
         if sinks is None:
             self._unrouted.append(record)
@@ -262,10 +265,10 @@ class _Batch:
             if waiting is not None:
                 self._apply(sink, sink.record(waiting))
             self._apply(sink, record)
-        self._captured -= max(0, len(sinks) - 1)  # one sample, in however many partitions
+        self._captured -= max(0, len(sinks) - 1)  # a sample in several partitions counts once
 
     def _sinks_of(self, writer: bytes, time_ns: int) -> tuple[_Sink, ...] | None:
-        """The groups of a writer, whose first sample has that time; None when it is not known yet."""
+        """Return the groups of a writer, whose first sample has this time; None if it is unknown yet."""
         sinks = self._by_writer.get(writer)
         if sinks is None and (groups := self._routes.get(writer)) is not None:
             sinks = self._open(writer, groups)
@@ -288,8 +291,9 @@ class _Batch:
                 self._by_group[group] = _Sink(description, data, self._registered)
             sinks.append(self._by_group[group])
         self._by_writer[writer] = tuple(sinks)
-        # Whoever is being served must get every sample, and a writer in several partitions is rare.
-        is_gated = not self._holdings.gates.keys().isdisjoint(groups)  # each sample must be looked at
+        # Samples may be passed over only if no reader that is being served needs each of them (5.4.7), and no
+        # content filter looks at each (//OpenSplice/Domain/Filters). A writer in several partitions is rare.
+        is_gated = not self._holdings.gates.keys().isdisjoint(groups)
         is_plain = len(sinks) == 1 and sinks[0].group_set.is_renewable and not is_gated
         if is_plain and not self._serving.tails.wants(writer):
             self._single[writer] = sinks[0]
@@ -297,6 +301,7 @@ class _Batch:
 
     def _apply(self, sink: _Sink, record: CapturedSample) -> None:
         time_ns, writer, status, key, payload = record
+        # What must not enter the set: samples too large to align, samples that a content filter withholds.
         if len(payload) > MAX_SAMPLE_BYTES:
             self._refuse(sink, len(payload))
             return
@@ -305,6 +310,7 @@ class _Batch:
         if not self._holdings.passes(sink.description.group, sample, sink.group_set):
             return
         outcome, evicted = sink.group_set.apply(sample)
+        # Registrations decide when an instance may be purged (DDS 1.4, 2.2.3.5 service_cleanup_delay).
         if outcome is Outcome.OLDER:
             sink.passed_over(key, writer)
         elif evicted:
@@ -315,6 +321,7 @@ class _Batch:
             self._holdings.counters["too_old"] += outcome is Outcome.OLDER
             return
         sink.data.has_changed = True
+        # A late joiner that is being served may have missed the sample (5.4.7).
         if self._serving.tails.wants(writer):
             self._serving.tails.captured(sink.description.group, sample)
         if sink.on_disk:
@@ -322,7 +329,7 @@ class _Batch:
             self._changes.setdefault(name, []).append(Change(sink.description, sample, evicted))
 
     def _apply_waiting(self, sink: _Sink) -> None:
-        """What waits is all new: of each instance one write, which takes the place of what is known of it."""
+        """Apply the waiting writes of a group, each the newest of its instance."""
         samples = make_samples(self._fitting(sink))
         if not samples:
             return

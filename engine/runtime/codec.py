@@ -1,7 +1,7 @@
-"""How protocol messages are written on our own wire: versioned JSON, one codec, nothing of it in the core.
+"""Encoding of the protocol messages as versioned JSON; the core knows nothing of it.
 
-A message of a newer version or of an unknown kind is not an error of anybody: it is reported once per sender
-and ignored. A second codec may stand beside this one; it only has to make the same values.
+A message of a newer version or of an unknown kind is not an error: it is reported once per sender and
+ignored. Another codec only has to make the same values.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NAME_SPACES_TOPIC: Final = "d_nameSpaces"
 DELIVERIES_TOPIC: Final = "d_deliveries"
 MESSAGE_TOPIC: Final = "d_message"
 STATE_TOPICS: Final = (STATUS_TOPIC, NAME_SPACES_TOPIC, DELIVERIES_TOPIC)
-"""Topics whose newest sample of each sender reaches late joiners."""
+"""Topics whose newest sample of each sender reaches late-joining nodes."""
 
 _KINDS: Final[dict[str, type[Message]]] = {
     kind.__name__: kind
@@ -44,14 +44,14 @@ _TOPICS: Final[dict[type[Message], str]] = {
 
 
 class PeerFault(ValueError):
-    """A fellow sent something that is not a protocol message."""
+    """Bytes of a fellow that are not a protocol message."""
 
 
 class UnsupportedMessage(ValueError):
     """A message of a version or kind that this node does not know.
 
     Attributes:
-        version: what the message says of itself.
+        version: version and kind that the message states.
     """
 
     def __init__(self, version: str) -> None:
@@ -61,19 +61,19 @@ class UnsupportedMessage(ValueError):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Envelope:
-    """A message with its addressees (none means everybody)."""
+    """A message with its addressees (none for all nodes)."""
 
     message: Message
     to: tuple[str, ...]
 
 
 def topic_of(outgoing: Outgoing) -> str:
-    """The topic on which a message travels."""
+    """Return the topic on which a message travels."""
     return _TOPICS.get(type(outgoing.message), MESSAGE_TOPIC)
 
 
 def encode(outgoing: Outgoing) -> bytes:
-    """The message as bytes."""
+    """Return the message as bytes."""
     document = {
         "version": VERSION,
         "kind": type(outgoing.message).__name__,
@@ -84,7 +84,7 @@ def encode(outgoing: Outgoing) -> bytes:
 
 
 def decode(data: bytes) -> Envelope:
-    """The message in `data`.
+    """Return the message in `data`.
 
     Raises:
         PeerFault: not a protocol message, or damaged.

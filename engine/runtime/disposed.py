@@ -1,4 +1,4 @@
-"""Since when a node knows that an instance is disposed (DDS 1.4, 2.2.3.5 DURABILITY_SERVICE)."""
+"""Time since which a node has known that an instance is disposed (DDS 1.4, 2.2.3.5 DURABILITY_SERVICE)."""
 
 from __future__ import annotations
 
@@ -14,18 +14,17 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(slots=True)
 class _Found:
-    """The disposed instances of one set, each with the monotonic time since which it has been as it is."""
+    """The disposed instances of one set, each with the monotonic time of its last change."""
 
     group_set: GroupSet
     since_s: dict[bytes, float] = dataclasses.field(default_factory=dict)
 
 
 class DisposedInstances:
-    """The disposed instances of some groups, each with the moment at which this node found it as it is.
+    """The disposed instances of some groups, each with the moment at which this node found it in this state.
 
-    One entry for each disposed instance of those groups. The clocks of writers play no part. Every change of
-    an instance, such as an unregister, counts anew; what is found again in a set that took the place of
-    another one does not. Nothing of it outlives the process.
+    The clocks of writers play no part. A change of an instance, such as an unregister, restarts its time; a
+    set that replaces another one does not. Nothing of it outlives the process.
     """
 
     def __init__(self) -> None:
@@ -35,7 +34,7 @@ class DisposedInstances:
         return bool(self._found)
 
     def look(self, groups: Mapping[Group, GroupSet], now: float) -> None:
-        """Find out what has changed in these groups, and forget all others; `now` is monotonic, seconds."""
+        """Note the changes in these groups, and forget all others; `now` is monotonic, seconds."""
         self._found = {
             group: self._of(self._found.get(group), group_set, now)
             for group, group_set in groups.items()
@@ -56,7 +55,7 @@ class DisposedInstances:
         return found
 
     def until(self, group: Group, until_s: float) -> Iterator[bytes]:
-        """The instances of a group that were found by then, in the order of their keys."""
+        """Return the instances of a group that were found by `until_s`, in the order of their keys."""
         found = self._found.get(group)
         since_s = found.since_s if found is not None else {}
         return iter(sorted(key for key, since in since_s.items() if since <= until_s))

@@ -1,5 +1,5 @@
-"""What a peer can do wrong when it sends."""
+"""Faults of peers in the data that they send."""
 
 
 class StreamFault(ValueError):
-    """A batch or a note that is not ours, damaged, or out of order."""
+    """A batch or a note that is foreign, damaged, or out of order."""

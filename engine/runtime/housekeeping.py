@@ -1,10 +1,10 @@
-"""Data that goes: deleted on request, or purged because it was disposed long enough ago.
+"""Deletion of data on request, and purging of instances that were disposed long enough ago.
 
-A disposed instance is purged when three conditions hold (DDS 1.4, 2.2.3.5 DURABILITY_SERVICE): it is
-disposed, none of its writers is alive, and service_cleanup_delay has passed since this node found out about
-both; the clocks of writers play no part. A node finds out at its start about writers that went before it.
-Beyond the standard, the tombstone of an instance is kept until every fellow known has acknowledged it, so
-that nobody can bring it back to life. The master decides and tells the others, so that all sets stay equal.
+An instance is purged when three conditions hold (DDS 1.4, 2.2.3.5 DURABILITY_SERVICE): it is disposed, none
+of its writers is alive, and service_cleanup_delay has passed since this node noticed both. The clocks of
+writers play no part; for writers that went before its start, a node notices it at its start. Beyond the
+standard, the tombstone of an instance stays until every known fellow has acknowledged it, so that no node can
+revive the instance. The master decides and tells the others, so that all sets stay equal.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ if TYPE_CHECKING:
 
 PERIOD_S: Final = 1.0
 MAX_REMEMBERED: Final = 100_000
-"""Writers of which it is remembered when they went; the oldest count as gone at the same time."""
+"""Lost writers remembered with the time of their loss; older ones share one time."""
 SAY_REJECTED_S: Final = 60.0
-"""How often it is said at most of a group that its limits go on rejecting samples."""
+"""Seconds between two trace lines on samples of a group that were rejected or lost."""
 MAX_PURGED: Final = 5_000
-"""Instances of a group that are purged in one period."""
+"""Instances of a group purged in one period at most."""
 INFINITE: Final = -1
 FOREVER_S: Final = float("inf")
 
 
 def floor_mark(group: Group) -> str:
-    """Under which name the store remembers up to where a group's data has been deleted."""
+    """Return the name of the mark with the source time up to which a group's data was deleted."""
     return f"floor {group.type_id} {group.partition}.{group.topic}"
 
 
 class Housekeeping:
-    """The part of a runtime that forgets.
+    """The part of a runtime that deletes and purges.
 
     Attributes:
-        registered: who has instances registered beside the writers of the samples that are kept.
+        registered: writers with instances registered, besides the writers of the kept samples.
     """
 
     def __init__(self, holdings: Holdings) -> None:
@@ -67,11 +67,11 @@ class Housekeeping:
 
     @property
     def next_s(self) -> float | None:
-        """When `work` has something to look at again; None when the next turn is early enough."""
+        """Time of the next `work`; None if the next turn is early enough."""
         return self._due_s if self._disposed else None
 
     def writers(self, writer: bytes, groups: tuple[Group, ...]) -> None:
-        """A durable writer of these groups is alive; none means that it is gone."""
+        """Note a living durable writer of these groups, or with no groups its loss."""
         now = self._holdings.clock.monotonic()
         if groups:
             self._writers[writer] = groups
@@ -89,7 +89,7 @@ class Housekeeping:
             self._others_gone_s = self._gone_s.pop(next(iter(self._gone_s)))
 
     def work(self, now: float) -> None:
-        """Purge what may go, and tell of sets that were replaced."""
+        """Purge what may go, and trace rejected and lost samples and back-ups."""
         self._holdings.tell_backups()
         if now < self._due_s:
             return
@@ -111,7 +111,7 @@ class Housekeeping:
         }
 
     def _tell_rejected(self, now: float) -> None:
-        """Count what resource limits rejected, and say so, of each group once in a while."""
+        """Count the samples that resource limits rejected, and trace them from time to time."""
         for data in self._holdings.spaces.values():
             for group, group_set in data.working.groups.items():
                 count = group_set.rejected.total() if group_set.rejected else 0
@@ -136,7 +136,7 @@ class Housekeeping:
                 self._rejected[group] = group_set, count, said, due_s
 
     def _tell_lost(self, now: float) -> None:
-        """Say what arrived too old to be kept, once in a while."""
+        """Trace from time to time the samples that arrived too old to be kept."""
         if now < self._tell_lost_s:
             return
         for data in self._holdings.spaces.values():
@@ -178,7 +178,7 @@ class Housekeeping:
                 self._holdings.core.purge(group, instances)
 
     def _is_written(self, group: Group, key: bytes, history: Sequence[Sample], until_s: float) -> bool:
-        """Whether an instance has, or had at that moment, a writer that did not unregister it."""
+        """Whether an instance has, or had at `until_s`, a writer that did not unregister it."""
         newest = {sample.writer: sample for sample in history}
         writers = {writer for writer, sample in newest.items() if not sample.status & UNREGISTER}
         return any(
@@ -187,7 +187,7 @@ class Housekeeping:
         )
 
     def purged(self, group: Group, instances: tuple[PurgedInstance, ...]) -> None:
-        """Forget instances, on the master's word or as master."""
+        """Forget instances, as master or because the master did."""
         data, description = self._find(group)
         if data is None or description is None:
             return
@@ -199,7 +199,7 @@ class Housekeeping:
         self._holdings.tracer.event("purge.done", group=group, instances=len(instances))
 
     def deleted(self, partition: str, topic: str, until_ns: int) -> None:
-        """Delete historical data of all groups that match, and keep it deleted."""
+        """Delete historical data of all groups that match, permanently."""
         removed = groups = 0
         for group, description in list(self._holdings.descriptions.items()):
             if not (matches(partition, group.partition) and matches(topic, group.topic)):
@@ -218,7 +218,7 @@ class Housekeeping:
         )
 
     def remember_floor(self, data: NameSpaceData, group: Group) -> None:
-        """Let the store remember up to where data has been deleted."""
+        """Store the source time up to which data was deleted."""
         group_set = data.working.groups.get(group)
         if group_set is not None:
             self._holdings.persistence.mark(data.state.name, {floor_mark(group): str(group_set.floor_ns)})

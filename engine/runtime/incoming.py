@@ -1,4 +1,4 @@
-"""Streams on their way in: a set is collected and verified before anything of it counts."""
+"""Incoming streams: a set is collected and verified before anything of it counts."""
 
 from __future__ import annotations
 
@@ -16,61 +16,70 @@ if TYPE_CHECKING:
     from engine.dataset.reconciliation import Words
 
 MAX_STREAMS: Final = 64
-"""Streams that may be under way to one node; one more is refused and asked for again later."""
+"""Streams under way to one node at most; it refuses another one and asks for it again later."""
 
 
 @dataclasses.dataclass(slots=True)
 class Incoming:
-    """One stream: what it said of itself, and what has arrived.
-
-    `target` is our request in it; `is_whole` once the end came and the sums were right. `fresh` is what
-    arrived since somebody looked there last.
-    """
+    """One stream and what has arrived of it."""
 
     number: bytes
+    """Number of the stream, 16 bytes."""
     begin: Begin
+    """Its description by the sender."""
     target: Target
+    """The request of this node that it answers."""
     unpacker: Unpacker
+    """Reader of its batches."""
     started_ns: int
+    """When its first batch arrived, nanoseconds since 1970 UTC."""
     data: DataSet = dataclasses.field(default_factory=DataSet)
+    """Samples that have arrived."""
     descriptions: list[GroupDescription] = dataclasses.field(default_factory=list)
+    """Groups that have arrived."""
     fresh: list[tuple[GroupDescription, Rows]] = dataclasses.field(default_factory=list)
+    """Samples that have not been handed to the store yet."""
     identities: list[bytes] = dataclasses.field(default_factory=list)
+    """For a difference: identities of samples that the alignee must remove, 8 bytes each."""
     end: End | None = None
+    """Its last record; None while it has not come."""
     samples: int = 0
+    """Samples that have arrived."""
     bytes: int = 0
+    """Bytes that have arrived."""
     is_whole: bool = False
+    """The end came, and the sums of a whole set were right."""
 
     def removed(self) -> Words:
-        """The identities of what we have too much, when a difference came."""
+        """Return the identities of the samples that this node must remove, for a difference."""
         from engine.dataset import reconciliation  # needs numpy, which takes a moment to load
 
-        octets = b"".join(self.identities)
-        return reconciliation.from_list(octets, len(octets) // 8)
+        joined = b"".join(self.identities)
+        return reconciliation.from_list(joined, len(joined) // 8)
 
 
 class IncomingStreams:
-    """All streams that are under way to this node."""
+    """The streams under way to this node."""
 
     def __init__(self, node: str) -> None:
         self._node = node
         self._streams: dict[bytes, Incoming] = {}
 
     def running(self, name_space: str) -> list[Incoming]:
-        """The streams that carry a set of the name-space."""
+        """Return the streams that carry a set of the name-space."""
         return [stream for stream in self._streams.values() if stream.begin.name_space == name_space]
 
     def take(self, batch: bytes, wall_ns: int) -> Incoming | None:
-        """Take in a batch; the stream it belongs to, None for a stream that is not for us.
+        """Take a batch; return its stream, None for a stream that is not for this node.
 
         Raises:
-            StreamFault: the stream is damaged and has been dropped; its sender will be asked again.
+            StreamFault: the stream is damaged and was dropped; this node will ask again.
         """
         number, index = stream_of(batch)
         stream = self._streams.get(number)
         unpacker = stream.unpacker if stream else Unpacker()
         if stream is None and index:
-            return None  # the rest of a stream that was dropped, or that began before we listened
+            return None  # the rest of a stream that was dropped or began too early
         try:
             for item in unpacker.items(batch):
                 if isinstance(item, Begin):
@@ -117,7 +126,7 @@ class IncomingStreams:
             stream.identities.append(item)
         elif isinstance(item, End):
             stream.end = item
-            if stream.begin.is_difference:  # held against the root when it is put to the set that is here
+            if stream.begin.is_difference:  # it is verified when it is applied to the base
                 stream.is_whole = True
                 return
             summary = stream.data.summary()
@@ -128,7 +137,7 @@ class IncomingStreams:
             stream.is_whole = True
 
     def keep(self, wanted: Callable[[Incoming], bool]) -> list[Incoming]:
-        """Forget the streams that are not wanted any more; returns them."""
+        """Forget and return the streams that are not wanted any more."""
         forgotten = [stream for stream in self._streams.values() if not wanted(stream)]
         for stream in forgotten:
             del self._streams[stream.number]

@@ -1,4 +1,4 @@
-"""What the runtime hands over to be stored, and what it is told of it (see `engine.runtime.persistence`)."""
+"""Jobs of the runtime for the store, and their results (see `engine.runtime.persistence`)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(slots=True)
 class AppendJob:
-    """Live changes to a complete set; more may join them until they are at work."""
+    """Live changes to a complete set; more may join until the job starts."""
 
     name_space: str
     changes: list[Change]
@@ -26,7 +26,7 @@ class AppendJob:
 
 @dataclasses.dataclass(slots=True)
 class FillJob:
-    """Samples of a set that is still arriving as the stream of that number."""
+    """Samples of a set that is still arriving, in the stream of that number."""
 
     name_space: str
     stream: bytes
@@ -37,13 +37,13 @@ class FillJob:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Conversion:
-    """How the stored set becomes another one, other than by writing all of it.
+    """Changes that turn the stored set into another one, instead of writing all of it.
 
     Attributes:
-        changes: what differs; from what arrived in `stream` or, without one, from the set `before`.
+        changes: difference from what arrived in `stream` or, without a stream, from the set `before`.
         stream: number of the stream whose samples were handed over while they arrived.
         before: the stored set to which `changes` apply.
-        rest: what must be added to what was handed over, because it was here before.
+        rest: samples to add to those of the stream, because they were here before.
     """
 
     changes: list[Change]
@@ -54,7 +54,7 @@ class Conversion:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SetJob:
-    """A whole set, which takes the place of the one that is stored."""
+    """A whole set, which replaces the stored one."""
 
     name_space: str
     groups: list[tuple[GroupDescription, Rows]]
@@ -75,7 +75,7 @@ class MarksJob:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FellowsJob:
-    """The fellows that a node must know of at its next start."""
+    """The fellows that a node must know at its next start."""
 
     name_space: str
     fellows: tuple[Fellow, ...]
@@ -86,7 +86,7 @@ Job = AppendJob | FillJob | SetJob | MarksJob | FellowsJob
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Stored:
-    """These groups have reached the disk up to here."""
+    """Content of groups that is on the disk."""
 
     name_space: str
     watermarks: dict[Group, Summary]
@@ -94,7 +94,7 @@ class Stored:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SetStored:
-    """The complete set of a name-space is what was handed over; `written` samples were needed for it."""
+    """The complete set of a name-space is on the disk; `written` samples were needed for it."""
 
     name_space: str
     written: int
@@ -102,7 +102,7 @@ class SetStored:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Degraded:
-    """The disk refuses: data is in memory only from here on."""
+    """The disk refuses jobs, so new data is in memory only."""
 
     name_space: str
     cause: str
@@ -110,7 +110,7 @@ class Degraded:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Recovered:
-    """The disk takes data again. `rewrite` asks for the whole set, because changes were not queued."""
+    """The disk takes jobs again; `rewrite` asks for the whole set, because changes were not queued."""
 
     name_space: str
     rewrite: bool

@@ -1,7 +1,7 @@
-"""What a process remembers of its past: its last events, masterships and runs, for those who come late.
+"""The past of a process: its last events, masterships and runs, for consoles that come late.
 
-A small file beside the store keeps them over a restart. A thread of its own writes it, and nobody waits for
-that: a disk that is full, slow or broken costs memory of the past and nothing else.
+A small file beside the store keeps them over a restart. A separate thread writes it and no other waits for
+it: a disk that is full, slow or broken costs memory of the past and nothing else.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from engine.tracing.record import Record
 
 FILE: Final = "store.past"
-"""Its name in the directory of the store."""
+"""Name of the file in the directory of the store."""
 MAX_CALM: Final = 200
 """Events of INFO that are kept."""
 MAX_GRAVE: Final = 100
@@ -34,18 +34,18 @@ MAX_GRAVE: Final = 100
 MAX_MASTERSHIPS: Final = 50
 MAX_RUNS: Final = 20
 MAX_TEXT: Final = 400
-"""Characters that are kept of the text of an event, and of the reason of a mastership."""
+"""Characters kept of an event's text and of the reason of a mastership."""
 MAX_FILE_BYTES: Final = 1 << 20
-"""A file that has grown to this is written anew, with only what is kept."""
+"""Size at which the file is rewritten with only what is kept."""
 RETRY_S: Final = 10.0
 CLOSE_S: Final = 1.0
-"""How long the end of the process waits for the file."""
+"""Seconds that the end of the process waits for the file."""
 IN_ORDER: Final = "in order"
 UNKNOWN_END: Final = "without a word: killed, crashed, or its host went down"
 
 Busy = contextlib.AbstractContextManager[object]
 ACTIVITY: Final = "past (writes store.past)"
-"""What a deadlock watch calls the thread; a hang of it is reported and withholds no lease."""
+"""Name of the thread for the deadlock watch, which reports its hang and keeps the lease."""
 
 _VERSION: Final = 1
 Entry = NodeEvent | Masterhood | Run
@@ -57,10 +57,10 @@ class Past:
     """The memory of one process. Safe to call from any thread; nothing here waits for the disk.
 
     Args:
-        path: its file; None keeps it in memory only.
+        path: the file; None keeps the past in memory only.
         clock: wall clock, nanoseconds since 1970 UTC.
-        pid: of the process.
-        version: of the program.
+        pid: id of the process.
+        version: version of the program.
     """
 
     def __init__(self, path: Path | None, clock: Callable[[], int], *, pid: int, version: str) -> None:
@@ -77,19 +77,19 @@ class Past:
         self.revision = 0
 
     def open(self, busy: Busy | None = None) -> Run | None:
-        """Take in what former runs have left, and begin to write; the run before, if one is known.
+        """Read the past of former runs and begin to write; return the previous run, if known.
 
-        The store must be ours by now. A second call changes `busy` only, and returns None.
+        This process must own the store by now. A second call only changes `busy` and returns None.
 
         Args:
-            busy: what the thread that writes enters around each piece of work, for a deadlock watch.
+            busy: context that the writing thread enters around each piece of work, for a deadlock watch.
         """
         if self._writer is None:
             return None
         self._writer.busy = busy or contextlib.nullcontext()
         if self._writer.is_open:
             return None
-        former = dict.fromkeys(_read(self._writer.path))  # a line may stand there twice
+        former = dict.fromkeys(_read(self._writer.path))  # a line may occur twice
         with self._lock:
             recent = [*self._calm, *self._grave]
             self._calm.clear()
@@ -110,7 +110,7 @@ class Past:
         return before
 
     def event(self, record: Record) -> None:
-        """Keep an event that was traced, if it is of INFO or above."""
+        """Keep a traced event of INFO or above."""
         if record.event.level >= Level.INFO:
             kind = record.event
             self._add(
@@ -121,13 +121,13 @@ class Past:
             )  # fmt: skip
 
     def say(self, text: str, event: str) -> None:
-        """Keep a sentence of a process that has no trace, as an event of INFO."""
+        """Keep a sentence of a process without a trace, as an event of INFO."""
         with self._lock:
             number = self.revision + 1
         self._add(NodeEvent("", "", number, self._clock(), "", "", Level.INFO.name, event, text[:MAX_TEXT]))
 
     def masters(self, shown: NodeSnapshot) -> None:
-        """Keep which masters a snapshot confirms, where they are others than before."""
+        """Keep the masters that a snapshot confirms, if they have changed."""
         for view in shown.name_spaces:
             now = view.master, view.epoch
             if not view.confirmed or not view.master or self._masters.get(view.name) == now:
@@ -139,7 +139,7 @@ class Past:
             )
 
     def end(self, how: str) -> None:
-        """This run ends: `in order`, or why not."""
+        """Note the end of this run: "in order", or the reason."""
         with self._lock:
             ended = dataclasses.replace(self._run, ended_ns=self._clock(), end=how[:MAX_TEXT])
             self._runs[-1] = self._run = ended
@@ -147,7 +147,7 @@ class Past:
         self._write(ended)
 
     def shown(self, node: str, name: str) -> NodePast:
-        """Everything, in the name of a node or service."""
+        """Return everything, in the name of a node or service."""
         with self._lock:
             events = sorted((*self._calm, *self._grave), key=lambda event: (event.time_ns, event.number))
             return NodePast(
@@ -159,7 +159,7 @@ class Past:
             )
 
     def close(self) -> None:
-        """Write what is left, unless the disk takes longer than a second."""
+        """Write the rest, waiting for the disk at most `CLOSE_S`."""
         if self._writer:
             self._writer.close()
 
@@ -186,7 +186,7 @@ class Past:
 
 
 class _Writer:
-    """Appends to the file on a thread of its own; `whole` makes its content anew."""
+    """The thread that appends to the file; `whole` returns its whole content."""
 
     def __init__(self, path: Path, whole: Callable[[], bytes]) -> None:
         self.path = path
@@ -206,7 +206,7 @@ class _Writer:
         self._thread.start()
 
     def put(self, line: bytes) -> None:
-        if self._thread is not None and len(self._lines) <= MAX_CALM:  # beyond, the file is written anew
+        if self._thread is not None and len(self._lines) <= MAX_CALM:  # beyond, the file is rewritten
             self._lines.append(line)
             self._wake.set()
 
@@ -229,7 +229,7 @@ class _Writer:
                     elif lines:
                         self._append(b"".join(lines))
                 is_whole = True
-            except OSError:  # what was not written is written with the whole, once there is room
+            except OSError:  # the next rewrite has the missing lines
                 is_whole = False
             if is_last:
                 return
@@ -262,7 +262,7 @@ def _line(entry: Entry) -> bytes:
 
 
 def _read(path: Path) -> Iterable[Entry]:
-    """The lines that can be read; what is damaged, or of another version, is passed over."""
+    """Yield the entries of a file; skip lines that are damaged or of another version."""
     try:
         with path.open("rb") as file:
             data = file.read(2 * MAX_FILE_BYTES)
@@ -279,7 +279,7 @@ def _read(path: Path) -> Iterable[Entry]:
 
 
 def _ended(run: Run, last_ns: int) -> Run:
-    """A former run; one that did not note its end has ended after the last event that is known."""
+    """Return a former run; one without a noted end ended with the last known event."""
     if run.ended_ns:
         return run
     return dataclasses.replace(run, ended_ns=max(run.started_ns, last_ns), end=UNKNOWN_END)

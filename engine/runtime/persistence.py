@@ -1,12 +1,12 @@
-"""What has to reach the disk, in order, and how far it has come.
+"""Queue of jobs for the disk, and its progress.
 
-The runtime never waits for the disk: it hands over jobs and goes on. Whoever owns the store (a thread of the
-live node, the simulator's turn) calls `work` and so carries them out; results are taken back with `results`.
+The runtime never waits for the disk: it hands over jobs and continues. The owner of the store (a thread of
+the live node, the simulator's turn) calls `work` to carry them out; the runtime collects `results`.
 
-A disk that refuses (full, read-only, failing) loses nothing that was acknowledged: the job stays, it is said
-loudly, and tried again. If too much piles up meanwhile, live changes are not queued any longer; once the
-disk takes data again, the whole set is written anew from memory. So it is, into a new file, when the file
-turns out to be damaged.
+If the disk refuses (full, read-only, failing), nothing acknowledged is lost: the job stays, the refusal is
+reported, and the job is tried again. If too much piles up meanwhile, live changes are not queued any longer;
+once the disk takes data again, the whole set is rewritten from memory. If the file is damaged, all sets are
+written into a new one.
 """
 
 from __future__ import annotations
@@ -54,20 +54,20 @@ if TYPE_CHECKING:
 
 MAX_QUEUED_CHANGES: Final = 500_000
 BATCH_CHANGES: Final = 20_000
-"""Changes that go into one transaction at most."""
+"""Changes in one transaction at most."""
 MAX_GATHERED: Final = 1_000
-"""Changes that need not wait for more before they are written."""
+"""Queued changes from which on the store does not wait for more."""
 WRITE_SAMPLES: Final = 50_000
 WORTH_CHANGING: Final = 0.3
-"""A set that differs in more than this part of it is written anew, which is faster than changing it."""
+"""Part of a set above which rewriting it is faster than changing it."""
 
 
 def _nothing() -> None:
-    """What is called after each part of a job when nobody wants to know."""
+    """Do nothing."""
 
 
 class Persistence:
-    """The queue between a runtime and its store. `work` is called by the store's owner only.
+    """The queue between a runtime and its store; only the owner of the store calls `work`.
 
     Args:
         store: the store.
@@ -92,7 +92,7 @@ class Persistence:
 
     @property
     def problem(self) -> str:
-        """Why the disk refuses, empty while it does not."""
+        """Reason why the disk refuses; empty while it does not."""
         return self._problem
 
     @property
@@ -102,33 +102,33 @@ class Persistence:
 
     @property
     def handed_over(self) -> int:
-        """How much was handed over so far: changes, and everything else as one each.
+        """Changes and other jobs handed over so far.
 
-        It is on the disk once `carried_out` is as high, unless changes were not queued (`is_overflowed`).
+        They are on the disk once `carried_out` is as high, unless changes were not queued (`is_overflowed`).
         """
         return self._handed_over
 
     @property
     def carried_out(self) -> int:
-        """How much of `handed_over` has been carried out."""
+        """Part of `handed_over` that has been carried out."""
         return self._carried_out
 
     @property
     def may_gather(self) -> bool:
-        """Whether what is queued is little, and nobody waits for it: more may join it in one transaction."""
+        """Whether the queue is short and not urgent, so that more changes may join the transaction."""
         with self._lock:
             is_little = bool(self._jobs) and self._queued < MAX_GATHERED
             only_changes = all(isinstance(job, AppendJob) for job in self._jobs)
             return is_little and only_changes and self._carried_out >= self._urgent and not self._problem
 
     def hurry(self) -> int:
-        """Somebody waits for all that was handed over so far, which is returned (`handed_over`)."""
+        """Make everything handed over so far urgent, and return `handed_over`."""
         self._urgent = self._handed_over
         return self._urgent
 
     @property
     def is_overflowed(self) -> bool:
-        """Whether changes are not queued, so that a whole set has to be written first."""
+        """Whether changes are not queued, so that a whole set must be written first."""
         return bool(self._overflowed)
 
     @property
@@ -137,7 +137,7 @@ class Persistence:
         return not self._jobs
 
     def append(self, name_space: str, changes: list[Change]) -> None:
-        """Live changes to a complete set; without any, there need not be a set."""
+        """Queue live changes to a complete set."""
         if not changes:
             return
         with self._lock:
@@ -154,7 +154,7 @@ class Persistence:
                 self._jobs.append(AppendJob(name_space, list(changes)))
 
     def _waiting(self, name_space: str) -> AppendJob | None:
-        """Queued changes of a name-space that more may join: only changes of others come after them."""
+        """Return the job that further changes of a name-space may join, if the order of jobs allows it."""
         for job in reversed(self._jobs):
             if not isinstance(job, AppendJob):
                 return None
@@ -171,9 +171,9 @@ class Persistence:
         *,
         resumes: bool = False,
     ) -> None:
-        """A part of a set that still arrives; it counts for nothing before `write_set` names its stream.
+        """Queue samples of a set that is still arriving; they count once `write_set` names their stream.
 
-        With `resumes` it joins what there is of a stream that broke off, also in a former run.
+        With `resumes` they join the samples of a stream that broke off, also in a former run.
         """
         with self._lock:
             last = self._jobs[-1] if len(self._jobs) > 1 else None
@@ -198,11 +198,18 @@ class Persistence:
         marks: Mapping[str, str] | None = None,
         keeps: Replaced | None = None,
     ) -> None:
-        """A new complete set, of which `wanted` is the summary; it replaces the stored one at one stroke.
+        """Replace the stored set by another one, in one transaction.
 
-        At the same stroke the store remembers what `marks` says of it.
-        Where the stored set is equal, nothing is written; where `conversion` leads to it, only that.
-        With `keeps`, the stored set stays as a back-up, unless it is empty or equal; see `backup_reports`.
+        The store writes nothing if it has the set already, and only the `conversion` if that leads to it.
+
+        Args:
+            name_space: its name.
+            groups: samples of the set, by group.
+            wanted: summary of the set.
+            mark: its lineage.
+            conversion: changes that turn the stored set into this one.
+            marks: marks to store in the same transaction.
+            keeps: note with which the stored set stays as a back-up, unless it is empty or equal.
         """
         with self._lock:
             self._overflowed.discard(name_space)
@@ -210,19 +217,19 @@ class Persistence:
             self._jobs.append(SetJob(name_space, list(groups), wanted, mark, marks or {}, conversion, keeps))
 
     def mark(self, name_space: str, marks: Mapping[str, str]) -> None:
-        """What to remember for a name-space."""
+        """Queue marks of a name-space."""
         with self._lock:
             self._handed_over += 1
             self._jobs.append(MarksJob(name_space, marks))
 
     def remember_fellows(self, name_space: str, fellows: tuple[Fellow, ...]) -> None:
-        """The fellows to wait for at the next start."""
+        """Queue the fellows to wait for at the next start."""
         with self._lock:
             self._handed_over += 1
             self._jobs.append(FellowsJob(name_space, fellows))
 
     def results(self) -> list[Result]:
-        """What has happened since the last call."""
+        """Take the results since the last call."""
         if not self._results:
             return []
         with self._lock:
@@ -231,7 +238,7 @@ class Persistence:
             return taken
 
     def backup_reports(self) -> list[Report]:
-        """What became of back-ups since the last call."""
+        """Take the reports on back-ups since the last call."""
         if not self._backups.reports:
             return []
         with self._lock:
@@ -239,10 +246,9 @@ class Persistence:
             return taken
 
     def work(self) -> bool:
-        """Carry out the next job; False when there is none, or when the disk refused it."""
+        """Carry out the next job; False if there is none or the disk refused it."""
         with self._lock:
             job = self._at_work = self._jobs[0] if self._jobs else None
-            # Of changes a transaction's worth.
             batch = job.changes[:BATCH_CHANGES] if isinstance(job, AppendJob) else []
         if job is None:
             return False
@@ -283,14 +289,14 @@ class Persistence:
         filling[1].add(job.description, job.samples)
 
     def _former(self, name_space: str) -> SetWriter | None:
-        """What is left of a stream that broke off, if it is as it was written."""
+        """Return the writer of a stream that broke off, if its samples are intact."""
         for info in self._store.sets(name_space):
             if info.state is SetState.FILLING and info.soundness is Soundness.INTACT:
                 return self._store.filling(name_space)
         return None
 
     def _write(self, job: SetJob) -> int:
-        """Let the stored set become another one, at the least cost; returns how many samples were written."""
+        """Turn the stored set into the job's at the least cost; return how many samples were written."""
         note = self._backups.note_for(job.name_space, job.wanted, job.keeps)
         kept = None if self._backups.gives_up else note
         written = self._convert(job, kept)
@@ -305,7 +311,7 @@ class Persistence:
         return written
 
     def _convert(self, job: SetJob, note: Replaced | None) -> int | None:
-        """Write the job's conversion, if it fits what is stored; None where the whole set must be written."""
+        """Write the job's conversion if it fits the stored set; None if the whole set must be written."""
         conversion, info = job.conversion, self._store.complete_set(job.name_space)
         stored = info.stored if info is not None and info.soundness is Soundness.INTACT else None
         filling = self._filling.get(job.name_space)
@@ -375,7 +381,7 @@ class Persistence:
             return self._backups.commit(writer, job.mark, note, job.marks)
         except StoreError:
             with contextlib.suppress(StoreError):
-                self._store.abandon(writer)  # on a full disk a part of it may be in its own way
+                self._store.abandon(writer)  # its own first part may fill the disk
             raise
 
     def _done(self, job: Job, result: Result | None) -> None:
@@ -398,7 +404,7 @@ class Persistence:
                     self._results.append(Recovered(name_space, name_space in self._overflowed))
 
     def _begin_anew(self, name_space: str, damage: StoreDamaged) -> bool:
-        """Go on with a new file and ask for all sets, which are in memory; False where that is impossible."""
+        """Continue with a new file and ask for all sets, which are in memory; False if that fails."""
         try:
             lost = {name_space, *self._store.name_spaces()}
             aside = self._store.begin_anew()
@@ -416,7 +422,7 @@ class Persistence:
             self._jobs = left
             lost |= {job.name_space for job in left}
             self._overflowed |= lost
-            cause = f"{damage}; the file was put aside as {aside}, and all sets are written anew"
+            cause = f"{damage}; the file was put aside as {aside}, and all sets are rewritten"
             self._results.append(Degraded(name_space, cause))
             self._results.extend(Recovered(name, rewrite=True) for name in sorted(lost))
             self._problem = ""

@@ -1,8 +1,8 @@
-"""What came from a fellow is put in place: it joins the set that is here, or takes its place.
+"""Put a fellow's set in place: it joins the set that is here, or replaces it.
 
-At the start of a run the stored set joins what the aligner gives, unless the two evolved apart (see
-`engine.core.joining.why_not_joined`). Then, and where a merge policy takes a set away, the store keeps a
-back-up of it (deployment guide 5.2.3.3).
+At the start of a run the stored set joins the aligner's, unless the two evolved apart
+(`engine.core.joining.why_not_joined`). In that case, and if a merge policy removes a set, the store keeps a
+back-up (deployment guide 5.2.3.3).
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from engine.runtime.sets import Began, Difference, NameSpaceData
 
 GIVE: Final = "give"
-"""The purpose of a stream that nobody asked for: samples that its sender found to be missing here."""
+"""Purpose of a stream without a request: samples that its sender found to be missing here."""
 EXTEND: Final = "extend"
-"""The purpose of a request for more groups of a set of which a Lazy alignee has a part."""
+"""Purpose of a request of a Lazy alignee for more groups."""
 _REPLACING: Final = (MergeType.REPLACE.value.lower(), MergeType.CATCHUP.value.lower())
 _SHARING: Final = ("repair", MergeType.MERGE.value.lower())
-"""After these, what the aligner lacks is given to it."""
+"""Purposes after which the aligner is given the samples that it lacks."""
 
 
 class Placing:
-    """The sets of a runtime, where what came is put."""
+    """The part of a runtime that puts received sets in place."""
 
     def __init__(
         self, holdings: Holdings, serving: Serving, housekeeping: Housekeeping, comparing: Comparing
@@ -51,21 +51,21 @@ class Placing:
         self._began: dict[tuple[str, int], Began] = {}
 
     def expect(self, event: ExpectSet) -> None:
-        """A request went out; what is written from now on is newer than what will come."""
+        """Note that a request went out: samples written from now on are newer than its answer."""
         if event.purpose in _REPLACING:
             data = self._holdings.spaces[event.name_space]
             self._began[event.name_space, event.request] = data.begin(self._holdings.clock.wall_ns())
 
     def keep_wanted(self) -> None:
-        """Forget what belongs to requests that are not wanted any more."""
+        """Forget requests that are not wanted any more."""
         expects = self._holdings.core.expects
         for name, request in [key for key in self._began if not expects(*key)]:
             del self._began[name, request]
 
     def finish(self, data: NameSpaceData, incoming: Incoming) -> Stepwise[Finished | None]:
-        """What a set or a difference that came makes of what is here; None when it does not fit.
+        """Combine a received set or difference with the set here; None if a difference does not fit.
 
-        While this goes on the request is not given up: the aligner has done its part.
+        The request does not time out meanwhile, because the aligner has done its part.
         """
         core, clock = self._holdings.core, self._holdings.clock
         self.open_groups(incoming)
@@ -80,7 +80,7 @@ class Placing:
             yield
 
     def _passed(self, data: NameSpaceData, incoming: Incoming) -> Stepwise[Finished | None]:
-        """What content filters leave of what is made; all of it was compared with what is here before."""
+        """Combine, then apply the content filters."""
         made = yield from self._made(data, incoming)
         if made is not None and data.state.policy.filtered:
             passed = yield from filtered(made.data, self._holdings.gates)
@@ -103,7 +103,7 @@ class Placing:
 
     @staticmethod
     def _is_initial(data: NameSpaceData, incoming: Incoming) -> bool:
-        """Whether this node aligns for the first time in its run, and has a stored set."""
+        """Whether this is the first alignment of the run, and there is a stored set."""
         is_asked = incoming.target.purpose == "initial" and not data.state.holder
         return is_asked and data.staging is None and data.loaded is not None
 
@@ -115,7 +115,7 @@ class Placing:
     def put(
         self, data: NameSpaceData, incoming: Incoming, finished: Finished
     ) -> tuple[Difference, Difference]:
-        """It becomes what it was asked for; returns what joined the set here, and what only this node has."""
+        """Put a combined set in place; return the samples that joined, and those only this node has."""
         purpose = incoming.target.purpose
         new: Difference = {}
         if purpose in _REPLACING:
@@ -135,14 +135,14 @@ class Placing:
         return new, finished.surplus
 
     def _note_replaced(self, data: NameSpaceData, incoming: Incoming, finished: Finished) -> None:
-        """Have a back-up of the stored set kept if it gives way."""
+        """Note that a stored set that gives way stays as a back-up."""
         why_not = self._why_not_joined(data, incoming) if self._is_initial(data, incoming) else ""
         if why_not and data.loaded is not None and _without(data.loaded, finished.data):
             giver = self._holdings.core.name_of(incoming.begin.aligner)
             data.keeps = f"aligned with {giver} at the start: {why_not}"
 
     def take_gift(self, incoming: Incoming) -> None:
-        """A fellow has given what it found to be missing here."""
+        """Take samples that a fellow found to be missing here."""
         data = self._holdings.spaces[incoming.begin.name_space]
         self.open_groups(incoming)
         new = self._join(data, incoming, at_once(filtered(incoming.data, self._holdings.gates)))
@@ -150,7 +150,7 @@ class Placing:
         self._serving.show(data.state.name, new, missed=True)
 
     def open_groups(self, incoming: Incoming) -> None:
-        """Take part in the groups that come, and leave out those that are not kept here, by policy."""
+        """Open the groups of a stream, and leave out those that this node does not keep."""
         self._holdings.counters["streams_received"] += 1
         for description in incoming.descriptions:
             self._holdings.open_group(description, announce=False)
@@ -166,7 +166,7 @@ class Placing:
                 self._housekeeping.remember_floor(data, group)
 
     def _join(self, data: NameSpaceData, incoming: Incoming, other: DataSet) -> Difference:
-        """MERGE what came into the set that is here; what was new."""
+        """Join a received set with the one here; return the new samples."""
         holdings, purpose = self._holdings, incoming.target.purpose
         new, changes = data.join(other, holdings.descriptions)
         holdings.persistence.append(data.state.name, changes)
@@ -184,7 +184,7 @@ class Placing:
         return new
 
     def delete_set(self, name_space: str) -> None:
-        """Merge policy Delete: everything that is here now goes, and readers see it disposed."""
+        """Empty a set (merge policy Delete); readers see its instances disposed."""
         data = self._holdings.spaces[name_space]
         emptied = DataSet()
         for group, group_set in data.working.groups.items():
@@ -194,7 +194,7 @@ class Placing:
     def _replace(
         self, data: NameSpaceData, other: DataSet, began: Began | None, policy: str, *, passes_disposed: bool
     ) -> None:
-        """Put another set in place; clients by source time would take no sample older than a dispose."""
+        """Replace a set; readers by source time would refuse samples older than a dispose."""
         descriptions = self._holdings.descriptions
 
         def passes(group: Group) -> bool:
@@ -219,7 +219,7 @@ class Placing:
 
 
 def _without(ours: DataSet, theirs: DataSet) -> Difference:
-    """The samples of one set that another does not hold."""
+    """Return the samples of one set that another one lacks."""
     difference: Difference = {}
     for group, group_set in ours.groups.items():
         other = theirs.groups.get(group)
@@ -230,7 +230,7 @@ def _without(ours: DataSet, theirs: DataSet) -> Difference:
 
 
 def _still_in(data: DataSet, samples: Difference) -> Difference:
-    """Those of the samples that newer ones have not pushed out."""
+    """Return the samples that newer ones have not pushed out."""
     left: Difference = {}
     for group, each in samples.items():
         group_set = data.groups.get(group)

@@ -1,7 +1,7 @@
-"""What a runtime is given: a clock, a wire, and a way to give data to late joiners.
+"""Ports of a runtime: clock, codec, content filters, and the wire to fellows and readers.
 
-The live node has Cyclone DDS and threads behind them, the simulator has virtual time. Calls return at once;
-what takes time is reported back by a call to the runtime.
+The live node implements them with Cyclone DDS and threads, the simulator with virtual time. Calls return at
+once; long work is reported back by a call to the runtime.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 
 class FilterRefused(Exception):
-    """A content filter does not fit the type of a group, which must not be kept then; the text says why."""
+    """A content filter that does not fit the type of a group, which is then not kept; the text says why."""
 
 
 class Gate(Protocol):
     """The content filter of one group."""
 
     def accepts(self, status: int, payload: bytes) -> bool | None:
-        """Whether a sample may be kept; None for a dispose or unregister whose key does not tell.
+        """Whether a sample may be kept; None for a dispose or unregister whose key does not decide it.
 
-        A sample that cannot be decoded may not.
+        A sample that cannot be decoded may not be kept.
         """
 
 
@@ -37,7 +37,7 @@ class Filters(Protocol):
     """The content filters of a node (//OpenSplice/Domain/Filters)."""
 
     def gate(self, description: GroupDescription) -> Gate | None:
-        """The filter of a group; None where none applies.
+        """Return the filter of a group; None if none applies.
 
         Raises:
             FilterRefused: it does not fit the group's type.
@@ -45,26 +45,26 @@ class Filters(Protocol):
 
 
 class NoFilters:
-    """Everything is kept."""
+    """Filters of a node without any."""
 
     def gate(self, description: GroupDescription) -> Gate | None:
-        """None."""
+        """Return None."""
         del description
         return None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Delivered:
-    """What became of a delivery.
+    """The result of a delivery.
 
     Attributes:
-        samples: acknowledged by the reader's process.
-        elapsed_ns: how long it took.
-        problem: why it is not complete and must be tried again; empty when it is.
-        refused: readers whose QoS or type does not fit, each with both sides named; they get nothing.
-        readers: GUIDs of the readers that got all of it.
-        resent: how often resource limits of readers left no room, and it was tried again.
-        not_kept: groups whose instances are not kept ALIVE, for the sake of a reader's max_instances.
+        samples: samples that the reader's process has acknowledged.
+        elapsed_ns: duration.
+        problem: why it is incomplete and must be repeated; empty if complete.
+        refused: readers whose QoS or type does not match, each with both sides named; they get nothing.
+        readers: GUIDs of the readers that got all samples.
+        resent: repetitions because resource limits of readers left no room.
+        not_kept: groups whose instances are not kept ALIVE because of a reader's max_instances.
     """
 
     samples: int = 0
@@ -78,11 +78,11 @@ class Delivered:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Again:
-    """Readers have these samples: only the newest of each instance is shown, so that it is ALIVE again.
+    """A delivery of the newest sample of each instance, to make instances ALIVE again.
 
     Attributes:
-        writer: GUID of the writer that they lost, and that is back: of instances that depend on it. Empty
-            when they have lost the node that was in charge of them: of all that have a living writer.
+        writer: GUID of a writer that readers lost and that is back; the delivery is for instances that
+            depend on it. Empty if readers lost the node in charge; then for all with a living writer.
     """
 
     writer: bytes
@@ -90,36 +90,36 @@ class Again:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Instead:
-    """Samples take the place of what readers have: those ordered by source time must take them, too.
+    """A delivery that replaces samples, also in readers that are ordered by source time.
 
     Attributes:
-        times: by group and instance, the newest source time that readers have.
+        times: newest source time that readers have, by group and instance.
     """
 
     times: Mapping[Group, Mapping[bytes, int]]
 
 
 class Clock(Protocol):
-    """Two clocks: one that never jumps, and the wall clock, whose stamps are stored and shown."""
+    """A clock that never jumps, and the wall clock, whose times are stored and shown."""
 
     def monotonic(self) -> float:
-        """Seconds since any moment."""
+        """Return seconds since some moment."""
         ...
 
     def wall_ns(self) -> int:
-        """Nanoseconds since 1970 UTC."""
+        """Return nanoseconds since 1970 UTC."""
         ...
 
 
 class Codec(Protocol):
-    """How protocol messages are written; `engine.runtime.codec` is the one of our own wire."""
+    """Encoding of protocol messages; the product's own is `engine.runtime.codec`."""
 
     def encode(self, outgoing: Outgoing) -> bytes:
-        """The message as bytes."""
+        """Return the message as bytes."""
         ...
 
     def decode(self, data: bytes) -> Envelope:
-        """The message in `data`; raises PeerFault or UnsupportedMessage, see `engine.runtime.codec`."""
+        """Return the message in `data`, or raise PeerFault or UnsupportedMessage (`engine.runtime.codec`)."""
         ...
 
 
@@ -127,21 +127,21 @@ class Wire(Protocol):
     """The way to fellows, applications and consoles."""
 
     def send(self, topic: str, payload: bytes) -> None:
-        """Send a protocol message to all fellows; the addressees are written inside."""
+        """Send a protocol message to all fellows; it contains its addressees."""
         ...
 
     def send_stream(
         self, name_space: str, fellows: tuple[str, ...], batches: Iterator[bytes], samples: int
     ) -> None:
-        """Stream a set of so many samples to fellows; answer with `Runtime.stream_sent`."""
+        """Stream a set with this number of samples to fellows; answer with `Transfers.sent`."""
         ...
 
     def send_note(self, fellow: str, note: bytes) -> None:
-        """Send one batch that is no stream to one fellow; if it cannot be sent, nothing happens."""
+        """Send one message of a comparison to one fellow; if it cannot be sent, nothing happens."""
         ...
 
     def open_group(self, description: GroupDescription) -> None:
-        """Capture whatever is written to a group from now on; a second call changes nothing."""
+        """Capture what is written to a group from now on; a second call may raise its durability."""
         ...
 
     def deliver(
@@ -152,13 +152,16 @@ class Wire(Protocol):
         whole: bool,
         how: Again | Instead | None = None,
     ) -> None:
-        """Give samples to the reader's process only, in order; answer with `Serving.delivered`.
+        """Deliver samples to the reader's process only, in order; answer with `Serving.delivered`.
 
-        `whole` tells a complete set from a difference, and comes back with the answer. With `Again`, only
-        what the readers need to see these instances ALIVE is given; see also `Instead`.
+        Args:
+            reader: process, topic and partitions.
+            groups: samples by group, those of each instance oldest first.
+            whole: it is the complete set, not a difference; the answer repeats it.
+            how: see `Again` and `Instead`; None delivers the samples as they are.
         """
         ...
 
     def publish(self, topic: str, payload: bytes) -> None:
-        """Put a monitor message where consoles see it."""
+        """Publish a monitor message for consoles."""
         ...

@@ -1,4 +1,4 @@
-"""Writers that have an instance registered although no sample of theirs is kept: another one wrote last."""
+"""Writers that have an instance registered although only samples of other writers are kept."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ if TYPE_CHECKING:
     from engine.core.namespaces import Group
 
 MAX_REGISTERED: Final = 100_000
-"""Instances of which this is remembered; of others only the writers of the kept samples are known."""
+"""Instances remembered; of others only the writers of kept samples are known."""
 
 
 class Registered:
-    """What this node has captured since its start."""
+    """Registrations that this node has captured since its start."""
 
     def __init__(self) -> None:
         self._writers: dict[tuple[Group, bytes], set[bytes]] = {}
 
     def passed_over(self, group: Group, key: bytes, writer: bytes) -> None:
-        """A sample of a writer was given up for one of another writer."""
+        """Note that a sample of a writer gave way to one of another writer."""
         known = self._writers.get((group, key))
         if known is not None:
             known.add(writer)
@@ -28,7 +28,7 @@ class Registered:
             del self._writers[next(iter(self._writers))]
 
     def unregistered(self, group: Group, key: bytes, writer: bytes) -> None:
-        """A writer has unregistered an instance."""
+        """Note that a writer has unregistered an instance."""
         known = self._writers.get((group, key))
         if known is not None:
             known.discard(writer)
@@ -36,9 +36,9 @@ class Registered:
                 self.forget(group, key)
 
     def writers(self, group: Group, key: bytes) -> frozenset[bytes]:
-        """The writers that are known to have an instance registered, or had when they went."""
+        """Return the writers known to have an instance registered, or to have had it when they went."""
         return frozenset(self._writers.get((group, key), ()))
 
     def forget(self, group: Group, key: bytes) -> None:
-        """An instance is not known any more."""
+        """Forget an instance."""
         self._writers.pop((group, key), None)

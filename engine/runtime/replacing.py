@@ -1,8 +1,8 @@
-"""What ordinary readers must be shown when another set takes the place of the one that they have seen.
+"""Deliveries to ordinary readers after another set replaced the one that they have seen.
 
-A reader ordered by source time takes nothing that is older than the newest sample of an instance that it has
-seen. Where the new set goes back behind that, its samples are shown with the source time of the sample
-whose place they take; see `engine.runtime.ports.Instead`.
+A reader ordered by source time takes no sample older than the newest of the instance that it has seen. Older
+samples of the new set are therefore delivered with the source time of the sample that they replace; see
+`engine.runtime.ports.Instead`.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(slots=True)
 class Replaced:
-    """What readers of a set that was replaced are shown.
+    """Samples for the readers of a set that was replaced.
 
     Attributes:
-        new: samples that they take as they are.
-        instead: by instance, what takes the place of something that they have.
-        times: the newest source time that they have of each of these instances, nanoseconds since 1970 UTC.
-        owners: with OWNERSHIP EXCLUSIVE, by instance, the writer that had the last word before, where
-            what is shown is not from it.
-        told: what clients of our library are told: of an instance that goes back, that what they have is
-            disposed or withdrawn, then all that it is now.
+        new: samples that readers take as they are.
+        instead: samples that replace others, by instance.
+        times: newest source time that readers have of these instances, nanoseconds since 1970 UTC.
+        owners: with OWNERSHIP EXCLUSIVE, the writer of each instance's last sample before, if another
+            writer wrote the new one.
+        told: samples for durability clients: for an instance that goes back, its dispose or withdrawal and
+            then its whole history.
     """
 
     new: Difference = dataclasses.field(default_factory=dict)
@@ -55,16 +55,16 @@ def replaced(
     disposes_all: bool,
     tells: bool,
 ) -> Replaced:
-    """Compare what readers have with what they must have.
+    """Compare the set that readers have seen with the one that replaced it.
 
     Args:
         before: the set that they have seen.
-        after: the set that took its place.
-        difference: what is new in it, with a dispose for what is no more.
-        descriptions: of all groups.
-        now_ns: when it took its place.
-        disposes_all: every instance is disposed before it is shown again (merge policy Replace).
-        tells: there may be clients of our library to tell.
+        after: the set that replaced it.
+        difference: its new samples, with a dispose for each instance that is gone.
+        descriptions: all groups.
+        now_ns: time of the replacement.
+        disposes_all: every instance is disposed before it is delivered again (merge policy Replace).
+        tells: there may be durability clients.
     """
     result = Replaced()
     for group, target in after.groups.items():
@@ -97,14 +97,14 @@ def replaced(
 
 
 def _instead(key: bytes, after: GroupSet, now_ns: int, *, disposes: bool) -> list[Sample]:
-    """What takes the place of all that a client has of an instance."""
+    """Return the samples that replace an instance's history at a client."""
     now = after.instance(key)
     end = dispose_of if disposes or not now else withdrawal_of
     return [end(key, now_ns), *now]
 
 
 def _gone_back(before: GroupSet, after: GroupSet, *, every: bool) -> dict[bytes, Sequence[Sample]]:
-    """The instances of which readers have something newest that is no more, and what takes its place."""
+    """Return the instances whose newest sample is gone, each with the samples that replace it."""
     if every:
         keys = before.keys()
         return {key: after.instance(key) for key in keys}
@@ -121,7 +121,7 @@ def _gone_back(before: GroupSet, after: GroupSet, *, every: bool) -> dict[bytes,
 
 
 def _owners(before: GroupSet, after: GroupSet, keys: Iterable[bytes]) -> dict[bytes, bytes]:
-    """Who had the last word about each of the instances, where that was another one than it is now."""
+    """Return the writer of each instance's last sample before, if it has changed."""
     changes = [(key, before.instance(key), after.instance(key)) for key in keys]
     return {
         key: _last(old).writer
@@ -131,7 +131,7 @@ def _owners(before: GroupSet, after: GroupSet, keys: Iterable[bytes]) -> dict[by
 
 
 def _last(history: Sequence[Sample]) -> Sample:
-    """The newest sample that is not only an unregistration, if there is one."""
+    """Return the newest sample that is more than an unregistration, if there is one."""
     return next((sample for sample in reversed(history) if sample.status != UNREGISTER), history[-1])
 
 

@@ -1,9 +1,8 @@
-"""Work that takes long, cut into steps, so that nothing else waits longer than for one of them.
+"""Long work in steps, so that nothing else waits longer than for one of them.
 
-A piece of work is a generator that yields after each step; steps take a few milliseconds (`STEP` samples, or
-one block). The node's thread carries out steps for as long as `budget_s`, then looks at everything else
-again: what has arrived, timers, heartbeats. There is no second thread and no lock, so a run in virtual time
-is repeated exactly.
+A piece of work is a generator that yields after each step of a few milliseconds (`STEP` samples, or one
+block). The node's thread carries out steps for `budget_s`, then looks at messages, timers and heartbeats
+again. Without a second thread or a lock, a run in virtual time repeats exactly.
 """
 
 from __future__ import annotations
@@ -19,19 +18,19 @@ if TYPE_CHECKING:
     from engine.runtime.ports import Clock
 
 BUDGET_S: Final = 0.005
-"""How long steps are carried out before the node looks at everything else."""
+"""Seconds of steps before the node looks at everything else."""
 
 
 class Steps:
     """The long work of a node, one piece after the other.
 
     Args:
-        clock: tells when the budget is used up.
-        failed: takes what a piece of work found wrong with what a peer sent; the piece has ended then.
+        clock: measures the budget.
+        failed: takes the fault of a peer that ended a piece of work.
 
     Attributes:
-        budget_s: for one call of `work`; 0 carries out a single step.
-        done: steps that were carried out.
+        budget_s: seconds for one call of `work`; 0 carries out a single step.
+        done: steps carried out.
     """
 
     def __init__(self, clock: Clock, failed: Callable[[StreamFault], None]) -> None:
@@ -47,7 +46,7 @@ class Steps:
         return bool(self._pieces)
 
     def begin(self, piece: Iterator[None]) -> None:
-        """Have a piece of work carried out, after those that wait."""
+        """Queue a piece of work."""
         self._pieces.append(piece)
 
     def work(self) -> None:

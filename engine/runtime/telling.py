@@ -1,9 +1,8 @@
-"""What the trace says of messages and sets on their way (deployment guide 5.5): at FINER and FINEST.
+"""Trace lines on messages and sets on their way (deployment guide 5.5), at FINER and FINEST.
 
-Whoever reads the traces of two nodes side by side can follow a request by its number (`source`), from
-`align.request` on the alignee over `align.answering` and `align.group-sent` on the aligner to
-`align.group-received`, `merge.injected` and `align.completed` on the alignee. Nothing is computed here that
-nobody wants to read.
+A reader of the traces of two nodes can follow a request by its number (`source`), from `align.request` on
+the alignee over `align.answering` and `align.group-sent` on the aligner to `align.group-received`,
+`merge.injected` and `align.completed` on the alignee. Fields of disabled trace lines are not computed.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Telling:
-    """The part of a runtime that traces what passes by."""
+    """The part of a runtime that traces messages and streams."""
 
     def __init__(self, holdings: Holdings) -> None:
         self._core = holdings.core
@@ -33,7 +32,7 @@ class Telling:
     # Messages.
 
     def receives(self, message: Message, sender: str) -> None:
-        """A message of a fellow is about to be taken in."""
+        """Trace a message of a fellow before the core takes it."""
         if isinstance(message, Status):
             if self._tracer.wants("fellow.heartbeat"):
                 self._heartbeat(message, sender, self._core.fellow(sender))
@@ -78,7 +77,7 @@ class Telling:
             priority=report.master_priority,
         )
         if before is None and not (report.aligner and report.master_priority):
-            reason = "its masterPriority is 0" if report.aligner else "it is no aligner"
+            reason = "its masterPriority is 0" if report.aligner else "it is not an aligner"
             self._event("election.rejected", fellow=fellow, namespace=name, reason=reason)
         vote = report.vote
         if vote is not None and vote.choice and vote != (before.vote if before is not None else None):
@@ -93,7 +92,7 @@ class Telling:
             self._event("conflict.master", namespace=name, fellow=fellow, conflict=following)
 
     def sends(self, message: Message) -> None:
-        """A message is about to go out."""
+        """Trace an outgoing message."""
         if isinstance(message, NameSpaces):
             self._event("namespace.sent", count=len(message.reports), fellow="*")
 
@@ -102,7 +101,7 @@ class Telling:
     def answering(
         self, name_space: str, targets: tuple[Target, ...], held: DataSet, answer: str, count: int
     ) -> None:
-        """A stream answers requests: `answer` says with what, `count` with how many samples."""
+        """Trace a stream that answers requests; `answer` describes it, `count` is its number of samples."""
         for target in targets:
             fellow = self._core.name_of(target.node)
             self._event(
@@ -125,7 +124,7 @@ class Telling:
                     )
 
     def arrives(self, incoming: Incoming) -> None:
-        """A batch of a wanted stream has arrived."""
+        """Trace a batch of a wanted stream."""
         if not self._tracer.wants("align.progress"):
             return
         name, fellow = incoming.begin.name_space, self._core.name_of(incoming.begin.aligner)
@@ -136,7 +135,7 @@ class Telling:
             )
 
     def is_stray(self, incoming: Incoming) -> None:
-        """A batch of a stream has arrived that nobody waits for."""
+        """Trace a batch of a stream that no request waits for."""
         self._event(
             "align.stray-link",
             group=incoming.begin.name_space,
@@ -145,7 +144,7 @@ class Telling:
         )
 
     def injects(self, incoming: Incoming) -> None:
-        """A whole set, or a whole difference, is being put in place."""
+        """Trace a whole set, or a whole difference, that is put in place."""
         if not self._tracer.wants("merge.injected"):
             return
         fellow, source = self._core.name_of(incoming.begin.aligner), incoming.target.request

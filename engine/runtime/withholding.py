@@ -1,6 +1,6 @@
-"""What content filters leave of whole sets (//OpenSplice/Domain/Filters).
+"""Content filters on whole sets (//OpenSplice/Domain/Filters).
 
-Each sample of a filtered group is decoded, which takes its time, so it is done in steps.
+Each sample of a filtered group is decoded, which takes long and is done in steps.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from engine.runtime.ports import Gate
 
 _STEP: Final = 200
-"""Samples that are looked at at once: a few milliseconds."""
+"""Samples in one step: a few milliseconds."""
 
 
 def filtered(data: DataSet, gates: Mapping[Group, Gate]) -> Stepwise[DataSet]:
-    """What filters leave of a set; the same object where none of them applies.
+    """Return the samples of a set that pass the filters; the same set if no filter applies.
 
-    A dispose or unregister whose key does not tell stays with the instance that it is about.
+    A dispose or unregister whose key does not decide it stays if the instance has data.
     """
     if gates.keys().isdisjoint(data.groups):
         return data
@@ -50,14 +50,14 @@ def filtered(data: DataSet, gates: Mapping[Group, Gate]) -> Stepwise[DataSet]:
 
 
 def without_rest(group_set: GroupSet, keys: Iterable[bytes]) -> None:
-    """Forget those of these instances of which no data passed."""
+    """Forget those of the instances that have no data."""
     for key in keys:
         if not any(sample.status & DATA for sample in group_set.instance(key)):
             group_set.remove_instance(key)
 
 
 def at_once(steps: Stepwise[DataSet], between: Callable[[], None] = lambda: None) -> DataSet:
-    """Take all steps; `between` is called after each."""
+    """Take all steps, and call `between` after each."""
     while True:
         try:
             next(steps)
