@@ -45,19 +45,19 @@ VERBS: Final = (
 
 _HELP: Final = """A durability service for Eclipse Cyclone DDS with OpenSplice semantics, and its tools.
 
-start, stop, status and list work as those of `ospl`. URIs are file:// URIs or paths; the default is
-$OSPL_URI. Data goes to standard output, everything else to standard error. Every command that has an answer
-gives it as JSON with --json.
+start, stop, status and list work like those of `ospl`. A URI is a file:// URI or a path; the default is
+$OSPL_URI. Data goes to standard output, everything else to standard error. Every command that has a result
+prints it as JSON with --json.
 """
 
 _EPILOG: Final = (
-    "Exit codes: 0 good, 1 findings or recoverable, 2 wrong usage, configuration or input, "
-    "3 node not reachable, 74 output cannot be written, 130 interrupted."
+    "Exit codes: 0 success, 1 findings or a recoverable failure, 2 wrong usage, configuration or input, "
+    "3 no node reachable, 74 output not writable, 130 interrupted."
 )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns its exit code, see `ospltool.cli.exits`."""
+    """Run one command and return its exit code (see `ospltool.cli.exits`)."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     streams.prepare()
     return streams.finish(_run(given))
@@ -81,9 +81,9 @@ def _run(given: list[str]) -> int:
 
 
 def build(arguments: Sequence[str]) -> typer.Typer:
-    """The application with the verb that the arguments name, or with all when they name none.
+    """Build the application with the verb that the arguments name, or with all verbs if they name none.
 
-    A command must not pay for the imports of the others.
+    So a command does not pay for the imports of the others.
     """
     app = typer.Typer(
         help=_HELP,
@@ -106,7 +106,7 @@ def build(arguments: Sequence[str]) -> typer.Typer:
 
 
 def _leave_out_parameters(app: typer.Typer) -> None:
-    """A list of the verbs takes as long again where Typer looks at each one's parameters."""
+    """Drop the parameters of all verbs: to list the verbs takes Typer twice as long with them."""
 
     def listed(description: str | None) -> Callable[[], None]:
         def verb() -> None: ...
@@ -143,7 +143,7 @@ def _own_fault() -> Exit:
     import traceback
 
     streams.say(traceback.format_exc().rstrip())
-    streams.say("ospltool: this is a fault of ospltool itself; please report it with the lines above")
+    streams.say("ospltool: this is a bug in ospltool; please report it with the lines above")
     return Exit.FAULT
 
 

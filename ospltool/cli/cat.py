@@ -1,4 +1,4 @@
-"""`ospltool cat`: the samples of a topic as JSON lines, from running nodes or from stores."""
+"""`ospltool cat`: print the samples of a topic as JSON lines, from running nodes or from stores."""
 
 from __future__ import annotations
 
@@ -28,55 +28,59 @@ def register(app: typer.Typer) -> None:
 
 
 def cat(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Print the samples of this topic.")],
     uri: Annotated[
         str | None,
         typer.Argument(envvar="OSPL_URI", help="Use the domain, or the stores, of this configuration."),
     ] = None,
     partitions: Annotated[
         list[str] | None,
-        typer.Option("--partition", metavar="P", help="Only this partition (* and ?); may be repeated."),
+        typer.Option("--partition", metavar="P", help="Print only this partition (* and ?); repeatable."),
     ] = None,
-    stored: Annotated[bool, typer.Option("--stored", help="Read store files; no node need run.")] = False,
+    stored: Annotated[bool, typer.Option("--stored", help="Read store files; no node needs to run.")] = False,
     live: Annotated[
-        bool, typer.Option("--live", help="Go on with what is written, until --count or --timeout.")
+        bool, typer.Option("--live", help="Also print new samples, until --count or --timeout.")
     ] = False,
     where: Annotated[
         str | None,
-        typer.Option(metavar="EXPR", help="Only samples for which this holds: \"v < 5 AND name = 'x'\"."),
+        typer.Option(
+            metavar="EXPR", help="Print only samples that match EXPR, such as \"v < 5 AND name = 'x'\"."
+        ),
     ] = None,
     stores: Annotated[
         list[str] | None,
-        typer.Option("--store", metavar="DIR", help="Read this store; may be repeated. Means --stored."),
+        typer.Option("--store", metavar="DIR", help="Read this store; repeatable, implies --stored."),
     ] = None,
-    node: Annotated[str | None, typer.Option(help="Only the store of this node of a fleet file.")] = None,
+    node: Annotated[
+        str | None, typer.Option(help="Read only the store of this node of a fleet file.")
+    ] = None,
     domain: Domain = None,
     count: Annotated[int | None, typer.Option(min=1, help="Print at most N samples.", metavar="N")] = None,
     timeout: Annotated[
         float,
-        typer.Option(parser=duration_s, metavar="DURATION", help="Listen at most for this time."),
+        typer.Option(parser=duration_s, metavar="DURATION", help="Listen for at most DURATION."),
     ] = "10s",  # type: ignore[assignment]  # the parser makes seconds of it
 ) -> None:
     """Print the samples of a topic as JSON lines.
 
-    Without --stored and --live, it reads what the running nodes deliver to a reader that comes late, and ends
-    when they have delivered everything. --live goes on with what is written. --stored reads the complete sets
-    in stores. Only these tell who wrote a sample; `delivered_by` is the node's writer that delivered it.
-    Where only parts that Lazy nodes keep can be reached, or the node of a store is running and may hold what
-    it has not written yet, standard error says so.
-    --where takes comparisons, BETWEEN, LIKE, AND, OR, NOT and parentheses; a dispose has its key fields only.
+    Without --stored and --live, it prints what the running nodes deliver to a late-joining reader, and exits
+    when they have delivered everything. --live also prints what is written from then on. --stored reads the
+    complete sets in stores. Only stores record who wrote a sample; for a sample from a node, `delivered_by`
+    is the node's writer. A warning on standard error says if only the parts that Lazy nodes keep can be
+    reached, or if the node of a store is running and may hold samples that it has not stored yet.
+    --where takes comparisons, BETWEEN, LIKE, AND, OR, NOT and parentheses; a dispose has only key fields.
 
-    Exit codes: 0 good, 1 nothing of the topic, the history not complete in time, or a sample not readable,
-    2 wrong usage or input not readable, 3 no node reachable.
+    Exit codes: 0 success, 1 no samples of the topic, incomplete history or unreadable samples, 2 wrong usage
+    or unreadable input, 3 no node reachable.
     """
     printer = _Printer(topic, _expression(where), count)
     if stored or stores:
         if live:
-            raise CommandError("--live and --stored exclude each other", Exit.USAGE)
+            raise CommandError("choose --live or --stored, not both", Exit.USAGE)
         _cat_stores(printer, _stores_of(uri, stores, node), tuple(partitions or ()))
     else:
         if node is not None:
-            raise CommandError("--node chooses a store: it needs --stored", Exit.USAGE)
+            raise CommandError("--node chooses a store: give --stored too", Exit.USAGE)
         _cat_live(printer, uri, domain, tuple(partitions or ()), timeout, follows=live)
     if printer.problems:
         raise typer.Exit(Exit.FINDINGS)
@@ -92,7 +96,7 @@ def _expression(where: str | None) -> Expression | None:
 
 
 class _Printer:
-    """Prints what passes, and counts."""
+    """Prints the samples that match, at most a given number."""
 
     def __init__(self, topic: str, expression: Expression | None, limit: int | None) -> None:
         self.topic = topic
@@ -102,7 +106,7 @@ class _Printer:
 
     @property
     def is_full(self) -> bool:
-        """Whether as many samples were printed as were wanted."""
+        """Whether the limit of samples is reached."""
         return self._left == 0
 
     def check(self, kinds: Kinds) -> None:
@@ -116,7 +120,7 @@ class _Printer:
             raise CommandError(f"topic '{self.topic}': --where, {error}", Exit.USAGE) from error
 
     def check_first(self, fields: dict[str, Any]) -> None:
-        """The same where no type is known but a whole sample of it."""
+        """Refuse an expression whose fields a whole sample lacks, where the type is not known."""
         for path in self._expression.fields if self._expression is not None else ():
             if not _has(fields, path):
                 name = ".".join(path)
@@ -131,7 +135,7 @@ class _Printer:
         *,
         is_delivered: bool = False,
     ) -> None:
-        """Print a sample, if it is meant; of one that a node delivered nobody can tell who wrote it."""
+        """Print a sample if it matches; the writer of a sample that a node delivered is unknown."""
         from ospltool.stores.wording import status_text
 
         if self.is_full or (self._expression is not None and not self._expression.accepts(fields)):
@@ -152,7 +156,7 @@ class _Printer:
             self._left -= 1
 
     def complain(self, what: str) -> None:
-        """Tell of something that could not be read."""
+        """Report a problem on standard error, and count it."""
         self.problems += 1
         if self.problems <= _MAX_PROBLEMS:
             streams.say(f"ospltool: {what}")
@@ -208,7 +212,9 @@ def _cat_stores(printer: _Printer, stores: list[_Store], partitions: tuple[str, 
                 printer.complain(finding)
             use = dict(reader.facts.detail).get("closed", "")
             if use.startswith("in use"):
-                streams.say(f"ospltool: {store.path}: {use}; what it has not written yet is not shown")
+                streams.say(
+                    f"ospltool: {store.path}: {use}; samples that it has not stored yet are missing here"
+                )
             for one in reader.facts.current():
                 for group, samples in reader.read(one.number, damage):
                     is_meant = interest.wants(Group(group.name.partition, group.name.topic))
@@ -216,12 +222,12 @@ def _cat_stores(printer: _Printer, stores: list[_Store], partitions: tuple[str, 
                     if is_meant:
                         _put_group(printer, reader, group, store, samples)
                     for _ in samples:
-                        pass  # the next group can be asked for only then
+                        pass  # the reader yields the next group only then
         for problem in damage.first:
             printer.complain(f"{store.path}: damaged: {problem}")
     if not groups:
         where = ", ".join(store.path for store in stores)
-        printer.complain(f"topic '{printer.topic}': no group of it in {where}")
+        printer.complain(f"topic '{printer.topic}': no group in {where}")
 
 
 def _put_group(
@@ -285,22 +291,20 @@ def _cat_live(
         return
     for name, nodes in reader.parts.items():
         what = f"only parts of name-space '{name}' can be reached ({', '.join(nodes)})"
-        streams.say(
-            f"ospltool: topic '{printer.topic}': {what}; `ospltool history state` says of which groups"
-        )
+        streams.say(f"ospltool: topic '{printer.topic}': {what}; `ospltool history state` shows which groups")
     if not reader.has_heard_nodes and not (follows and reader.has_samples):
-        raise CommandError(f"domain {place.domain_id}: no node was heard", Exit.UNREACHABLE)
+        raise CommandError(f"domain {place.domain_id}: no node heard", Exit.UNREACHABLE)
     if follows:
         return
     if not reader.types:
-        printer.complain(f"topic '{printer.topic}': nobody writes, reads or keeps it")
+        printer.complain(f"topic '{printer.topic}': no writer, reader or node has it")
     elif not reader.is_kept and not reader.has_samples:
         where = ", ".join(partitions) or "any partition"
-        printer.complain(f"topic '{printer.topic}': no node keeps a group of it in {where}")
+        printer.complain(f"topic '{printer.topic}': no node keeps it in {where}")
     elif not reader.is_delivered:
         printer.complain(f"topic '{printer.topic}': its history was not complete within {timeout_s:g} s")
     elif reader.parts and not reader.has_samples:
-        printer.complain(f"topic '{printer.topic}': nothing of it is in the parts that can be reached")
+        printer.complain(f"topic '{printer.topic}': the parts that can be reached hold no samples")
 
 
 def _put_all(printer: _Printer, reader: Any, timeout_s: float, *, follows: bool) -> None:
@@ -321,6 +325,6 @@ def _put_all(printer: _Printer, reader: Any, timeout_s: float, *, follows: bool)
         printer.put(fields, place, each.sample, is_delivered=each.is_delivered)
         if printer.is_full:
             return
-    for type_ in reader.types:  # a topic without samples; the expression is wrong all the same
+    for type_ in reader.types:  # a topic without samples: check the expression against its type
         if type_ not in checked:
             printer.check(kinds_of(type_))

@@ -1,4 +1,4 @@
-"""`ospltool check`: what is wrong with configurations before anything is started."""
+"""`ospltool check`: find faults in configurations before a node starts with them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from ospltool.diagnostics.model import Report
 
 
-class Format(enum.StrEnum):
-    """How findings are written; the same names as `ospltool.diagnostics.formats.FORMATS`."""
+class OutputFormat(enum.StrEnum):
+    """The output formats, with the names of `ospltool.diagnostics.formats.FORMATS`."""
 
     FULL = "full"
     CONCISE = "concise"
@@ -35,7 +35,7 @@ class Format(enum.StrEnum):
     RDJSON = "rdjson"
 
 
-class Shown(enum.StrEnum):
+class ShownSeverity(enum.StrEnum):
     """The least severity to show."""
 
     ERROR = "error"
@@ -52,7 +52,7 @@ class FailOn(enum.StrEnum):
     NEVER = "never"
 
 
-class TargetName(enum.StrEnum):
+class CheckedService(enum.StrEnum):
     """The services that may run a configuration."""
 
     OPENSPLICE = "opensplice"
@@ -74,67 +74,68 @@ def check(
         ),
     ] = None,
     node: Annotated[
-        list[str] | None, typer.Option(help="A node of a deployment, as name=file.", metavar="NAME=FILE")
+        list[str] | None, typer.Option(help="Add a node of a deployment; repeatable.", metavar="NAME=FILE")
     ] = None,
     env: Annotated[
         list[str] | None,
-        typer.Option(help="A variable for all files, or for one --node.", metavar="[NODE:]VAR=VALUE"),
+        typer.Option(help="Set a variable for all files, or for one --node.", metavar="[NODE:]VAR=VALUE"),
     ] = None,
     together: Annotated[
-        bool, typer.Option("--together", help="Compare the given files as nodes of one deployment.")
+        bool, typer.Option("--together", help="Check the files as the nodes of one deployment.")
     ] = False,
     skip_others: Annotated[
-        bool, typer.Option("--skip-others", help="Leave out XML files that are no OpenSplice configurations.")
+        bool, typer.Option("--skip-others", help="Skip XML files that are not OpenSplice configurations.")
     ] = False,
     select: Annotated[
         list[str] | None,
-        typer.Option(help="Only these rules: codes, beginnings of codes, names.", metavar="RULES"),
+        typer.Option(help="Run only these rules (codes, prefixes or names).", metavar="RULES"),
     ] = None,
-    ignore: Annotated[list[str] | None, typer.Option(help="Not these rules.", metavar="RULES")] = None,
+    ignore: Annotated[list[str] | None, typer.Option(help="Skip these rules.", metavar="RULES")] = None,
     severity: Annotated[
-        list[str] | None, typer.Option(help="Another severity for rules.", metavar="RULES=LEVEL")
+        list[str] | None, typer.Option(help="Override the severity of rules.", metavar="RULES=LEVEL")
     ] = None,
-    show: Annotated[Shown, typer.Option(help="Show findings of this severity and above.")] = Shown.WARNING,
+    show: Annotated[
+        ShownSeverity, typer.Option(help="Show findings of this severity and above.")
+    ] = ShownSeverity.WARNING,
     fail_on: Annotated[
-        FailOn, typer.Option(help="Exit with 1 when a finding has this severity or more.")
+        FailOn, typer.Option(help="Exit with 1 if a finding has this severity or a higher one.")
     ] = FailOn.WARNING,
     target: Annotated[
-        list[TargetName] | None, typer.Option(help="Only what matters for this service; both by default.")
+        list[CheckedService] | None, typer.Option(help="Check for this service only (default: both).")
     ] = None,
-    output: Annotated[Format, typer.Option(help="How findings are written.")] = Format.FULL,
-    as_json: Annotated[bool, typer.Option("--json", help="The same as --output json.")] = False,
+    output: Annotated[OutputFormat, typer.Option(help="Set the output format.")] = OutputFormat.FULL,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, like --output json.")] = False,
     output_file: Annotated[
-        str | None, typer.Option(help="Write to this file instead of standard output.", metavar="FILE")
+        str | None, typer.Option(help="Write to FILE instead of standard output.", metavar="FILE")
     ] = None,
     effective: Annotated[
         bool,
-        typer.Option("--effective", help="Show every setting as a node sees it, and where it comes from."),
+        typer.Option("--effective", help="Show the value of each setting, and its origin."),
     ] = False,
     matrix: Annotated[
-        bool, typer.Option("--matrix", help="Show name-spaces by nodes, with the expected masters.")
+        bool,
+        typer.Option("--matrix", help="Show a table of name-spaces and nodes, with the expected masters."),
     ] = False,
-    fix: Annotated[
-        bool, typer.Option("--fix", help="Carry out fixes that do not change the meaning.")
-    ] = False,
+    fix: Annotated[bool, typer.Option("--fix", help="Apply fixes that do not change the meaning.")] = False,
     unsafe_fixes: Annotated[
-        bool, typer.Option("--unsafe-fixes", help="Carry out all fixes, also those that change the meaning.")
+        bool, typer.Option("--unsafe-fixes", help="Apply all fixes, even if they change the meaning.")
     ] = False,
     diff: Annotated[
-        bool, typer.Option("--diff", help="Show what fixes would change, and change nothing.")
+        bool, typer.Option("--diff", help="Show the fixes as a diff, and change no file.")
     ] = False,
     statistics: Annotated[bool, typer.Option("--statistics", help="Count findings by rule.")] = False,
 ) -> None:
     """Check one file, many files, or a whole deployment, and say what OpenSplice would do with them.
 
-    Several files stand for themselves unless they are nodes of a fleet file or of --node, or --together is
-    given. `ospltool explain CODE` tells more about a finding.
+    Files are checked one by one unless a fleet file, --node or --together makes them one deployment.
+    `ospltool explain CODE` explains a finding.
 
-    Exit codes: 0 nothing at or above --fail-on, 1 findings, 2 wrong usage, or a file that cannot be read.
+    Exit codes: 0 no finding at or above --fail-on, 1 findings, 2 wrong usage or an unreadable file.
     """
     from ospltool.check import commands
 
     _avoid_collections()
-    kind = str(Format.JSON if as_json else output)
+    kind = str(OutputFormat.JSON if as_json else output)
     try:
         deployments = commands.deployments(
             paths or [], node or [], env or [], os.environ, together=together, skip_others=skip_others
@@ -159,7 +160,7 @@ def check(
 
 
 def _avoid_collections() -> None:
-    """Thousands of small values live to the end of this short process; looking for cycles only costs time."""
+    """Turn off the garbage collector: in a short process that keeps its objects it only costs time."""
     import gc
 
     gc.disable()
@@ -182,7 +183,7 @@ def _fix(
     outcome = fixes.fix(deployments, choice, unsafe=unsafe)
     if only_show:
         write_to(output_file, "".join(fixes.diff_of(each) for each in outcome.changes))
-        streams.say(f"{outcome.fixed} fixes in {len(outcome.changes)} files, none of them written")
+        streams.say(f"{outcome.fixed} fixes in {len(outcome.changes)} files; nothing was written")
         raise typer.Exit(Exit.FINDINGS if outcome.changes else Exit.GOOD)
     try:
         fixes.write(outcome.changes, read_bytes)
@@ -196,7 +197,7 @@ def _fix(
 def _finish(
     report: Report, choice: Choice, kind: str, output_file: str | None, fail_on: FailOn, statistics: bool
 ) -> None:
-    """Write the findings, narrate the summary, and leave with the exit code."""
+    """Write the findings and the summary, and exit."""
     from ospltool.check import commands
     from ospltool.diagnostics.formats import render
 
@@ -212,7 +213,7 @@ def _finish(
 
 
 def write_to(path: str | None, text: str) -> None:
-    """Write data to a file, or to standard output when there is none.
+    """Write text to a file, or to standard output if `path` is None.
 
     Raises:
         CommandError: the file cannot be written.

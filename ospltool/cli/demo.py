@@ -1,4 +1,4 @@
-"""`ospltool demo`: what the product does, in five acts."""
+"""`ospltool demo`: a checked demonstration in five acts."""
 
 from __future__ import annotations
 
@@ -18,28 +18,31 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("demo", short_help="Three nodes, one command: durable data on real Cyclone DDS.")(demo)
+    app.command("demo", short_help="Run a checked demonstration with three nodes.")(demo)
 
 
 def demo(
     headless: Annotated[
         bool,
-        typer.Option("--headless", help="No console: one line per act. Chosen where there is no terminal."),
+        typer.Option(
+            "--headless",
+            help="Print one line per act instead of opening the console (default without a terminal).",
+        ),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The acts as JSON; implies --headless.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the acts as JSON; implies --headless.")
+    ] = False,
     domain: Annotated[
-        int | None, typer.Option(min=0, max=230, help="DDS domain to use; one from 100 to 199 by default.")
+        int | None, typer.Option(min=0, max=230, help="Use this DDS domain (default: one from 100 to 199).")
     ] = None,
     directory: Annotated[
         pathlib.Path | None,
-        typer.Option(
-            help="Keep stores and traces here; a temporary directory is used and removed otherwise."
-        ),
+        typer.Option(help="Keep stores and traces in this directory (default: a temporary one)."),
     ] = None,
 ) -> None:
-    """Start three nodes and show in five acts what they do, each act checked.
+    """Start three nodes, and show and check their behaviour in five acts.
 
-    Exit codes: 0 all acts hold, 1 an act does not hold (the reason is printed), 2 not installed.
+    Exit codes: 0 all acts hold, 1 an act does not hold (the output says why), 2 not installed.
     """
     try:
         from ospltool.demo import run

@@ -1,4 +1,4 @@
-"""`ospltool doctor`: which writers and readers of a running system cannot be eventually consistent."""
+"""`ospltool doctor`: diagnose which readers and writers cannot become consistent."""
 
 from __future__ import annotations
 
@@ -17,42 +17,46 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("doctor", short_help="Tell what of a running system can not be consistent.")(doctor)
+    app.command("doctor", short_help="Diagnose which readers and writers cannot become consistent.")(doctor)
 
 
 def doctor(
     uri: Annotated[
         str | None,
-        typer.Argument(envvar="OSPL_URI", help="Look at the domain of this configuration."),
+        typer.Argument(envvar="OSPL_URI", help="Diagnose the domain of this configuration."),
     ] = None,
-    domain: Annotated[int | None, typer.Option(min=0, max=230, help="Look at this domain instead.")] = None,
+    domain: Annotated[int | None, typer.Option(min=0, max=230, help="Diagnose this domain instead.")] = None,
     partition: Partition = None,
-    topic: Annotated[str, typer.Option(help="Only topics that match, with * and ?.")] = "*",
+    topic: Annotated[
+        str, typer.Option(metavar="PATTERN", help="Check only topics that match PATTERN (* and ?).")
+    ] = "*",
     length: Annotated[
         float,
-        typer.Option("--for", parser=duration_s, metavar="DURATION", help="Listen for this time."),
+        typer.Option("--for", parser=duration_s, metavar="DURATION", help="Listen for DURATION."),
     ] = "5s",  # type: ignore[assignment]  # the parser makes seconds of it
     clock_bound: Annotated[
         float,
-        typer.Option(parser=duration_s, metavar="DURATION", help="Clocks may differ by so much."),
+        typer.Option(
+            parser=duration_s, metavar="DURATION", help="Tolerate clock differences up to DURATION."
+        ),
     ] = "100ms",  # type: ignore[assignment]  # the parser makes seconds of it
     shows_all: Annotated[
-        bool, typer.Option("--all", help="Also OpenSplice's own topics: DCPS..., CM..., d_....")
+        bool, typer.Option("--all", help="Include OpenSplice's own topics (DCPS..., CM..., d_...).")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Show the diagnosis as JSON.")] = False,
 ) -> None:
-    """Tell which writers and readers of a running system cannot be eventually consistent, and why.
+    """Diagnose which readers and writers of a running system cannot become consistent, and why.
 
-    It listens, and looks at the QoS of all writers and readers of applications (reliability, durability,
-    destination order, offers that do not satisfy requests), at the name-spaces and merge policies of the
-    nodes, and at their clocks. It changes nothing.
+    It listens, and examines the QoS of all writers and readers of applications (reliability, durability,
+    destination order, offers that do not satisfy requests), the name-spaces and merge policies of the nodes,
+    and their clocks. It changes nothing.
 
-    Exit codes: 0 nothing found but information, 1 findings, 2 wrong usage or configuration, 3 nobody heard
-    or domain not reachable.
+    Exit codes: 0 no findings (other than information), 1 findings, 2 wrong usage or configuration, 3 no
+    participant heard or domain not reachable.
     """
     picture = _listen(uri, domain, partition, length, shows_all=shows_all)
     if not picture.participants:
-        streams.say(f"ospltool: nobody heard within {length:g} s")
+        streams.say(f"ospltool: no participant heard within {length:g} s")
         raise typer.Exit(Exit.UNREACHABLE)
     from ospltool.doctor.diagnosis import diagnose
     from ospltool.doctor.report import as_data, as_text

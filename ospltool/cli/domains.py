@@ -1,4 +1,4 @@
-"""Which DDS domain a command talks to: that of a configuration, or the one with a number."""
+"""The DDS domain that a command talks to, given by a configuration or by its number."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ Uri = Annotated[
 ]
 Domain = Annotated[int | None, typer.Option(min=0, max=230, help="Use this domain instead.")]
 Partition = Annotated[
-    str | None, typer.Option(help="Durability partition of the nodes, if not the usual one.")
+    str | None, typer.Option(help="Set the durability partition of the nodes, if it is not the default.")
 ]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Place:
-    """A domain with the Cyclone DDS settings that reach it; `configuration` is None without a file."""
+    """A domain with the Cyclone DDS settings that reach it; `configuration` is None if no file was given."""
 
     domain_id: int
     settings: str
@@ -36,14 +36,14 @@ class Place:
 
     @property
     def partition(self) -> str:
-        """The partition in which its nodes talk to each other."""
+        """The partition through which its nodes talk to each other."""
         from engine.dds.channel import PARTITION
 
         return self.configuration.entity_names.partition if self.configuration else PARTITION
 
 
 def place_of(uri: str | None, domain: int | None) -> Place:
-    """The domain to talk to: the number where one is given, else that of the configuration, else 0.
+    """Return the domain to talk to: the given number, else that of the configuration, else 0.
 
     Raises:
         CommandError: the configuration cannot be read, or cyclonedds is not installed.
@@ -64,7 +64,7 @@ def place_of(uri: str | None, domain: int | None) -> Place:
 
 @contextlib.contextmanager
 def talking(place: Place) -> Iterator[None]:
-    """While talking to a domain: faults of DDS become messages.
+    """Turn DDS errors into command errors while the context lasts.
 
     Raises:
         CommandError: the domain cannot be opened, or cyclonedds is not installed.

@@ -1,4 +1,4 @@
-"""`ospltool env`: which environment variables matter, their values, and where these come from."""
+"""`ospltool env`: the environment variables that matter, their values and origins."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 KNOWN: Final = {
-    "OSPL_URI": ("", "the configuration when a command is given none"),
-    "OSPL_HOME": ("", "only for configurations that refer to it"),
+    "OSPL_URI": ("", "configuration of commands that name none"),
+    "OSPL_HOME": ("", "used only by configurations that refer to it"),
     "OSPL_LOGPATH": (".", "directory of ospl-info.log and ospl-error.log, or <stdout>, <stderr>"),
     "OSPL_INFOFILE": ("ospl-info.log", "name of the information log"),
     "OSPL_ERRORFILE": ("ospl-error.log", "name of the error log"),
-    "OSPL_VERBOSITY": ("INFO", "least type of report; Domain/Report wins"),
-    "OSPL_LOGAPPEND": ("true", "whether logs of earlier runs are kept; Domain/Report wins"),
-    "CYCLONEDDS_URI": ("", "Cyclone DDS settings; otherwise they follow from the DDSI2 part"),
-    "OSPLTOOL_RUNDIR": ("", "where running nodes are found"),
+    "OSPL_VERBOSITY": ("INFO", "lowest type of report; Domain/Report overrides it"),
+    "OSPL_LOGAPPEND": ("true", "whether logs of earlier runs are kept; Domain/Report overrides it"),
+    "CYCLONEDDS_URI": ("", "Cyclone DDS settings (default: derived from the DDSI2 part)"),
+    "OSPLTOOL_RUNDIR": ("", "directory in which nodes register"),
     "OSPLTOOL_TRACE_ROTATION": (
         "",
         "SIZE[:FILES], such as 64M:5: replace trace files at that size, keep FILES (default 1, 0 for none)",
@@ -29,7 +29,7 @@ KNOWN: Final = {
     "XDG_RUNTIME_DIR": ("", "the run directory is ospltool/ below it"),
     "NO_COLOR": ("", "no colour on terminals"),
 }
-"""Variables that ospltool and its nodes look at: default value and meaning."""
+"""Variables that ospltool and its nodes read: default value and meaning."""
 
 
 def register(app: typer.Typer) -> None:
@@ -40,15 +40,15 @@ def register(app: typer.Typer) -> None:
 def show_environment(
     uri: Annotated[
         str | None,
-        typer.Argument(envvar="OSPL_URI", help="Also the variables that this configuration refers to."),
+        typer.Argument(envvar="OSPL_URI", help="Include the variables that this configuration refers to."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Show the variables as JSON.")] = False,
 ) -> None:
-    """Show the environment variables that matter, their effective values and where these come from.
+    """Show the environment variables that matter, with their effective values and origins.
 
-    With a configuration also each variable that it refers to, as in ${VAR:-default}, with the place.
+    With a configuration, also show each variable that it refers to, as in ${VAR:-default}, and the place.
 
-    Exit codes: 0 good, 1 a node refuses a value, 2 the configuration cannot be read.
+    Exit codes: 0 success, 1 a node would refuse a value, 2 unreadable configuration.
     """
     from ospltool.cli.exits import Exit
 
@@ -63,7 +63,7 @@ def show_environment(
         streams.put(table(header, [[row[name] for name in names] for row in rows]))
     refused = [row["refused"] for row in rows if row["refused"]]
     for message in refused:
-        streams.say(f"ospltool: a node refuses to start: {message}")
+        streams.say(f"ospltool: a node would refuse to start: {message}")
     if refused:
         raise typer.Exit(Exit.FINDINGS)
 
@@ -90,7 +90,7 @@ def _own(environ: Mapping[str, str]) -> Iterator[dict[str, str]]:
 
 
 def _refusal(variable: str, environ: Mapping[str, str]) -> str:
-    """Why a node does not start with the value of a variable; empty where it does."""
+    """Return why a node does not start with the value of a variable; empty if it does."""
     from engine.tracing import reports
     from engine.tracing.sinks import Rotation
 
@@ -110,7 +110,7 @@ def _refusal(variable: str, environ: Mapping[str, str]) -> str:
 
 
 def _referred(uri: str, environ: Mapping[str, str]) -> Iterator[dict[str, str]]:
-    """One row for each place of the configuration that looks at a variable."""
+    """Yield a row for each place of the configuration that refers to a variable."""
     from engine.config import ConfigError, read_document
     from ospltool.cli.exits import CommandError, Exit
 

@@ -9,7 +9,7 @@
 | 70   | a fault of ospltool itself                       | likewise                             |
 | 74   | the output cannot be written: the disk is full   | likewise                             |
 | 130  | interrupted                                      | likewise                             |
-| 141  | whoever read our output went away                | likewise                             |
+| 141  | the reader of the output has closed the pipe     | likewise                             |
 """
 
 from __future__ import annotations
@@ -39,5 +39,5 @@ class CommandError(Exception):
 
 
 def not_installed(extra: str, error: ImportError) -> CommandError:
-    """What to say when an optional part is missing."""
+    """Make the error for an optional part that is not installed; `extra` is the name of its pip extra."""
     return CommandError(f"{error}; install it with: pip install 'ospltool[{extra}]'", Exit.USAGE)

@@ -1,4 +1,4 @@
-"""`ospltool explain`: what a rule of the check or a setting of the configuration means."""
+"""`ospltool explain`: explain a rule of `check`, a health code or a setting."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ospltool.output import envelope, streams
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("explain", short_help="Explain a rule or a setting.")(explain)
+    app.command("explain", short_help="Explain a rule, a health code or a setting.")(explain)
 
 
 def explain(
@@ -20,14 +20,14 @@ def explain(
         str | None,
         typer.Argument(
             help="A code (DUR201, DUL-NODE-GONE), a rule's name, or a setting such as "
-            "//OpenSplice/DurabilityService/NameSpaces/Policy[@masterPriority]; nothing lists all rules."
+            "//OpenSplice/DurabilityService/NameSpaces/Policy[@masterPriority] (default: list all rules)."
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Answer as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the explanation as JSON.")] = False,
 ) -> None:
-    """Explain what a rule finds and why, a health code, or a setting and what OpenSplice does with it.
+    """Explain what a rule finds and why, what a health code means, or what OpenSplice does with a setting.
 
-    Exit codes: 0 explained, 2 nothing is called like that.
+    Exit codes: 0 success, 2 no such code, rule or setting.
     """
     from ospltool.check import explain as answers
     from ospltool.check.registry import Rule
@@ -50,10 +50,10 @@ def explain(
 
 
 def _explain_code(wanted: str, *, as_json: bool) -> None:
-    """Show a health code.
+    """Explain a health code.
 
     Raises:
-        CommandError: there is none of this name.
+        CommandError: there is no such code.
     """
     import dataclasses
 
@@ -64,9 +64,7 @@ def _explain_code(wanted: str, *, as_json: bool) -> None:
     found = codes().get(wanted)
     if found is None:
         hint = did_you_mean(wanted, list(codes()))
-        raise CommandError(
-            f"there is no health code {wanted!r}; {hint or 'docs/health lists them'}", Exit.USAGE
-        )
+        raise CommandError(f"no health code {wanted!r}; {hint or 'docs/health lists them'}", Exit.USAGE)
     if as_json:
         data = {**dataclasses.asdict(found), "severity": found.severity.label, "page": found.page}
         streams.put(envelope.document("code", data))

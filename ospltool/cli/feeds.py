@@ -1,4 +1,4 @@
-"""Opening what `top` and `record` watch: a living domain, a recording, or a simulation."""
+"""Open the feed that `top` and `record` watch: a live domain, a recording or a simulation."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from ospltool.live.feed import Feed
 
 DRAWN: Final = "none"
-"""Stands for a deployment where the seed decides everything."""
+"""The deployment of a simulation whose system is drawn from the seed."""
 
 
 def recording(path: pathlib.Path, speed: float) -> Feed:
-    """A recording, to be played.
+    """Open a recording.
 
     Raises:
         CommandError: it cannot be read.
@@ -31,7 +31,14 @@ def recording(path: pathlib.Path, speed: float) -> Feed:
 
 
 def simulated(deployment: str, seed: int, faults: str, minutes: float | None, speed: float) -> Feed:
-    """A run of the simulator: of a system drawn from the seed where the deployment is `none`.
+    """Start a run of the simulator; with the deployment `none` the seed decides the system, too.
+
+    Args:
+        deployment: a fleet file or configuration, or `none`.
+        seed: the run.
+        faults: as `ospltool simulate --faults` takes them.
+        minutes: simulated time with faults; None draws it from the seed.
+        speed: simulated seconds per second.
 
     Raises:
         CommandError: the faults are not known, or the deployment cannot be simulated.
@@ -60,10 +67,15 @@ def simulated(deployment: str, seed: int, faults: str, minutes: float | None, sp
 
 
 def live(uri: str | None, domain: int | None, partition: str | None) -> Feed:
-    """The domain of a configuration or with a number; domain 0 without either.
+    """Watch the domain of a configuration or with a number (default: domain 0).
+
+    Args:
+        uri: the configuration.
+        domain: the number, which overrides that of the configuration.
+        partition: the durability partition, if it is not that of the configuration.
 
     Raises:
-        CommandError: the configuration cannot be read, or the domain not be opened.
+        CommandError: the configuration cannot be read, or the domain cannot be opened.
     """
     from ospltool.cli.domains import place_of
 
@@ -71,7 +83,7 @@ def live(uri: str | None, domain: int | None, partition: str | None) -> Feed:
 
 
 def live_at(place: Place, partition: str | None) -> Feed:
-    """A domain.
+    """Watch a domain.
 
     Raises:
         CommandError: it cannot be opened.

@@ -1,4 +1,4 @@
-"""`ospltool health`: what is wrong, why, what it costs, and what to do."""
+"""`ospltool health`: report what is wrong, why, its effect, and what to do."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("health", short_help="Tell what is wrong in a running system.")(health)
+    app.command("health", short_help="Report what is wrong in a running system.")(health)
 
 
 def health(
@@ -34,29 +34,31 @@ def health(
     domain: WatchedDomain = None,
     partition: Partition = None,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Keep watching, and tell when something begins or ends.")
+        bool, typer.Option("--watch", help="Keep watching, and report when an incident begins or ends.")
     ] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Show the health as JSON; with --watch one document a line.")
+        bool, typer.Option("--json", help="Print JSON; with --watch, one document per line.")
     ] = False,
     mute: Annotated[
         tuple[str, str],
         typer.Option(
             "--mute",
             metavar="CODE[:WHO] DURATION",
-            help="Do not count incidents of this code (of this subject only) for a time such as 1h.",
+            help="Mute incidents of this code (and subject) for DURATION, such as 1h.",
         ),
     ] = ("", ""),
-    unmute: Annotated[str, typer.Option(metavar="CODE[:WHO]", help="Count them again.")] = "",
+    unmute: Annotated[
+        str, typer.Option(metavar="CODE[:WHO]", help="Stop muting incidents of this code.")
+    ] = "",
 ) -> None:
-    """Tell what is wrong in a running system: one line, then the incidents, worst first.
+    """Report what is wrong in a running system: a summary line, then the incidents, worst first.
 
-    A fleet file says which nodes, name-spaces and copies there should be. An incident has a code, what was
-    seen, why, its effect on data, and what to do; `ospltool explain CODE` tells more. Mutes count for the
-    console, too, and lift themselves when it gets worse.
+    A fleet file says which nodes, name-spaces and copies to expect. Each incident has a code, a cause, its
+    effect on data, and what to do; `ospltool explain CODE` says more. Mutes also apply to the console, and
+    end early if the incident gets worse.
 
-    Exit codes: 0 nothing wrong, 1 warnings, 2 errors or wrong usage, 3 nobody heard or domain not reachable.
-    --watch goes on until Ctrl+C or SIGTERM, and ends with the code of that moment.
+    Exit codes: 0 nothing wrong, 1 warnings, 2 errors or wrong usage, 3 no node heard or domain not reachable.
+    --watch continues until Ctrl+C or SIGTERM, and exits with the code of that moment.
     """
     chosen = watched.watched(uri, domain)
     changes = _changes(mute, unmute)
@@ -81,7 +83,7 @@ def health(
 
 
 class _Domain:
-    """One domain that is watched, and what was told of it."""
+    """A watched domain, and the incidents that were reported of it."""
 
     def __init__(self, one: Watched, partition: str | None) -> None:
         self.title = one.title
@@ -103,7 +105,7 @@ class _Domain:
         return {Severity.ERROR: 2, Severity.WARNING: 1}.get(worst, 0) if worst is not None else 0
 
     def news(self) -> list[tuple[str, Incident]]:
-        """(`began`, `changed` or `ended`, incident) since the last call."""
+        """Return (`began`, `changed` or `ended`, incident) for each change since the last call."""
         found: list[tuple[str, Incident]] = []
         last = {one.key: one for one in (*self.health.open, *self.health.muted)}
         for key, one in last.items():
@@ -117,10 +119,10 @@ class _Domain:
 
 
 def _changes(mute: tuple[str, str], unmute: str) -> list[Callable[[Health], object]]:
-    """What --mute and --unmute ask for.
+    """Return the changes that --mute and --unmute ask for.
 
     Raises:
-        CommandError: no such code.
+        CommandError: there is no such code.
     """
     found: list[Callable[[Health], object]] = []
     if mute[0]:
@@ -145,7 +147,7 @@ def _subject(text: str) -> tuple[str, str]:
 
 
 def _watch(systems: list[_Domain], *, as_json: bool) -> None:
-    """Tell what begins and ends until interrupted."""
+    """Report incidents that begin, change or end, until interrupted."""
     for one in systems:
         one.news()
     said = [one.health.verdict.word for one in systems]
@@ -181,7 +183,7 @@ def _put(systems: list[_Domain]) -> None:
             lines.append(f"  muted until {_clock(one.muted_until_ns)}: {one.code.id} {one.who}: {one.what}")
         _put_lines(lines)
         if domain.health.mutes.problem:
-            streams.say(f"ospltool: mutes are not kept: {domain.health.mutes.problem}")
+            streams.say(f"ospltool: mutes cannot be stored: {domain.health.mutes.problem}")
 
 
 def _put_lines(lines: list[str]) -> None:
@@ -195,7 +197,7 @@ def _data(systems: list[_Domain]) -> list[dict[str, object]]:
 
 
 def incident_lines(one: Incident, now_ns: int) -> list[str]:
-    """An incident in words: what, why, effect, and what to do."""
+    """Describe an incident: what, why, its effect, and what to do."""
     return [
         f"  {_heading(one, now_ns)}",
         f"    why:    {one.why}",

@@ -1,4 +1,4 @@
-"""`ospltool history`: what applications ask durability services for, from a shell."""
+"""`ospltool history`: wait for historical data, delete it, show its state."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 Partitions = Annotated[
     list[str] | None,
-    typer.Option("--partition", metavar="P", help="Only this partition (* and ?); may be repeated."),
+    typer.Option("--partition", metavar="P", help="Select this partition (* and ?); repeatable."),
 ]
 Timeout = Annotated[
-    float, typer.Option(parser=duration_s, metavar="DURATION", help="Wait at most for this time.")
+    float, typer.Option(parser=duration_s, metavar="DURATION", help="Wait for at most DURATION.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Show the answer as JSON.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
-_HELP = """Ask durability services for history, as the client library does.
+_HELP = """Wait for historical data, delete it or show its state, as the client library does.
 
 The nodes must serve clients: <ClientDurability enabled="true"/> in their DurabilityService.
 """
@@ -46,22 +46,22 @@ def register(app: typer.Typer) -> None:
 
 
 def wait(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Wait for this topic.")],
     uri: Uri = None,
     partitions: Partitions = None,
     domain: Domain = None,
     timeout: Timeout = "10s",  # type: ignore[assignment]  # the parser makes seconds of it
     as_json: AsJson = False,
 ) -> None:
-    """Wait until a reader of the topic that starts now would get its complete history.
+    """Wait until a reader that starts now would get the complete history of the topic.
 
-    The masters of all name-spaces that hold the topic and partitions must have their complete sets, and no
-    merge may be under way there. Parts that Lazy nodes have do not do; such a node takes the question for a
-    reader, and obtains what is asked about. No data is sent here. Without --partition, all are meant. What
-    content filters of the nodes withhold is no part of it.
+    The masters of all name-spaces that hold the topic and partitions must have complete sets, and no merge
+    may be under way there. A part that a Lazy node holds is not enough. A Lazy node treats the request as a
+    reader: it fetches the groups asked about. The command receives no data. Without --partition, it waits for
+    all partitions. The history excludes samples that content filters of the nodes withhold.
 
-    Exit codes: 0 complete, 1 not in time, nobody knows the topic, or no service keeps it in these partitions,
-    2 wrong usage or configuration, 3 no service for clients reachable.
+    Exit codes: 0 complete, 1 timeout, unknown topic, or no service keeps it in these partitions, 2 wrong
+    usage or configuration, 3 no node that serves clients reachable.
     """
     wanted = tuple(partitions or ("*",))
     deadline_s = began_s = time.monotonic()
@@ -82,23 +82,25 @@ def wait(
 
 
 def delete(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Which topics (* and ?).")],
-    partition: Annotated[str, typer.Argument(metavar="PARTITION", help="Which partitions (* and ?).")],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Delete from these topics (* and ?).")],
+    partition: Annotated[
+        str, typer.Argument(metavar="PARTITION", help="Delete from these partitions (* and ?).")
+    ],
     uri: Uri = None,
     domain: Domain = None,
     until: Annotated[
         int | None,
-        typer.Option(metavar="NS", min=0, help="Keep samples with a later source time; default now."),
+        typer.Option(metavar="NS", min=0, help="Delete up to this source time (default: now)."),
     ] = None,
     timeout: Timeout = "10s",  # type: ignore[assignment]  # the parser makes seconds of it
     as_json: AsJson = False,
 ) -> None:
     """Delete the historical data of all groups that match, on every node.
 
-    Readers keep what they have. Samples up to that source time that arrive later are not taken in.
+    Readers keep what they have. Nodes discard samples up to that source time that arrive later.
 
-    Exit codes: 0 deleted, 1 no service keeps such a group, no node has confirmed it in time, or none can,
-    2 wrong usage or configuration, 3 no service for clients reachable.
+    Exit codes: 0 deleted, 1 no service keeps such a group, or no node could confirm in time, 2 wrong usage
+    or configuration, 3 no node that serves clients reachable.
     """
     until_ns = time.time_ns() if until is None else until
     deadline_s = time.monotonic() + timeout
@@ -113,22 +115,25 @@ def delete(
 
 
 def state(
-    topic: Annotated[str, typer.Argument(metavar="[TOPIC]", help="Which topics (* and ?).")] = "*",
+    topic: Annotated[
+        str, typer.Argument(metavar="[TOPIC]", help="Show these topics (* and ?; default: all).")
+    ] = "*",
     uri: Uri = None,
     partitions: Partitions = None,
     domain: Domain = None,
     timeout: Timeout = "5s",  # type: ignore[assignment]  # the parser makes seconds of it
     as_json: AsJson = False,
 ) -> None:
-    """Show how complete the groups of a topic are at every service.
+    """Show how complete the groups of a topic are on each node.
 
-    Of a Lazy node those are complete that came from a whole set; of the rest nobody can tell what is missing.
-    What a node does not keep is unknown to it: of a Lazy node, groups that no reader on its host wants. A
-    group of which a node keeps nothing because its content filter does not fit is incomplete there.
-    Where a content filter withholds a part, what is left is meant, and the state says `filtered`.
+    On a Lazy node, only groups that came from a complete set count as complete; for the others nobody knows
+    what is missing. A node does not know groups that it does not keep, such as, on a Lazy node, those that no
+    reader on its host wants. A group is incomplete on a node that keeps nothing of it because its content
+    filter does not fit. If a content filter withholds samples, the state describes the rest and says
+    `filtered`.
 
-    Exit codes: 0 all are complete, 1 some are not, or there is no such group, 2 wrong usage or configuration,
-    3 no service for clients reachable.
+    Exit codes: 0 all complete, 1 some incomplete or no such group, 2 wrong usage or configuration,
+    3 no node that serves clients reachable.
     """
     with _client(uri, domain) as client:
         found = client.durability_state(topic, tuple(partitions or ("*",)), timeout_s=timeout)
@@ -162,7 +167,7 @@ def _state(found: GroupCompleteness) -> str:
 
 @contextlib.contextmanager
 def _client(uri: str | None, domain: int | None) -> Iterator[DurabilityClient]:
-    """A client of the domain; what it raises becomes a message and an exit code."""
+    """Open a client of the domain, and turn its errors into command errors."""
     place = place_of(uri, domain)
     with talking(place):
         from engine.dds.client_protocol.endpoints import PARTITION
@@ -183,21 +188,21 @@ def _client(uri: str | None, domain: int | None) -> Iterator[DurabilityClient]:
 def _expect_groups(
     client: DurabilityClient, topic: str, partitions: tuple[str, ...], deadline_s: float
 ) -> None:
-    """Refuse to call anything good that is about no group at all."""
+    """Raise an error if no service keeps a group that matches."""
     left_s = max(0.5, deadline_s - time.monotonic())
     if not client.durability_state(topic, partitions, timeout_s=left_s):
         raise CommandError(_nothing(topic, partitions), Exit.FINDINGS)
 
 
 def _nothing(topic: str, partitions: tuple[str, ...]) -> str:
-    """That there is no such group, in words."""
+    """Describe that no service keeps such a group."""
     what = "any group" if topic == "*" else f"a group of topic '{topic}'"
     where = f" in partition {', '.join(partitions)}" if partitions else ""
     return f"no service keeps {what}{where}"
 
 
 def _types(client: DurabilityClient, topic: str, deadline_s: float) -> list[TypeDescription]:
-    """The types of a topic, from whoever writes, reads or keeps it."""
+    """Return the types of a topic, from its writers, its readers and the nodes that keep it."""
     from engine.dds.typeinfo import resolve_type
 
     session = client.session
@@ -207,7 +212,7 @@ def _types(client: DurabilityClient, topic: str, deadline_s: float) -> list[Type
     found = [resolve_type(session.participant, each) for each in references]
     types = [each.type for each in found if each.type is not None]
     if not types:
-        reason = found[0].reason if found else "nobody writes, reads or keeps it, or was not heard in time"
+        reason = found[0].reason if found else "no writer, reader or node with it was heard in time"
         raise CommandError(f"topic '{topic}': {reason}", Exit.FINDINGS)
     return types
 

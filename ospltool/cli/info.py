@@ -1,4 +1,4 @@
-"""`ospltool info`: versions, platform, paths, and what a configuration means."""
+"""`ospltool info`: versions, platform, paths, and the effective settings of a configuration."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ def register(app: typer.Typer) -> None:
 
 def info(
     uri: Annotated[
-        str | None, typer.Argument(envvar="OSPL_URI", help="Also what this configuration means.")
+        str | None,
+        typer.Argument(envvar="OSPL_URI", help="Show the effective settings of this configuration."),
     ] = None,
-    role: Annotated[str | None, typer.Option(help="As in `start`.")] = None,
-    node: Annotated[str | None, typer.Option(help="The node of a fleet file.")] = None,
+    role: Annotated[str | None, typer.Option(help="Override the role, as in `start`.")] = None,
+    node: Annotated[str | None, typer.Option(help="Choose this node of a fleet file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Show everything as JSON.")] = False,
 ) -> None:
-    """Show versions, platform and paths, and with a configuration every effective setting with its origin.
+    """Show versions, platform and paths, and the effective settings of a configuration with their origins.
 
-    Exit codes: 0 good, 2 the configuration is wrong.
+    Exit codes: 0 success, 2 wrong configuration.
     """
     data: dict[str, object] = {
         "versions": dict(_versions()),
@@ -62,7 +63,7 @@ def _versions() -> Iterator[tuple[str, str | None]]:
 
 
 def _requirements() -> list[str]:
-    """The packages that ospltool can use, from its own description."""
+    """Return the packages that ospltool can use, from its own metadata."""
     import importlib.metadata
 
     try:
@@ -136,6 +137,6 @@ def _lines(data: Mapping[str, object]) -> Iterator[str]:
 
 
 def _origin(setting: Mapping[str, object]) -> str:
-    """Where a setting comes from, and why it has no effect, if it has none."""
+    """Return the origin of a setting, and why it has no effect if it has none."""
     ignored = setting["ignored"]
     return f"{setting['origin']}, no effect: {ignored}" if ignored else str(setting["origin"])

@@ -1,7 +1,4 @@
-"""Signals as a flag, for commands that must not be interrupted just anywhere.
-
-An exception in the middle of a call into Cyclone DDS might never come out of it.
-"""
+"""Signals as a flag: an exception from a signal handler might never leave a call into Cyclone DDS."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def flag(*numbers: signal.Signals) -> Iterator[threading.Event]:
-    """An event that these signals set while the context lasts. The former handlers come back."""
+    """Set an event on these signals while the context lasts; then restore the former handlers."""
     over = threading.Event()
     before = {number: signal.signal(number, lambda *_: over.set()) for number in numbers}
     try:

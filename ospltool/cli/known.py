@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def run_directory(environ: Mapping[str, str]) -> RunDirectory:
-    """The run directory of this user.
+    """Open the run directory of this user.
 
     Raises:
         CommandError: it cannot be used.
@@ -25,22 +25,22 @@ def run_directory(environ: Mapping[str, str]) -> RunDirectory:
 
 
 def known_nodes(environ: Mapping[str, str]) -> list[NodeStatus]:
-    """Every node that was started on this machine by this user and is remembered, in order of names."""
+    """Return all nodes in the run directory of this user, in order of names."""
     found = [status for directory in run_directory(environ).nodes() if (status := status_of(directory))]
     return sorted(found, key=lambda status: (status.record.domain_name, status.record.configuration))
 
 
 def find_nodes(given: str, environ: Mapping[str, str]) -> list[NodeStatus]:
-    """The known nodes that a URI, a fleet file or a domain name means.
+    """Find the nodes in the run directory that a URI, a fleet file or a domain name means.
 
-    A configuration file means the node that it describes under the present environment; when there is none,
-    every node that was started from this file. The file itself need not be readable any more.
+    A configuration file means the node that it describes in the present environment; if there is none, all
+    nodes that were started from this file. The file itself may have become unreadable.
     """
     known = known_nodes(environ)
     named = [status for status in known if status.record.domain_name == given]
     if named:
         return named
-    from engine.config import ConfigError  # only those who name a file pay for reading it
+    from engine.config import ConfigError  # only commands that name a file pay for this import
     from ospltool.cli.targets import is_fleet, resolved, targets
 
     try:
@@ -60,7 +60,7 @@ def find_nodes(given: str, environ: Mapping[str, str]) -> list[NodeStatus]:
 
 
 def _of_fleet(given: str, known: list[NodeStatus]) -> list[NodeStatus]:
-    """The nodes whose names a fleet file gives, with or without their files.
+    """Find the nodes that a fleet file names; their configuration files need not exist.
 
     Raises:
         CommandError: the file is wrong.

@@ -14,14 +14,12 @@ def register(app: typer.Typer) -> None:
 
 
 def list_nodes(
-    include_stopped: Annotated[
-        bool, typer.Option("--all", "-a", help="Also nodes that were stopped in order.")
-    ] = False,
+    include_stopped: Annotated[bool, typer.Option("--all", "-a", help="Include stopped nodes.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Show the nodes as JSON.")] = False,
 ) -> None:
-    """List the nodes of yours on this machine that run or have died, by domain name.
+    """List all your nodes on this machine that run or have died, by domain name.
 
-    Exit codes: 0 always, unless the run directory cannot be read (2).
+    Exit codes: 0 success, 2 unreadable run directory.
     """
     from engine.supervisor.status import Condition
     from ospltool.cli import known, node_report

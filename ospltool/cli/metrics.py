@@ -1,4 +1,4 @@
-"""`ospltool metrics`: the state of a running system for Prometheus and its like."""
+"""`ospltool metrics`: export the state of a running system for Prometheus."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HOST: Final = "127.0.0.1"
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("metrics", short_help="Tell Prometheus how a running system is.")(metrics)
+    app.command("metrics", short_help="Export the state of a running system for Prometheus.")(metrics)
 
 
 def metrics(
@@ -34,18 +34,17 @@ def metrics(
     partition: Partition = None,
     port: Annotated[
         int | None,
-        typer.Option(
-            min=1, max=65535, help="Keep watching, and answer on this port of 127.0.0.1 until Ctrl+C."
-        ),
+        typer.Option(min=1, max=65535, help="Serve the metrics on this port of 127.0.0.1 until Ctrl+C."),
     ] = None,
 ) -> None:
-    """Show nodes, copies, redundancy left, samples and incidents in the text format of Prometheus.
+    """Export nodes, copies, remaining redundancy, samples and incidents in the text format of Prometheus.
 
-    A fleet file says which nodes, name-spaces and copies there should be. Without --port it listens for a few
-    seconds and ends, as for the textfile collector of a node exporter. On a port it speaks OpenMetrics, too.
-    It is the model of `ospltool health`, whose --json is for everybody else.
+    A fleet file says which nodes, name-spaces and copies to expect. Without --port, the command listens for a
+    few seconds, prints the metrics (as the textfile collector of a node exporter wants them) and exits. With
+    --port, it also offers OpenMetrics. The figures are those of `ospltool health`; use `health --json` for
+    other tools.
 
-    Exit codes: 0 written, or ended in order; 2 wrong usage or not installed, 3 domain not reachable.
+    Exit codes: 0 success, 2 wrong usage or not installed, 3 domain not reachable.
     """
     try:
         from prometheus_client import generate_latest
@@ -67,14 +66,14 @@ def metrics(
 
 
 class _Latest:
-    """What was seen last. It may be collected from another thread."""
+    """The latest metrics. `collect` may run on another thread."""
 
     def __init__(self, systems: list[System]) -> None:
         self._systems = systems
         self._families: list[Metric] = []
 
     def look(self) -> None:
-        """Take in how the systems are now."""
+        """Take the metrics of the systems as they are now."""
         from ospltool.health.metrics import families
 
         self._families = families(
@@ -83,12 +82,12 @@ class _Latest:
         )
 
     def collect(self) -> Iterable[Metric]:
-        """What `look` saw."""
+        """Return the metrics that `look` took."""
         return self._families
 
 
 def _serve(systems: list[System], latest: _Latest, port: int) -> None:
-    """Answer until interrupted.
+    """Serve the metrics until interrupted.
 
     Raises:
         CommandError: the port is taken.

@@ -1,4 +1,4 @@
-"""How `start`, `stop`, `status` and `list` show nodes."""
+"""The output of `start`, `status` and `list`: nodes as JSON, sentences or a table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def as_data(status: NodeStatus) -> dict[str, object]:
-    """A node as its JSON form has it."""
+    """Return the JSON form of a node."""
     record = status.record
     return {
         "domain_name": record.domain_name,
@@ -50,7 +50,7 @@ def put_json(kind: str, statuses: Sequence[NodeStatus]) -> None:
 
 
 def put_sentences(statuses: Sequence[NodeStatus]) -> None:
-    """Write one sentence for each node, after its configuration where several have the same domain name."""
+    """Write a sentence for each node, with its configuration if several nodes have its domain name."""
     names = collections.Counter(status.record.domain_name for status in statuses)
     for status in statuses:
         record = status.record

@@ -1,4 +1,4 @@
-"""`ospltool record`: what the console would show, written to a file or shown once."""
+"""`ospltool record`: record the state of a system to a file, or print it once."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ _BYTES: Final = {
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("record", short_help="Record what the console shows, for days if need be.")(record)
+    app.command("record", short_help="Record the state of a system to a file.")(record)
 
 
 def size_bytes(text: str) -> int:
-    """Bytes in a size such as `64MiB`, `1.5GB`; a bare number counts bytes.
+    """Parse a size such as `64MiB` or `1.5GB` into bytes; a bare number counts bytes.
 
     Raises:
-        typer.BadParameter: something else.
+        typer.BadParameter: the text is not a size.
     """
     found = _SIZE.fullmatch(text.strip())
     if found is None:
-        raise typer.BadParameter(f"{text!r} is no size; write 500kB, 64MiB or 1GiB")
+        raise typer.BadParameter(f"{text!r} is not a size: write 500kB, 64MiB or 1GiB")
     return int(float(found[1]) * _BYTES[found[2] or "B"])
 
 
@@ -58,45 +58,41 @@ def record(
     ] = None,
     output: Annotated[
         pathlib.Path | None,
-        typer.Option("--output", "-o", help="The file to write; older parts get numbers."),
+        typer.Option("--output", "-o", help="Write to this file; older files get numbers."),
     ] = None,
     domain: Annotated[int | None, typer.Option(min=0, max=230, help="Record this domain instead.")] = None,
     partition: Partition = None,
     length: Annotated[
         float | None,
-        typer.Option("--for", parser=duration_s, metavar="DURATION", help="Stop after this time."),
+        typer.Option("--for", parser=duration_s, metavar="DURATION", help="Stop after DURATION."),
     ] = None,
     every: Annotated[
         float,
         typer.Option(
-            parser=duration_s, metavar="DURATION", help="Least time between two pictures of a node."
+            parser=duration_s, metavar="DURATION", help="Record each node at most once in DURATION."
         ),
     ] = "1s",  # type: ignore[assignment]  # the parser makes seconds of it
     file_size: Annotated[
         int,
-        typer.Option(
-            "--file-size", parser=size_bytes, metavar="SIZE", help="Begin another file at this size."
-        ),
+        typer.Option("--file-size", parser=size_bytes, metavar="SIZE", help="Start a new file at SIZE."),
     ] = "64MiB",  # type: ignore[assignment]  # the parser makes bytes of it
-    files: Annotated[int, typer.Option(min=2, max=1000, help="Keep so many files, the newest.")] = 16,
+    files: Annotated[int, typer.Option(min=2, max=1000, metavar="N", help="Keep the newest N files.")] = 16,
     once: Annotated[
-        bool, typer.Option("--once", help="Listen for a moment and show the whole system as JSON instead.")
+        bool, typer.Option("--once", help="Print the state of the system as JSON instead of recording.")
     ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Show what was written as JSON at the end.")
-    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a summary as JSON at the end.")] = False,
 ) -> None:
-    """Record what nodes and persistence services show; `ospltool top --replay FILE` shows it again.
+    """Record the state of nodes and persistence services; `ospltool top --replay FILE` plays it back.
 
-    It goes on until it is interrupted, within the given size: the oldest file is removed when there are too
-    many. A node or a domain that goes away, and a full disk, do not end it. With --once nothing is written:
-    the system as it is goes to standard output.
+    Recording continues until interrupted, and removes the oldest file when there are more than --files. It
+    survives the loss of nodes and of the domain, and a full disk. With --once nothing is recorded: the state
+    of the system goes to standard output.
 
-    Exit codes: 0 ended in order (also by Ctrl+C and SIGTERM), 1 not everything could be written, 2 wrong
-    usage or a file that cannot be written, 3 domain not reachable, or nobody heard with --once.
+    Exit codes: 0 success (also after Ctrl+C and SIGTERM), 1 data lost in writing, 2 wrong usage or unwritable
+    file, 3 domain not reachable, or no node heard with --once.
     """
     if once == (output is not None):
-        raise CommandError("give either a file with --output or --once", Exit.USAGE)
+        raise CommandError("give --output FILE or --once (not both)", Exit.USAGE)
     feed = feeds.live(uri, domain, partition)
     try:
         if once:
@@ -120,7 +116,7 @@ def _once(feed: Feed, seconds: float) -> None:
     listen_for(system, seconds)
     streams.put(as_json(system.health, feed.now_ns()))
     if system.model.is_empty:
-        streams.say(f"ospltool: nobody heard in {feed.title} within {seconds:g} s")
+        streams.say(f"ospltool: no node heard in {feed.title} within {seconds:g} s")
         raise typer.Exit(Exit.UNREACHABLE)
 
 
@@ -138,9 +134,9 @@ def _recorder(feed: Feed, path: pathlib.Path, file_size: int, files: int, every_
 
 
 def _run(feed: Feed, recorder: Recorder, length_s: float | None) -> None:
-    """Write until the time is over or a signal comes."""
+    """Record until the time is over or a signal arrives."""
     with interrupts.flag(signal.SIGINT, signal.SIGTERM) as over, contextlib.closing(recorder):
-        streams.say(f"ospltool: recording {feed.title}; Ctrl+C ends it")
+        streams.say(f"ospltool: recording {feed.title}; press Ctrl+C to stop")
         end = None if length_s is None else time.monotonic() + length_s
         said = ""
         while not over.is_set() and (end is None or time.monotonic() < end):

@@ -1,4 +1,4 @@
-"""`ospltool report`: an incident as one file to hand over."""
+"""`ospltool report`: write an incident report as one HTML file."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ospltool.cli.trace_shared import AsJson, EngineName, Inputs, Master, Nodes,
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("report", short_help="Write an incident report: one HTML file to hand over.")(report)
+    app.command("report", short_help="Write an incident report as one HTML file.")(report)
 
 
 def report(
     names: Inputs = None,
     output: Annotated[
-        pathlib.Path, typer.Option("-o", "--output", help="Write the report into this file.")
+        pathlib.Path, typer.Option("-o", "--output", help="Write the report to this file.")
     ] = pathlib.Path("report.html"),
     skew: Skew = None,
     since: Since = None,
@@ -32,12 +32,13 @@ def report(
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write an incident report of a case or of files: one HTML file, without script and without network.
+    """Write an incident report about a case or files: one HTML file that needs no script and no network.
 
-    It has the verdict, the stories with times, the decisive alignment as a picture, a time line of nodes and
-    masters, the sizes of sets as curves, what stores and configurations show, and what is not known.
+    The report has the verdict, the stories with times, a picture of the decisive alignment, a time line of
+    nodes and masters, the sizes of sets as curves, the findings from stores and configurations, and what is
+    unknown.
 
-    Exit codes: 0 nothing found, 1 anomalies or a damaged file, 2 wrong usage or input not readable.
+    Exit codes: 0 nothing found, 1 anomalies or a damaged file, 2 wrong usage or unreadable input.
     """
     from ospltool.cli.trace_analyses import evidence_of
     from ospltool.output import envelope, streams

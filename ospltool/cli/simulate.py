@@ -1,4 +1,4 @@
-"""`ospltool simulate`: whole systems under virtual time, with faults, checked against the invariants."""
+"""`ospltool simulate`: run whole systems with faults in virtual time, and check their rules."""
 
 from __future__ import annotations
 
@@ -24,38 +24,52 @@ def register(app: typer.Typer) -> None:
 def simulate(
     deployment: Annotated[
         str | None,
-        typer.Argument(help="A fleet file or one configuration; without it the seed draws the system too."),
+        typer.Argument(
+            help="Simulate this fleet file or configuration (default: a system drawn from the seed)."
+        ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Which run; the first one with --runs.")] = 1,
-    runs: Annotated[int, typer.Option(min=1, max=1_000_000, help="How many seeds to run.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Run this seed (with --runs: the first seed).")] = 1,
+    runs: Annotated[int, typer.Option(min=1, max=1_000_000, metavar="N", help="Run N seeds.")] = 1,
     minutes: Annotated[
         float | None,
-        typer.Option(min=0.1, max=1440, help="Simulated minutes with faults; else drawn from the seed."),
+        typer.Option(
+            min=0.1,
+            max=1440,
+            metavar="N",
+            help="Inject faults for N simulated minutes (default: drawn from the seed).",
+        ),
     ] = None,
     nodes: Annotated[
         int | None,
-        typer.Option(min=2, max=100, help="Nodes of the system that the seed draws; else 2 to 5, drawn too."),
+        typer.Option(
+            min=2,
+            max=100,
+            metavar="N",
+            help="Draw a system of N nodes (default: 2 to 5, drawn from the seed).",
+        ),
     ] = None,
     faults: Annotated[
         str,
         typer.Option(
-            help="any (drawn for each seed), classic (drawn, without faults of applications), all, none, or "
-            "some, as in crash,partition."
+            help="Inject these faults: any (drawn from the seed), classic (drawn, without faults of "
+            "applications), all, none, or a list such as crash,partition."
         ),
     ] = "any",
-    jobs: Annotated[int | None, typer.Option(min=1, max=256, help="Processes; one for each core.")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Leave the log of a single run out.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Show the outcomes as JSON.")] = False,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, max=256, metavar="N", help="Use N processes (default: one per core).")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Do not print the log of a single run.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
     """Simulate a whole system: nodes, applications, network, disks and faults, in virtual time.
 
-    The nodes are those that run on Cyclone DDS, with another clock, wire and disk. After the faults
-    everything heals; then the system must become quiet and equal. Rules are checked all the time: nothing
-    acknowledged is lost, no disposed instance comes back, an epoch has one master, no part of a set is called
-    complete... The same seed gives the same run. A run that breaks a rule is told with the command that
-    replays it.
+    The nodes run the code of real nodes, with a simulated clock, network and disk. After the faults, the
+    simulator heals everything; then the system must become quiet, and all sets equal. The simulator checks
+    its rules all the time: no acknowledged sample is lost, no disposed instance comes back, an epoch has one
+    master, no part of a set is called complete, and others. The same seed gives the same run. For a run that
+    breaks a rule, the output has the command that replays it.
 
-    Exit codes: 0 all runs are clean, 1 a rule was broken, 2 wrong usage or configuration.
+    Exit codes: 0 all runs are clean, 1 a run broke a rule, 2 wrong usage or configuration.
     """
     from engine.simulator.campaign import Campaign, parse_faults
 
@@ -65,7 +79,7 @@ def simulate(
         raise CommandError(str(error), Exit.USAGE) from error
     configurations = configurations_of(deployment) if deployment else {}
     if deployment and nodes:
-        raise CommandError("the nodes are those of the deployment; leave --nodes out", Exit.USAGE)
+        raise CommandError("--nodes cannot be used with a deployment, which names its nodes", Exit.USAGE)
     campaign = Campaign(faults, minutes, configurations, deployment or "", nodes)
     try:
         if runs == 1:
@@ -85,7 +99,7 @@ def simulate(
 
 
 def configurations_of(deployment: str) -> dict[str, Configuration]:
-    """The configuration of each node of a deployment, by name."""
+    """Return the configuration of each node of a deployment, by name."""
     from ospltool.cli.targets import targets
 
     found = targets(deployment, os.environ)

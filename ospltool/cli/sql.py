@@ -1,4 +1,4 @@
-"""`ospltool sql`: questions to a case, in SQL."""
+"""`ospltool sql`: query a case with SQL."""
 
 from __future__ import annotations
 
@@ -20,29 +20,41 @@ OUTPUTS: Final = ("table", "csv", "jsonl")
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("sql", short_help="Ask a case in SQL, or by the name of a query.")(sql)
+    app.command("sql", short_help="Query a case with SQL or a named query.")(sql)
 
 
 def sql(
-    case: Annotated[str, typer.Argument(metavar="CASE", help="What `ospltool trace load` made.")],
+    case: Annotated[
+        str, typer.Argument(metavar="CASE", help="Query this case, made by `ospltool trace load`.")
+    ],
     query: Annotated[
-        str | None, typer.Argument(metavar="SQL|NAME", help="A query, or the name of one.")
+        str | None, typer.Argument(metavar="SQL|NAME", help="Run this SQL, or the query with this name.")
     ] = None,
     list_queries: Annotated[
         bool, typer.Option("--list", help="List the named queries and the tables.")
     ] = False,
-    show_query: Annotated[bool, typer.Option("--show", help="Show the text of a named query.")] = False,
-    engine: Annotated[str, typer.Option("--engine", help="duckdb or spark.")] = "duckdb",
+    show_query: Annotated[bool, typer.Option("--show", help="Show the SQL of a named query.")] = False,
+    engine: Annotated[
+        str, typer.Option("--engine", help="Set the query engine: duckdb or spark.")
+    ] = "duckdb",
     master: Annotated[
-        str, typer.Option("--master", help="local[*], spark://host:port or sc://host:port (Spark Connect).")
+        str,
+        typer.Option(
+            "--master",
+            help="Connect to this Spark master: local[*], spark://host:port or sc://host:port (Connect).",
+        ),
     ] = "local[*]",
-    output: Annotated[str, typer.Option("-o", "--output", help="table, csv or jsonl.")] = "table",
-    limit: Annotated[int | None, typer.Option("--limit", min=0, help="Only so many rows.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Show the answer as JSON.")] = False,
+    output: Annotated[
+        str, typer.Option("-o", "--output", help="Set the output format: table, csv or jsonl.")
+    ] = "table",
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=0, metavar="N", help="Print at most N rows.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Ask a case in SQL, or by the name of a query. The case is only read.
+    """Query a case with SQL or a named query. The case does not change.
 
-    Exit codes: 0 good, 2 wrong usage, no such case, or a query that the engine refuses.
+    Exit codes: 0 success, 2 wrong usage, no such case, or a query that the engine refuses.
     """
     from ospltool.analytics.named import named_queries
     from ospltool.output import streams
@@ -56,7 +68,7 @@ def sql(
         streams.put(text if text.endswith("\n") else f"{text}\n")
         return
     if " " not in query.strip() and query not in named:
-        raise CommandError(f"{query!r} is no named query; --list shows them", Exit.USAGE)
+        raise CommandError(f"{query!r} is not a named query: see --list", Exit.USAGE)
     if engine not in {"duckdb", "spark"}:
         raise CommandError(f"--engine {engine!r}: choose duckdb or spark", Exit.USAGE)
     if output not in OUTPUTS:
@@ -100,12 +112,12 @@ def _put_result(result: Result, output: str, limit: int | None) -> None:
     for piece in show.FORMATS[output](result.columns, rows):
         streams.put(piece)
     if rows.left_out:
-        streams.say(f"more rows were left out; --limit {limit} did that")
+        streams.say(f"--limit {limit} left out the other rows")
 
 
 @contextlib.contextmanager
 def needs_analytics() -> Iterator[None]:
-    """What is missing, or wrong with the case or the query, as a message and exit code 2."""
+    """Turn a missing package, a bad case or a bad query into a command error with exit code 2."""
     from ospltool.analytics.case import CaseError
     from ospltool.analytics.engines import AnalyticsMissingError, QueryError
 

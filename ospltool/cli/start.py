@@ -1,4 +1,4 @@
-"""`ospltool start`: run a node, in the background or in front."""
+"""`ospltool start`: start a node, in the background or in the foreground."""
 
 from __future__ import annotations
 
@@ -24,46 +24,49 @@ _LOG_BYTES = 16384
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("start", short_help="Start a node, in the background or in front.")(start)
+    app.command("start", short_help="Start a node, in the background or in the foreground.")(start)
 
 
 def start(
     uri: Annotated[
         str | None,
-        typer.Argument(envvar="OSPL_URI", help="Configuration, or a fleet file (.toml)."),
+        typer.Argument(envvar="OSPL_URI", help="Start this configuration or fleet file (.toml)."),
     ] = None,
     foreground: Annotated[
         bool,
-        typer.Option("--foreground", "-f", help="Stay in front; a signal such as Ctrl-C stops the node."),
+        typer.Option("--foreground", "-f", help="Run in the foreground; Ctrl+C stops the node."),
     ] = False,
     role: Annotated[str | None, typer.Option(help="Use this role instead of the configured one.")] = None,
     node: Annotated[str | None, typer.Option(help="Start only this node of a fleet file.")] = None,
     timeout: Annotated[
         float,
-        typer.Option(parser=duration_s, metavar="DURATION", help="How long to wait until the node runs."),
+        typer.Option(
+            parser=duration_s, metavar="DURATION", help="Wait at most DURATION for the node to start."
+        ),
     ] = "60s",  # type: ignore[assignment]  # the parser makes seconds of it
-    as_json: Annotated[bool, typer.Option("--json", help="Show the started nodes as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the started nodes as JSON.")] = False,
 ) -> None:
     """Start a node: a durability service with the supervisor that watches it.
 
-    Returns when the node runs, that is, when it has read its configuration and joined its domain; `status`
-    shows when it is operational. In the background the node survives this terminal; it is ended by `stop`.
-    Relative paths in the configuration start from the present directory. A fleet file starts all its nodes.
+    The command returns when the node runs, that is, when it has read its configuration and joined its domain;
+    `status` shows when it is operational. In the background, the node survives this terminal until `stop`.
+    Relative paths in the configuration are relative to the current directory. A fleet file starts all its
+    nodes.
 
-    Exit codes: 0 the node runs, 1 it does not but may (already running, resources, no answer in time),
-    2 the configuration is wrong.
+    Exit codes: 0 the node runs, 1 it does not run yet (already running, out of resources, no answer in time),
+    2 wrong configuration.
     """
     from ospltool.cli import targets as find
 
     found = find.targets(uri, os.environ, role=role, node=node)
     if foreground and len(found) > 1:
-        raise CommandError("only one node can stay in front; choose it with --node", Exit.USAGE)
+        raise CommandError("only one node can run in the foreground: choose it with --node", Exit.USAGE)
     try:
         if foreground:
-            raise typer.Exit(_run_in_front(found[0]))
+            raise typer.Exit(_run_in_foreground(found[0]))
         outcomes = [_start(target, timeout) for target in found]
     except OSError as error:  # no room, no processes, no permission
-        raise CommandError(f"the node can not be started: {error}", Exit.RECOVERABLE) from error
+        raise CommandError(f"the node cannot be started: {error}", Exit.RECOVERABLE) from error
     if as_json:
         from ospltool.cli import node_report
 
@@ -72,7 +75,7 @@ def start(
 
 
 def node_command(target: Target) -> tuple[str, ...]:
-    """The program of a node and its arguments."""
+    """Return the program of a node and its arguments."""
     from engine.supervisor.launch import module_command
 
     role = () if target.role is None else ("--role", target.role)
@@ -135,7 +138,7 @@ def _narration(target: Target, started: Start, status: NodeStatus | None) -> str
         return f"ospltool: {subject}: {started.refusal}"
     if started.is_running or started.has_failed:
         return f"ospltool: {status.sentence if status is not None else subject}"
-    return f"ospltool: {subject} does not run yet; it goes on starting, see `ospltool status`"
+    return f"ospltool: {subject} is still starting; see `ospltool status`"
 
 
 def _exit_of(started: Start) -> Exit:
@@ -147,7 +150,7 @@ def _exit_of(started: Start) -> Exit:
 
 
 def _say_log(log: pathlib.Path, started: Start) -> None:
-    """Show the end of what a failed node wrote; a refused start has written nothing of its own."""
+    """Show the end of the log of a failed node; a refused start has no log."""
     if started.refusal or not log.exists():
         return
     with log.open("rb") as file:
@@ -158,7 +161,7 @@ def _say_log(log: pathlib.Path, started: Start) -> None:
     streams.say(f"  (end of {log})")
 
 
-def _run_in_front(target: Target) -> int:
+def _run_in_foreground(target: Target) -> int:
     from engine.supervisor.launch import module_environ
     from engine.supervisor.loop import Supervisor
     from engine.supervisor.narration import Narrator

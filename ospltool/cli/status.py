@@ -1,4 +1,4 @@
-"""`ospltool status`: how a node is."""
+"""`ospltool status`: show the state of nodes."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from ospltool.output import streams
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("status", short_help="Show how a node is.")(status)
+    app.command("status", short_help="Show the state of a node.")(status)
 
 
 def status(
     uri: Annotated[
         str | None,
-        typer.Argument(envvar="OSPL_URI", help="Configuration, fleet file (.toml), or a domain name."),
+        typer.Argument(
+            envvar="OSPL_URI", help="Show the nodes of this configuration, fleet file (.toml) or domain name."
+        ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Show the status as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the status as JSON.")] = False,
 ) -> None:
-    """Show how a node on this machine is; all nodes when none is named.
+    """Show the state of a node on this machine, or of all nodes.
 
-    Nothing is printed for a node that is not known here.
+    If the store of a node refuses data, the output has the cause and the number of samples that are only in
+    memory; the node still runs, so the exit code stays 0. The output also names the last failure of a node
+    that has recovered, name-spaces of which a node has only a part, and groups of which it keeps nothing
+    because its content filter does not fit.
 
-    A node whose store refuses data is shown with the cause, and with how many samples are in its memory only.
-    It runs all the same, so the exit code stays 0. A node that has recovered is shown with its last failure.
-    Of a node that has only a part of a name-space's set, or keeps nothing of a group because its content
-    filter does not fit, it says so.
-
-    Exit codes: 0 all shown nodes run and respond, 1 one does not or none is known, 2 wrong usage.
+    Exit codes: 0 all nodes run and respond, 1 a node does not, or no node is known, 2 wrong usage.
     """
     from engine.supervisor.status import RESPONDING
     from ospltool.cli import known, node_report

@@ -1,4 +1,4 @@
-"""`ospltool stop`: end nodes in order."""
+"""`ospltool stop`: stop nodes."""
 
 from __future__ import annotations
 
@@ -18,32 +18,34 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("stop", short_help="Stop a node in order.")(stop)
+    app.command("stop", short_help="Stop a node.")(stop)
 
 
 def stop(
     uri: Annotated[
         str | None,
-        typer.Argument(envvar="OSPL_URI", help="Configuration, fleet file (.toml), or a domain name."),
+        typer.Argument(
+            envvar="OSPL_URI", help="Stop the nodes of this configuration, fleet file (.toml) or domain name."
+        ),
     ] = None,
     all_nodes: Annotated[
-        bool, typer.Option("--all", "-a", help="Stop every node of yours on this machine.")
+        bool, typer.Option("--all", "-a", help="Stop all your nodes on this machine.")
     ] = False,
     timeout: Annotated[
         float | None,
         typer.Option(
             parser=duration_s,
             metavar="DURATION",
-            help="How long to wait; by default a little longer than the ServiceTerminatePeriod.",
+            help="Wait at most DURATION (default: a little longer than the ServiceTerminatePeriod).",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Show what was stopped as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the stopped nodes as JSON.")] = False,
 ) -> None:
-    """Stop a node in order: it finishes what it does and writes what it holds to its store.
+    """Stop a node after it has finished its work and written its data to its store.
 
-    A node that has not ended after its ServiceTerminatePeriod is ended by force.
+    The supervisor kills a node that has not ended after its ServiceTerminatePeriod.
 
-    Exit codes: 0 it has stopped, 1 it is still stopping, 2 no such node.
+    Exit codes: 0 the node has stopped, 1 it is still stopping, 2 no such node.
     """
     from engine.supervisor import control
 
@@ -88,7 +90,7 @@ def _chosen(uri: str | None) -> list[NodeStatus]:
             f"{each.record.configuration} (store {each.record.store or '-'})" for each in alive
         )
         raise CommandError(
-            f"{given} means several nodes; stop them one by one, or all with --all:\n  {stores}",
+            f"{given} matches several nodes; stop them one by one, or all with --all:\n  {stores}",
             Exit.UNRECOVERABLE,
         )
     return found

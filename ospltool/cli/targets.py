@@ -1,4 +1,4 @@
-"""From what was given on the command line to the configurations of nodes."""
+"""The nodes that a command line names, with their configurations."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Target:
         uri: its configuration, a path or `file://` URI.
         name: its name in the fleet file; empty without one.
         role: replaces the role of the configuration; None leaves it.
-        environ: the variables that it sees.
-        configuration: what all that means.
+        environ: the environment variables that it sees.
+        configuration: the settings that follow from all of that.
     """
 
     uri: str
@@ -35,7 +35,7 @@ class Target:
 
     @property
     def path(self) -> str:
-        """The resolved path of the configuration."""
+        """The path of the configuration, with links resolved."""
         return resolved(self.uri)
 
     @property
@@ -51,35 +51,39 @@ class Target:
 
 
 def resolved(uri: str) -> str:
-    """The path that a URI names, with links resolved."""
+    """Return the path that a URI names, with links resolved."""
     return str(pathlib.Path(path_of_uri(uri)).resolve())
 
 
 def required_uri(uri: str | None) -> str:
-    """The URI that was given, by argument or by OSPL_URI."""
+    """Return the given URI.
+
+    Raises:
+        CommandError: neither an argument nor OSPL_URI gives one.
+    """
     if not uri:
         raise CommandError("no configuration: give a file:// URI or a path, or set OSPL_URI", Exit.USAGE)
     return uri
 
 
 def is_fleet(uri: str) -> bool:
-    """Whether a URI names a fleet file."""
+    """Tell whether a URI names a fleet file."""
     return uri.endswith(".toml")
 
 
 def targets(
     uri: str | None, environ: Mapping[str, str], *, role: str | None = None, node: str | None = None
 ) -> list[Target]:
-    """The nodes that a configuration or a fleet file describes.
+    """Return the nodes that a configuration or a fleet file describes.
 
     Args:
-        uri: the file.
+        uri: the file; None if the command line and OSPL_URI name none.
         environ: the variables of this process.
         role: replaces the role of every node.
-        node: only the node of this name; for fleet files.
+        node: name of the only node to return, for fleet files.
 
     Raises:
-        CommandError: the file cannot be read or is wrong; with every problem and its place.
+        CommandError: the file cannot be read or is wrong; the message has every problem with its place.
     """
     where = required_uri(uri)
     try:
@@ -95,11 +99,11 @@ def targets(
 def one_target(
     uri: str | None, environ: Mapping[str, str], *, role: str | None = None, node: str | None = None
 ) -> Target:
-    """Like `targets`, for commands that can only take one node."""
+    """Return the only node; for commands that take one (arguments as in `targets`)."""
     found = targets(uri, environ, role=role, node=node)
     if len(found) != 1:
         names = ", ".join(target.name for target in found)
-        raise CommandError(f"choose one node with --node: {names}", Exit.USAGE)
+        raise CommandError(f"several nodes: choose one of them with --node: {names}", Exit.USAGE)
     return found[0]
 
 

@@ -32,77 +32,89 @@ def top(
     domain: WatchedDomain = None,
     partition: Partition = None,
     replay: Annotated[
-        pathlib.Path | None, typer.Option(help="Show a recording instead of a living domain.")
+        pathlib.Path | None, typer.Option(help="Show a recording instead of a live domain.")
     ] = None,
     simulate: Annotated[
         str | None,
         typer.Option(
             metavar="DEPLOYMENT",
-            help="Show a simulated run of this fleet file, or of a system drawn from the seed: `none`.",
+            help="Show a simulation of this fleet file, or, with `none`, of a system drawn from the seed.",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Which run to simulate.")] = 1,
+    seed: Annotated[int, typer.Option(help="Simulate this run.")] = 1,
     faults: Annotated[
-        str, typer.Option(help="Faults of the simulation: any, all, none, or some, as in crash,partition.")
+        str, typer.Option(help="Simulate these faults: any, all, none, or a list such as crash,partition.")
     ] = "any",
     minutes: Annotated[
         float | None,
-        typer.Option(min=0.1, max=1440, help="Simulated minutes with faults; else drawn from the seed."),
+        typer.Option(
+            min=0.1,
+            max=1440,
+            metavar="N",
+            help="Inject faults for N simulated minutes (default: drawn from the seed).",
+        ),
     ] = None,
-    speed: Annotated[float, typer.Option(min=0.1, max=1000, help="How fast to replay or to simulate.")] = 1.0,
+    speed: Annotated[float, typer.Option(min=0.1, max=1000, help="Replay or simulate at this speed.")] = 1.0,
     trace: Annotated[
         list[str] | None,
-        typer.Option(help="Follow this trace file or directory too, as NODE=FILE perhaps; may be repeated."),
+        typer.Option(help="Also follow this trace (FILE, directory or NODE=FILE); repeatable."),
     ] = None,
-    theme: Annotated[str | None, typer.Option(help="ops-dark, ops-light, ops-ansi or ops-mono.")] = None,
+    theme: Annotated[
+        str | None, typer.Option(help="Use the theme ops-dark, ops-light, ops-ansi or ops-mono.")
+    ] = None,
     ascii_only: Annotated[bool, typer.Option("--ascii", help="Use only ASCII characters.")] = False,
     notify: Annotated[
         str,
         typer.Option(
             metavar="COMMAND",
-            help="Run this when a fault begins; its text, node and name-space are appended.",
+            help="Run COMMAND when a fault begins; its text, node and name-space are appended.",
         ),
     ] = "",
     operate: Annotated[
         bool,
         typer.Option(
-            "--operate", help="Allow to stop, restart and start nodes of this machine, after a question."
+            "--operate",
+            help="Allow stopping, restarting and starting nodes on this machine, with confirmation.",
         ),
     ] = False,
     serve: Annotated[
-        bool, typer.Option("--serve", help="Serve the console to browsers on this machine; it only watches.")
+        bool,
+        typer.Option("--serve", help="Serve the console to browsers on this machine, without --operate."),
     ] = False,
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Port of --serve on 127.0.0.1.")] = 8000,
+    port: Annotated[
+        int, typer.Option(min=1, max=65535, help="Use this port of 127.0.0.1 with --serve.")
+    ] = 8000,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Show nothing; say what would be shown, as JSON, and end.")
+        bool, typer.Option("--json", help="Print what the console would show as JSON, and exit.")
     ] = False,
     screen: Annotated[
-        str | None, typer.Option(help="With --json: only this screen, as in groups, conflicts, findings.")
+        str | None,
+        typer.Option(help="With --json: print only this screen, such as groups, conflicts or findings."),
     ] = None,
     at: Annotated[
         str | None,
         typer.Option(
             metavar="MOMENT",
-            help="With --json: this moment of a recording or simulation, as +90 or 12:30:05.",
+            help="With --json: print this moment of a recording or simulation, such as +90 or 12:30:05.",
         ),
     ] = None,
 ) -> None:
     """Open the operations console: nodes, name-spaces, masters, alignment, events, persistence services.
 
-    It watches, changes nothing without --operate, and needs no node on this machine. Without a configuration
-    it watches domain 0. A fleet file says which nodes, name-spaces and copies there should be; of several
-    domains in it one is shown, `d` shows the next, and the first line says how the others are. --json listens
-    for three seconds and says what the screens would show.
+    The console changes nothing without --operate, and needs no node on this machine. Without a configuration
+    it watches domain 0. A fleet file says which nodes, name-spaces and copies to expect. If it has several
+    domains, the console shows one (`d` switches) and names the others in trouble in the first line. --json
+    listens for three seconds and prints what the screens would show.
 
-    Exit codes: 0 left in order, 2 wrong usage or the console is not installed, 3 domain not reachable, or
-    nobody heard with --json.
+    Exit codes: 0 success, 2 wrong usage or the console is not installed, 3 domain not reachable, or no node
+    heard with --json.
     """
     if replay is not None and simulate is not None:
-        raise CommandError("either --replay or --simulate", Exit.USAGE)
+        raise CommandError("choose --replay or --simulate, not both", Exit.USAGE)
     if operate and (replay is not None or simulate is not None):
-        raise CommandError("only what is live can be operated", Exit.USAGE)
+        raise CommandError("--operate needs a live domain: leave out --replay and --simulate", Exit.USAGE)
     if not as_json and (screen is not None or at is not None):
-        raise CommandError("--screen and --at belong to --json", Exit.USAGE)
+        raise CommandError("--screen and --at need --json", Exit.USAGE)
     if theme is not None:
         _require_theme(theme)
 
@@ -127,7 +139,7 @@ def top(
         _serve(port, operate=operate)
         return
     if not has_terminal():
-        raise CommandError("the console needs a terminal; `ospltool top --json` does not", Exit.USAGE)
+        raise CommandError("the console needs a terminal; use `ospltool top --json` without one", Exit.USAGE)
     try:
         from tui.alarm import AlarmFault
         from tui.app import run_console
@@ -155,7 +167,7 @@ def top(
 
 
 def _require_one(found: list[Watched]) -> None:
-    """A document is about one domain.
+    """Require a single domain, as a JSON document describes one.
 
     Raises:
         CommandError: there are several.
@@ -166,7 +178,7 @@ def _require_one(found: list[Watched]) -> None:
 
 
 def has_terminal() -> bool:
-    """Whether there is a terminal to read keys from and to draw on, or a browser in its place."""
+    """Tell whether there is a terminal for keys and drawing, or a browser in its place."""
     return "TEXTUAL_DRIVER" in os.environ or (sys.stdin.isatty() and sys.stdout.isatty())
 
 
@@ -180,7 +192,7 @@ def _require_theme(theme: str) -> None:
 
 
 def _program() -> tuple[str, ...]:
-    """What stands for the word `ospltool` when we start ourselves again."""
+    """Return the command line that starts this program again."""
     return (sys.executable, "-m", "ospltool.cli.app")
 
 
@@ -191,9 +203,11 @@ def _operator() -> Operator:
 
 
 def _serve(port: int, *, operate: bool) -> None:
-    """Every browser gets a process with the same arguments, but for those that are about serving."""
+    """Serve the console: each browser gets a process with the same arguments, without --serve and --port."""
     if operate:
-        raise CommandError("a served console only watches; --operate needs a terminal", Exit.USAGE)
+        raise CommandError(
+            "--serve and --operate exclude each other: a served console only watches", Exit.USAGE
+        )
     try:
         from tui.serve import ServeFault, serve
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""What the console would show, as JSON: of a living domain, a recording or a simulation."""
+"""The content of the console as JSON: for a live domain, a recording or a simulation."""
 
 from __future__ import annotations
 
@@ -32,17 +32,22 @@ SCREENS: Final = {
     "findings": ("findings",),
     "persistence": ("persistence_services", "health"),
 }
-"""The members of the whole document that each screen is made from."""
+"""The members of the document that each screen shows."""
 
 ALWAYS: Final = ("time_ns", "caption", "domain_lost_ns", "messages_left_out")
 
 
 def put_json(open_source: Callable[[], Source], *, screen: str | None, at: str | None) -> None:
-    """Listen, or wind to a moment, and write one document of kind "system".
+    """Listen, or seek to a moment, and write one document of kind "system".
+
+    Args:
+        open_source: opens the feed, with what makes its health.
+        screen: a key of SCREENS, to write only what this screen shows.
+        at: a moment of a recording or simulation, such as `+90` (seconds) or `12:30:05`; default its end.
 
     Raises:
         CommandError: no such screen or moment.
-        Exit: nobody was heard.
+        Exit: no node was heard.
     """
     if screen is not None and screen not in SCREENS:
         raise CommandError(f"no screen {screen!r}; there are {', '.join(SCREENS)}", Exit.USAGE)
@@ -56,7 +61,9 @@ def put_json(open_source: Callable[[], Source], *, screen: str | None, at: str |
         if isinstance(feed, TimeTravel):
             _wind(system, feed, at)
         elif at is not None:
-            raise CommandError("only a recording or a simulation has another moment than now", Exit.USAGE)
+            raise CommandError(
+                "--at needs a recording or a simulation: give --replay or --simulate", Exit.USAGE
+            )
         else:
             listen_for(system, LISTEN_S)
         data = _document(system.health, feed.now_ns(), screen)
@@ -71,7 +78,7 @@ def put_json(open_source: Callable[[], Source], *, screen: str | None, at: str |
 
 
 def _wind(system: System, travel: TimeTravel, at: str | None) -> None:
-    """To the moment; without one, to the end. The last seconds are played, since what is wrong takes time."""
+    """Seek to the moment (default: the end), and play the seconds before it: health takes time to judge."""
     from ospltool.live.moments import moment_of
 
     begin_ns = travel.timeline.begin_ns
@@ -91,7 +98,7 @@ _FAR_NS: Final = 1 << 62
 
 
 def _until_quiet(system: System) -> None:
-    """Poll until nothing moves any more: a long way is wound in several polls."""
+    """Poll until the time stands still: a long seek takes several polls."""
     feed, before_ns = system.feed, -1
     while feed.now_ns() != before_ns:
         before_ns = feed.now_ns()
@@ -112,7 +119,7 @@ def _document(one: Health, now_ns: int, screen: str | None) -> dict[str, Any]:
 
 
 def _findings(model: SystemModel) -> list[dict[str, Any]]:
-    """What the rules of the check say about what the nodes advertise."""
+    """Return the findings of the rules of `check` on the settings that nodes advertise."""
     from tui.sources.advertised import findings
 
     present = [node.snapshot for node in model.ordered_nodes() if not node.gone_ns]

@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     Command = Any  # Typer does not show its class
 
 VIEW: Final = "view"
-"""The command that is meant when the first argument is no name of a command."""
+"""The command that runs if the first argument is not the name of a command."""
 
 _HELP: Final = """Read, follow, merge, filter and explain traces and logs.
 
     ospltool trace [OPTIONS] FILE|DIRECTORY|NODE=FILE ...
 
-shows records: of durability traces of OpenSplice and of our engine (all releases and flavours, also .gz
-and .zst), of ospl-info.log and ospl-error.log; of several nodes merged by time. `ospltool trace view --help`
-lists its options.
+Show records of OpenSplice and ospltool traces (all releases and flavours, also .gz and .zst), of
+ospl-info.log and of ospl-error.log; records of several nodes are merged by time. `ospltool trace view --help`
+lists the options.
 """
 
 _SETTINGS: Final[dict[str, Any]] = {
@@ -42,14 +42,14 @@ _SETTINGS: Final[dict[str, Any]] = {
 }
 
 Names = Annotated[
-    list[str] | None, typer.Argument(metavar="FILE|DIRECTORY|NODE=FILE...", help="What to read.")
+    list[str] | None, typer.Argument(metavar="FILE|DIRECTORY|NODE=FILE...", help="Read these files.")
 ]
 
 
 class _Group(TyperGroup):
-    """A group whose first argument may be a file: `view` is then meant.
+    """A group whose first argument may be a file: the command is then `view`.
 
-    Its commands have many options; they are made when they are needed, not for the help of `ospltool`.
+    It makes its commands, which have many options, only if they are needed, not for `ospltool --help`.
     """
 
     _made: MutableMapping[str, Command]
@@ -85,8 +85,8 @@ def _commands() -> typer.Typer:
     trace.command("conversation", short_help="Follow the alignments of one group across all nodes.")(
         conversation
     )
-    trace.command("timeline", short_help="Show where the time went: phases, alignments, merges.")(timeline)
-    trace.command("anomalies", short_help="Find what an expert would find.")(anomalies)
+    trace.command("timeline", short_help="Show the time of phases, alignments and merges.")(timeline)
+    trace.command("anomalies", short_help="Find anomalies, and say what became of the data.")(anomalies)
     trace.command("explain", short_help="Explain a line, a message, or the id of a template.")(explain)
     trace.command("load", short_help="Load traces into a case for SQL.")(load)
     return trace
@@ -95,75 +95,111 @@ def _commands() -> typer.Typer:
 def view(
     names: Names = None,
     follow: Annotated[
-        bool, typer.Option("-f", "--follow", help="Go on with what is added to the files.")
+        bool, typer.Option("-f", "--follow", help="Keep reading as the files grow, like `tail -f`.")
     ] = False,
     lines: Annotated[
-        int | None, typer.Option("-n", "--lines", min=0, help="Only so many records, the last ones.")
+        int | None,
+        typer.Option("-n", "--lines", min=0, metavar="N", help="Show only the last N records."),
     ] = None,
     skew: Skew = None,
     level: Annotated[
-        str | None, typer.Option("-l", "--level", help="This level and above (WARNING).")
+        str | None,
+        typer.Option("-l", "--level", help="Show only records of this level or above, such as WARNING."),
     ] = None,
     thread: Annotated[
-        list[str] | None, typer.Option("-t", "--thread", metavar="GLOB", help="Threads (d_*).")
+        list[str] | None,
+        typer.Option(
+            "-t", "--thread", metavar="GLOB", help="Show only records of these threads, such as d_*."
+        ),
     ] = None,
-    state: Annotated[list[str] | None, typer.Option("--state", help="Service states (COMPLETE).")] = None,
+    state: Annotated[
+        list[str] | None,
+        typer.Option("--state", help="Show only records in these service states, such as COMPLETE."),
+    ] = None,
     fellow: Annotated[
-        list[str] | None, typer.Option("--fellow", metavar="ID|NODE", help="About this node.")
+        list[str] | None,
+        typer.Option("--fellow", metavar="ID|NODE", help="Show only records about this node."),
     ] = None,
     namespace: Annotated[
-        list[str] | None, typer.Option("--namespace", metavar="GLOB", help="About this name-space.")
+        list[str] | None,
+        typer.Option("--namespace", metavar="GLOB", help="Show only records about this name-space."),
     ] = None,
     group: Annotated[
-        list[str] | None, typer.Option("--group", metavar="GLOB", help="About this partition.topic.")
+        list[str] | None,
+        typer.Option("--group", metavar="GLOB", help="Show only records about this partition.topic."),
     ] = None,
-    conflict: Annotated[str | None, typer.Option("--conflict", help="About this conflict.")] = None,
+    conflict: Annotated[
+        str | None, typer.Option("--conflict", help="Show only records about this conflict.")
+    ] = None,
     run: Annotated[
-        int | None, typer.Option("--run", help="This run of the service in its file, from 1.")
+        int | None,
+        typer.Option("--run", metavar="N", help="Show only the Nth run of the service in its file."),
     ] = None,
     grep: Annotated[
-        list[str] | None, typer.Option("-g", "--grep", metavar="REGEX", help="Records with this in them.")
+        list[str] | None,
+        typer.Option("-g", "--grep", metavar="REGEX", help="Show only records that match REGEX."),
     ] = None,
     exclude: Annotated[
-        list[str] | None, typer.Option("-v", "--exclude", metavar="REGEX", help="Not records with this.")
+        list[str] | None,
+        typer.Option("-v", "--exclude", metavar="REGEX", help="Hide records that match REGEX."),
     ] = None,
     ignore_case: Annotated[
-        bool, typer.Option("-i", "--ignore-case", help="For --grep, --exclude, --highlight.")
+        bool, typer.Option("-i", "--ignore-case", help="Ignore case in --grep, --exclude and --highlight.")
     ] = False,
     highlight: Annotated[
-        str | None, typer.Option("-H", "--highlight", metavar="REGEX", help="Make this stand out.")
+        str | None,
+        typer.Option("-H", "--highlight", metavar="REGEX", help="Highlight text that matches REGEX."),
     ] = None,
-    after: Annotated[int, typer.Option("-A", "--after", min=0, help="Records after each match.")] = 0,
-    before: Annotated[int, typer.Option("-B", "--before", min=0, help="Records before each match.")] = 0,
+    after: Annotated[
+        int, typer.Option("-A", "--after", min=0, metavar="N", help="Show N records after each match.")
+    ] = 0,
+    before: Annotated[
+        int, typer.Option("-B", "--before", min=0, metavar="N", help="Show N records before each match.")
+    ] = 0,
     context: Annotated[
-        int, typer.Option("-C", "--context", min=0, help="Records before and after each match.")
+        int,
+        typer.Option(
+            "-C", "--context", min=0, metavar="N", help="Show N records before and after each match."
+        ),
     ] = 0,
     since: Annotated[
-        str | None, typer.Option("-S", "--since", metavar="TIME", help="Not before (ISO, 01:08:34, +10s).")
+        str | None,
+        typer.Option("-S", "--since", metavar="TIME", help="Skip records before TIME (ISO, 01:08:34, +10s)."),
     ] = None,
-    until: Annotated[str | None, typer.Option("-U", "--until", metavar="TIME", help="Not after.")] = None,
+    until: Annotated[
+        str | None, typer.Option("-U", "--until", metavar="TIME", help="Skip records after TIME.")
+    ] = None,
     around: Annotated[
-        str | None, typer.Option("--around", metavar="TIME±DURATION", help="Around a time.")
+        str | None, typer.Option("--around", metavar="TIME±DURATION", help="Show only records around TIME.")
     ] = None,
     gaps: Annotated[
-        str | None, typer.Option("--gaps", metavar="DURATION", help="Mark silences of at least this.")
+        str | None, typer.Option("--gaps", metavar="DURATION", help="Mark silences of at least DURATION.")
     ] = None,
     hist: Annotated[
-        str | None, typer.Option("--hist", metavar="DURATION", help="Show counts in spans of this.")
+        str | None,
+        typer.Option("--hist", metavar="DURATION", help="Show the number of records per DURATION."),
     ] = None,
-    templates: Annotated[bool, typer.Option("--templates", help="Show counts by template.")] = False,
-    unknown: Annotated[bool, typer.Option("--unknown", help="Show what no template matches.")] = False,
-    count: Annotated[bool, typer.Option("-c", "--count", help="Show only how many.")] = False,
+    templates: Annotated[
+        bool, typer.Option("--templates", help="Show the number of records per template.")
+    ] = False,
+    unknown: Annotated[bool, typer.Option("--unknown", help="List messages that match no template.")] = False,
+    count: Annotated[bool, typer.Option("-c", "--count", help="Show only the number of records.")] = False,
     output: Annotated[
         str,
-        typer.Option("-o", "--output", help="short, full, raw, jsonl, parquet or template='{clock} {text}'."),
+        typer.Option(
+            "-o",
+            "--output",
+            help="Set the format: short, full, raw, jsonl, parquet or template='{clock} {text}'.",
+        ),
     ] = "short",
-    colour: Annotated[str, typer.Option("--color", metavar="WHEN", help="auto, always or never.")] = "auto",
+    colour: Annotated[
+        str, typer.Option("--color", metavar="WHEN", help="Colour the output: auto, always or never.")
+    ] = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Show the records of traces and logs, of several nodes merged by time.
 
-    Exit codes: 0 good, 1 a damaged file was read as far as possible, 2 wrong usage or input not readable,
+    Exit codes: 0 success, 1 a damaged file was read in part, 2 wrong usage or unreadable input,
     130 interrupted.
     """
     from ospltool.trace.reading.record import LEVELS
@@ -171,7 +207,7 @@ def view(
     from ospltool.trace.views.view import Mode, Wishes, show
 
     if level is not None and level.upper() not in LEVELS:
-        raise CommandError(f"{level!r} is no level; they are {', '.join(LEVELS)}", Exit.USAGE)
+        raise CommandError(f"{level!r} is not a level: write {', '.join(LEVELS)}", Exit.USAGE)
     if colour not in {"auto", "always", "never"}:
         raise CommandError(f"--color {colour!r}: choose auto, always or never", Exit.USAGE)
     modes = [
@@ -189,7 +225,9 @@ def view(
             "--count, --hist, --templates, --unknown and --follow exclude each other", Exit.USAGE
         )
     if follow and (as_json or output in {"json", "parquet"}):
-        raise CommandError("what is followed has no end; choose -o jsonl with --follow", Exit.USAGE)
+        raise CommandError(
+            "--follow never ends, so its output cannot be JSON or Parquet: choose -o jsonl", Exit.USAGE
+        )
     with errors():
         wishes = Wishes(
             filter=Filter(
@@ -224,12 +262,12 @@ def view(
 
 
 def explain(
-    text: Annotated[str, typer.Argument(metavar="TEXT|ID", help="A line, a message, an id, or a rule.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT|ID", help="Explain this line, message, id or rule.")],
     as_json: AsJson = False,
 ) -> None:
     """Explain a line of a trace, a message, a template (d_admin:1053), an event or a rule of `anomalies`.
 
-    Exit codes: 0 good, 1 nothing is known about it.
+    Exit codes: 0 success, 1 nothing matches.
     """
     from ospltool.output import envelope, streams
     from ospltool.output.text import visible
@@ -263,23 +301,26 @@ def explain(
 def load(
     names: Names = None,
     target: Annotated[
-        str, typer.Option("-o", "--output", help="The case: a directory, or a file case.duckdb.")
+        str, typer.Option("-o", "--output", help="Write this case: a directory, or a .duckdb file.")
     ] = "case",
     records_only: Annotated[
-        bool, typer.Option("--records-only", help="Without level, template and fields: faster.")
+        bool, typer.Option("--records-only", help="Leave out level, template and fields, which is faster.")
     ] = False,
-    engine: Annotated[str, typer.Option("--engine", help="local or spark.")] = "local",
+    engine: Annotated[str, typer.Option("--engine", help="Load with this engine: local or spark.")] = "local",
     master: Annotated[
-        str, typer.Option("--master", help="local[*], spark://host:port or sc://host:port.")
+        str,
+        typer.Option(
+            "--master", help="Connect to this Spark master: local[*], spark://host:port or sc://host:port."
+        ),
     ] = "local[*]",
     as_json: AsJson = False,
 ) -> None:
     """Load traces, logs, stores, configurations and recordings into a case.
 
-    A case that is there already is added to: new files, new nodes, and what files have grown by. `ospltool
-    sql` asks it, and every analysis takes it in place of files.
+    To a case that exists, the command adds new files, new nodes, and the new parts of files. `ospltool sql`
+    queries a case, and every analysis takes one in place of files.
 
-    Exit codes: 0 good, 1 a damaged file was loaded as far as possible, 2 wrong usage or input not readable.
+    Exit codes: 0 success, 1 a damaged file was loaded in part, 2 wrong usage or unreadable input.
     """
     from ospltool.cli.sql import needs_analytics
     from ospltool.output import envelope, streams
@@ -330,7 +371,7 @@ def _raw(names: list[str] | None) -> RawEvidence:
 
 
 def _keep(target: pathlib.Path, attachments: Sequence[Attachment]) -> str:
-    """Puts stores, configurations and recordings into the case; returns what to say about it."""
+    """Put stores, configurations and recordings into the case; return what to report."""
     if not attachments:
         return ""
     if not target.is_dir():
@@ -341,14 +382,14 @@ def _keep(target: pathlib.Path, attachments: Sequence[Attachment]) -> str:
     kept = keep(target, attachments)
     for problem in kept.problems:
         streams.say(f"not kept: {problem}")
-    return f"; {kept.added} stores, configurations and recordings added, {kept.unchanged} were there"
+    return f"; {kept.added} stores, configurations and recordings added, {kept.unchanged} unchanged"
 
 
 def _pattern(text: str, ignore_case: bool) -> re.Pattern[str]:
     try:
         return re.compile(text, re.IGNORECASE if ignore_case else 0)
     except re.error as cause:
-        raise CommandError(f"{text!r} is no regular expression: {cause}", Exit.USAGE) from None
+        raise CommandError(f"{text!r} is not a regular expression: {cause}", Exit.USAGE) from None
 
 
 def _sources(names: list[str] | None) -> Found:

@@ -1,4 +1,4 @@
-"""The analyses of `ospltool trace`: of a case or of files, with the same result."""
+"""The analyses of `ospltool trace`; a case and its files give the same result."""
 
 from __future__ import annotations
 
@@ -31,21 +31,23 @@ if TYPE_CHECKING:
 
 
 def conversation(
-    group: Annotated[str, typer.Argument(metavar="PARTITION.TOPIC", help="The group.")],
+    group: Annotated[str, typer.Argument(metavar="PARTITION.TOPIC", help="Follow this group.")],
     names: Inputs = None,
     skew: Skew = None,
-    run: Annotated[int | None, typer.Option("--run", help="Only alignments that began in this run.")] = None,
+    run: Annotated[
+        int | None, typer.Option("--run", metavar="N", help="Show only alignments that began in the Nth run.")
+    ] = None,
     since: Since = None,
     until: Until = None,
     nodes: Nodes = None,
-    output: Annotated[str, typer.Option("-o", "--output", help="text or mermaid.")] = "text",
+    output: Annotated[str, typer.Option("-o", "--output", help="Set the format: text or mermaid.")] = "text",
     engine: EngineName = "duckdb",
     master: Master = "local[*]",
     as_json: AsJson = False,
 ) -> None:
     """Follow the alignments of one group across all nodes, as a sequence diagram.
 
-    Exit codes: 0 good, 1 there is no alignment of this group, 2 wrong usage or input not readable.
+    Exit codes: 0 success, 1 no alignment of this group, 2 wrong usage or unreadable input.
     """
     from ospltool.output import envelope, streams
     from ospltool.output.text import visible
@@ -65,7 +67,7 @@ def conversation(
         streams.put("".join(f"{line}\n" for line in lines))
     say_damages()
     if talk.exchanges and not talk.is_named:
-        what = "no line of these traces names this group; its name-space was aligned, with it or without it"
+        what = "no line of these traces names this group; shown are the alignments of its name-space"
         streams.say(f"ospltool: {visible(group)}: {what}")
     if not talk.exchanges:
         raise CommandError(f"{group}: no alignment of this group in these traces", Exit.FINDINGS)
@@ -81,9 +83,9 @@ def timeline(
     master: Master = "local[*]",
     as_json: AsJson = False,
 ) -> None:
-    """Show where the time went: the phases of each run with their longest waits, alignments, merges.
+    """Show the time of the phases of each run with their longest waits, of alignments and of merges.
 
-    Exit codes: 0 good, 1 a damaged file was read as far as possible, 2 wrong usage or input not readable.
+    Exit codes: 0 success, 1 a damaged file was read in part, 2 wrong usage or unreadable input.
     """
     from ospltool.output import envelope, streams
 
@@ -107,22 +109,26 @@ def anomalies(
     until: Until = None,
     nodes: Nodes = None,
     rules: Annotated[
-        list[str] | None, typer.Option("--rule", metavar="NAME", help="Show this rule only; may be repeated.")
+        list[str] | None, typer.Option("--rule", metavar="NAME", help="Show only this rule; repeatable.")
     ] = None,
     traces_only: Annotated[
-        bool, typer.Option("--traces-only", help="Do not read the stores and recordings that are found.")
+        bool,
+        typer.Option(
+            "--traces-only", help="Do not read the stores and recordings that belong to the traces."
+        ),
     ] = False,
     list_rules: Annotated[bool, typer.Option("--list", help="List the rules.")] = False,
     engine: EngineName = "duckdb",
     master: Master = "local[*]",
     as_json: AsJson = False,
 ) -> None:
-    """Judge what became of the data, and find what an expert would find in the traces.
+    """Find anomalies, and say what became of the data.
 
     The first line is the verdict: which set was emptied, replaced or left behind, where, when, by which
-    decision. Then what is unknown, the stories (findings of one cause), and each finding with its lines.
+    decision. Then come what is unknown, the stories (findings with one cause), and each finding with its
+    lines.
 
-    Exit codes: 0 nothing found, 1 anomalies or a damaged file, 2 wrong usage or input not readable.
+    Exit codes: 0 nothing found, 1 anomalies or a damaged file, 2 wrong usage or unreadable input.
     """
     from ospltool.output import envelope, streams
     from ospltool.output.text import table
@@ -134,7 +140,7 @@ def anomalies(
         return
     unknown = [name for name in rules or () if name not in known]
     if unknown:
-        raise CommandError(f"no rule {', '.join(unknown)}; --list shows them", Exit.USAGE)
+        raise CommandError(f"no rule {', '.join(unknown)}: see --list", Exit.USAGE)
     with evidence_of(names, engine, master) as evidence:
         from ospltool.forensics import text
         from ospltool.forensics.evidence import window_of
@@ -152,7 +158,7 @@ def anomalies(
 
 @contextlib.contextmanager
 def evidence_of(names: list[str] | None, engine: str, master: str) -> Iterator[Evidence]:
-    """What the analyses look at: a case by an engine, or files; what is wrong with it ends the command."""
+    """Open a case (with a query engine) or files for an analysis; turn their faults into command errors."""
     from ospltool.cli.sql import needs_analytics
     from ospltool.trace.reading import damage
 
@@ -167,15 +173,14 @@ def evidence_of(names: list[str] | None, engine: str, master: str) -> Iterator[E
 
         cases = [name for name in names if is_case(name)]
         if not cases and engine == "spark":
-            raise CommandError(
-                "--engine spark works on a case: make one with `ospltool trace load`", Exit.USAGE
-            )
+            raise CommandError("--engine spark needs a case: make one with `ospltool trace load`", Exit.USAGE)
         if not cases:
             yield RawEvidence(names, sys.stderr)
             return
         if len(names) > 1:
             raise CommandError(
-                f"{cases[0]}: a case is looked at alone; add files to it with `load`", Exit.USAGE
+                f"{cases[0]}: give a case alone, or add the files to it with `ospltool trace load`",
+                Exit.USAGE,
             )
         with needs_analytics():
             from ospltool.analytics.case import open_case

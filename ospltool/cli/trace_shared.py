@@ -1,4 +1,4 @@
-"""What the commands on traces share: options, and how they end."""
+"""Options, errors and exit codes that the commands on traces share."""
 
 from __future__ import annotations
 
@@ -17,27 +17,35 @@ if TYPE_CHECKING:
 Skew = Annotated[
     list[str] | None,
     typer.Option(
-        "--skew", metavar="NODE=DURATION", help="Correct the clock of a node (n2=+1.3s); auto estimates all."
+        "--skew",
+        metavar="NODE=DURATION",
+        help="Correct the clock of a node, such as n2=+1.3s; auto estimates all.",
     ),
 ]
 Inputs = Annotated[
     list[str] | None,
-    typer.Argument(metavar="CASE|FILE|DIRECTORY|NODE=FILE...", help="What to read: a case, or files."),
+    typer.Argument(metavar="CASE|FILE|DIRECTORY|NODE=FILE...", help="Read a case, or files."),
 ]
 Since = Annotated[
-    str | None, typer.Option("-S", "--since", metavar="TIME", help="Not before (ISO, 01:08:34, +10s).")
+    str | None,
+    typer.Option("-S", "--since", metavar="TIME", help="Skip records before TIME (ISO, 01:08:34, +10s)."),
 ]
-Until = Annotated[str | None, typer.Option("-U", "--until", metavar="TIME", help="Not after.")]
+Until = Annotated[str | None, typer.Option("-U", "--until", metavar="TIME", help="Skip records after TIME.")]
 Nodes = Annotated[
-    list[str] | None, typer.Option("--node", metavar="NODE", help="Look at this node only; may be repeated.")
+    list[str] | None, typer.Option("--node", metavar="NODE", help="Analyse only this node; repeatable.")
 ]
 EngineName = Annotated[str, typer.Option("--engine", help="Read a case with duckdb or spark.")]
-Master = Annotated[str, typer.Option("--master", help="local[*], spark://host:port or sc://host:port.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Show the answer as JSON.")]
+Master = Annotated[
+    str,
+    typer.Option(
+        "--master", help="Connect to this Spark master: local[*], spark://host:port or sc://host:port."
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 def say_damages(known: Iterable[Damage] = ()) -> bool:
-    """Names the files that could not be read to their ends; whether there are any."""
+    """Report the files that could not be read to the end; return whether there are any."""
     from ospltool.output import streams
     from ospltool.trace.reading import damage
 
@@ -48,14 +56,14 @@ def say_damages(known: Iterable[Damage] = ()) -> bool:
 
 
 def end(*, has_findings: bool = False, damages: Iterable[Damage] = ()) -> None:
-    """Ends a command with exit code 1 if it has findings, or could not read all of its input."""
+    """End a command with exit code 1 if it has findings or could not read all of its input."""
     if say_damages(damages) or has_findings:
         raise typer.Exit(Exit.FINDINGS)
 
 
 @contextlib.contextmanager
 def errors() -> Iterator[None]:
-    """What is wrong with the input, as a message and exit code 2."""
+    """Turn errors in the input into command errors with exit code 2."""
     from ospltool.trace.reading.sources import SourceError
     from ospltool.trace.views.overview import TooManySpansError
     from ospltool.trace.views.render import RenderError

@@ -1,4 +1,4 @@
-"""Values of options with units, parsed in one place."""
+"""Parsers of option values with units."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _SECONDS: Final = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h":
 
 
 def duration_s(text: str) -> float:
-    """Seconds in a duration such as `500ms`, `2s`, `1.5m` or `1h`; a bare number counts seconds.
+    """Parse a duration such as `500ms`, `2s`, `1.5m` or `1h` into seconds; a bare number counts seconds.
 
     Raises:
-        typer.BadParameter: something else.
+        typer.BadParameter: the text is not a duration.
     """
     found = _DURATION.fullmatch(text.strip())
     if found is None:
-        raise typer.BadParameter(f"{text!r} is no duration; write 500ms, 2s, 5m or 1h")
+        raise typer.BadParameter(f"{text!r} is not a duration: write 500ms, 10s, 5m or 1h")
     return float(found[1]) * _SECONDS[found[2] or "s"]

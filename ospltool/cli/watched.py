@@ -1,4 +1,4 @@
-"""What a command watches: one domain, or all domains of a fleet file with what is expected there."""
+"""The domains that a command watches: one, or all of a fleet file with what is expected there."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ if TYPE_CHECKING:
 
 FleetUri = Annotated[
     str | None,
-    typer.Argument(envvar="OSPL_URI", help="Fleet file (.toml), or a configuration of the domain."),
+    typer.Argument(envvar="OSPL_URI", help="Watch the domains of this fleet file (.toml) or configuration."),
 ]
 WatchedDomain = Annotated[int | None, typer.Option(min=0, max=230, help="Watch this domain instead.")]
 
 LISTEN_S: Final = 3.0
-"""How long a living domain is listened to at least: every node shows itself in that time."""
+"""Least time to listen to a live domain: every node is heard within it."""
 MOST_S: Final = 8.0
-"""How long what may be over in a moment is waited for."""
+"""Longest time to wait for conditions that may end by themselves."""
 POLL_S: Final = 0.25
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Watched:
-    """One domain, where it is reached, and what there should be."""
+    """A domain, and what is expected there."""
 
     place: Place
     expected: Expectation
 
     @property
     def title(self) -> str:
-        """How people call it."""
+        """The name of the domain for people."""
         return f"domain {self.place.domain_id}"
 
     def health(self, model: SystemModel) -> Health:
-        """The health of a model of this domain, with the mutes and the supervisors of this user."""
+        """Judge the health of a model of this domain, with the mutes and supervisors of this user."""
         from ospltool.health.health import Health
         from ospltool.health.mutes import Mutes, place
         from ospltool.health.supervised import words
@@ -60,7 +60,7 @@ class Watched:
 
 
 def opened(one: Watched, partition: str | None) -> System:
-    """A living domain, and its health.
+    """Open a live domain with its health.
 
     Raises:
         CommandError: it cannot be opened.
@@ -71,7 +71,7 @@ def opened(one: Watched, partition: str | None) -> System:
 
 
 def listen(systems: Sequence[System]) -> None:
-    """Take in what comes until every node had time to show itself, and nothing is in the balance."""
+    """Listen until every node had time to be heard and all conditions are settled."""
     began = time.monotonic()
     while (elapsed := time.monotonic() - began) < MOST_S:
         for one in systems:
@@ -82,7 +82,7 @@ def listen(systems: Sequence[System]) -> None:
 
 
 def listen_for(system: System, seconds: float) -> None:
-    """Take in what comes in so many seconds."""
+    """Listen for a number of seconds."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         system.update()
@@ -90,7 +90,7 @@ def listen_for(system: System, seconds: float) -> None:
 
 
 def watched(uri: str | None, domain: int | None) -> list[Watched]:
-    """The domains that a command line means; with a fleet file and no number, all of the fleet.
+    """Return the domains that a command line means; with a fleet file and no number, all of the fleet.
 
     Raises:
         CommandError: a file cannot be read or is wrong, with every problem and its place.

@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from engine.config import Source, Span
-from ospltool.cli.check import Format
+from ospltool.cli.check import OutputFormat
 from ospltool.diagnostics.formats import FORMATS, render
 from ospltool.diagnostics.model import (
     Diagnostic,
@@ -65,7 +65,7 @@ def sample() -> Report:
 
 
 def test_the_command_line_knows_exactly_the_formats() -> None:
-    assert [each.value for each in Format] == list(FORMATS)
+    assert [each.value for each in OutputFormat] == list(FORMATS)
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -37,7 +37,7 @@ def test_other_durations_are_refused_as_usage(shell: Shell, text: str) -> None:
         assert code == 0  # a digit is a digit
     else:
         assert code == 2
-        assert "is no duration" in err or "No such option" in err
+        assert "is not a duration" in err or "No such option" in err
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_every_end_has_its_exit_code(
     code, out, err = shell.run("list")
     assert (code, out) == (expected, "")
     assert "\x1b" not in err
-    assert ("fault of ospltool" in err) == (expected == 70)
+    assert ("bug in ospltool" in err) == (expected == 70)
 
 
 def test_usage_errors_have_code_2_and_go_to_standard_error(shell: Shell) -> None:
@@ -73,7 +73,7 @@ def test_no_arguments_show_the_help(shell: Shell) -> None:
     assert shell.run() == shell.run("--help") == shell.run("-h")
     code, out, _ = shell.run()
     assert code == 0
-    assert re.search(r"\bstatus +Show how a node is\.", out)
+    assert re.search(r"\bstatus +Show the state of a node\.", out)
 
 
 def run_with(
@@ -130,4 +130,4 @@ def test_a_file_that_cannot_be_written_is_an_error(
     ended, _, err = shell.run("list")
     assert ended == code
     assert ("written: some/file: " in err) == (code == 74)
-    assert ("fault of ospltool" in err) == (code == 70)
+    assert ("bug in ospltool" in err) == (code == 70)

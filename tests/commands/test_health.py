@@ -149,7 +149,7 @@ def test_a_mute_counts_for_the_next_call_until_it_is_taken_away(shell: Shell, he
     ("arguments", "words"),
     [
         (("--mute", "DUL-NODE-GON", "1h"), "no code 'DUL-NODE-GON'; did you mean "),
-        (("--mute", "DUL-NODE-GONE", "soon"), "'soon' is no duration"),
+        (("--mute", "DUL-NODE-GONE", "soon"), "'soon' is not a duration"),
         (("--unmute", "x"), "no code 'x'"),
     ],
 )

@@ -70,7 +70,7 @@ def test_a_start_has_its_time(shell: Shell) -> None:
     shell.use("slow")
     code, _, err = shell.run("start", path, "--timeout", "600ms")
     assert code == 1
-    assert "does not run yet" in err
+    assert "is still starting" in err
     shell.wait_until("is starting", path)
 
 

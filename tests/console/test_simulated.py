@@ -290,10 +290,10 @@ def test_top_says_a_moment_of_a_simulation_as_json(capsys: Capture) -> None:
         (("--simulate", "nothing.toml", "--json"), "nothing.toml"),
         (("--simulate", "none", "--json", "--at", "soon"), "no moment"),
         (("--simulate", "none", "--json", "--screen", "none"), "no screen"),
-        (("--simulate", "none", "--replay", "x"), "either --replay or --simulate"),
-        (("--simulate", "none", "--operate"), "only what is live"),
-        (("--screen", "groups"), "belong to --json"),
-        (("--json", "--domain", "170", "--at", "+5"), "only a recording or a simulation"),
+        (("--simulate", "none", "--replay", "x"), "choose --replay or --simulate"),
+        (("--simulate", "none", "--operate"), "--operate needs a live domain"),
+        (("--screen", "groups"), "--screen and --at need --json"),
+        (("--json", "--domain", "170", "--at", "+5"), "--at needs a recording or a simulation"),
     ],
 )
 def test_top_refuses_what_makes_no_sense(capsys: Capture, arguments: tuple[str, ...], said: str) -> None:

@@ -242,7 +242,7 @@ def test_what_is_given_to_a_node_is_looked_at_as_what_it_is(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--engine", "spark"), "--engine spark works on a case"),
+        (("--engine", "spark"), "--engine spark needs a case"),
         (("--engine", "other"), "choose duckdb or spark"),
         (("--node", "n9"), "no node n9"),
         (("--since", "soon"), "is no time"),

@@ -138,4 +138,4 @@ def test_topics_of_opensplice_itself_are_left_out_unless_asked_for(bare: Lab) ->
 def test_nobody_is_heard_in_an_empty_domain(bare: Lab) -> None:
     code, data, narration = doctor(bare, "--for", "1s")
     assert (code, data) == (3, "")
-    assert "nobody heard" in narration
+    assert "no participant heard" in narration

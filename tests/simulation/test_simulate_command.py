@@ -74,7 +74,7 @@ def test_a_system_without_a_possible_master_breaks_a_rule(tmp_path: pathlib.Path
     [
         (["--faults", "earthquake"], "no such fault: earthquake"),
         (["nowhere.toml"], "nowhere.toml"),
-        ([FLEET, "--nodes", "3"], "leave --nodes out"),
+        ([FLEET, "--nodes", "3"], "--nodes cannot be used with a deployment"),
     ],
 )
 def test_wrong_usage_is_refused(arguments: list[str], text: str, capfd: Captured) -> None:

@@ -1,4 +1,4 @@
-"""The command that compares stores: `diff`."""
+"""`ospltool store diff`: compare stores."""
 
 from __future__ import annotations
 
@@ -16,46 +16,54 @@ def diff(
     stores: Annotated[
         list[str],
         typer.Argument(
-            metavar="STORE|CASE...", help="Stores, or a case with several; PATH@1,2 chooses sets."
+            metavar="STORE|CASE...", help="Compare these stores, or those of a case; PATH@1,2 chooses sets."
         ),
     ],
     output: Annotated[
-        str, typer.Option("-o", "--output", help="text, json, jsonl, parquet or html.")
+        str, typer.Option("-o", "--output", help="Set the format: text, json, jsonl, parquet or html.")
     ] = "text",
     file: Annotated[
-        pathlib.Path | None, typer.Option("--file", help="Where parquet and html go; html else to stdout.")
+        pathlib.Path | None,
+        typer.Option("--file", help="Write parquet or html to this file (html default: standard output)."),
     ] = None,
-    stat: Annotated[bool, typer.Option("--stat", help="Show bars instead of the table.")] = False,
-    summary: Annotated[bool, typer.Option("--summary", help="Show groups only, no instances.")] = False,
-    fields: Annotated[bool, typer.Option("--fields", help="Decode what differs, field by field.")] = False,
+    stat: Annotated[bool, typer.Option("--stat", help="Show bars instead of a table.")] = False,
+    summary: Annotated[bool, typer.Option("--summary", help="Show only groups, no instances.")] = False,
+    fields: Annotated[bool, typer.Option("--fields", help="Show the fields that differ.")] = False,
     data_only: Annotated[
         bool,
-        typer.Option("--data-only", help="Compare times, keys and content of writes and disposes only."),
+        typer.Option("--data-only", help="Compare only times, keys and content of writes and disposes."),
     ] = False,
     ignore: Annotated[
-        list[str] | None, typer.Option("--ignore", metavar="WHAT", help="Leave out: unregistered.")
+        list[str] | None, typer.Option("--ignore", metavar="unregistered", help="Ignore unregistrations.")
     ] = None,
     limit: Annotated[
         int | None,
-        typer.Option("--limit", min=0, help="List so many instances; 100, or all in jsonl and parquet."),
+        typer.Option(
+            "--limit",
+            min=0,
+            metavar="N",
+            help="List at most N differing instances (default: 100; jsonl and parquet: all).",
+        ),
     ] = None,
     engine: Annotated[
-        str, typer.Option("--engine", help="duckdb, merge (little memory) or spark.")
+        str, typer.Option("--engine", help="Compare with duckdb, merge (little memory) or spark.")
     ] = "duckdb",
     master: Annotated[
-        str, typer.Option("--master", help="Of Spark: local[*], spark://... or sc://...")
+        str, typer.Option("--master", help="Connect to this Spark master: local[*], spark://... or sc://...")
     ] = "local[*]",
     spark_settings: Annotated[
         list[str] | None,
-        typer.Option("--spark-setting", metavar="NAME=VALUE", help="A setting for Spark; may be repeated."),
+        typer.Option("--spark-setting", metavar="NAME=VALUE", help="Set a setting of Spark; repeatable."),
     ] = None,
-    memory: Annotated[int, typer.Option("--memory", min=64, help="About how many MiB may be used.")] = 1024,
+    memory: Annotated[
+        int, typer.Option("--memory", min=64, metavar="N", help="Use at most about N MiB.")
+    ] = 1024,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file of --file.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compare two or more stores: by group, by instance, by field; each difference with its likely cause.
+    """Compare stores by group, instance and field, and give the likely cause of each difference.
 
-    Exit codes: 0 the same, 1 they differ or something cannot be read, 2 wrong usage or no readable store.
+    Exit codes: 0 no difference, 1 differences or unreadable records, 2 wrong usage or unreadable store.
     """
     from ospltool.stores.diff.compare import DEFAULT_INSTANCES, ENGINES, Wishes, compare
     from ospltool.stores.diff.contract import DiffError, Limits

@@ -1,4 +1,4 @@
-"""Commands that copy stores: `export`, `import`, `replace`, `restore`."""
+"""`ospltool store`: the commands that copy sets (`export`, `import`, `replace`, `restore`)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ REPLACE: Final = "ospltool store replace"
 def export(
     store: OneStore,
     output: Annotated[
-        pathlib.Path, typer.Option("-o", "--output", help="A new directory; with --jsonl or --mcap a file.")
+        pathlib.Path,
+        typer.Option(
+            "-o", "--output", help="Write this new directory (with --jsonl or --mcap: this new file)."
+        ),
     ],
     jsonl: Annotated[bool, typer.Option("--jsonl", help="Write JSON lines instead of Parquet.")] = False,
     mcap: Annotated[bool, typer.Option("--mcap", help="Write an MCAP file instead of Parquet.")] = False,
@@ -43,12 +46,12 @@ def export(
 ) -> None:
     """Write a store as a snapshot in Parquet, or as JSON lines or MCAP with decoded fields.
 
-    Exit codes: 0 good, 1 something cannot be read and is left out, 2 wrong usage or no readable store.
+    Exit codes: 0 success, 1 unreadable records were left out, 2 wrong usage or unreadable store.
     """
     from engine.store.interface import DamageLog
 
     if jsonl and mcap:
-        raise CommandError("--jsonl and --mcap exclude each other", Exit.USAGE)
+        raise CommandError("choose --jsonl or --mcap, not both", Exit.USAGE)
     damage = DamageLog()
     with opened(store) as reader:
         facts = reader.facts
@@ -70,7 +73,7 @@ def export(
 def _write_file(
     reader: StoreReader, chosen: Sequence[SetFacts], output: pathlib.Path, damage: DamageLog, *, is_mcap: bool
 ) -> int:
-    """Writes sets into one new file; returns how many samples."""
+    """Write sets into a new file; return the number of samples."""
     from ospltool.output.files import new_bytes, new_text
 
     try:
@@ -88,57 +91,63 @@ def _write_file(
 
 
 def import_(
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="The store to read.")],
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="Read this store.")],
     target: Annotated[
-        pathlib.Path, typer.Argument(help="Store directory of an ospltool node; new or not in use.")
+        pathlib.Path,
+        typer.Argument(help="Write to this store directory of an ospltool node, new or not in use."),
     ],
     sets: Sets = None,
     name_space: NameSpace = "",
     without_damaged: WithoutDamaged = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make the sets of a store those of an ospltool node; what was stored is read back and compared.
+    """Copy the sets of a store into the store of an ospltool node, read them back and compare.
 
-    Exit codes: 0 good, 1 damaged records were left out, 2 wrong usage, not readable or refused.
+    Exit codes: 0 success, 1 damaged records were left out, 2 wrong usage, unreadable store or refused.
     """
     _copy(source, target, sets, name_space, IMPORT, without_damaged, as_json)
 
 
 def replace(
-    target: Annotated[pathlib.Path, typer.Argument(help="Store directory of an ospltool node that is down.")],
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="The store to take the set from.")],
+    target: Annotated[
+        pathlib.Path, typer.Argument(help="Change this store directory of a stopped ospltool node.")
+    ],
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="Take the set from this store.")],
     sets: Sets = None,
     name_space: NameSpace = "",
     without_damaged: WithoutDamaged = False,
     as_json: AsJson = False,
 ) -> None:
-    """Put another set in place on a node that is down: verified, marked, and the old one kept.
+    """Replace the set of a stopped node by a verified copy; the old set becomes a back-up.
 
-    Exit codes: 0 good, 1 damaged records were left out, 2 wrong usage, not readable or refused.
+    Exit codes: 0 success, 1 damaged records were left out, 2 wrong usage, unreadable store or refused.
     """
     from ospltool.stores.copying import is_target_free
 
     if is_target_free(target):
-        raise CommandError(f"{target}: there is no store to replace a set of; see `store import`", Exit.USAGE)
+        raise CommandError(f"{target}: no store; make one with `ospltool store import`", Exit.USAGE)
     _copy(source, target, sets, name_space, REPLACE, without_damaged, as_json)
 
 
 def restore(
-    target: Annotated[pathlib.Path, typer.Argument(help="Store directory of an ospltool node that is down.")],
+    target: Annotated[
+        pathlib.Path, typer.Argument(help="Change this store directory of a stopped ospltool node.")
+    ],
     number: Annotated[
-        int | None, typer.Option("--set", metavar="NUMBER", help="Take back this back-up.")
+        int | None,
+        typer.Option("--set", metavar="NUMBER", help="Bring this back-up back (default: the newest)."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Take back a set that was replaced, on a node that is down; the present set becomes a back-up.
+    """Bring a replaced set of a stopped node back; the present set becomes a back-up.
 
-    Exit codes: 0 good, 2 wrong usage, no such back-up, damaged or refused.
+    Exit codes: 0 success, 2 wrong usage, no such back-up, damaged or refused.
     """
     from ospltool.stores.backups import restore as take_back
     from ospltool.stores.copying import CopyRefused, is_target_free
 
     if is_target_free(target):
-        raise CommandError(f"{target}: there is no ospltool store", Exit.USAGE)
+        raise CommandError(f"{target}: not an ospltool store", Exit.USAGE)
     try:
         done = take_back(target, number)
     except CopyRefused as error:

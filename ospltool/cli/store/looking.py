@@ -1,4 +1,4 @@
-"""Commands that look at stores: `info`, `backups`, `ls`, `show`, `verify`, `watch`."""
+"""`ospltool store`: the commands that read (`info`, `backups`, `ls`, `show`, `verify`, `watch`)."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 
 def info(stores: Stores, sets: Sets = None, as_json: AsJson = False) -> None:
-    """Show what is in stores: sets, completeness, quality, groups, counts, sizes, oldest and newest.
+    """Show the content of stores: sets, completeness, quality, groups, counts, sizes, oldest and newest.
 
-    Exit codes: 0 good, 1 something cannot be read, 2 wrong usage or no readable store.
+    Exit codes: 0 success, 1 unreadable records, 2 wrong usage or unreadable store.
     """
     from ospltool.stores.listing import info_text, info_value
 
@@ -70,9 +70,9 @@ def _counted(name: str, numbers: Sequence[int]) -> tuple[StoreFacts, list[Counte
 
 
 def backups(stores: Stores, as_json: AsJson = False) -> None:
-    """List the sets that were replaced and are kept: who replaced each, when, why, and how large it is.
+    """List the replaced sets that a store keeps: by whom, when and why they were replaced, and their sizes.
 
-    Exit codes: 0 good, 2 wrong usage or no readable store.
+    Exit codes: 0 success, 2 wrong usage or unreadable store.
     """
     from ospltool.stores.backups import backups as backups_of
     from ospltool.stores.backups import backups_text
@@ -94,12 +94,14 @@ def ls(
     group: Group = "",
     key: Key = "",
     samples: Annotated[bool, typer.Option("--samples", help="List samples instead of instances.")] = False,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many instances.")] = 100,
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, metavar="N", help="List at most N instances.")
+    ] = 100,
     as_json: AsJson = False,
 ) -> None:
     """List the instances of a store, or their samples.
 
-    Exit codes: 0 good, 1 something cannot be read, 2 wrong usage or no readable store.
+    Exit codes: 0 success, 1 unreadable records, 2 wrong usage or unreadable store.
     """
     from engine.store.interface import DamageLog
     from ospltool.stores.describe import Choice, instances
@@ -122,17 +124,20 @@ def ls(
 def show(
     store: OneStore,
     digest: Annotated[
-        str, typer.Argument(metavar="[DIGEST]", help="Beginning of a digest, hexadecimal.")
+        str,
+        typer.Argument(
+            metavar="[DIGEST]", help="Show only samples whose digest has this hexadecimal prefix."
+        ),
     ] = "",
     sets: Sets = None,
     group: Group = "",
     key: Key = "",
-    limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many samples.")] = 10,
+    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Show at most N samples.")] = 10,
     as_json: AsJson = False,
 ) -> None:
-    """Show samples: metadata, fields where the type is known, and bytes.
+    """Show samples with metadata, fields (if the type is known) and bytes.
 
-    Exit codes: 0 good, 1 something cannot be read, 2 wrong usage, no readable store or no such sample.
+    Exit codes: 0 success, 1 unreadable records, 2 wrong usage, unreadable store or no such sample.
     """
     from engine.store.interface import DamageLog
     from ospltool.stores.describe import Choice
@@ -152,9 +157,9 @@ def show(
 
 
 def verify(stores: Stores, sets: Sets = None, as_json: AsJson = False) -> None:
-    """Check stores: digests, structure, completeness. Everything is read; what is damaged is listed.
+    """Read whole stores, check digests, structure and completeness, and list damage.
 
-    Exit codes: 0 sound, 1 damaged or not complete, 2 wrong usage or no readable store.
+    Exit codes: 0 sound, 1 damaged or incomplete, 2 wrong usage or unreadable store.
     """
     from ospltool.stores.describe import count_sets, verify_problems
     from ospltool.stores.listing import set_value, verified_text
@@ -182,15 +187,20 @@ def verify(stores: Stores, sets: Sets = None, as_json: AsJson = False) -> None:
 
 def watch(
     store: OneStore,
-    interval: Annotated[float, typer.Option("--interval", min=0.1, help="Seconds between two looks.")] = 1.0,
+    interval: Annotated[
+        float, typer.Option("--interval", min=0.1, metavar="S", help="Poll every S seconds.")
+    ] = 1.0,
     looks: Annotated[
-        int | None, typer.Option("--looks", min=1, help="Look so often, then end; for ever by default.")
+        int | None,
+        typer.Option(
+            "--looks", min=1, metavar="N", help="Poll N times, then exit (default: until interrupted)."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what changes in a store, group by group, until it is interrupted. --json gives JSON lines.
+    """Show changes in the groups of a store until interrupted; --json prints JSON lines.
 
-    Exit codes: 0 ended after --looks, 2 wrong usage or no readable store, 130 interrupted.
+    Exit codes: 0 ended after --looks, 2 wrong usage or unreadable store, 130 interrupted.
     """
     from ospltool.stores.watching import watch as changes
     from ospltool.stores.wording import shown

@@ -1,4 +1,4 @@
-"""A recording of the console as far as it tells of stores: what each node held last, without samples."""
+"""A recording read as a store: the sets that each node had last, as counts without samples."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def recorded(name: str) -> tuple[StoreFacts, list[Counted]] | None:
-    """What the nodes of a recording showed last; None when the file is no recording."""
+    """Return the sets that the nodes of a recording showed last; None if the file is not a recording."""
     from ospltool.live.model import SystemModel
     from ospltool.live.recording import RecordingFault
     from ospltool.live.replay import ReplayFeed
@@ -40,7 +40,7 @@ def recorded(name: str) -> tuple[StoreFacts, list[Counted]] | None:
     for node in nodes:
         sets += _sets(node, len(sets) + 1)
     findings = [
-        f"node {node.name} showed {node.groups_left_out} groups less than it has"
+        f"node {node.name} left out {node.groups_left_out} of its groups"
         for node in nodes
         if node.groups_left_out
     ]
@@ -57,7 +57,7 @@ def recorded(name: str) -> tuple[StoreFacts, list[Counted]] | None:
 
 
 def _sets(node: NodeSnapshot, number: int) -> list[Counted]:
-    """The name-spaces of a node as sets, numbered from `number` on."""
+    """Make sets of the name-spaces of a node, numbered from `number` on."""
     found = []
     for space in node.name_spaces:
         groups = tuple(_group(number, view) for view in node.groups if view.name_space == space.name)

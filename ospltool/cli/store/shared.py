@@ -1,4 +1,4 @@
-"""What the commands on stores share: options, opening, and how they end."""
+"""Options, errors and exit codes that the commands on stores share."""
 
 from __future__ import annotations
 
@@ -18,24 +18,23 @@ if TYPE_CHECKING:
     from ospltool.stores.model import StoreReader
 
 Stores = Annotated[
-    list[str], typer.Argument(metavar="STORE|CASE...", help="Stores to open; of a case all that it holds.")
+    list[str],
+    typer.Argument(metavar="STORE|CASE...", help="Open these stores; a case stands for all stores in it."),
 ]
-OneStore = Annotated[str, typer.Argument(metavar="STORE", help="The store.")]
+OneStore = Annotated[str, typer.Argument(metavar="STORE", help="Open this store.")]
 Sets = Annotated[
-    list[int] | None, typer.Option("--set", metavar="NUMBER", help="Only this set; may be repeated.")
+    list[int] | None, typer.Option("--set", metavar="NUMBER", help="Use only this set; repeatable.")
 ]
 Group = Annotated[
-    str, typer.Option("--group", metavar="PARTITION.TOPIC", help="Only these groups (* and ?).")
+    str, typer.Option("--group", metavar="PARTITION.TOPIC", help="Show only matching groups (* and ?).")
 ]
-Key = Annotated[str, typer.Option("--key", metavar="HEX", help="Only keys that begin so.")]
+Key = Annotated[str, typer.Option("--key", metavar="HEX", help="Show only keys with this prefix.")]
 NameSpace = Annotated[
     str,
-    typer.Option("--name-space", metavar="NAME", help="Name-space of the set in the target."),
+    typer.Option("--name-space", metavar="NAME", help="Give the set this name-space in the target."),
 ]
-WithoutDamaged = Annotated[
-    bool, typer.Option("--without-damaged", help="Go on without the records that can not be read.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Show the answer as JSON.")]
+WithoutDamaged = Annotated[bool, typer.Option("--without-damaged", help="Skip records that cannot be read.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 _SHOWN_DAMAGE = 10
 _EXTRAS = {
@@ -50,7 +49,7 @@ _EXTRAS = {
 
 @contextlib.contextmanager
 def opened(name: str) -> Iterator[StoreReader]:
-    """A store, open for as long as the command reads it."""
+    """Open a store, and close it at the end of the context."""
     with reading():
         from ospltool.stores.opening import open_reader
 
@@ -63,7 +62,7 @@ def opened(name: str) -> Iterator[StoreReader]:
 
 @contextlib.contextmanager
 def reading() -> Iterator[None]:
-    """What cannot be read, or is not installed, as a message and exit code 2."""
+    """Turn unreadable stores and missing packages into command errors with exit code 2."""
     from ospltool.stores.model import StoreUnreadable
 
     try:
@@ -75,7 +74,7 @@ def reading() -> Iterator[None]:
 
 
 def _missing(error: ModuleNotFoundError) -> CommandError | ModuleNotFoundError:
-    """What to tell about a module that is not there; a bug in ospltool stays what it is."""
+    """Make the error for a missing package of an extra; any other missing module is a bug and stays."""
     name = (error.name or "").partition(".")[0]
     if name not in _EXTRAS:
         return error
@@ -83,7 +82,7 @@ def _missing(error: ModuleNotFoundError) -> CommandError | ModuleNotFoundError:
 
 
 def end_with(damage: DamageLog) -> None:
-    """Tell what could not be read, and exit with 1 if there was something."""
+    """Report damage, and exit with 1 if there is any."""
     for one in damage.first[:_SHOWN_DAMAGE]:
         streams.say(f"damaged: {one}")
     if damage.count > _SHOWN_DAMAGE:
@@ -93,7 +92,7 @@ def end_with(damage: DamageLog) -> None:
 
 
 def with_cases(names: Sequence[str], kinds: Sequence[str] = ("store",)) -> list[str]:
-    """The names with every case among them replaced by what it holds of these kinds.
+    """Replace each case among the names by what it holds of these kinds.
 
     Raises:
         CommandError: a case holds nothing of the kind, or cannot be read.
@@ -114,13 +113,13 @@ def with_cases(names: Sequence[str], kinds: Sequence[str] = ("store",)) -> list[
         except CaseError as error:
             raise CommandError(str(error), Exit.USAGE) from error
         if not kept:
-            raise CommandError(f"{name}: this case holds no {' and no '.join(kinds)}", Exit.USAGE)
+            raise CommandError(f"{name}: the case holds no {' and no '.join(kinds)}", Exit.USAGE)
         found += kept
     return found
 
 
 def hexadecimal(text: str, name: str) -> str:
-    """An argument that is the beginning of a key or digest.
+    """Check an argument that is a prefix of a key or digest, and return it in lower case.
 
     Raises:
         CommandError: it has other characters.
@@ -131,6 +130,6 @@ def hexadecimal(text: str, name: str) -> str:
 
 
 def put_lines(lines: Iterable[str]) -> None:
-    """Write lines, each terminal-safe already."""
+    """Write lines that are already terminal-safe."""
     for line in lines:
         streams.put(f"{line}\n")
