@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from ospltool.cli.exits import CommandError, Exit
 from ospltool.output import envelope, streams
+
+if TYPE_CHECKING:
+    from ospltool.health.codes import Code
+
+_WIDTH: Final = 100
 
 
 def register(app: typer.Typer) -> None:
@@ -59,7 +64,6 @@ def _explain_code(wanted: str, *, as_json: bool) -> None:
 
     from engine.config.values import did_you_mean
     from ospltool.health.codes import codes
-    from ospltool.health.manual import text_of
 
     found = codes().get(wanted)
     if found is None:
@@ -69,4 +73,23 @@ def _explain_code(wanted: str, *, as_json: bool) -> None:
         data = {**dataclasses.asdict(found), "severity": found.severity.label, "page": found.page}
         streams.put(envelope.document("code", data))
     else:
-        streams.put(text_of(found))
+        streams.put(_code_text(found))
+
+
+def _code_text(code: Code) -> str:
+    """Describe a health code for the terminal."""
+    import textwrap
+
+    causes = "\n".join(f"- {cause}" for cause in code.causes)
+    parts = {
+        "What is observed": code.observed,
+        "Likely causes": causes,
+        "Effect on data": code.effect,
+        "What to do": code.next,
+    }
+    lines = [f"{code.id} ({code.severity.label})", "", code.title]
+    for title, body in parts.items():
+        lines += ["", f"{title}:"]
+        for paragraph in body.splitlines():
+            lines += textwrap.wrap(paragraph, _WIDTH, initial_indent="  ", subsequent_indent="  ")
+    return "\n".join(lines) + "\n"

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
+from docs import rule_pages as manual
 from engine.config.schema import documented, schema
-from ospltool.check import explain, manual
+from ospltool.check import explain
 from ospltool.check.registry import SECTIONS, Rule, all_rules, find_rules
-
-DOCS = Path(__file__).parents[2] / "docs" / "rules"
 
 
 def rules() -> Iterator[Rule]:
@@ -38,7 +36,7 @@ def test_every_rule_is_documented_in_all_sections(code: str) -> None:
 
 def test_the_manual_is_what_the_rules_say() -> None:
     for name, text in manual.pages().items():
-        assert (DOCS / name).read_text("utf-8") == text, "run: python -m ospltool.check.manual docs/rules"
+        assert (manual.DIRECTORY / name).read_text("utf-8") == text, "run: python -m docs.rule_pages"
 
 
 @pytest.mark.parametrize(

@@ -7,18 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from docs import health_pages as pages
 from ospltool.cli.app import main
-from ospltool.health import manual
 from ospltool.health.codes import codes
 
 ROOT = Path(__file__).parents[2]
-DOCS = ROOT / "docs" / "health"
 
 
 def test_the_pages_are_what_the_codes_say() -> None:
-    for name, text in manual.pages().items():
-        assert (DOCS / name).read_text("utf-8") == text, "run: python -m ospltool.health.manual docs/health"
-    assert {path.name for path in DOCS.iterdir()} == set(manual.pages())
+    for name, text in pages.pages().items():
+        assert (pages.DIRECTORY / name).read_text("utf-8") == text, "run: python -m docs.health_pages"
+    assert {path.name for path in pages.DIRECTORY.iterdir()} == set(pages.pages())
 
 
 def test_every_code_has_all_of_its_words_and_can_be_observed() -> None:

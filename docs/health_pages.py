@@ -1,40 +1,24 @@
-"""The pages of the codes in Markdown: `python -m ospltool.health.manual docs/health`."""
+"""Make docs/health from the health codes: `python -m docs.health_pages`.
+
+A test fails if the pages differ from what this module makes.
+"""
 
 from __future__ import annotations
 
-import sys
-import textwrap
+import pathlib
 
 from ospltool.health.codes import Code, codes
-from ospltool.output.pages import write_pages
 
-WIDTH = 100
-_NOTE = "<!-- Made by `python -m ospltool.health.manual docs/health` from ospltool/health/codes.toml. -->"
+DIRECTORY = pathlib.Path(__file__).with_name("health")
+_NOTE = "<!-- Made by `python -m docs.health_pages` from ospltool/health/codes.toml. -->"
 
 
 def pages() -> dict[str, str]:
-    """Every page, by file name."""
+    """Return the text of every page, by file name."""
     found = {"README.md": _index()}
     for code in codes().values():
         found[f"{code.id}.md"] = _page(code)
     return found
-
-
-def text_of(code: Code) -> str:
-    """A code for the terminal."""
-    causes = "\n".join(f"- {cause}" for cause in code.causes)
-    parts = {
-        "What is observed": code.observed,
-        "Likely causes": causes,
-        "Effect on data": code.effect,
-        "What to do": code.next,
-    }
-    lines = [f"{code.id} ({code.severity.label})", "", code.title]
-    for title, body in parts.items():
-        lines += ["", f"{title}:"]
-        for paragraph in body.splitlines():
-            lines += textwrap.wrap(paragraph, WIDTH, initial_indent="  ", subsequent_indent="  ")
-    return "\n".join(lines) + "\n"
 
 
 def _index() -> str:
@@ -63,4 +47,5 @@ def _page(code: Code) -> str:
 
 
 if __name__ == "__main__":
-    write_pages(sys.argv[1], pages())
+    for name, text in pages().items():
+        (DIRECTORY / name).write_text(text, "utf-8")

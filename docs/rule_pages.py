@@ -1,12 +1,15 @@
-"""The manual of the rules in Markdown: `python -m ospltool.check.manual docs/rules`."""
+"""Make docs/rules from the rules of `ospltool check`: `python -m docs.rule_pages`.
+
+A test fails if the pages differ from what this module makes.
+"""
 
 from __future__ import annotations
 
-import sys
+import pathlib
 
 from ospltool.check.registry import SECTIONS, Rule, all_rules
-from ospltool.output.pages import write_pages
 
+DIRECTORY = pathlib.Path(__file__).with_name("rules")
 FAMILIES = {
     "DUR0": ("files.md", "Files and structure"),
     "DUR1": ("values.md", "Values and leftovers"),
@@ -19,14 +22,14 @@ FAMILIES = {
     "DUR8": ("consistency.md", "Eventual consistency"),
     "DUR9": ("suppressions.md", "Suppressions"),
 }
-"""The files of the manual by the beginning of their codes."""
+"""File and title of each page, by the prefix of its codes."""
 
 _CODE_SECTIONS = frozenset({"Example", "Use instead"})
-_NOTE = "<!-- Made by `python -m ospltool.check.manual docs/rules` from the rules themselves. -->"
+_NOTE = "<!-- Made by `python -m docs.rule_pages` from the rules themselves. -->"
 
 
 def pages() -> dict[str, str]:
-    """Every file of the manual, by name."""
+    """Return the text of every page, by file name."""
     rules = list(all_rules().values())
     found = {"README.md": _index(rules)}
     for start, (name, title) in FAMILIES.items():
@@ -72,7 +75,7 @@ def _chapter(each: Rule) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Text in which a tag stays visible, outside of code spans."""
+    """Escape tags and bars outside of code spans."""
     parts = text.split("`")
     return "`".join(
         part if at % 2 else part.replace("<", "&lt;").replace("|", "\\|") for at, part in enumerate(parts)
@@ -80,4 +83,5 @@ def _escaped(text: str) -> str:
 
 
 if __name__ == "__main__":
-    write_pages(sys.argv[1], pages())
+    for name, text in pages().items():
+        (DIRECTORY / name).write_text(text, "utf-8")
