@@ -331,10 +331,11 @@ def load(
     with errors(), needs_analytics():
         from ospltool.analytics.case import keep_private
         from ospltool.analytics.contract import Detail
+        from ospltool.output.progress import Progress
         from ospltool.trace.case import loading
 
         detail = Detail.RECORDS if records_only else Detail.FULL
-        progress = loading.Progress(sys.stderr)
+        progress = Progress(f"loading into {target}", sys.stderr, in_bytes=True)
         evidence = _raw(names)
         summary = loading.load_case(
             evidence.sources,

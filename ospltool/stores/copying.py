@@ -17,7 +17,7 @@ from engine.store.backups import REPLACED_MARK, Replaced
 from engine.store.files import DATABASE
 from engine.store.interface import DamageLog, StoreError
 from engine.store.sqlite import SqliteStore
-from ospltool.output import envelope
+from ospltool.output import envelope, progress
 from ospltool.stores.describe import fields_of
 from ospltool.stores.listing import whole_value
 from ospltool.stores.types import Undecodable, key_paths
@@ -158,7 +158,7 @@ def _put_one(
     try:
         for group, samples in reader.read(source.number, damage):
             description = description_of(group)
-            kept, count, beyond = _kept(description, samples)
+            kept, count, beyond = _kept(description, progress.counted(samples))
             writer.add(description, ())
             for piece in kept.samples().split(_ROWS_AT_ONCE):
                 writer.add(description, piece)
@@ -227,7 +227,7 @@ def write_lines(reader: StoreReader, sets: Sequence[SetFacts], target: TextIO, d
     count = 0
     for one in sets:
         for group, samples in reader.read(one.number, damage):
-            for sample in samples:
+            for sample in progress.counted(samples):
                 fields, problem = fields_of(reader, group, sample)
                 line = {
                     "set": one.number,

@@ -8,6 +8,7 @@ import itertools
 from typing import TYPE_CHECKING, Final
 
 from engine.store.interface import DamageLog
+from ospltool.output import progress
 from ospltool.stores.counting import GroupCount, Tally, group_code
 from ospltool.stores.model import GroupFacts, SetFacts, StoreUnreadable
 from ospltool.stores.types import Undecodable, key_paths
@@ -57,7 +58,7 @@ def count_sets(reader: StoreReader, numbers: Sequence[int] = ()) -> Iterator[Cou
         for group, samples in reader.read(one.number, damage):
             before = damage.count
             tally = Tally()
-            for _ in tally.passing(samples):
+            for _ in tally.passing(progress.counted(samples)):
                 pass
             code = group_code(group.name)
             groups.append((group, tally.result(one.number, code, damage.count - before)))

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, cast
 from mcap.writer import CompressionType, Writer
 
 from engine.tracing.version import product_version
-from ospltool.output import envelope
+from ospltool.output import envelope, progress
 from ospltool.stores.describe import fields_of
 from ospltool.stores.listing import whole_value
 
@@ -48,7 +48,7 @@ def write_mcap(reader: StoreReader, sets: Sequence[SetFacts], target: IO[bytes],
     count = 0
     for one in sets:
         for group, samples in reader.read(one.number, damage):
-            count += _write_group(writer, reader, one, group, samples)
+            count += _write_group(writer, reader, one, group, progress.counted(samples))
     writer.finish()
     return count
 

@@ -22,6 +22,7 @@ from engine.core import plain
 from engine.dataset.groups import GroupDescription
 from engine.dataset.sample import DATA, DISPOSE, Sample, is_intact
 from engine.store.columns import in_columns
+from ospltool.output import progress
 from ospltool.stores import opensplice_values
 from ospltool.stores.counting import GroupCount, group_code
 from ospltool.stores.model import (
@@ -162,6 +163,7 @@ def _write_group(
         statuses = np.fromiter(columns.statuses, np.int32, size)
         lengths = np.fromiter(map(len, columns.payloads), np.int64, size)
         count += size
+        progress.advance(size)
         oldest_ns = min(oldest_ns, int(times_ns.min()))
         newest_ns = max(newest_ns, int(times_ns.max()))
         payload_bytes += int(lengths[statuses & DATA != 0].sum())

@@ -9,7 +9,7 @@ import typer
 
 from ospltool.cli.exits import CommandError, Exit
 from ospltool.cli.store.shared import AsJson, put_lines, reading, with_cases
-from ospltool.output import streams
+from ospltool.output import progress, streams
 
 
 def diff(
@@ -89,7 +89,8 @@ def diff(
     )
     with reading():
         try:
-            report = compare(with_cases(stores), wishes)
+            with progress.shown(f"comparing {len(stores)} stores"):
+                report = compare(with_cases(stores), wishes)
         except DiffError as error:
             raise CommandError(str(error), Exit.USAGE) from error
         _put_report(report, kind, file, instances=not summary and not stat, stat=stat, force=force)

@@ -18,7 +18,7 @@ from ospltool.cli.store.shared import (
     opened,
     put_lines,
 )
-from ospltool.output import envelope, streams
+from ospltool.output import envelope, progress, streams
 from ospltool.output.text import visible
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def export(
     if jsonl and mcap:
         raise CommandError("choose --jsonl or --mcap, not both", Exit.USAGE)
     damage = DamageLog()
-    with opened(store) as reader:
+    with opened(store) as reader, progress.shown(f"exporting {store}"):
         facts = reader.facts
         chosen = [facts.set_of(number) for number in sets] if sets else list(facts.sets)
         if jsonl or mcap:
@@ -182,14 +182,15 @@ def _copy(
                 f"{source}: choose one set with --set and name its name-space with --name-space", Exit.USAGE
             )
         try:
-            reports = put_in_place(
-                reader,
-                named,
-                target,
-                mark,
-                may_replace=mark == REPLACE,
-                tolerate_damage=without_damaged,
-            )
+            with progress.shown(f"copying {source}"):
+                reports = put_in_place(
+                    reader,
+                    named,
+                    target,
+                    mark,
+                    may_replace=mark == REPLACE,
+                    tolerate_damage=without_damaged,
+                )
         except CopyRefused as error:
             raise CommandError(str(error), Exit.USAGE) from error
     if as_json:

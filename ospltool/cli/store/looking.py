@@ -23,7 +23,7 @@ from ospltool.cli.store.shared import (
     reading,
     with_cases,
 )
-from ospltool.output import envelope, streams
+from ospltool.output import envelope, progress, streams
 from ospltool.output.text import visible
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def _counted(name: str, numbers: Sequence[int]) -> tuple[StoreFacts, list[Counte
         if found is not None:
             facts, counted = found
             return facts, [one for one in counted if not numbers or one.facts.number in numbers]
-    with opened(name) as reader:
+    with opened(name) as reader, progress.shown(f"reading {name}"):
         return reader.facts, list(count_sets(reader, numbers))
 
 
@@ -169,7 +169,7 @@ def verify(stores: Stores, sets: Sets = None, as_json: AsJson = False) -> None:
         with opened(name) as reader:
             findings = list(reader.facts.findings)
             checked = []
-            for one in count_sets(reader, sets or ()):
+            for one in progress.awaited(count_sets(reader, sets or ()), f"verifying {name}"):
                 problems = verify_problems(reader, one)
                 is_bad = is_bad or bool(problems) or bool(one.damage.count)
                 checked.append({**set_value(one), "problems": problems})

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from engine.store.interface import DamageLog
+from ospltool.output import progress
 from ospltool.stores.counting import Tally, group_code
 from ospltool.stores.diff.contract import DiffError, Instance, Limits, Row, Wanted
 
@@ -80,7 +81,7 @@ class MergeDiff:
             for one in side.sets:
                 for group, samples in side.reader.read(one.number, DamageLog()):
                     code = group_code(group.name)
-                    for sample in samples:
+                    for sample in progress.counted(samples):
                         place = Wanted(number, code, sample.digest)
                         if place in left:
                             found[place] = sample.payload
@@ -97,7 +98,7 @@ def _entries(side: Side) -> Iterator[_Entry]:
             code = group_code(group.name)
             before = side.damage.count
             tally = Tally(max_keys=0)
-            for time_ns, writer, sequence, digest, status, key, _ in tally.passing(samples):
+            for time_ns, writer, sequence, digest, status, key, _ in tally.passing(progress.counted(samples)):
                 yield code, key, Row(time_ns, writer, sequence, digest, status)
             side.counts[code] = tally.result(one.number, code, side.damage.count - before)
 

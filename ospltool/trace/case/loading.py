@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pathlib
 import tempfile
-import time
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import TYPE_CHECKING, Final
 
 from ospltool.analytics.case import Case, CaseError
 from ospltool.analytics.contract import Detail
 from ospltool.analytics.engines import need
+from ospltool.output.progress import Progress
 from ospltool.trace.case.load import Summary, load
 
 if TYPE_CHECKING:
@@ -19,32 +19,6 @@ if TYPE_CHECKING:
 
 FILE_SUFFIXES: Final = (".duckdb", ".db")
 """A case with such a name is one DuckDB file."""
-
-
-class Progress:
-    """A line that says how much is done; on a terminal only."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._begun = time.monotonic_ns()
-        self._drawn = False
-        self.elapsed_ns = 0
-
-    def __call__(self, done: int, size: int) -> None:
-        """Shows how many bytes of how many are done."""
-        if self._stream.isatty():
-            self._drawn = True
-            speed = done / max(time.monotonic_ns() - self._begun, 1) * 1000
-            share = 100 * done // size if size else 100
-            self._stream.write(f"\r{share:3} %  {done >> 20} of {size >> 20} MiB  {speed:.0f} MB/s ")
-            self._stream.flush()
-
-    def close(self) -> None:
-        """Takes the line away."""
-        self.elapsed_ns = time.monotonic_ns() - self._begun
-        if self._drawn:
-            self._stream.write("\r\x1b[K")
-            self._stream.flush()
 
 
 def load_case(

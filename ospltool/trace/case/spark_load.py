@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
-    from ospltool.trace.case.loading import Progress
+    from ospltool.output.progress import Progress
     from ospltool.trace.reading.sources import Source
 
 RANGE_BYTES: Final = 64 << 20

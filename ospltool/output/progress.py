@@ -1,0 +1,162 @@
+"""The progress of long work: a line on standard error, on a terminal only, and only after a moment.
+
+A command opens `shown`; the code that does the work calls `advance` or iterates over `counted`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Final, TextIO, TypeVar
+
+from ospltool.output.text import visible
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import rich.progress
+
+DELAY_S: Final = 1.0
+"""Work that ends sooner shows no progress."""
+_REFRESHES_PER_S: Final = 4
+_BATCH: Final = 1000
+
+_Item = TypeVar("_Item")
+
+
+class Progress:
+    """One line with a title, the work done and the time; it disappears at the end.
+
+    Args:
+        title: the work; it is made terminal-safe here.
+        stream: where the line goes, if it is a terminal.
+        in_bytes: the work is counted in bytes, not in samples.
+        by_timer: show the line after `DELAY_S` even if nobody reports work. This takes a thread: not for work
+            that forks.
+    """
+
+    def __init__(self, title: str, stream: TextIO, *, in_bytes: bool = False, by_timer: bool = False) -> None:
+        self.elapsed_ns = 0
+        self._title = visible(title)
+        self._stream = stream
+        self._in_bytes = in_bytes
+        self._by_timer = by_timer
+        self._began_ns = time.monotonic_ns()
+        self._is_shown = stream.isatty() and os.environ.get("TERM") != "dumb"
+        self._done = 0
+        self._total: int | None = None
+        self._lock = threading.Lock()
+        self._drawn: rich.progress.Progress | None = None
+        self._refresh_ns = self._began_ns + int(DELAY_S * 1e9)
+        self._timer = threading.Timer(DELAY_S, self._draw)
+        self._timer.daemon = True
+        if self._is_shown and by_timer:
+            self._timer.start()
+
+    def __call__(self, done: int, total: int | None = None) -> None:
+        """Show how much of how much is done; `total` is None if it is unknown."""
+        self._done, self._total = done, total
+        if self._is_shown and not self._by_timer and time.monotonic_ns() >= self._refresh_ns:
+            self._draw()
+
+    def advance(self, count: int) -> None:
+        """Add work that is done."""
+        self(self._done + count, self._total)
+
+    def close(self) -> None:
+        """Remove the line."""
+        self.elapsed_ns = time.monotonic_ns() - self._began_ns
+        self._timer.cancel()
+        with self._lock:
+            self._is_shown = False
+            if self._drawn is not None:
+                self._drawn.stop()
+
+    def _draw(self) -> None:
+        with self._lock:
+            if not self._is_shown:
+                return
+            if self._drawn is None:
+                self._drawn = self._made()
+                self._drawn.start()
+            self._drawn.refresh()
+            self._refresh_ns = time.monotonic_ns() + 1_000_000_000 // _REFRESHES_PER_S
+
+    def _made(self) -> rich.progress.Progress:
+        from rich import progress
+        from rich.console import Console
+        from rich.text import Text
+
+        owner = self
+
+        class _Count(progress.ProgressColumn):
+            max_refresh = None
+
+            def render(self, task: progress.Task) -> Text:
+                task.completed, task.total = owner._done, owner._total
+                if owner._in_bytes:
+                    of = f" of {owner._total >> 20:,}" if owner._total else ""
+                    return Text(f"{owner._done >> 20:,}{of} MiB")
+                return Text(f"{owner._done:,} samples")
+
+        drawn = progress.Progress(
+            progress.SpinnerColumn(),
+            progress.TextColumn("{task.description}", markup=False),
+            _Count(),
+            *((progress.BarColumn(), progress.TaskProgressColumn()) if self._in_bytes else ()),
+            progress.TimeElapsedColumn(),
+            console=Console(file=self._stream, markup=False, emoji=False, highlight=False),
+            auto_refresh=self._by_timer,
+            refresh_per_second=_REFRESHES_PER_S,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        drawn.add_task(self._title, total=None)
+        return drawn
+
+
+_current: Progress | None = None
+
+
+@contextlib.contextmanager
+def shown(title: str) -> Iterator[None]:
+    """Show on standard error how many samples are done while the context lasts; contexts do not nest."""
+    global _current  # so that the work need not hand it through
+    _current = Progress(title, sys.stderr, by_timer=True)
+    try:
+        yield
+    finally:
+        _current.close()
+        _current = None
+
+
+def awaited(items: Iterable[_Item], title: str) -> Iterator[_Item]:
+    """Pass items on, and show progress while each of them is made."""
+    iterator = iter(items)
+    while True:
+        with shown(title):
+            try:
+                item = next(iterator)
+            except StopIteration:
+                return
+        yield item
+
+
+def advance(count: int) -> None:
+    """Add samples to the progress that is shown, if one is."""
+    if _current is not None:
+        _current.advance(count)
+
+
+def counted(samples: Iterable[_Item]) -> Iterator[_Item]:
+    """Pass samples on, and add them to the progress that is shown."""
+    done = 0
+    for done, sample in enumerate(samples, 1):
+        if not done % _BATCH:
+            advance(_BATCH)
+        yield sample
+    advance(done % _BATCH)
