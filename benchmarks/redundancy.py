@@ -1,7 +1,7 @@
 """Persistence services that keep the same: how often a sample arrives twice, and how fast all have it.
 
-Real instances on loopback. A writer is connected with one of them, or with all; in the course of it nothing
-happens, or the instance from which others take is killed, or one is killed and starts again with its store.
+Real replicas on loopback. A writer is connected with one of them, or with all; in the course of it nothing
+happens, or the replica from which others take is killed, or one is killed and starts again with its store.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ FAULTS: Final = ("nothing", "the provider is lost", "one starts again")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one run counted, over all instances that were there at the end."""
+    """What one run counted, over all replicas that were there at the end."""
 
     arrivals: int
     repeated: int
@@ -51,7 +51,7 @@ class Outcome:
 
 
 def run(repeat: int) -> list[Row]:
-    """Each number of instances with each fault; a run takes long, so at most two of each."""
+    """Each number of replicas with each fault; a run takes long, so at most two of each."""
     made: list[Row] = []
     for count in (2, 3, 5):
         for reach in ("one", "all"):
@@ -59,14 +59,14 @@ def run(repeat: int) -> list[Row]:
                 if reach == "all" and fault == FAULTS[1]:
                     continue  # nobody takes from another
                 outcomes = [_measure(count, reach, fault) for _ in range(min(repeat, 2))]
-                made += _rows(f"{count} instances, writer connected with {reach}, {fault}", fault, outcomes)
+                made += _rows(f"{count} replicas, writer connected with {reach}, {fault}", fault, outcomes)
     return made
 
 
 def _rows(name: str, fault: str, outcomes: list[Outcome]) -> list[Row]:
     twice = tuple(100 * one.repeated / one.arrivals for one in outcomes)
     bar = Bar(Is.AT_MOST, 1) if fault == FAULTS[0] else None
-    remark = f"of {outcomes[0].arrivals:,} arrivals, {outcomes[0].between:,} from other instances"
+    remark = f"of {outcomes[0].arrivals:,} arrivals, {outcomes[0].between:,} from other replicas"
     return [
         Row(AREA, f"{name}: arrived twice", "%", twice, bar=bar, remark=remark),
         Row(AREA, f"{name}: all equal on disk after", "s", tuple(one.seconds for one in outcomes)),
@@ -74,7 +74,7 @@ def _rows(name: str, fault: str, outcomes: list[Outcome]) -> list[Row]:
 
 
 class _Cluster:
-    """Instances of one run."""
+    """Replicas of one run."""
 
     def __init__(self, directory: pathlib.Path) -> None:
         self.directory = directory
@@ -98,7 +98,7 @@ class _Cluster:
         pids = {process.pid for process in self._processes.values()}
 
         def are_connected() -> bool:
-            shown = [each for each in self.watching.instances() if each.pid in pids]
+            shown = [each for each in self.watching.replicas() if each.pid in pids]
             links = [sum(peer.link == "up" for peer in each.peers) for each in shown]
             return len(shown) == count and min(links) == count - 1
 
@@ -146,9 +146,9 @@ class _Cluster:
         process.communicate()
 
     def provider(self, name: str) -> str:
-        """From whom an instance takes; empty while from nobody."""
+        """From whom a replica takes; empty while from nobody."""
         pid = self._processes[name].pid
-        for each in self.watching.instances():
+        for each in self.watching.replicas():
             if each.pid == pid:
                 return next((writer.provider for writer in each.writers if writer.path), "")
         return ""

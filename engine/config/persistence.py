@@ -73,7 +73,7 @@ class GroupSettings:
 
     @property
     def converges(self) -> bool:
-        """Whether instances that keep this group end with the same last values."""
+        """Whether replicas that keep this group end with the same last values."""
         return self.history_depth == 1 and self.writer_by_source and self.reader_by_source
 
 
@@ -111,7 +111,7 @@ class PersistenceService:
             if group.history_depth != 1:
                 how_many = f"{group.history_depth} samples" if group.history_depth else "all samples"
                 message = (
-                    f"persistence_group {quoted(group.name)} keeps {how_many} of each DDS instance; "
+                    f"persistence_group {quoted(group.name)} keeps {how_many} of each instance; "
                     "a persistence service keeps the last one"
                 )
                 where = group.node.find("datawriter_qos/history") or group.node

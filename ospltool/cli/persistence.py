@@ -18,7 +18,7 @@ from ospltool.output import streams
 if TYPE_CHECKING:
     from engine.config.persistence import PersistenceService
     from engine.persistence.service.process import Service
-    from engine.persistence.service.view import InstanceView
+    from engine.persistence.service.view import ReplicaView
 
 _FILE: Final = "The configuration of the persistence service."
 _DISCOVERY_S: Final = 1.5
@@ -34,9 +34,9 @@ def register(app: typer.Typer) -> None:
         short_help="Persistence services that keep the same data.",
         no_args_is_help=True,
     )
-    group.command("run", short_help="Run one instance in front.")(run)
-    group.command("status", short_help="Show the instances that run in a domain.")(status)
-    group.command("rehearse", short_help="Rehearse instances and faults in virtual time.")(rehearse)
+    group.command("run", short_help="Run one replica in front.")(run)
+    group.command("status", short_help="Show the replicas that run in a domain.")(status)
+    group.command("rehearse", short_help="Rehearse replicas and faults in virtual time.")(rehearse)
     app.add_typer(group, name="persistence")
 
 
@@ -45,7 +45,7 @@ def run(
         str, typer.Argument(metavar="FILE", help="The configuration of the persistence service.")
     ],
     name: Annotated[
-        str | None, typer.Option(help="Name of this instance; the host's name unless given.")
+        str | None, typer.Option(help="Name of this replica; the host's name unless given.")
     ] = None,
     service: Annotated[str, typer.Option(help="Which persistence_service of the file.")] = "",
     store: Annotated[
@@ -54,11 +54,11 @@ def run(
     domain: Annotated[int, typer.Option(min=0, max=230, help="DDS domain.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Show what it had at its end as JSON.")] = False,
 ) -> None:
-    """Run one instance of a persistence service until it gets SIGTERM, SIGINT or SIGHUP.
+    """Run one replica of a persistence service until it gets SIGTERM, SIGINT or SIGHUP.
 
     It captures TRANSIENT and PERSISTENT writers of the topics of its persistence_groups, keeps the last value
-    of every DDS instance on disk, gives it to readers that come late and, with data_synchronization/enable,
-    to the other instances. It uses loopback only, unless CYCLONEDDS_URI says otherwise.
+    of every instance on disk, gives it to readers that come late and, with data_synchronization/enable,
+    to the other replicas. It uses loopback only, unless CYCLONEDDS_URI says otherwise.
 
     Exit codes: 0 ended in order with everything on disk, 1 something could not be written, 2 wrong usage,
     configuration or store, 70 a part of it failed.
@@ -125,16 +125,16 @@ def _start(settings: PersistenceService, name: str, directory: pathlib.Path, dom
 def status(
     domain: Annotated[int, typer.Option(min=0, max=230, help="DDS domain.")] = 0,
     watch: Annotated[bool, typer.Option("--watch", help="Show it again whenever it changes.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Show the instances as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Show the replicas as JSON.")] = False,
 ) -> None:
-    """Show the instances of persistence services in a domain, as they show themselves now.
+    """Show the replicas of persistence services in a domain, as they show themselves now.
 
-    For each original writer and instance: the provider in use and the one that was selected, how much source
-    time it lags behind the instance that is furthest, for how many periods the selection has been stable, and
+    For each original writer and replica: the provider in use and the one that was selected, how much source
+    time it lags behind the replica that is furthest, for how many periods the selection has been stable, and
     the path on which samples come. --watch goes on until Ctrl-C; on a terminal the new takes the place of the
     old, with --json there is one line each time.
 
-    Exit codes: 0 good, 1 an instance has a problem, 2 wrong usage, 3 no instance heard or no such domain.
+    Exit codes: 0 good, 1 a replica has a problem, 2 wrong usage, 3 no replica heard or no such domain.
     """
     try:
         from engine.dds.errors import DdsError
@@ -146,51 +146,54 @@ def status(
         raise not_installed("dds", error) from error
     try:
         with interrupts.flag(signal.SIGINT) as over, Watching(domain, cyclone_uri()) as watching:
-            instances = watching.wait_all(_LISTEN_S, _DISCOVERY_S)
+            replicas = watching.wait_all(_LISTEN_S, _DISCOVERY_S)
             while not over.is_set():
-                _put(instances, as_json=as_json, on_one_line=watch)
+                _put(replicas, as_json=as_json, on_one_line=watch)
                 if not watch:
                     break
-                instances = watching.wait_change(instances, over.is_set)
+                replicas = watching.wait_change(replicas, over.is_set)
             if over.is_set():
                 raise typer.Exit(Exit.INTERRUPTED)
     except DdsError as error:
         raise CommandError(f"domain {domain} cannot be opened: {error}", Exit.UNREACHABLE) from error
-    if not instances:
-        raise CommandError(f"no instance heard in domain {domain}", Exit.UNREACHABLE)
-    if any(each.problems for each in instances):
+    if not replicas:
+        raise CommandError(f"no replica heard in domain {domain}", Exit.UNREACHABLE)
+    if any(each.problems for each in replicas):
         raise typer.Exit(Exit.FINDINGS)
 
 
-def _put(instances: list[InstanceView], *, as_json: bool, on_one_line: bool) -> None:
+def _put(replicas: list[ReplicaView], *, as_json: bool, on_one_line: bool) -> None:
     from ospltool.cli import persistence_show
     from ospltool.output import envelope
 
     if as_json:
         make = envelope.line if on_one_line else envelope.document
-        streams.put(make("persistence-status", {"instances": instances}))
-    elif instances:
+        streams.put(make("persistence-status", {"replicas": replicas}))
+    elif replicas:
         begin = _CLEAR if on_one_line and sys.stdout.isatty() else ""
-        streams.put(begin + persistence_show.text(instances) + ("\n" if on_one_line else ""))
+        streams.put(begin + persistence_show.text(replicas) + ("\n" if on_one_line else ""))
 
 
 def rehearse(
     file: Annotated[str, typer.Argument(metavar="FILE", help=_FILE)],
     service: Annotated[str, typer.Option(help="Which persistence_service of the file.")] = "",
-    instances: Annotated[int, typer.Option(min=2, max=9, help="How many.")] = 3,
+    replicas: Annotated[int, typer.Option(min=2, max=9, help="Rehearse N replicas.")] = 3,
+    instances: Annotated[
+        int | None, typer.Option(min=2, max=9, help="Former name of --replicas.", hidden=True)
+    ] = None,
     fault: Annotated[str, typer.Option(help="What happens half-way: none, lose or oscillate.")] = "none",
     periods: Annotated[int, typer.Option(min=1, max=10_000, help="How long, in selection periods.")] = 60,
     seed: Annotated[int, typer.Option(min=0, help="Of delays and phases.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Show the result as JSON.")] = False,
 ) -> None:
-    """Rehearse instances of a persistence service in virtual time, with two writers and a fault.
+    """Rehearse replicas of a persistence service in virtual time, with two writers and a fault.
 
     Readers of the configured durable subscriptions come and go: as many members of each as its quorum, which
-    reach one instance at a time. It shows every change of providers, what each instance counted, what became
+    reach one replica at a time. It shows every change of providers, what each replica counted, what became
     of each durable subscription, and whether all keep the same at the end. The same seed gives the same run.
     Nothing is started and nothing is sent.
 
-    Exit codes: 0 all instances ended with the same values and every reader got everything once, 1 not so,
+    Exit codes: 0 all replicas ended with the same values and every reader got everything once, 1 not so,
     2 wrong usage or configuration.
     """
     from engine.simulator.rehearsal import scenario
@@ -202,7 +205,7 @@ def rehearse(
         message = f"{file}: data_synchronization is not enabled: there is nothing to rehearse"
         raise CommandError(message, Exit.USAGE)
     try:
-        result = scenario.rehearse(settings, instances, fault, periods, seed)
+        result = scenario.rehearse(settings, instances or replicas, fault, periods, seed)
     except ValueError as error:
         raise CommandError(f"{file}: {error}", Exit.USAGE) from error
     if as_json:

@@ -1,4 +1,4 @@
-"""How `ospltool persistence status` shows instances."""
+"""How `ospltool persistence status` shows replicas."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from ospltool.live import providers
 from ospltool.output.text import table, visible
 
 if TYPE_CHECKING:
-    from engine.persistence.service.view import InstanceView, SubscriptionView, WriterView
+    from engine.persistence.service.view import ReplicaView, SubscriptionView, WriterView
 
 _SHOWN_COUNTERS = ("captured", "received", "repeated", "sent", "changes")
 
 
-def text(instances: Sequence[InstanceView]) -> str:
-    """Instances, then the providers of each writer, then durable subscriptions, then what is wrong."""
-    header = ("INSTANCE", "SERVICE", "PID", "VALUES", "STORED", "CONNECTED", *map(str.upper, _SHOWN_COUNTERS))
+def text(replicas: Sequence[ReplicaView]) -> str:
+    """Replicas, then the providers of each writer, then durable subscriptions, then what is wrong."""
+    header = ("REPLICA", "SERVICE", "PID", "VALUES", "STORED", "CONNECTED", *map(str.upper, _SHOWN_COUNTERS))
     rows = [
         (
             each.name,
@@ -27,28 +27,28 @@ def text(instances: Sequence[InstanceView]) -> str:
             ",".join(providers.connected(each)) or providers.NOTHING,
             *(each.counters.get(name, 0) for name in _SHOWN_COUNTERS),
         )
-        for each in instances
+        for each in replicas
     ]
     parts = [table(header, rows)]
-    known = [(each.name, writer) for each in instances for writer in each.writers]
+    known = [(each.name, writer) for each in replicas for writer in each.writers]
     writers = [one for one in known if providers.is_of_interest(one[1])]
     if writers:
         parts.append(_writers(writers))
-    subscriptions = [(each.name, one) for each in instances for one in each.subscriptions]
+    subscriptions = [(each.name, one) for each in replicas for one in each.subscriptions]
     if subscriptions:
         parts.append(_subscriptions(subscriptions))
     quiet = {one[1].writer for one in known} - {one[1].writer for one in writers}
-    left_out = len(quiet) + max((each.writers_left_out for each in instances), default=0)
+    left_out = len(quiet) + max((each.writers_left_out for each in replicas), default=0)
     if left_out:
         parts.append(f"{left_out} more writers are known, of which nothing comes and nothing is missing\n")
-    problems = [f"{visible(each.name)}: {visible(one)}\n" for each in instances for one in each.problems]
+    problems = [f"{visible(each.name)}: {visible(one)}\n" for each in replicas for one in each.problems]
     if problems:
         parts.append("".join(problems))
     return "\n".join(parts)
 
 
 def _writers(writers: Sequence[tuple[str, WriterView]]) -> str:
-    header = ("TOPIC", "PARTITION", "WRITER", "INSTANCE", "PROVIDER", "SELECTED", "LAG", "STABLE", "PATH")
+    header = ("TOPIC", "PARTITION", "WRITER", "REPLICA", "PROVIDER", "SELECTED", "LAG", "STABLE", "PATH")
     ordered = sorted(
         writers, key=lambda one: (one[1].topic, one[1].partition, one[1].writer, one[1].late, one[0])
     )
@@ -56,12 +56,12 @@ def _writers(writers: Sequence[tuple[str, WriterView]]) -> str:
 
 
 def _row(one: tuple[str, WriterView]) -> tuple[object, ...]:
-    instance, writer = one
+    replica, writer = one
     return (
         writer.topic,
         writer.partition or providers.NOTHING,
         providers.short_name(writer),
-        instance,
+        replica,
         providers.used(writer),
         providers.selected(writer),
         providers.lag(writer.lag_ns),
@@ -71,7 +71,7 @@ def _row(one: tuple[str, WriterView]) -> tuple[object, ...]:
 
 
 def _subscriptions(subscriptions: Sequence[tuple[str, SubscriptionView]]) -> str:
-    header = ("SUBSCRIPTION", "TOPIC", "PARTITION", "QUORUM", "INSTANCE", "PENDING", "MEMBERS", "IN DOUBT")
+    header = ("SUBSCRIPTION", "TOPIC", "PARTITION", "QUORUM", "REPLICA", "PENDING", "MEMBERS", "IN DOUBT")
     ordered = sorted(subscriptions, key=lambda one: (one[1].name, one[1].topic, one[1].partition, one[0]))
     rows = [
         (
@@ -79,11 +79,11 @@ def _subscriptions(subscriptions: Sequence[tuple[str, SubscriptionView]]) -> str
             each.topic,
             each.partition or providers.NOTHING,
             each.quorum,
-            instance,
+            replica,
             each.pending,
             providers.members(each.members),
             providers.in_doubt(each.in_doubt),
         )
-        for instance, each in ordered
+        for replica, each in ordered
     ]
     return table(header, rows)

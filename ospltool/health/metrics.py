@@ -42,7 +42,7 @@ def families(systems: Iterable[tuple[str, Health, int]]) -> list[Metric]:
                 "service_up", "Whether a persistence service is heard.", ("domain", "service"), labels, is_up
             )
             if is_up:
-                text = "DDS instances that a persistence service keeps."
+                text = "Instances that a persistence service keeps."
                 made.gauge("service_values", text, ("domain", "service"), labels, service.view.values)
     return list(made)
 

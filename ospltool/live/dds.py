@@ -21,7 +21,7 @@ from engine.persistence.service.watching import PAST_TOPICS as SERVICE_PAST_TOPI
 from engine.persistence.service.watching import WATCH_TOPICS
 from engine.runtime import monitor
 from engine.runtime.monitor import NodeEvent, NodePast, NodeSnapshot
-from ospltool.live.feed import Heard, HeardInstance, Inbox, Notice, NoticeKind, Update
+from ospltool.live.feed import Heard, HeardReplica, Inbox, Notice, NoticeKind, Update
 from ospltool.live.past import Known
 from ospltool.live.recording import Of, Shown
 
@@ -29,7 +29,7 @@ _LONGEST_WAIT_S: Final = 0.5
 _RETRY_S: Final = 2.0
 
 
-_LOST: Final = {Of.NODE: NoticeKind.NODE_LOST, Of.INSTANCE: NoticeKind.INSTANCE_LOST}
+_LOST: Final = {Of.NODE: NoticeKind.NODE_LOST, Of.REPLICA: NoticeKind.REPLICA_LOST}
 
 
 class _Link:
@@ -49,21 +49,21 @@ class _Link:
         except DdsError:
             self.participant.close()
             raise
-        self._instances: Channel | None = None
+        self._replicas: Channel | None = None
 
     def take(self) -> tuple[list[Received], list[ParticipantGone]]:
-        """What nodes and instances showed, and who went away."""
+        """What nodes and replicas showed, and who went away."""
         changes = self.discovery.take()
-        if self._instances is None and any(map(_is_service, changes)):
-            self._instances = Channel(
+        if self._replicas is None and any(map(_is_service, changes)):
+            self._replicas = Channel(
                 self.participant,
                 PERSISTENCE_PARTITION,
                 topics=(*WATCH_TOPICS, *SERVICE_PAST_TOPICS),
                 signal=self.signal,
             )
         received = self.channel.take()
-        if self._instances is not None:
-            received += self._instances.take()
+        if self._replicas is not None:
+            received += self._replicas.take()
         return received, [change for change in changes if isinstance(change, ParticipantGone)]
 
     def close(self) -> None:
@@ -74,7 +74,7 @@ class LiveFeed:
     """Snapshots and events of all nodes in a domain, and what its persistence services show of themselves.
 
     A thread of its own reads; `poll` only hands over. A participant that leaves or whose lease ends makes its
-    node or instance lost; the last of all makes the domain lost. After a failure of DDS itself the feed says
+    node or replica lost; the last of all makes the domain lost. After a failure of DDS itself the feed says
     so and opens anew every two seconds.
 
     Args:
@@ -172,11 +172,11 @@ class LiveFeed:
                     self._inbox.put(notice)
             self._news.set()
 
-    def _decode(self, received: Received) -> Heard | HeardInstance | NodeEvent | NodePast | Notice:
+    def _decode(self, received: Received) -> Heard | HeardReplica | NodeEvent | NodePast | Notice:
         now_ns = self._clock()
         try:
             if received.topic == view.TOPIC:
-                return self._instance(received, now_ns)
+                return self._replica(received, now_ns)
             message = monitor.decode(received.payload)
         except (monitor.MonitorFault, view.ViewFault) as fault:
             text = f"{received.topic}, sender {received.sender_id}: {fault}"
@@ -191,12 +191,12 @@ class LiveFeed:
         self._is_there((Of.NODE, message.id), message.name, received.participant, now_ns)
         return Heard(message, now_ns)
 
-    def _instance(self, received: Received, now_ns: int) -> HeardInstance | Notice:
+    def _replica(self, received: Received, now_ns: int) -> HeardReplica | Notice:
         shown = view.decode(received.payload)
         if shown.name != received.sender_id:
             return _impostor(received, shown.name, now_ns)
-        self._is_there((Of.INSTANCE, shown.id), shown.name, received.participant, now_ns)
-        return HeardInstance(shown, now_ns)
+        self._is_there((Of.REPLICA, shown.id), shown.name, received.participant, now_ns)
+        return HeardReplica(shown, now_ns)
 
     def _is_there(self, who: Shown, name: str, participant: bytes, now_ns: int) -> None:
         self._shown_by.setdefault(participant, set()).add(who)

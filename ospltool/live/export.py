@@ -11,7 +11,7 @@ from engine.core import plain
 from ospltool.live import providers
 from ospltool.live.conflicts import every_conflict
 from ospltool.live.model import SystemModel
-from ospltool.live.persistence import Instance, StreamKey
+from ospltool.live.persistence import StreamKey, WatchedReplica
 from ospltool.output.text import visible
 
 COLUMNS: Final = (
@@ -68,7 +68,7 @@ def system(model: SystemModel, now_ns: int) -> dict[str, Any]:
         "masters": [dataclasses.asdict(one) for one in masterships],
         "events": [plain.to_plain(event) for event in model.events],
         "events_left_out": model.events_left_out,
-        "persistence_services": [_instance(model, one, now_ns) for one in model.persistence.ordered()],
+        "persistence_services": [_replica(model, one, now_ns) for one in model.persistence.ordered()],
         "messages_left_out": model.messages_left_out,
     }
 
@@ -110,7 +110,7 @@ def _groups(model: SystemModel, now_ns: int) -> list[dict[str, Any]]:
     ]
 
 
-def _instance(model: SystemModel, one: Instance, now_ns: int) -> dict[str, Any]:
+def _replica(model: SystemModel, one: WatchedReplica, now_ns: int) -> dict[str, Any]:
     """A persistence service as it shows itself, with what follows from that and from its views before."""
     document = plain.to_plain(one.view)
     for writer, view in zip(document["writers"], one.view.writers, strict=True):

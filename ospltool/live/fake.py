@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from engine.persistence.service.view import GroupView as PersistedGroup
-from engine.persistence.service.view import InstanceView, SubscriptionView, WriterView
+from engine.persistence.service.view import ReplicaView, SubscriptionView, WriterView
 from engine.runtime.monitor import (
     AlignmentView,
     FellowView,
@@ -136,9 +136,9 @@ def subscription(name: str, /, **changes: Any) -> SubscriptionView:
     return dataclasses.replace(value, **changes)
 
 
-def instance(name: str, /, *writers: WriterView, **changes: Any) -> InstanceView:
-    """An instance of a persistence service, alone; `changes` replaces fields."""
-    value = InstanceView(
+def replica(name: str, /, *writers: WriterView, **changes: Any) -> ReplicaView:
+    """A replica, alone; `changes` replaces fields."""
+    value = ReplicaView(
         service="redundant",
         name=name,
         id=name.encode().hex().rjust(32, "0"),

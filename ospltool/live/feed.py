@@ -12,14 +12,14 @@ import enum
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol, TypeVar, runtime_checkable
 
-from engine.persistence.service.view import InstanceView
+from engine.persistence.service.view import ReplicaView
 from engine.runtime.monitor import NodeEvent, NodePast, NodeSnapshot
 
 MAX_PENDING_EVENTS: Final = 5_000
 """Events kept between two polls; the oldest are dropped and counted."""
 
 MAX_PENDING_NODES: Final = 1_000
-"""Nodes with a snapshot waiting, and likewise instances of persistence services; what a further one shows is
+"""Nodes with a snapshot waiting, and likewise replicas of persistence services; what a further one shows is
 dropped and counted."""
 
 MAX_PENDING_NOTICES: Final = 200
@@ -35,18 +35,23 @@ class NoticeKind(enum.StrEnum):
 
     NODE_LOST = "node lost"
     NODE_FOUND = "node found"
-    INSTANCE_LOST = "instance lost"
+    REPLICA_LOST = "replica lost"
     DOMAIN_LOST = "domain lost"
     DOMAIN_FOUND = "domain found"
     FAULT = "fault"
     END = "end"
+
+    @classmethod
+    def _missing_(cls, value: object) -> NoticeKind | None:
+        """Read recordings of release 0.1, which called a replica an instance."""
+        return cls.REPLICA_LOST if value == "instance lost" else None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Notice:
     """One remark of the feed.
 
-    `node` is the id of what the remark is about: a node, or with INSTANCE_LOST an instance of a persistence
+    `node` is the id of what the remark is about: a node, or with REPLICA_LOST a replica of a persistence
     service. `in_order`, of NODE_LOST, means that the node had said before that it ends.
     """
 
@@ -66,10 +71,10 @@ class Heard:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class HeardInstance:
-    """What an instance of a persistence service shows of itself, and when it reached us, as in `Heard`."""
+class HeardReplica:
+    """What a replica of a persistence service shows of itself, and when it reached us, as in `Heard`."""
 
-    view: InstanceView
+    view: ReplicaView
     heard_ns: int
 
 
@@ -89,11 +94,11 @@ class Update:
     caption: str | None = None
     dropped: int = 0
     restart: bool = False
-    instances: tuple[HeardInstance, ...] = ()
+    replicas: tuple[HeardReplica, ...] = ()
     pasts: tuple[NodePast, ...] = ()
 
     def __bool__(self) -> bool:
-        news = self.snapshots or self.instances or self.events or self.notices or self.pasts
+        news = self.snapshots or self.replicas or self.events or self.notices or self.pasts
         return bool(self.restart or news or self.caption is not None)
 
 
@@ -172,12 +177,12 @@ class Timeline:
 class Inbox:
     """The bounded memory between a feed's source and its reader. Not locked: the feed locks where it must.
 
-    Snapshots coalesce per node and per instance, since only the newest matters; events are kept in order.
+    Snapshots coalesce per node and per replica, since only the newest matters; events are kept in order.
     """
 
     def __init__(self, max_events: int = MAX_PENDING_EVENTS, max_nodes: int = MAX_PENDING_NODES) -> None:
         self._snapshots: dict[str, Heard] = {}
-        self._instances: dict[str, HeardInstance] = {}
+        self._replicas: dict[str, HeardReplica] = {}
         self._pasts: dict[str, NodePast] = {}
         self._events: collections.deque[NodeEvent] = collections.deque()
         self._notices: collections.deque[Notice] = collections.deque()
@@ -186,12 +191,12 @@ class Inbox:
         self._max_nodes = max_nodes
         self.dropped = 0
 
-    def put(self, item: Heard | HeardInstance | NodeEvent | NodePast | Notice) -> None:
+    def put(self, item: Heard | HeardReplica | NodeEvent | NodePast | Notice) -> None:
         """Add one item; at a bound something is dropped and counted."""
         if isinstance(item, Heard):
             self._replace(self._snapshots, item.snapshot.id, item)
-        elif isinstance(item, HeardInstance):
-            self._replace(self._instances, item.view.id, item)
+        elif isinstance(item, HeardReplica):
+            self._replace(self._replicas, item.view.id, item)
         elif isinstance(item, NodePast):
             self._replace(self._pasts, item.id, item)
         elif isinstance(item, Notice):
@@ -212,12 +217,12 @@ class Inbox:
             caption=self._caption,
             dropped=self.dropped,
             restart=restart,
-            instances=tuple(self._instances.values()),
+            replicas=tuple(self._replicas.values()),
             pasts=tuple(self._pasts.values()),
         )
         self._pasts.clear()
         self._snapshots.clear()
-        self._instances.clear()
+        self._replicas.clear()
         self._events.clear()
         self._notices.clear()
         self._caption = None

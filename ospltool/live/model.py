@@ -105,8 +105,8 @@ class SystemModel:
         self.began_ns = self.began_ns or now_ns
         for heard in update.snapshots:
             self._apply_snapshot(heard)
-        for instance in update.instances:
-            self.persistence.apply(instance)
+        for replica in update.replicas:
+            self.persistence.apply(replica)
         for past in update.pasts:
             self._apply_past(past)
         for notice in update.notices:
@@ -358,7 +358,7 @@ class SystemModel:
             self.nodes[node.id] = dataclasses.replace(node, gone_ns=notice.time_ns, in_order=in_order)
         elif notice.kind is NoticeKind.NODE_FOUND and node is not None:
             self.nodes[node.id] = dataclasses.replace(node, gone_ns=0)
-        elif notice.kind is NoticeKind.INSTANCE_LOST:
+        elif notice.kind is NoticeKind.REPLICA_LOST:
             self.persistence.lose(notice.node, notice.time_ns)
         elif notice.kind is NoticeKind.DOMAIN_LOST:
             self.domain_lost_ns = notice.time_ns

@@ -7,21 +7,21 @@ import enum
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from engine.persistence.service.view import InstanceView, SubscriptionView, WriterView
+from engine.persistence.service.view import ReplicaView, SubscriptionView, WriterView
 from ospltool.live import providers
-from ospltool.live.feed import HeardInstance
+from ospltool.live.feed import HeardReplica
 from ospltool.live.names import natural
 
-MAX_INSTANCES: Final = 1_000
+MAX_REPLICAS: Final = 1_000
 MIN_SILENT_NS: Final = 4_000_000_000
-"""An instance shows itself every second, and less often where there is much to show."""
+"""A replica shows itself every second, and less often where there is much to show."""
 
 SILENT_TURNS: Final = 3
 MAX_TURN_NS: Final = 10_000_000_000
 
 
 class State(enum.StrEnum):
-    """How an instance is, worst first."""
+    """How a replica is, worst first."""
 
     GONE = "gone"
     SILENT = "silent"
@@ -44,13 +44,13 @@ class StreamKey(NamedTuple):
 
     @classmethod
     def of(cls, view: WriterView) -> StreamKey:
-        """The key of what an instance shows of a writer."""
+        """The key of what a replica shows of a writer."""
         return cls(view.topic, view.partition, view.writer, view.late)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Stream:
-    """What the views of one writer at one instance were, one after the other; moments are 0 for never.
+    """What the views of one writer at one replica were, one after the other; moments are 0 for never.
 
     Attributes:
         view: the newest.
@@ -60,7 +60,7 @@ class Stream:
         rising_ns: since when the lag never fell.
         rose_ns: when it last rose.
         grows: it rose for a period or longer.
-        is_behind: it grows, or is so large that others avoid this instance as a provider.
+        is_behind: it grows, or is so large that others avoid this replica as a provider.
     """
 
     view: WriterView
@@ -74,8 +74,8 @@ class Stream:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Instance:
-    """The newest view of one instance, and what follows from it and those before.
+class WatchedReplica:
+    """The newest view of one replica, and what follows from it and those before.
 
     Attributes:
         view: the newest.
@@ -87,7 +87,7 @@ class Instance:
         gone_ns: since when it is gone; 0 while it is there.
     """
 
-    view: InstanceView
+    view: ReplicaView
     heard_ns: int
     turn_ns: int
     streams: Mapping[StreamKey, Stream]
@@ -117,33 +117,33 @@ class Instance:
 
 
 class PersistenceServices:
-    """All instances that were heard. `left_out` counts views of instances beyond the bound."""
+    """All replicas that were heard. `left_out` counts views of replicas beyond the bound."""
 
     def __init__(self) -> None:
-        self._instances: dict[str, Instance] = {}
+        self._replicas: dict[str, WatchedReplica] = {}
         self.left_out = 0
 
     def __len__(self) -> int:
-        return len(self._instances)
+        return len(self._replicas)
 
-    def get(self, instance: str) -> Instance | None:
-        """The instance with this id."""
-        return self._instances.get(instance)
+    def get(self, replica: str) -> WatchedReplica | None:
+        """The replica with this id."""
+        return self._replicas.get(replica)
 
-    def ordered(self) -> list[Instance]:
+    def ordered(self) -> list[WatchedReplica]:
         """All by service and name: an order that does not jump."""
         return sorted(
-            self._instances.values(),
+            self._replicas.values(),
             key=lambda one: (natural(one.view.service), natural(one.view.name), one.id),
         )
 
-    def apply(self, heard: HeardInstance) -> None:
-        """Take in what an instance shows. One that is gone makes room for another one of its name."""
+    def apply(self, heard: HeardReplica) -> None:
+        """Take in what a replica shows. One that is gone makes room for another one of its name."""
         view = heard.view
-        before = self._instances.get(view.id)
+        before = self._replicas.get(view.id)
         if before is None:
             self._forget_former(view)
-            if len(self._instances) >= MAX_INSTANCES:
+            if len(self._replicas) >= MAX_REPLICAS:
                 self.left_out += 1
                 return
         old = before.streams if before else {}
@@ -153,7 +153,7 @@ class PersistenceServices:
             for key, writer in ((StreamKey.of(writer), writer) for writer in view.writers)
         }
         used = tuple(stream for stream in streams.values() if providers.is_of_interest(stream.view))
-        self._instances[view.id] = Instance(
+        self._replicas[view.id] = WatchedReplica(
             view,
             heard.heard_ns,
             min(max(turn_ns, 0), MAX_TURN_NS),
@@ -162,27 +162,27 @@ class PersistenceServices:
             _condition(view, used),
         )
 
-    def _forget_former(self, view: InstanceView) -> None:
+    def _forget_former(self, view: ReplicaView) -> None:
         former = [
             one.id
-            for one in self._instances.values()
+            for one in self._replicas.values()
             if one.gone_ns and (one.view.service, one.view.name) == (view.service, view.name)
         ]
         for id_ in former:
-            del self._instances[id_]
+            del self._replicas[id_]
 
-    def lose(self, instance: str, lost_ns: int) -> None:
+    def lose(self, replica: str, lost_ns: int) -> None:
         """Its participant is gone, unless it was heard since."""
-        known = self._instances.get(instance)
+        known = self._replicas.get(replica)
         if known is not None and lost_ns >= known.heard_ns:
-            self._instances[instance] = dataclasses.replace(known, gone_ns=lost_ns)
+            self._replicas[replica] = dataclasses.replace(known, gone_ns=lost_ns)
 
     def present(self, service: str, subscription: SubscriptionView) -> set[str]:
-        """The readers of a durable subscription that any instance of the service is connected with."""
+        """The readers of a durable subscription that any replica of the service is connected with."""
         wanted = (subscription.name, subscription.topic, subscription.partition)
         return {
             member
-            for one in self._instances.values()
+            for one in self._replicas.values()
             if one.view.service == service and not one.gone_ns
             for each in one.view.subscriptions
             if (each.name, each.topic, each.partition) == wanted
@@ -194,7 +194,7 @@ class PersistenceServices:
         return subscription.pending > 0 and len(self.present(service, subscription)) < subscription.quorum
 
 
-def _followed(before: Stream | None, view: WriterView, heard: HeardInstance) -> Stream:
+def _followed(before: Stream | None, view: WriterView, heard: HeardReplica) -> Stream:
     """What becomes of a stream with its next view."""
     now_ns = heard.heard_ns
     period_ns = heard.view.period_ms * 1_000_000
@@ -223,7 +223,7 @@ def _followed(before: Stream | None, view: WriterView, heard: HeardInstance) -> 
     )
 
 
-def _condition(view: InstanceView, used: Sequence[Stream]) -> State:
+def _condition(view: ReplicaView, used: Sequence[Stream]) -> State:
     if view.problems:
         return State.PROBLEM
     if any(stream.is_unprovided for stream in used):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from engine.persistence.service.view import InstanceView, WriterView
+from engine.persistence.service.view import ReplicaView, WriterView
 
 MAX_LAG_PERIODS: Final = 2
 """A provider that is further behind than so many periods of source time is avoided by the choice."""
@@ -42,7 +42,7 @@ def lags(writer: WriterView, period_ms: int) -> bool:
 
 
 def used(writer: WriterView) -> str:
-    """Whose samples are used now: `original` or an instance, and those that give the rest."""
+    """Whose samples are used now: `original` or a replica, and those that give the rest."""
     return _joined(writer.provider, writer.filling)
 
 
@@ -75,7 +75,7 @@ def stability(writer: WriterView) -> str:
 
 
 def path(writer: WriterView) -> str:
-    """The instances through which samples come; a dash where none come."""
+    """The replicas through which samples come; a dash where none come."""
     return " > ".join(writer.path) or NOTHING
 
 
@@ -84,8 +84,8 @@ def short_name(writer: WriterView, ellipsis: str = "…") -> str:
     return f"{writer.writer[:8]}{ellipsis}{writer.writer[-8:]}{' late' if writer.late else ''}"
 
 
-def connected(view: InstanceView) -> list[str]:
-    """The other instances with which its link is up."""
+def connected(view: ReplicaView) -> list[str]:
+    """The other replicas with which its link is up."""
     return [peer.name for peer in view.peers if peer.link == "up"]
 
 

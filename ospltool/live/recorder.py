@@ -10,7 +10,7 @@ import dataclasses
 from pathlib import Path
 from typing import Final
 
-from engine.persistence.service.view import InstanceView
+from engine.persistence.service.view import ReplicaView
 from engine.runtime.monitor import NodePast, NodeSnapshot
 from ospltool.live.feed import ENDING, Notice, NoticeKind, Update
 from ospltool.live.recording import (
@@ -34,7 +34,7 @@ KEY_EVERY_NS: Final = 60_000_000_000
 RETRY_NS: Final = 10_000_000_000
 """After the disk refused a line, the next attempt is so much later; what comes meanwhile is counted."""
 
-_LOST: Final = {NoticeKind.NODE_LOST: Of.NODE, NoticeKind.INSTANCE_LOST: Of.INSTANCE}
+_LOST: Final = {NoticeKind.NODE_LOST: Of.NODE, NoticeKind.REPLICA_LOST: Of.REPLICA}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class Recorder:
     def write(self, update: Update, now_ns: int) -> None:
         """Append what is new. A disk that refuses does not end the recording: `problem` says why."""
         if now_ns < self._broken_until_ns:
-            shown = len(update.snapshots) + len(update.instances)
+            shown = len(update.snapshots) + len(update.replicas)
             self.tally.lost += shown + len(update.events) + len(update.notices)
             return
         try:
@@ -139,16 +139,16 @@ class Recorder:
             self._line(now_ns, Caption(update.caption))
         for heard in update.snapshots:
             self._show(heard.snapshot, heard.heard_ns)
-        for instance in update.instances:
-            self._show(instance.view, instance.heard_ns)
+        for replica in update.replicas:
+            self._show(replica.view, replica.heard_ns)
         for event in update.events:
             self._line(now_ns, event)
         for past in update.pasts:
             self._line(now_ns, past)
 
-    def _show(self, shown: NodeSnapshot | InstanceView, heard_ns: int) -> None:
+    def _show(self, shown: NodeSnapshot | ReplicaView, heard_ns: int) -> None:
         key = key_of(shown)
-        is_last = isinstance(shown, InstanceView) and shown.ending
+        is_last = isinstance(shown, ReplicaView) and shown.ending
         if not is_last and heard_ns - self._last_ns.get(key, 0) < self._limits.every_ns:
             self.tally.thinned += 1
             return
@@ -170,8 +170,8 @@ class Recorder:
             if notice.kind in _LOST:
                 in_order = notice.in_order or notice.node in self._ending
                 self._gone[_LOST[notice.kind], notice.node] = dataclasses.replace(notice, in_order=in_order)
-        for instance in update.instances:
-            self._gone.pop(key_of(instance.view), None)
+        for replica in update.replicas:
+            self._gone.pop(key_of(replica.view), None)
         self._pasts.update({past.id: past for past in update.pasts})
         if update.caption is not None:
             self._caption = update.caption

@@ -8,8 +8,8 @@ Only the nodes below a key may be older: they keep the moment at which they were
 | key            | everything known stands below, whole: reading can begin here         |
 | node           | a whole snapshot, as on the monitor topic                            |
 | node-delta     | `id`, and `patch` from the node's snapshot before it                 |
-| instance       | what an instance of a persistence service shows of itself, whole     |
-| instance-delta | `id`, and `patch` from what the instance showed before               |
+| replica        | what a replica of a persistence service shows of itself, whole       |
+| replica-delta  | `id`, and `patch` from what the replica showed before                |
 | event          | an event, as on the monitor topic                                    |
 | past           | masterships and runs that a node remembers, as on its topic          |
 | notice         | what the feed had to say                                             |
@@ -24,10 +24,10 @@ import json
 from typing import Any, Final
 
 from engine.core import plain
-from engine.persistence.service.view import InstanceView
+from engine.persistence.service.view import ReplicaView
 from engine.runtime import monitor
 from engine.runtime.monitor import NodeEvent, NodePast, NodeSnapshot
-from ospltool.live.feed import Heard, HeardInstance, Notice
+from ospltool.live.feed import Heard, HeardReplica, Notice
 from ospltool.live.patch import PatchFault, difference, patched
 
 MAX_LINE_BYTES: Final = 64 * 1024 * 1024
@@ -54,7 +54,7 @@ class Key:
     """From here on the recording can be read without what is before. So many stand whole below."""
 
     nodes: int
-    instances: int = 0
+    replicas: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Of(enum.StrEnum):
     """Who shows itself."""
 
     NODE = "node"
-    INSTANCE = "instance"
+    REPLICA = "replica"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -111,8 +111,9 @@ _PLAIN_KINDS: Final[dict[str, type[Any]]] = {
     "caption": Caption,
 }
 _DELTA: Final = "-delta"
-_STATES: Final = {of.value: of for of in Of}
-_DELTAS: Final = {of.value + _DELTA: of for of in Of}
+_STATES: Final = {of.value: of for of in Of} | {"instance": Of.REPLICA}
+"""Release 0.1 called a replica an instance."""
+_DELTAS: Final = {name + _DELTA: of for name, of in _STATES.items()}
 _NAMES: Final = {kind: name for name, kind in _PLAIN_KINDS.items()}
 
 
@@ -164,7 +165,7 @@ def _item(kind: str, data: Any) -> Item:
 
 
 class Snapshots:
-    """The newest of what each node and instance shows, in its plain form, kept up with states and deltas."""
+    """The newest of what each node and replica shows, in its plain form, kept up with states and deltas."""
 
     def __init__(self) -> None:
         self._plain: dict[Shown, dict[str, Any]] = {}
@@ -176,7 +177,7 @@ class Snapshots:
         """Forget all."""
         self._plain.clear()
 
-    def encode(self, shown: NodeSnapshot | InstanceView) -> State | Delta:
+    def encode(self, shown: NodeSnapshot | ReplicaView) -> State | Delta:
         """How a recorder writes it: as a delta when there was something before."""
         key = key_of(shown)
         new = plain.to_plain(shown)
@@ -209,18 +210,18 @@ class Snapshots:
         self._plain[key] = changed
         return key
 
-    def decode(self, key: Shown, heard_ns: int) -> Heard | HeardInstance:
-        """What a node or an instance shows as it stands now, heard at this moment.
+    def decode(self, key: Shown, heard_ns: int) -> Heard | HeardReplica:
+        """What a node or a replica shows as it stands now, heard at this moment.
 
         Raises:
             PlainFault: it is nothing of the kind.
         """
         value = self._plain[key]
-        if key[0] is Of.INSTANCE:
-            return HeardInstance(plain.from_plain(InstanceView, value), heard_ns)
+        if key[0] is Of.REPLICA:
+            return HeardReplica(plain.from_plain(ReplicaView, value), heard_ns)
         return Heard(plain.from_plain(NodeSnapshot, value), heard_ns)
 
 
-def key_of(shown: NodeSnapshot | InstanceView) -> Shown:
+def key_of(shown: NodeSnapshot | ReplicaView) -> Shown:
     """Who shows itself there."""
-    return (Of.INSTANCE if isinstance(shown, InstanceView) else Of.NODE, shown.id)
+    return (Of.REPLICA if isinstance(shown, ReplicaView) else Of.NODE, shown.id)

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from engine.core.plain import PlainFault
 from engine.runtime.monitor import NodeEvent, NodePast
-from ospltool.live.feed import Heard, HeardInstance, Inbox, Notice, NoticeKind, Timeline, Update
+from ospltool.live.feed import Heard, HeardReplica, Inbox, Notice, NoticeKind, Timeline, Update
 from ospltool.live.marks import Marks
 from ospltool.live.patch import PatchFault
 from ospltool.live.recorder import parts_of
@@ -81,7 +81,7 @@ class ReplayFeed:
         self._parts = _Parts(parts_of(path))
         self._snapshots = Snapshots()
         self._inbox = Inbox()
-        self._lead: list[Heard | HeardInstance] = []
+        self._lead: list[Heard | HeardReplica] = []
         self._passed_over: dict[Shown, int] = {}
         self._lines: Iterator[Entry] = iter(())
         self._next: Entry | None = None
@@ -231,7 +231,7 @@ class ReplayFeed:
                 self._passed_over[key] = entry.heard_ns
 
     def _hand_on(self, key: Shown, heard_ns: int, *, lead: bool = False) -> None:
-        """What a node or an instance shows as it stands now."""
+        """What a node or a replica shows as it stands now."""
         try:
             heard = self._snapshots.decode(key, heard_ns)
         except PlainFault as fault:
@@ -243,7 +243,7 @@ class ReplayFeed:
             self._inbox.put(heard)
 
     def _apart_ns(self) -> int:
-        """How far the snapshots of one node or instance in a lead stand apart."""
+        """How far the snapshots of one node or replica in a lead stand apart."""
         return max(THIN_NS, LEAD_NS * len(self._snapshots) // MAX_LEAD)
 
     def _fault(self, moment_ns: int, text: str) -> None:
@@ -261,11 +261,11 @@ class ReplayFeed:
         if not lead:
             return update
         snapshots = [heard for heard in lead if isinstance(heard, Heard)]
-        instances = [heard for heard in lead if isinstance(heard, HeardInstance)]
+        replicas = [heard for heard in lead if isinstance(heard, HeardReplica)]
         return dataclasses.replace(
             update,
             snapshots=(*snapshots, *update.snapshots),
-            instances=(*instances, *update.instances),
+            replicas=(*replicas, *update.replicas),
         )
 
 

@@ -217,7 +217,7 @@ class PersistenceService:
     """What the process of a persistence service publishes of itself, from this process."""
 
     def __init__(self, name: str, uri: str) -> None:
-        self.view = fake.instance(name, fake.provided(1))
+        self.view = fake.replica(name, fake.provided(1))
         tag = bytes.fromhex(self.view.id)
         self.participant = NodeParticipant(DOMAIN, uri, name, tag, TagRole.PERSISTENCE)
         self.channel = Channel(self.participant, PERSISTENCE_PARTITION, topics=STATUS_TOPICS)
@@ -243,7 +243,7 @@ def test_a_console_that_comes_late_sees_what_persistence_services_showed_last(
     late = LiveFeed(DOMAIN, uri=uri)
     try:
         model = SystemModel()
-        follow(late, model, lambda update: bool(update.instances))
+        follow(late, model, lambda update: bool(update.replicas))
         assert [one.view for one in model.persistence.ordered()] == [service.view]
     finally:
         late.close()
@@ -268,7 +268,7 @@ def test_a_persistence_service_that_leaves_is_lost_and_so_is_the_domain_when_it_
 @pytest.mark.parametrize(
     ("sender", "payload", "reason"),
     [
-        ("", b"\x1b[2J not json", "no view of an instance"),
+        ("", b"\x1b[2J not json", "no view of a replica"),
         ("b", None, "sender b speaks for a"),
     ],
     ids=["no JSON", "wrong sender"],
@@ -306,7 +306,7 @@ def test_nobody_has_to_know_of_a_reader_more_until_there_is_a_persistence_servic
     service = PersistenceService("a", uri)
     try:
         service.show()
-        follow(feed, model, lambda update: bool(update.instances))
+        follow(feed, model, lambda update: bool(update.replicas))
         assert signal.wait_until(has(view.TOPIC), 20)
     finally:
         service.close()

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from engine.persistence.service.view import InstanceView, PeerView, WriterView
+from engine.persistence.service.view import PeerView, ReplicaView, WriterView
 from ospltool.cli.app import main
 from ospltool.cli.persistence_show import text
 from ospltool.health.codes import Severity
 from ospltool.live import fake, providers
 from ospltool.live.export import system
 from ospltool.live.fake import SECOND_NS, START_NS
-from ospltool.live.feed import Heard, HeardInstance, Inbox, Notice, NoticeKind, Update
+from ospltool.live.feed import Heard, HeardReplica, Inbox, Notice, NoticeKind, Update
 from ospltool.live.model import SystemModel
-from ospltool.live.persistence import Instance, State, StreamKey
+from ospltool.live.persistence import State, StreamKey, WatchedReplica
 from ospltool.live.recorder import Recorder
 from ospltool.live.replay import ReplayFeed
 from tests.health.looking import incidents
@@ -34,22 +34,22 @@ def behind(lag_s: float) -> WriterView:
     return dataclasses.replace(FROM_B, lag_ns=int(lag_s * S))
 
 
-def model_of(*steps: tuple[float, InstanceView]) -> SystemModel:
+def model_of(*steps: tuple[float, ReplicaView]) -> SystemModel:
     """What a console knows that heard these views, each so many seconds after the start."""
     model = SystemModel()
     for after_s, view in steps:
         now_ns = START_NS + int(after_s * S)
-        model.apply(Update(instances=(HeardInstance(view, now_ns),)), now_ns)
+        model.apply(Update(replicas=(HeardReplica(view, now_ns),)), now_ns)
     return model
 
 
-def only(model: SystemModel) -> Instance:
+def only(model: SystemModel) -> WatchedReplica:
     (found,) = model.persistence.ordered()
     return found
 
 
 def lose(model: SystemModel, name: str, after_s: float) -> None:
-    notice = Notice(NoticeKind.INSTANCE_LOST, START_NS + int(after_s * S), "", fake.instance(name).id)
+    notice = Notice(NoticeKind.REPLICA_LOST, START_NS + int(after_s * S), "", fake.replica(name).id)
     model.apply(Update(notices=(notice,)), notice.time_ns)
 
 
@@ -69,7 +69,7 @@ def test_stability_is_said_in_the_same_words_by_the_command_and_the_console(
 ) -> None:
     writer = fake.provided(1, **changes)
     assert providers.stability(writer) == expected
-    assert f" {expected} " in text([fake.instance("a", writer)]).splitlines()[-1]
+    assert f" {expected} " in text([fake.replica("a", writer)]).splitlines()[-1]
 
 
 def test_the_stability_of_several_writers_is_that_of_the_worst() -> None:
@@ -97,20 +97,20 @@ def test_a_lag_is_source_time_in_seconds_however_large(lag_ns: int, expected: st
     assert providers.lag(lag_ns) == expected
 
 
-STATES: dict[str, tuple[InstanceView, State]] = {
-    "alone": (fake.instance("a", fake.provided(1)), State.ALONE),
-    "keeps to itself": (fake.instance("a", synchronizes=False, peers=UP), State.ALONE),
-    "connecting": (fake.instance("a", peers=(PeerView("ff00", "beginning"),)), State.CONNECTING),
-    "in step": (fake.instance("a", FROM_B, peers=UP), State.IN_STEP),
-    "a little behind": (fake.instance("a", behind(9), peers=UP), State.IN_STEP),
-    "far behind": (fake.instance("a", behind(11), peers=UP), State.LAGS),
-    "nobody gives it yet": (fake.instance("a", NOBODY, peers=UP), State.IN_STEP),
-    "problem": (fake.instance("a", FROM_B, peers=UP, problems=("disk full",)), State.PROBLEM),
+STATES: dict[str, tuple[ReplicaView, State]] = {
+    "alone": (fake.replica("a", fake.provided(1)), State.ALONE),
+    "keeps to itself": (fake.replica("a", synchronizes=False, peers=UP), State.ALONE),
+    "connecting": (fake.replica("a", peers=(PeerView("ff00", "beginning"),)), State.CONNECTING),
+    "in step": (fake.replica("a", FROM_B, peers=UP), State.IN_STEP),
+    "a little behind": (fake.replica("a", behind(9), peers=UP), State.IN_STEP),
+    "far behind": (fake.replica("a", behind(11), peers=UP), State.LAGS),
+    "nobody gives it yet": (fake.replica("a", NOBODY, peers=UP), State.IN_STEP),
+    "problem": (fake.replica("a", FROM_B, peers=UP, problems=("disk full",)), State.PROBLEM),
 }
 
 
 @pytest.mark.parametrize("case", STATES)
-def test_an_instance_is_as_it_shows_itself(case: str) -> None:
+def test_a_replica_is_as_it_shows_itself(case: str) -> None:
     view, expected = STATES[case]
     assert only(model_of((0, view))).state(START_NS + S) is expected
 
@@ -128,37 +128,37 @@ def test_an_instance_is_as_it_shows_itself(case: str) -> None:
         ([0, 1000], 1031, State.SILENT),
     ],
 )
-def test_an_instance_that_shows_nothing_for_three_turns_is_silent(
+def test_a_replica_that_shows_nothing_for_three_turns_is_silent(
     heard_s: list[float], now_s: float, expected: State
 ) -> None:
-    view = fake.instance("a", fake.provided(1))
+    view = fake.replica("a", fake.provided(1))
     model = model_of(*((after_s, view) for after_s in heard_s))
     assert only(model).state(START_NS + int(now_s * S)) is expected
 
 
 @pytest.mark.parametrize(("ending", "expected"), [(False, State.GONE), (True, State.STOPPED)])
-def test_an_instance_whose_participant_is_gone_was_killed_or_has_ended(ending: bool, expected: State) -> None:
-    model = model_of((0, fake.instance("a", ending=ending)))
+def test_a_replica_whose_participant_is_gone_was_killed_or_has_ended(ending: bool, expected: State) -> None:
+    model = model_of((0, fake.replica("a", ending=ending)))
     lose(model, "a", 1)
     assert only(model).state(START_NS + S) is expected
 
 
-def test_an_instance_that_was_heard_since_is_not_lost() -> None:
-    model = model_of((5, fake.instance("a")))
+def test_a_replica_that_was_heard_since_is_not_lost() -> None:
+    model = model_of((5, fake.replica("a")))
     lose(model, "a", 4)
     assert only(model).gone_ns == 0
     lose(model, "a", 6)
-    model.apply(Update(instances=(HeardInstance(fake.instance("a"), START_NS + 7 * S),)), START_NS + 7 * S)
+    model.apply(Update(replicas=(HeardReplica(fake.replica("a"), START_NS + 7 * S),)), START_NS + 7 * S)
     assert only(model).gone_ns == 0
 
 
 def test_one_that_comes_with_a_new_store_takes_the_place_of_the_lost_one_of_its_name() -> None:
-    again = fake.instance("a", id="ff" * 16)
-    model = model_of((0, fake.instance("a")), (1, again))
+    again = fake.replica("a", id="ff" * 16)
+    model = model_of((0, fake.replica("a")), (1, again))
     assert len(model.persistence) == 2, "both are there"
-    model = model_of((0, fake.instance("a")))
+    model = model_of((0, fake.replica("a")))
     lose(model, "a", 1)
-    model.apply(Update(instances=(HeardInstance(again, START_NS + 2 * S),)), START_NS + 2 * S)
+    model.apply(Update(replicas=(HeardReplica(again, START_NS + 2 * S),)), START_NS + 2 * S)
     assert only(model).id == again.id
 
 
@@ -169,7 +169,7 @@ def stream(model: SystemModel, view: WriterView = FROM_B) -> Any:
 def test_a_change_of_provider_is_noted_when_it_happens_before_our_eyes() -> None:
     from_c = dataclasses.replace(FROM_B, provider="c")
     filled = dataclasses.replace(from_c, filling=("b",))
-    told = [fake.instance("a", writer) for writer in (FROM_B, FROM_B, from_c, filled, filled)]
+    told = [fake.replica("a", writer) for writer in (FROM_B, FROM_B, from_c, filled, filled)]
     expected = [0, 0, START_NS + 2 * S, START_NS + 3 * S, START_NS + 3 * S]
     for number, changed_ns in enumerate(expected, 1):
         assert stream(model_of(*enumerate(told[:number]))).changed_ns == changed_ns
@@ -190,7 +190,7 @@ GROWING: list[tuple[list[int], bool]] = [
 
 @pytest.mark.parametrize(("lags_s", "expected"), GROWING, ids=str)
 def test_a_lag_grows_when_it_rose_for_a_period_and_never_fell(lags_s: list[int], expected: bool) -> None:
-    views = [fake.instance("a", behind(lag_s)) for lag_s in lags_s]
+    views = [fake.replica("a", behind(lag_s)) for lag_s in lags_s]
     model = model_of(*enumerate(views))
     assert stream(model).grows is expected
 
@@ -200,14 +200,14 @@ def check_incidents(model: SystemModel, expected: list[tuple[Severity, str]], no
     assert [(one.severity, one.what) for one in found] == expected
 
 
-def test_a_healthy_instance_is_no_incident() -> None:
-    check_incidents(model_of((0, fake.instance("a", FROM_B, peers=UP))), [])
+def test_a_healthy_replica_is_no_incident() -> None:
+    check_incidents(model_of((0, fake.replica("a", FROM_B, peers=UP))), [])
 
 
-def test_absent_instances_are_incidents_whatever_they_said_before() -> None:
+def test_absent_replicas_are_incidents_whatever_they_said_before() -> None:
     far = behind(60)
-    model = model_of(*((0, fake.instance(name, far, problems=("x",))) for name in "abc"))
-    model.apply(Update(instances=(HeardInstance(fake.instance("b", ending=True), START_NS),)), START_NS)
+    model = model_of(*((0, fake.replica(name, far, problems=("x",))) for name in "abc"))
+    model.apply(Update(replicas=(HeardReplica(fake.replica("b", ending=True), START_NS),)), START_NS)
     lose(model, "a", 2)
     lose(model, "b", 3)
     expected = [
@@ -223,9 +223,9 @@ def test_problems_and_lags_are_incidents() -> None:
         (Severity.ERROR, "persistence service a: no space left on device"),
         (Severity.WARNING, "persistence service a lags 70.0 s, in Orders.T and 1 more"),
     ]
-    view = fake.instance("a", *far, peers=UP, problems=("no space left on device",))
+    view = fake.replica("a", *far, peers=UP, problems=("no space left on device",))
     check_incidents(model_of((0, view)), expected)
-    growing = [(s, fake.instance("a", behind(s))) for s in range(1, 8)]
+    growing = [(s, fake.replica("a", behind(s))) for s in range(1, 8)]
     expected = [
         (Severity.WARNING, "persistence service a lags 7.0 s and falls further behind, in Orders.Trade")
     ]
@@ -234,7 +234,7 @@ def test_problems_and_lags_are_incidents() -> None:
 
 def test_a_provider_that_is_missing_is_an_incident_after_the_bound_of_the_choice() -> None:
     expected = [(Severity.WARNING, "persistence service a has no provider of Orders.Trade")]
-    turns = [(s, fake.instance("a", NOBODY, peers=UP)) for s in range(0, 40, 5)]
+    turns = [(s, fake.replica("a", NOBODY, peers=UP)) for s in range(0, 40, 5)]
     check_incidents(model_of(*turns), [], now_s=36)
     turns += [(s, view) for s, (_, view) in zip((36, 37), turns, strict=False)]
     model = model_of(*turns)
@@ -242,7 +242,7 @@ def test_a_provider_that_is_missing_is_an_incident_after_the_bound_of_the_choice
     assert incidents(model, START_NS + 38 * S)[0].since_ns == START_NS
     assert only(model).state(START_NS + 38 * S) is State.NO_PROVIDER
     given = dataclasses.replace(NOBODY, filling=("b",))
-    check_incidents(model_of(*turns, (38, fake.instance("a", given, peers=UP))), [], now_s=39)
+    check_incidents(model_of(*turns, (38, fake.replica("a", given, peers=UP))), [], now_s=39)
 
 
 QUORUM: list[tuple[tuple[str, ...], tuple[str, ...], int, int, bool]] = [
@@ -256,34 +256,34 @@ QUORUM: list[tuple[tuple[str, ...], tuple[str, ...], int, int, bool]] = [
 
 
 @pytest.mark.parametrize(("at_a", "at_b", "quorum", "pending", "expected"), QUORUM, ids=str)
-def test_a_quorum_counts_the_readers_of_all_instances(
+def test_a_quorum_counts_the_readers_of_all_replicas(
     at_a: tuple[str, ...], at_b: tuple[str, ...], quorum: int, pending: int, expected: bool
 ) -> None:
     first = fake.subscription("log", members=at_a, quorum=quorum, pending=pending)
     second = dataclasses.replace(first, members=at_b)
     model = model_of(
-        (0, fake.instance("a", subscriptions=(first,))), (0, fake.instance("b", subscriptions=(second,)))
+        (0, fake.replica("a", subscriptions=(first,))), (0, fake.replica("b", subscriptions=(second,)))
     )
     assert model.persistence.lacks_quorum("redundant", first) is expected
     assert model.persistence.present("another", first) == set()
 
 
-def test_more_instances_than_the_bound_are_counted_and_told() -> None:
+def test_more_replicas_than_the_bound_are_counted_and_told() -> None:
     model = SystemModel()
-    heard = tuple(HeardInstance(fake.instance(f"i{n}"), START_NS) for n in range(1_001))
-    model.apply(Update(instances=heard), START_NS)
+    heard = tuple(HeardReplica(fake.replica(f"i{n}"), START_NS) for n in range(1_001))
+    model.apply(Update(replicas=heard), START_NS)
     assert len(model.persistence) == 1_000
     check_incidents(model, [(Severity.NOTICE, "1 messages did not fit and are not shown")])
     inbox = Inbox(max_nodes=2)
     for one in heard[:4]:
         inbox.put(one)
-    assert inbox.drain() == Update(instances=heard[:2], dropped=2)
+    assert inbox.drain() == Update(replicas=heard[:2], dropped=2)
     assert not inbox.drain()
 
 
 def test_the_json_has_the_view_and_what_follows_from_it() -> None:
     log = fake.subscription("log", members=(), pending=7)
-    view = fake.instance("a", behind(11), peers=UP, subscriptions=(log,))
+    view = fake.replica("a", behind(11), peers=UP, subscriptions=(log,))
     (data,) = system(model_of((0, view)), START_NS + S)["persistence_services"]
     assert (data["name"], data["state"], data["heard_ns"], data["gone_ns"]) == ("a", "lags", START_NS, 0)
     (writer,) = data["writers"]
@@ -297,15 +297,15 @@ def test_the_json_has_the_view_and_what_follows_from_it() -> None:
 
 
 def recorded(path: Path, seconds: int = 130) -> None:
-    """A node and two instances, of which b is killed after 70 s and heard again after 100 s."""
+    """A node and two replicas, of which b is killed after 70 s and heard again after 100 s."""
     recorder = Recorder(path, source="domain 7", made_by="test")
     for second in range(seconds):
         now_ns = START_NS + second * S
         node = Heard(fake.snapshot(1, fake.name_space("A", 1, count=second)), now_ns)
         names = "ab" if second < 70 or second >= 100 else "a"
-        shown = tuple(HeardInstance(fake.instance(n, FROM_B, values=second), now_ns) for n in names)
-        lost = (Notice(NoticeKind.INSTANCE_LOST, now_ns, "", fake.instance("b").id),) if second == 70 else ()
-        recorder.write(Update((node,), notices=lost, instances=shown), now_ns)
+        shown = tuple(HeardReplica(fake.replica(n, FROM_B, values=second), now_ns) for n in names)
+        lost = (Notice(NoticeKind.REPLICA_LOST, now_ns, "", fake.replica("b").id),) if second == 70 else ()
+        recorder.write(Update((node,), notices=lost, replicas=shown), now_ns)
     recorder.close()
 
 
@@ -319,7 +319,7 @@ def recorded(path: Path, seconds: int = 130) -> None:
         (129, 129, State.ALONE),
     ],
 )
-def test_a_recording_shows_instances_at_every_moment(
+def test_a_recording_shows_replicas_at_every_moment(
     tmp_path: Path, second: int, values: int, state: State
 ) -> None:
     recorded(tmp_path / "r.jsonl")
@@ -330,17 +330,17 @@ def test_a_recording_shows_instances_at_every_moment(
     feed.close()
     assert model.dropped == 0
     b = model.persistence.ordered()[1]
-    assert b.view == fake.instance("b", FROM_B, values=values)
+    assert b.view == fake.replica("b", FROM_B, values=values)
     assert b.state(feed.now_ns()) is state
 
 
-def test_what_an_instance_shows_at_its_end_is_recorded_however_soon_it_comes(tmp_path: Path) -> None:
+def test_what_a_replica_shows_at_its_end_is_recorded_however_soon_it_comes(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "r.jsonl", source="domain 7", made_by="test")
-    shown = fake.instance("a")
+    shown = fake.replica("a")
     for after_ms, view in ((0, shown), (100, shown), (200, dataclasses.replace(shown, ending=True))):
         now_ns = START_NS + after_ms * 1_000_000
-        recorder.write(Update(instances=(HeardInstance(view, now_ns),)), now_ns)
-    lost = Notice(NoticeKind.INSTANCE_LOST, START_NS + S, "", shown.id)
+        recorder.write(Update(replicas=(HeardReplica(view, now_ns),)), now_ns)
+    lost = Notice(NoticeKind.REPLICA_LOST, START_NS + S, "", shown.id)
     recorder.write(Update(notices=(lost,)), START_NS + S)
     recorder.close()
     assert recorder.tally.thinned == 1
@@ -352,7 +352,7 @@ def test_what_an_instance_shows_at_its_end_is_recorded_however_soon_it_comes(tmp
     assert only(model).state(START_NS + S) is State.STOPPED
 
 
-def test_a_recording_says_its_instances_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_recording_says_its_replicas_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "r.jsonl"
     recorded(path)
     command = ["top", "--replay", str(path), "--json", "--screen", "persistence", "--at=+80"]
@@ -365,7 +365,7 @@ def test_a_recording_says_its_instances_as_json(tmp_path: Path, capsys: pytest.C
 
 def test_a_recording_of_persistence_services_alone_is_not_empty(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "r.jsonl", source="domain 7", made_by="test")
-    recorder.write(Update(instances=(HeardInstance(fake.instance("a"), START_NS),)), START_NS)
+    recorder.write(Update(replicas=(HeardReplica(fake.replica("a"), START_NS),)), START_NS)
     recorder.close()
     assert main(["top", "--replay", str(tmp_path / "r.jsonl"), "--json"]) == 0
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from engine.persistence.service.view import InstanceView, PeerView, WriterView
+from engine.persistence.service.view import PeerView, ReplicaView, WriterView
 from ospltool.live import fake
 from ospltool.live.fake import SECOND_NS, START_NS
-from ospltool.live.feed import HeardInstance, Notice, NoticeKind, ScriptedFeed, Update
+from ospltool.live.feed import HeardReplica, Notice, NoticeKind, ScriptedFeed, Update
 from ospltool.live.model import SystemModel
-from ospltool.live.persistence import Instance
+from ospltool.live.persistence import WatchedReplica
 from tests.console.test_screen_views import check_rows, rows_of, text_of
 from tests.health.looking import looked
 from tui.app import ConsoleApp
@@ -36,11 +36,11 @@ LOG = fake.subscription("logger", pending=7, quorum=2, members=("m1",), in_doubt
 UP = (PeerView("b", "up"), PeerView("ff", "refused", "it has our name"))
 
 
-def view_of(*shown: InstanceView, after_s: float = 0, text: str = "", lost: str = "") -> View:
+def view_of(*shown: ReplicaView, after_s: float = 0, text: str = "", lost: str = "") -> View:
     model = SystemModel()
-    heard = tuple(HeardInstance(each, START_NS) for each in shown)
-    notices = (Notice(NoticeKind.INSTANCE_LOST, START_NS, "", fake.instance(lost).id),) if lost else ()
-    model.apply(Update(instances=heard, notices=notices), START_NS)
+    heard = tuple(HeardReplica(each, START_NS) for each in shown)
+    notices = (Notice(NoticeKind.REPLICA_LOST, START_NS, "", fake.replica(lost).id),) if lost else ()
+    model.apply(Update(replicas=heard, notices=notices), START_NS)
     return View(
         looked(model, START_NS + int(after_s * S)),
         START_NS + int(after_s * S),
@@ -49,16 +49,16 @@ def view_of(*shown: InstanceView, after_s: float = 0, text: str = "", lost: str 
     )
 
 
-def first(view: View) -> Instance:
+def first(view: View) -> WatchedReplica:
     return view.model.persistence.ordered()[0]
 
 
-def over_time(*steps: tuple[float, InstanceView], until_s: float) -> View:
-    """What is known of an instance that showed this after so many seconds."""
+def over_time(*steps: tuple[float, ReplicaView], until_s: float) -> View:
+    """What is known of a replica that showed this after so many seconds."""
     model = SystemModel()
     for after_s, shown in steps:
         now_ns = START_NS + int(after_s * S)
-        model.apply(Update(instances=(HeardInstance(shown, now_ns),)), now_ns)
+        model.apply(Update(replicas=(HeardReplica(shown, now_ns),)), now_ns)
     return View(
         looked(model, START_NS + int(until_s * S)),
         START_NS + int(until_s * S),
@@ -72,19 +72,19 @@ def tone_of(rows: Rows[Any], key: str, row: int = 0) -> Tone:
     return rows.cell(row, column)[0].tone
 
 
-A = fake.instance("a", TRADE, QUOTE, peers=UP, counters={"captured": 1000, "repeated": 37})
+A = fake.replica("a", TRADE, QUOTE, peers=UP, counters={"captured": 1000, "repeated": 37})
 
 
-def test_an_instance_has_a_row_with_the_worst_of_its_writers() -> None:
+def test_a_replica_has_a_row_with_the_worst_of_its_writers() -> None:
     lagging = dataclasses.replace(QUOTE, provider="", filling=("c", "d"), lag_ns=12 * S)
     view = view_of(
         A,
-        fake.instance("b", peers=(PeerView("x", "beginning"),), values=1_500_000, groups=()),
-        fake.instance("c", TRADE, lagging, peers=UP),
-        fake.instance("a", id="ff", service="other", problems=("disk full",)),
+        fake.replica("b", peers=(PeerView("x", "beginning"),), values=1_500_000, groups=()),
+        fake.replica("c", TRADE, lagging, peers=UP),
+        fake.replica("a", id="ff", service="other", problems=("disk full",)),
     )
     check_rows(
-        views.instances(view, WIDE),
+        views.replicas(view, WIDE),
         [
             "✖|a|problem|1,000||-|-|||1||other",
             "●|a|in step|1,000|original, b|-|1 forced||37|1|b|redundant",
@@ -103,11 +103,11 @@ def test_an_instance_has_a_row_with_the_worst_of_its_writers() -> None:
         (1, "a", True, "○|a|stopped"),
     ],
 )
-def test_an_instance_that_is_not_there_is_never_fine(
+def test_a_replica_that_is_not_there_is_never_fine(
     after_s: float, lost: str, ending: bool, expected: str
 ) -> None:
     view = view_of(dataclasses.replace(A, ending=ending), after_s=after_s, lost=lost)
-    rows = views.instances(view, WIDE)
+    rows = views.replicas(view, WIDE)
     assert rows_of(rows)[0].startswith(expected)
     is_there = expected.startswith("●")
     state = expected.rpartition("|")[2]
@@ -124,7 +124,7 @@ def test_an_instance_that_is_not_there_is_never_fine(
 def test_a_writer_has_its_provider_lag_path_and_stability() -> None:
     nobody = fake.provided(3, "Tick", provider="", selected="", path=(), lag_ns=S, stable=0)
     quiet = fake.provided(4, "Old", provider="", selected="", path=())
-    shown = fake.instance("a", TRADE, QUOTE, FILLED, nobody, quiet, peers=UP, writers_left_out=5)
+    shown = fake.replica("a", TRADE, QUOTE, FILLED, nobody, quiet, peers=UP, writers_left_out=5)
     view = view_of(shown)
     rows = views.streams(view, first(view), WIDE)
     assert views.streams_title(first(view), rows) == "a: 4 writers, 6 idle"
@@ -134,7 +134,7 @@ def test_a_writer_has_its_provider_lag_path_and_stability() -> None:
             "●|Orders.Trade|original|-|stable|1|a||original|0 of 6|00000000…00000001",
             "◐|Orders.Quote|b|-|forced at 6|3|d > b > a||c|0 of 6|00000000…00000002",
             "◐|Orders.Quote|b+c|-|1 of 2|3|d > b > a||c+d|3 of 6|00000000…00000002 late",
-            "◐|Orders.Tick|nobody|1.0 s|0 of 2||-||-|0 of 6|00000000…00000003",
+            "◐|Orders.Tick|none|1.0 s|0 of 2||-||-|0 of 6|00000000…00000003",
         ],
     )
 
@@ -149,10 +149,10 @@ def test_a_writer_has_its_provider_lag_path_and_stability() -> None:
     ids=["it lags", "nobody gives it", "all is well"],
 )
 def test_a_writer_that_lags_or_that_nobody_gives_stands_out(writer: WriterView, state: str) -> None:
-    shown = fake.instance("a", writer, peers=UP)
+    shown = fake.replica("a", writer, peers=UP)
     view = over_time((0, shown), (60, shown), until_s=61)
     is_well = state == "in step"
-    rows = views.instances(view, WIDE)
+    rows = views.replicas(view, WIDE)
     assert first(view).state(view.now_ns) == state
     assert (tone_of(rows, "lag") is Tone.WARN) is not is_well
     writers = views.streams(view, first(view), WIDE)
@@ -163,16 +163,16 @@ def test_a_writer_that_lags_or_that_nobody_gives_stands_out(writer: WriterView, 
 def test_the_last_change_of_a_provider_is_that_of_any_writer() -> None:
     other = dataclasses.replace(TRADE, provider="b"), dataclasses.replace(QUOTE, provider="c")
     steps = [
-        (at, fake.instance("a", *writers, peers=UP))
+        (at, fake.replica("a", *writers, peers=UP))
         for at, writers in ((0.0, (TRADE, QUOTE)), (10.0, (other[0], QUOTE)), (50.0, other))
     ]
     view = over_time(*steps, until_s=55)
-    assert "|5 s|" in rows_of(views.instances(view, WIDE))[0]
+    assert "|5 s|" in rows_of(views.replicas(view, WIDE))[0]
 
 
 def test_a_durable_subscription_without_enough_readers_stands_out() -> None:
     calm = fake.subscription("billing", members=("billing",))
-    view = view_of(fake.instance("a", subscriptions=(LOG, calm)))
+    view = view_of(fake.replica("a", subscriptions=(LOG, calm)))
     one = first(view)
     rows = views.subscriptions(view, one, WIDE)
     assert (
@@ -186,16 +186,16 @@ def test_a_durable_subscription_without_enough_readers_stands_out() -> None:
         ],
     )
     both = view_of(
-        fake.instance("a", subscriptions=(LOG,)),
-        fake.instance("b", subscriptions=(dataclasses.replace(LOG, members=("m2",)),)),
+        fake.replica("a", subscriptions=(LOG,)),
+        fake.replica("b", subscriptions=(dataclasses.replace(LOG, members=("m2",)),)),
     )
     check_rows(views.subscriptions(both, first(both), WIDE), ["●|logger|Orders.Trade|7|2|m1,m2|m1 3,m2 4"])
 
 
-def test_the_lines_about_an_instance_say_where_it_is_and_what_is_wrong() -> None:
+def test_the_lines_about_a_replica_say_where_it_is_and_what_is_wrong() -> None:
     shown = dataclasses.replace(A, problems=("disk full",), unwritten=True, store="/x")
     view = view_of(shown, after_s=2)
-    assert text_of(views.instance_lines(view, first(view), 100)) == [
+    assert text_of(views.replica_lines(view, first(view), 100)) == [
         " a of redundant  problem  1,000 values in 1 group, not all on disk yet",
         "   linked with b, ff (refused)  up 10 min  heard 2 s ago  host host-a  pid 5000  store /x",
         "   captured 1,000, repeated 37",
@@ -206,33 +206,33 @@ def test_the_lines_about_an_instance_say_where_it_is_and_what_is_wrong() -> None
 def test_a_long_problem_is_told_whole_where_there_are_eighty_columns() -> None:
     problem = "123456 samples are not kept for durable subscriptions, because too many wait already"
     view = view_of(dataclasses.replace(A, problems=(problem,)))
-    lines = text_of(views.instance_lines(view, first(view), 80))
+    lines = text_of(views.replica_lines(view, first(view), 80))
     assert all(len(line) <= 80 for line in lines[3:])
     assert " ".join(" ".join(lines[3:]).split()) == f"✖ persistence service a: {problem}"
 
 
-B = fake.instance("b", dataclasses.replace(TRADE, provider="a"), subscriptions=(LOG,))
+B = fake.replica("b", dataclasses.replace(TRADE, provider="a"), subscriptions=(LOG,))
 FILTERS: list[tuple[str, list[str], list[str]]] = [
     ("", ["a", "b"], ["Trade", "Quote"]),
     ("b", ["a", "b"], ["Quote"]),
-    ("instance:b", ["b"], []),
-    ("!instance:b", ["a"], ["Trade", "Quote"]),
+    ("replica:b", ["b"], []),
+    ("!replica:b", ["a"], ["Trade", "Quote"]),
     ("topic:quote", ["a"], ["Quote"]),
     ("!topic:trade", ["a"], ["Quote"]),
     ("provider:original", ["a"], ["Trade"]),
     ("trade", ["a", "b"], ["Trade"]),
     ("sub:logger", ["b"], []),
     ("state:alone host:host-b", ["b"], []),
-    ("instance:a topic:nothing", [], []),
+    ("replica:a topic:nothing", [], []),
 ]
 
 
 @pytest.mark.parametrize(("text", "names", "topics"), FILTERS, ids=[case[0] for case in FILTERS])
-def test_a_filter_keeps_instances_that_match_or_have_what_matches(
+def test_a_filter_keeps_replicas_that_match_or_have_what_matches(
     text: str, names: list[str], topics: list[str]
 ) -> None:
     view = view_of(A, B, text=text)
-    rows = views.instances(view, WIDE)
+    rows = views.replicas(view, WIDE)
     assert [one.view.name for _, one in rows.items] == names
     assert rows.hidden == 2 - len(names)
     writers = views.streams(view, first(view), WIDE)
@@ -253,9 +253,9 @@ Play = Callable[..., None]
 Read = Callable[[ConsoleApp], list[str]]
 
 
-def feed_of(*shown: InstanceView, mode: str = "live") -> ScriptedFeed:
-    heard = tuple(HeardInstance(each, START_NS) for each in shown)
-    return ScriptedFeed([(START_NS, Update(instances=heard))], title="domain 7", mode=mode)
+def feed_of(*shown: ReplicaView, mode: str = "live") -> ScriptedFeed:
+    heard = tuple(HeardReplica(each, START_NS) for each in shown)
+    return ScriptedFeed([(START_NS, Update(replicas=heard))], title="domain 7", mode=mode)
 
 
 def rows_under(app: ConsoleApp, id_: str) -> Rows[Any]:
@@ -273,8 +273,8 @@ def test_enter_goes_to_the_writers_and_on_to_their_provider(play: Play) -> None:
         assert app.focused is app.screen.query_one("#streams", Sheet)
         await pilot.press("enter")
         await pilot.pause()
-        assert app.focused is app.screen.query_one("#instances", Sheet)
-        assert app.screen.query_one("#instances", Sheet).row_key == A.id
+        assert app.focused is app.screen.query_one("#replicas", Sheet)
+        assert app.screen.query_one("#replicas", Sheet).row_key == A.id
         assert len(rows_under(app, "streams").items) == 2
 
     play(feed_of(A, B), scenario)
@@ -284,7 +284,7 @@ def test_a_title_that_ends_where_the_note_begins_is_whole(play: Play, read_scree
     async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
         await pilot.press("0")
         await pilot.pause()
-        (header,) = [line for line in read_screen(app) if line.startswith("   instance")]
+        (header,) = [line for line in read_screen(app) if line.startswith("   replica")]
         assert header.endswith(" changed twice 3>")
 
     play(feed_of(A, B), scenario)
@@ -307,12 +307,12 @@ def test_where_there_is_none_the_screen_says_why(
         await pilot.pause()
         text = " ".join(line.strip() for line in read_screen(app))
         assert told in text
-        assert not app.screen.query_one("#instances", Sheet).display
+        assert not app.screen.query_one("#replicas", Sheet).display
 
     play(feed_of(mode=mode), scenario, size=(width, 24))
 
 
-def test_an_instance_that_a_filter_hides_takes_its_tables_with_it(play: Play, read_screen: Read) -> None:
+def test_a_replica_that_a_filter_hides_takes_its_tables_with_it(play: Play, read_screen: Read) -> None:
     async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
         await pilot.press("0", "slash", *"nobody", "enter")
         await pilot.pause()
@@ -334,7 +334,7 @@ def test_hostile_text_is_shown_and_never_obeyed_at_any_size(
     writer = dataclasses.replace(
         FILLED, topic=evil, partition=evil, provider=evil, path=(evil,), lag_ns=1 << 128
     )
-    shown = fake.instance(
+    shown = fake.replica(
         evil,
         writer,
         service=evil,
@@ -368,9 +368,9 @@ def test_without_utf_8_every_sign_is_ascii(play: Play, read_screen: Read) -> Non
     play(feed_of(A, B), scenario, size=(150, 40), signs=ASCII)
 
 
-def test_a_hundred_instances_with_a_thousand_writers_scroll(play: Play, read_screen: Read) -> None:
+def test_a_hundred_replicas_with_a_thousand_writers_scroll(play: Play, read_screen: Read) -> None:
     writers = tuple(fake.provided(number, f"T{number}") for number in range(1000))
-    shown = [fake.instance(f"i{number}", *writers) for number in range(100)]
+    shown = [fake.replica(f"i{number}", *writers) for number in range(100)]
 
     async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
         await pilot.press("0", "end")

@@ -19,7 +19,7 @@ from engine.runtime.monitor import (
 from engine.tracing.catalogue import catalogue
 from ospltool.live import fake
 from ospltool.live.fake import SECOND_NS, START_NS, node_id
-from ospltool.live.feed import Heard, HeardInstance, Notice, NoticeKind, ScriptedFeed, Update
+from ospltool.live.feed import Heard, HeardReplica, Notice, NoticeKind, ScriptedFeed, Update
 from tui import themes
 from tui.app import ConsoleApp
 from tui.glyphs import ASCII
@@ -131,8 +131,8 @@ def trouble() -> ScriptedFeed:
     )
 
 
-def services(heard_ns: int) -> tuple[HeardInstance, ...]:
-    """Three instances: c takes from b since ten seconds before now, and falls behind."""
+def services(heard_ns: int) -> tuple[HeardReplica, ...]:
+    """Three replicas: c takes from b since ten seconds before now, and falls behind."""
     behind_s = (heard_ns - START_NS) // S + 20
     waiting = (
         fake.subscription("logger", pending=240, members=(), in_doubt={"logger-2": 17}, quorum=2),
@@ -165,8 +165,8 @@ def services(heard_ns: int) -> tuple[HeardInstance, ...]:
         "c": {"received": 11_100, "repeated": 37, "applied": 11_063, "changes": 4, "forced": 1},
     }
     return tuple(
-        HeardInstance(
-            fake.instance(
+        HeardReplica(
+            fake.replica(
                 name, *writers, values=11_345, groups=groups, counters=counters[name],
                 peers=tuple(PeerView(other, "up") for other in shown if other != name),
                 subscriptions=waiting,
@@ -180,15 +180,15 @@ def services(heard_ns: int) -> tuple[HeardInstance, ...]:
 def guarded() -> ScriptedFeed:
     """The quiet system with persistence services, of which one is gone."""
     _, update = quiet()._steps[0]
-    lost = Notice(NoticeKind.INSTANCE_LOST, START_NS, "", fake.instance("c").id)
-    more = dataclasses.replace(update, instances=services(START_NS), notices=(lost,))
+    lost = Notice(NoticeKind.REPLICA_LOST, START_NS, "", fake.replica("c").id)
+    more = dataclasses.replace(update, replicas=services(START_NS), notices=(lost,))
     return ScriptedFeed([(START_NS, more)], title="domain 7")
 
 
 def only_services() -> ScriptedFeed:
     heard = services(START_NS - 20 * S)[:2]
     heard = tuple(dataclasses.replace(one, heard_ns=START_NS) for one in heard)
-    return ScriptedFeed([(START_NS, Update(instances=heard))], title="domain 7")
+    return ScriptedFeed([(START_NS, Update(replicas=heard))], title="domain 7")
 
 
 def busy() -> ScriptedFeed:
@@ -225,10 +225,10 @@ def busy() -> ScriptedFeed:
         event="conflict.native-state",
     )
     early = Update(
-        tuple(Heard(node, START_NS - 20 * S) for node in nodes), instances=services(START_NS - 20 * S)
+        tuple(Heard(node, START_NS - 20 * S) for node in nodes), replicas=services(START_NS - 20 * S)
     )
     heard = tuple(Heard(node, START_NS) for node in nodes)
-    now = Update(heard, (*QUIET_EVENTS, conflict), instances=services(START_NS))
+    now = Update(heard, (*QUIET_EVENTS, conflict), replicas=services(START_NS))
     return ScriptedFeed([(START_NS - 20 * S, early), (START_NS, now)], title="domain 7")
 
 

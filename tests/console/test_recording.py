@@ -9,16 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.core import plain
-from engine.persistence.service.view import InstanceView
+from engine.persistence.service.view import ReplicaView
 from engine.runtime.monitor import NodeSnapshot
 from ospltool.live import fake
 from ospltool.live.fake import START_NS
-from ospltool.live.feed import HeardInstance, Notice, NoticeKind
+from ospltool.live.feed import HeardReplica, Notice, NoticeKind
 from ospltool.live.patch import PatchFault, difference, patched
 from ospltool.live.recording import (
     KEY_MARK,
     Caption,
     Delta,
+    Entry,
     Header,
     Item,
     Key,
@@ -31,18 +32,18 @@ from ospltool.live.recording import (
 )
 
 SNAPSHOT = fake.snapshot(1, fake.name_space("A", 1), fellows=(fake.fellow(2),))
-INSTANCE = fake.instance("a", fake.provided(1), fake.provided(2))
+REPLICA = fake.replica("a", fake.provided(1), fake.provided(2))
 
 ITEMS: dict[str, Item] = {
     "header": Header("domain 7", "ospltool 0.1.0"),
     "key": Key(3),
     "node": State(plain.to_plain(SNAPSHOT)),
     "delta": Delta(fake.node_id(1), {"state": ["COMPLETE"]}),
-    "instance": State(plain.to_plain(INSTANCE), Of.INSTANCE),
-    "instance delta": Delta(INSTANCE.id, {"values": [3]}, Of.INSTANCE),
+    "replica": State(plain.to_plain(REPLICA), Of.REPLICA),
+    "replica delta": Delta(REPLICA.id, {"values": [3]}, Of.REPLICA),
     "event": fake.event(1, 1, START_NS, "tab\t, ünïcode and \x1b escape"),
     "notice": Notice(NoticeKind.NODE_LOST, START_NS, "gone", fake.node_id(1)),
-    "instance notice": Notice(NoticeKind.INSTANCE_LOST, START_NS, "gone", INSTANCE.id),
+    "replica notice": Notice(NoticeKind.REPLICA_LOST, START_NS, "gone", REPLICA.id),
     "caption": Caption("Act 1"),
 }
 
@@ -102,6 +103,15 @@ def test_any_event_text_survives(text: str, time_ns: int) -> None:
     assert decode_line(encode_line(0, event), "x:1").item == event
 
 
+@pytest.mark.parametrize("name", ["replica", "replica delta", "replica notice"])
+def test_recordings_of_release_0_1_are_read(name: str) -> None:
+    """It called a replica an instance."""
+    line = encode_line(5, ITEMS[name])
+    former = line.replace(b'"replica', b'"instance')
+    assert former != line
+    assert decode_line(former, "x:1") == Entry(5, ITEMS[name])
+
+
 @pytest.mark.parametrize(
     "line",
     [
@@ -115,7 +125,7 @@ def test_any_event_text_survives(text: str, time_ns: int) -> None:
         b'{"format_version":1,"kind":"node","heard_ns":true,"data":{"id":"x"}}',
         b'{"format_version":1,"kind":"node","heard_ns":1,"data":{}}',
         b'{"format_version":1,"kind":"node","heard_ns":1,"data":[]}',
-        b'{"format_version":1,"kind":"instance","heard_ns":1,"data":{"name":"a"}}',
+        b'{"format_version":1,"kind":"replica","heard_ns":1,"data":{"name":"a"}}',
         b'{"format_version":1,"kind":"node-delta","heard_ns":1,"data":{"id":7,"patch":{}}}',
         b'{"format_version":1,"kind":"node-delta","heard_ns":1,"data":{"id":"x"}}',
         b'{"format_version":99,"kind":"event","heard_ns":1,"data":{}}',
@@ -139,15 +149,15 @@ def test_any_bytes_are_a_line_or_refused(line: bytes) -> None:
         return
 
 
-def roundtrip(*shown: NodeSnapshot | InstanceView) -> list[NodeSnapshot | InstanceView]:
+def roundtrip(*shown: NodeSnapshot | ReplicaView) -> list[NodeSnapshot | ReplicaView]:
     writer, reader = Snapshots(), Snapshots()
-    found: list[NodeSnapshot | InstanceView] = []
+    found: list[NodeSnapshot | ReplicaView] = []
     for each in shown:
         entry = decode_line(encode_line(START_NS, writer.encode(each)), "x")
         assert isinstance(entry.item, State | Delta)
         heard = reader.decode(reader.take(entry.item), entry.heard_ns)
         assert heard.heard_ns == START_NS
-        found.append(heard.view if isinstance(heard, HeardInstance) else heard.snapshot)
+        found.append(heard.view if isinstance(heard, HeardReplica) else heard.snapshot)
     return found
 
 
@@ -158,10 +168,10 @@ def test_snapshots_travel_as_deltas_and_come_back_whole() -> None:
         fake.snapshot(1, fake.name_space("A", 1, count=2), fake.name_space("B", 1), time_ns=START_NS + 1),
         fake.snapshot(2),
         fake.snapshot(1, state="TERMINATING", counters={"captured": 3}),
-        INSTANCE,
-        dataclasses.replace(INSTANCE, values=1001, subscriptions=(fake.subscription("logger"),)),
-        fake.instance("b", fake.provided(1, path=("a", "b"))),
-        dataclasses.replace(INSTANCE, writers=(), ending=True),
+        REPLICA,
+        dataclasses.replace(REPLICA, values=1001, subscriptions=(fake.subscription("logger"),)),
+        fake.replica("b", fake.provided(1, path=("a", "b"))),
+        dataclasses.replace(REPLICA, writers=(), ending=True),
     )
     assert roundtrip(*steps) == list(steps)
 
@@ -181,7 +191,7 @@ def test_a_delta_is_much_smaller_than_the_snapshot() -> None:
         Delta(fake.node_id(1), ["x"]),
         Delta(fake.node_id(1), {"id": ["other"]}),
         Delta(fake.node_id(1), {"fellows": {"7": ["x"]}}),
-        Delta(fake.node_id(1), {}, Of.INSTANCE),
+        Delta(fake.node_id(1), {}, Of.REPLICA),
     ],
 )
 def test_a_delta_that_does_not_fit_is_refused(item: Delta) -> None:

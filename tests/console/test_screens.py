@@ -14,7 +14,7 @@ from engine.runtime.monitor import AlignmentView, DeliveryView, GroupView
 from engine.tracing.catalogue import catalogue
 from ospltool.live import fake
 from ospltool.live.fake import SECOND_NS, START_NS, node_id
-from ospltool.live.feed import Heard, HeardInstance, ScriptedFeed, Update
+from ospltool.live.feed import Heard, HeardReplica, ScriptedFeed, Update
 from tui.app import ConsoleApp
 from tui.screens.base import OpsScreen
 from tui.screens.names import SCREENS
@@ -61,8 +61,8 @@ def system(**changes: Any) -> ScriptedFeed:
         for i in range(14)
     ]
     services = tuple(
-        HeardInstance(
-            fake.instance(
+        HeardReplica(
+            fake.replica(
                 f"i{n}",
                 fake.provided(1, provider="i1"),
                 *(fake.provided(w, provider="original") for w in range(2, 15)),
@@ -72,7 +72,7 @@ def system(**changes: Any) -> ScriptedFeed:
         )
         for n in range(NODES)
     )
-    update = Update(tuple(heard), tuple(conflicts), instances=services)
+    update = Update(tuple(heard), tuple(conflicts), replicas=services)
     return ScriptedFeed([(START_NS, update)], title="domain 7")
 
 

@@ -20,7 +20,7 @@ from tests.integration.configurations import Settings, Space
 from tests.integration.hosts import hosts_lab
 from tests.integration.lab import Lab
 from tests.integration.programs import ROOT
-from tests.redundancy.instances import Instances
+from tests.redundancy.replicas import Replicas
 
 pytestmark = [
     pytest.mark.dds,
@@ -123,13 +123,13 @@ TOGETHER = "<synchronize_durable_subscription>true</synchronize_durable_subscrip
 
 
 @pytest.fixture
-def services(lab: Lab) -> Iterator[Instances]:
-    made = Instances(lab, synchronization=TOGETHER, more=QUORUM)
+def services(lab: Lab) -> Iterator[Replicas]:
+    made = Replicas(lab, synchronization=TOGETHER, more=QUORUM)
     yield made
     made.close()
 
 
-def test_persistence_services_that_are_killed_or_stand_still(lab: Lab, services: Instances) -> None:
+def test_persistence_services_that_are_killed_or_stand_still(lab: Lab, services: Replicas) -> None:
     services.start("a", "b")
     services.wait_connected("a", "b")
     with watched(Clinic(lab, (), bare=True)) as clinic:
@@ -148,7 +148,7 @@ def test_persistence_services_that_are_killed_or_stand_still(lab: Lab, services:
         clinic.check_quiet(4.0)
 
 
-def test_a_durable_subscription_without_its_quorum(lab: Lab, services: Instances) -> None:
+def test_a_durable_subscription_without_its_quorum(lab: Lab, services: Replicas) -> None:
     services.start("a")
     with (
         DurabilityClient(lab.domain, uri=lab.uri) as client,

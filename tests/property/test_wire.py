@@ -21,7 +21,7 @@ from tests.property.values import JSON, values
 MESSAGES: tuple[type[Message], ...] = typing.get_args(Message)
 VIEWS: tuple[type[monitor.Message], ...] = typing.get_args(monitor.Message)
 NODE = plain.to_plain(fake.snapshot(1))
-INSTANCE = plain.to_plain(fake.instance("a"))
+REPLICA = plain.to_plain(fake.replica("a"))
 PLAIN = (*MESSAGES, *VIEWS, stream.Begin, stream.GroupBegin, stream.End)
 ANY = st.sampled_from(PLAIN).flatmap(lambda kind: values(kind))
 MESSAGE = st.sampled_from(MESSAGES).flatmap(lambda kind: values(kind))
@@ -148,7 +148,7 @@ def test_a_number_that_is_larger_than_anything_is_refused(number: int) -> None:
     node = json.dumps({"format_version": 1, "kind": "node", "data": NODE | {"started_ns": number}})
     with pytest.raises(monitor.MonitorFault):
         monitor.decode(node.encode())
-    whole = json.dumps({"format_version": 1, "kind": "instance", "data": INSTANCE | {"values": number}})
+    whole = json.dumps({"format_version": 1, "kind": "replica", "data": REPLICA | {"values": number}})
     with pytest.raises(view.ViewFault):
         view.decode(whole.encode())
 

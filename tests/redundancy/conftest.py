@@ -7,7 +7,7 @@ import pytest
 
 from tests.integration.conftest import own_domain
 from tests.integration.lab import Lab
-from tests.redundancy.instances import Instances
+from tests.redundancy.replicas import Replicas
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
 
 
 @pytest.fixture
-def instances(lab: Lab) -> Iterator[Instances]:
-    made = Instances(lab)
+def replicas(lab: Lab) -> Iterator[Replicas]:
+    made = Replicas(lab)
     yield made
     made.close()

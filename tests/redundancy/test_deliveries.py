@@ -1,4 +1,4 @@
-"""What one instance sends to another, message by message."""
+"""What one replica sends to another, message by message."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ONE = Sequences.of([1])
 NONE = Sequences()
 
 
-def instance(name: str, *samples: Sample) -> Replica:
+def replica(name: str, *samples: Sample) -> Replica:
     made = Replica(name, SynchronizationSettings(enable=True))
     for sample in samples:
         made.samples_arrived([sample])
@@ -50,13 +50,13 @@ def payloads(sent: list[Delivery]) -> list[Sample]:
 
 
 def test_what_supersedes_a_sample_comes_with_it_whoever_wrote_it() -> None:
-    source, sink = instance("a", OLD, NEW), instance("b")
+    source, sink = replica("a", OLD, NEW), replica("b")
     assert payloads(ask(source, sink, Want("w1", NONE))) == [NEW]
     assert sink.values() == {KEY: NEW}
 
 
 def test_what_the_other_has_is_not_sent_and_still_supersedes() -> None:
-    source, middle, last = instance("a", OLD, NEW), instance("b", NEW), instance("c")
+    source, middle, last = replica("a", OLD, NEW), replica("b", NEW), replica("c")
     assert payloads(ask(source, middle, Want("w1", NONE), has=("w2",))) == []
     middle.period()
     *_, announced = (each for _, each in middle.messages() if isinstance(each, Announcement))
@@ -67,28 +67,28 @@ def test_what_the_other_has_is_not_sent_and_still_supersedes() -> None:
 
 
 def test_a_sample_is_not_sent_back_to_where_it_came_from() -> None:
-    source, sink = instance("a"), instance("b", OLD)
+    source, sink = replica("a"), replica("b", OLD)
     ask(source, sink, Want("w1", NONE))
     assert payloads(ask(sink, source, Want("w1", NONE))) == [OLD]
     assert [message for _, message in source.messages() if isinstance(message, Delivery)] == []
-    again = instance("a")
+    again = replica("a")
     again.connected("b")
     again.receive("b", Subscription(1, (Want("w1", NONE),)))
-    again.receive("b", Delivery((ask(sink, instance("c"), Want("w1", NONE))[0].samples[0],)))
+    again.receive("b", Delivery((ask(sink, replica("c"), Want("w1", NONE))[0].samples[0],)))
     assert again.values() == {KEY: OLD}
     assert [message for _, message in again.messages() if isinstance(message, Delivery)] == []
 
 
 def test_only_the_part_that_is_asked_for_is_given() -> None:
     samples = [Sample("w", number, b"%d" % number, number) for number in range(1, 7)]
-    source, sink = instance("a", *samples), instance("b")
+    source, sink = replica("a", *samples), replica("b")
     assert payloads(ask(source, sink, Want("w", ONE, Sequences.of([2, 3])))) == samples[1:3]
     source.samples_arrived([Sample("w", 7, b"7", 7)])
     assert [message for _, message in source.messages() if isinstance(message, Delivery)] == []
 
 
 def test_a_sample_that_comes_again_is_counted_and_changes_nothing() -> None:
-    one = instance("a", OLD, OLD, NEW, OLD)
+    one = replica("a", OLD, OLD, NEW, OLD)
     assert one.values() == {KEY: NEW}
     assert (one.counters["applied"], one.counters["repeated"]) == (2, 2)
 
@@ -96,11 +96,11 @@ def test_a_sample_that_comes_again_is_counted_and_changes_nothing() -> None:
 def test_equal_timestamps_are_decided_by_the_writer_then_by_the_number() -> None:
     left, right = Sample("w1", 9, KEY, 5), Sample("w2", 1, KEY, 5)
     for order in ((left, right), (right, left)):
-        assert instance("a", *order).values() == {KEY: right}
+        assert replica("a", *order).values() == {KEY: right}
 
 
 def test_messages_of_one_that_is_not_connected_are_not_listened_to() -> None:
-    one = instance("a")
+    one = replica("a")
     one.receive("x", Subscription(1, (Want("w1", NONE),)))
     one.samples_arrived([OLD])
     assert one.messages() == []
@@ -118,7 +118,7 @@ def test_many_values_are_given_in_moments() -> None:
     count = 20_000
     positions = Positions()
     samples = [positions.sample("w", b"%d" % n, n, DATA, b"") for n in range(count)]
-    source, sink, again = instance("a"), instance("b"), instance("c")
+    source, sink, again = replica("a"), replica("b"), replica("c")
     source.samples_arrived(samples)
     sent = ask(source, sink, Want("w", NONE))
     assert len(payloads(sent)) == count
@@ -130,7 +130,7 @@ def test_many_values_are_given_in_moments() -> None:
 
 
 def test_the_audit_waits_while_something_is_known_to_be_missing() -> None:
-    one = instance("a", OLD)
+    one = replica("a", OLD)
     one.connected("b")
     digests = (1,) * audit.PARTS
     one.receive("b", Announcement((WriterState("w2", ONE, None),), digests))

@@ -12,7 +12,7 @@ from engine.persistence.core.messages import Delivery, Kept, Sample, Saved
 from engine.persistence.core.replica import Replica
 from engine.persistence.core.settings import SynchronizationSettings
 from tests.integration.lab import Lab
-from tests.redundancy.instances import Instances
+from tests.redundancy.replicas import Replicas
 
 MOST = 3
 
@@ -92,11 +92,11 @@ def test_a_store_from_before_the_limit_is_cut_at_the_start() -> None:
 
 @pytest.mark.dds
 def test_three_services_keep_what_limits_allow_and_the_same_after_a_restart(
-    lab: Lab, instances: Instances
+    lab: Lab, replicas: Replicas
 ) -> None:
     names = ("a", "b", "c")
-    instances.start(*names)
-    instances.wait_connected(*names)
+    replicas.start(*names)
+    replicas.wait_connected(*names)
     programs = [lab.program("writer", depth=1, limits=(20, 5, 3), readers=3) for _ in range(3)]
     for program in programs:
         program.answer("done")
@@ -104,15 +104,15 @@ def test_three_services_keep_what_limits_allow_and_the_same_after_a_restart(
         program.tell(steps=[{"count": 10, "time": 1_000 * each + 100 * number} for each in range(1, 6)])
     for program in programs:
         program.answer("done")
-    instances.wait_equal(*names, count=5)
-    assert {time_ns for time_ns, *_ in instances.values("a").values()} == {5_200 + n for n in range(5)}
-    instances.wait_for(
-        "what is rejected is counted", lambda: all(instances.counter(name, "limited") for name in names)
+    replicas.wait_equal(*names, count=5)
+    assert {time_ns for time_ns, *_ in replicas.values("a").values()} == {5_200 + n for n in range(5)}
+    replicas.wait_for(
+        "what is rejected is counted", lambda: all(replicas.counter(name, "limited") for name in names)
     )
-    instances.kill(*names)
-    instances.start(*names)
-    instances.wait_connected(*names)
-    instances.wait_equal(*names, count=5)
+    replicas.kill(*names)
+    replicas.start(*names)
+    replicas.wait_connected(*names)
+    replicas.wait_equal(*names, count=5)
     reader = lab.reader()
     reader.wait(5)
     assert reader.tally()["instances"] == 5

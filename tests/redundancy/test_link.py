@@ -1,4 +1,4 @@
-"""Links between instances: whole and in order, or down; and messages that are none."""
+"""Links between replicas: whole and in order, or down; and messages that are none."""
 
 from __future__ import annotations
 

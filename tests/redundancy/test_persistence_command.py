@@ -13,8 +13,8 @@ SAMPLE = Path(__file__).parents[2] / "samples" / "redundant-persistence" / "serv
 WRONG = [
     ("<enable>true", "<enable>perhaps", "9:17: 'perhaps' is neither true nor false"),
     ("<dds>", "<dds", "6:"),
-    ("<depth>1", "<depth>7", "31:10: persistence_group 'all' keeps 7 samples of each DDS instance"),
-    ("KEEP_LAST_", "KEEP_ALL_", "31:10: persistence_group 'all' keeps all samples of each DDS instance"),
+    ("<depth>1", "<depth>7", "31:10: persistence_group 'all' keeps 7 samples of each instance"),
+    ("KEEP_LAST_", "KEEP_ALL_", "31:10: persistence_group 'all' keeps all samples of each instance"),
     ("persistence_group", "group", "has no persistence_group: it would keep nothing"),
     ('name="redundant"', 'name="*"', "'*' is no name of a persistence_service"),
     ("persistence_service", "service", "there is no persistence_service element"),

@@ -12,7 +12,7 @@ from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
 from engine.persistence.core import audit
 from engine.persistence.core.positions import Positions, position_of, span, time_of
 from engine.persistence.core.settings import SynchronizationSettings
-from engine.simulator.rehearsal.cluster import Cluster
+from engine.simulator.rehearsal.replicas import ReplicaCluster
 from tests.redundancy.laws import check_converged
 
 ON = SynchronizationSettings(enable=True)
@@ -93,7 +93,7 @@ BEFORE_IT_MATCHED = [
 def test_all_end_with_the_same_whatever_stamps_an_application_gives(
     count: int, steps: list[tuple[str, int, int]]
 ) -> None:
-    cluster = Cluster(count, 1, ON)
+    cluster = ReplicaCluster(count, 1, ON)
     numbers = itertools.count()
     for kind, one, other in steps:
         here, there = f"i{one % count}", f"i{other % count}"
@@ -118,7 +118,7 @@ def test_what_came_before_others_matched_is_found_by_the_audit(monkeypatch: pyte
     counted = {}
     for patience in (0, 100):
         monkeypatch.setattr(audit, "MARGIN_PERIODS", patience)
-        cluster = Cluster(2, 1, ON)
+        cluster = ReplicaCluster(2, 1, ON)
         cluster.cut("i0", "i1")
         cluster.attach("w", "i0")
         for stamp in (1, 6):
@@ -131,5 +131,5 @@ def test_what_came_before_others_matched_is_found_by_the_audit(monkeypatch: pyte
             cluster.run(1_000)
         cluster.heal()
         cluster.run(10 * PERIOD_MS)
-        counted[patience] = (cluster.has_converged, cluster.instances["i0"].counters["applied"])
+        counted[patience] = (cluster.has_converged, cluster.replicas["i0"].counters["applied"])
     assert counted == {0: (True, 3), 100: (False, 2)}

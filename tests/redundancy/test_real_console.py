@@ -14,7 +14,7 @@ from ospltool.live.dds import LiveFeed
 from ospltool.live.model import SystemModel
 from ospltool.live.persistence import State
 from tests.integration.lab import Lab
-from tests.redundancy.instances import PATIENCE_S, Instances, write
+from tests.redundancy.replicas import PATIENCE_S, Replicas, write
 
 pytestmark = pytest.mark.dds
 
@@ -38,15 +38,15 @@ def follow(feed: LiveFeed, model: SystemModel, until: Callable[[], bool]) -> Non
 
 
 def test_the_console_shows_providers_and_who_was_killed_or_has_ended(
-    instances: Instances,
+    replicas: Replicas,
     lab: Lab,
     feed: LiveFeed,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    instances.start("a", "b")
-    instances.wait_connected("a", "b")
-    writer = instances.writer("a")
+    replicas.start("a", "b")
+    replicas.wait_connected("a", "b")
+    writer = replicas.writer("a")
     writer.answer("done")
     write(writer, {"count": COUNT, "time": 1_000})
     model = SystemModel()
@@ -68,23 +68,23 @@ def test_the_console_shows_providers_and_who_was_killed_or_has_ended(
     told = json.loads(capsys.readouterr().out)["data"]["persistence_services"]
     assert {one["name"]: one["state"] for one in told} == {"a": "in step", "b": "in step"}
     assert {one["name"]: one["writers"][0]["provider"] for one in told} == {"a": "original", "b": "a"}
-    instances.kill("a")
+    replicas.kill("a")
     follow(feed, model, lambda: states()["a"] is State.GONE)
     follow(feed, model, lambda: states()["b"] is State.ALONE)
-    assert instances.stop("b") == [0]
+    assert replicas.stop("b") == [0]
     follow(feed, model, lambda: states()["b"] is State.STOPPED)
     assert bool(model.domain_lost_ns)
 
 
 def test_a_console_that_comes_late_sees_what_services_have_said_and_how_their_runs_ended(
-    instances: Instances, lab: Lab
+    replicas: Replicas, lab: Lab
 ) -> None:
-    instances.start("a", "b")
-    instances.wait_connected("a", "b")
-    instances.kill("a")
+    replicas.start("a", "b")
+    replicas.wait_connected("a", "b")
+    replicas.kill("a")
     killed_ns = time.time_ns()
-    instances.start("a")
-    instances.wait_connected("a", "b")
+    replicas.start("a")
+    replicas.wait_connected("a", "b")
     feed = LiveFeed(lab.domain, uri=lab.uri)
     model = SystemModel()
     try:

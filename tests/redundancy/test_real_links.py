@@ -12,7 +12,7 @@ from tests.integration.conftest import own_domain
 from tests.integration.lab import LEASE_S, Lab
 from tests.integration.network import Network, network_of
 from tests.integration.programs import Program
-from tests.redundancy.instances import Instances, write
+from tests.redundancy.replicas import Replicas, write
 
 pytestmark = [pytest.mark.dds, pytest.mark.netns]
 
@@ -29,8 +29,8 @@ def network() -> Iterator[Network]:
 
 
 @pytest.fixture
-def instances(tmp_path: Path, network: Network) -> Iterator[Instances]:
-    """One instance on each host, named like it."""
+def replicas(tmp_path: Path, network: Network) -> Iterator[Replicas]:
+    """One replica on each host, named like it."""
     domain, tag = own_domain()
     uri = cyclone_uri(
         interfaces=["e0"],
@@ -42,7 +42,7 @@ def instances(tmp_path: Path, network: Network) -> Iterator[Instances]:
         environment={},
     )
     lab = Lab(tmp_path, domain, tag, uri, watched=False)
-    made = Instances(lab, watched=False)
+    made = Replicas(lab, watched=False)
     for host in HOSTS:
         made.launch(host, prefix=network.on(host))
     yield made
@@ -50,23 +50,23 @@ def instances(tmp_path: Path, network: Network) -> Iterator[Instances]:
     lab.close()
 
 
-def test_an_oscillating_link_changes_nothing_at_the_end(network: Network, instances: Instances) -> None:
-    writers = {host: writer_on(network, instances, host) for host in HOSTS[:2]}
+def test_an_oscillating_link_changes_nothing_at_the_end(network: Network, replicas: Replicas) -> None:
+    writers = {host: writer_on(network, replicas, host) for host in HOSTS[:2]}
     for host, writer in writers.items():
         writer.answer("done")
         write(writer, {"count": COUNT, "time": 1_000, "first": COUNT * HOSTS.index(host)})
-    instances.wait_equal(*HOSTS, count=2 * COUNT)
+    replicas.wait_equal(*HOSTS, count=2 * COUNT)
     for turn in range(1, TURNS + 1):
         network.cut("c")
         for host, writer in writers.items():
             first = COUNT * HOSTS.index(host)
             write(writer, {"count": COUNT, "time": 1_000 + 100 * turn, "first": first, "value": turn})
         network.heal("c")
-    instances.wait_equal(*HOSTS, count=2 * COUNT)
-    newest = min(time for time, _, _ in instances.values("c").values())
+    replicas.wait_equal(*HOSTS, count=2 * COUNT)
+    newest = min(time for time, _, _ in replicas.values("c").values())
     assert newest >= 1_000 + 100 * TURNS
-    assert instances.stop(*HOSTS) == [0, 0, 0]
+    assert replicas.stop(*HOSTS) == [0, 0, 0]
 
 
-def writer_on(network: Network, instances: Instances, host: str) -> Program:
-    return instances.lab.program("writer", prefix=network.on(host), readers=3)
+def writer_on(network: Network, replicas: Replicas, host: str) -> Program:
+    return replicas.lab.program("writer", prefix=network.on(host), readers=3)

@@ -6,19 +6,19 @@ import pytest
 
 from tests.integration.lab import Lab
 from tests.integration.turns import COUNT, check_readers_in_turn
-from tests.redundancy.instances import Instances
+from tests.redundancy.replicas import Replicas
 
 pytestmark = pytest.mark.dds
 
 
-def test_readers_of_one_process_each_get_what_was_written_before_them(lab: Lab, instances: Instances) -> None:
-    instances.start("a", "b")
-    instances.wait_connected("a", "b")
+def test_readers_of_one_process_each_get_what_was_written_before_them(lab: Lab, replicas: Replicas) -> None:
+    replicas.start("a", "b")
+    replicas.wait_connected("a", "b")
     lab.write({"count": COUNT, "time": 1_000}, readers=2)
-    instances.wait_equal("a", "b", count=COUNT)
+    replicas.wait_equal("a", "b", count=COUNT)
 
     def wait_deliveries(count: int) -> None:
-        instances.wait_for("they are shown", lambda: instances.counter("a", "deliveries") == count)
+        replicas.wait_for("they are shown", lambda: replicas.counter("a", "deliveries") == count)
 
     check_readers_in_turn(lab, wait_deliveries)
-    assert instances.counter("b", "deliveries") == 0, "one of the two serves"
+    assert replicas.counter("b", "deliveries") == 0, "one of the two serves"

@@ -22,67 +22,67 @@ from engine.persistence.service import showing, view
 from engine.persistence.service.peers import Hello, Peers
 from tests.integration.lab import Lab
 from tests.integration.programs import ROOT
-from tests.redundancy.instances import Instances, as_json, write
+from tests.redundancy.replicas import Replicas, as_json, write
 
 pytestmark = pytest.mark.dds
 
 COUNT = 100
 
 
-def test_a_late_reader_gets_everything_once_from_one_of_three(lab: Lab, instances: Instances) -> None:
+def test_a_late_reader_gets_everything_once_from_one_of_three(lab: Lab, replicas: Replicas) -> None:
     names = ("a", "b", "c")
-    instances.start(*names)
-    instances.wait_connected(*names)
+    replicas.start(*names)
+    replicas.wait_connected(*names)
     lab.write(
         {"count": COUNT, "time": 1_000},
         {"op": "dispose", "first": 10, "count": 5, "time": 2_000},
         {"op": "unregister", "first": 20, "count": 5, "time": 3_000},
         readers=3,
     )
-    instances.wait_equal(*names, count=COUNT)
-    statuses = [status for _, _, status in instances.values("a").values()]
+    replicas.wait_equal(*names, count=COUNT)
+    statuses = [status for _, _, status in replicas.values("a").values()]
     assert (statuses.count(DATA), statuses.count(DISPOSE)) == (COUNT - 5, 5), "an unregister is not kept"
     readers = lab.readers(2)
     for reader in readers:
         reader.wait(COUNT - 5, disposed=5, no_writers=COUNT - 5)
-    instances.wait_for("it shows both", lambda: instances.counter("a", "deliveries") == 2)
+    replicas.wait_for("it shows both", lambda: replicas.counter("a", "deliveries") == 2)
     for reader in readers:
         tally = reader.tally(detailed=True)
         assert (tally["arrivals"], tally["repeated"]) == (COUNT - 5, 0)
         for name, samples in tally["samples"].items():
             assert [time for time, _ in samples] == [1_000 + int(name.split()[1])]
-    assert [instances.counter(name, "deliveries") for name in "bc"] == [0, 0]
-    instances.kill("a")
+    assert [replicas.counter(name, "deliveries") for name in "bc"] == [0, 0]
+    replicas.kill("a")
     lab.reader().wait(COUNT - 5, disposed=5)
-    instances.kill("b", "c")
-    instances.start("c")
+    replicas.kill("b", "c")
+    replicas.start("c")
     lab.reader().wait(COUNT - 5, disposed=5)
 
 
-def test_a_kill_at_any_time_leaves_the_state_of_one_moment(instances: Instances) -> None:
+def test_a_kill_at_any_time_leaves_the_state_of_one_moment(replicas: Replicas) -> None:
     chance = random.Random(7)
-    instances.start("a")
+    replicas.start("a")
     count = 0
     for turn in range(2):
-        writer = instances.writer("a")
+        writer = replicas.writer("a")
         writer.answer("done")
         writer.tell(steps=[{"first": turn * 20_000, "count": 20_000, "time": 1_000, "progress": True}])
         for _ in range(chance.randrange(1, 12)):
             writer.answer("progress")
-        instances.kill("a")
+        replicas.kill("a")
         writer.kill()
-        saved = instances.saved("a")
+        saved = replicas.saved("a")
         check_one_moment(saved)
         assert len(saved.kept) >= count, "what was there before is there"
         count = len(saved.kept)
-        instances.start("a")
-        instances.wait_values(count, "a")
-    instances.start("b")
-    instances.wait_equal("a", "b", count=count)
+        replicas.start("a")
+        replicas.wait_values(count, "a")
+    replicas.start("b")
+    replicas.wait_equal("a", "b", count=count)
 
 
 def check_one_moment(saved: Saved) -> None:
-    """Each writer wrote each DDS instance once, with one timestamp after the other."""
+    """Each writer wrote each instance once, with one timestamp after the other."""
     for writer, had in saved.had:
         ((first, last),) = had.intervals
         samples = [kept.sample for kept in saved.kept if kept.sample.writer == writer]
@@ -91,11 +91,11 @@ def check_one_moment(saved: Saved) -> None:
         assert times == list(range(times[0], times[-1] + 1)), "no hole"
 
 
-def test_equal_and_older_timestamps_end_the_same_everywhere(instances: Instances) -> None:
-    instances.start("a", "b", "c")
-    instances.wait_connected("a", "b", "c")
+def test_equal_and_older_timestamps_end_the_same_everywhere(replicas: Replicas) -> None:
+    replicas.start("a", "b", "c")
+    replicas.wait_connected("a", "b", "c")
     chance = random.Random(3)
-    writers = [instances.writer(*names) for names in ("ab", "b", "c")]
+    writers = [replicas.writer(*names) for names in ("ab", "b", "c")]
     for writer in writers:
         writer.answer("done")
     for _ in range(30):
@@ -103,63 +103,61 @@ def test_equal_and_older_timestamps_end_the_same_everywhere(instances: Instances
         write(chance.choice(writers), {**one, "value": chance.randrange(5)})
     for writer in writers:
         write(writer, {"count": 23, "time": 990})
-    instances.wait_equal("a", "b", "c", count=23)
+    replicas.wait_equal("a", "b", "c", count=23)
 
 
-def test_without_enable_nothing_is_exchanged(lab: Lab, instances: Instances) -> None:
-    instances.file.write_text(instances.file.read_text().replace("<enable>true", "<enable>false"))
-    instances.start("a", "b")
+def test_without_enable_nothing_is_exchanged(lab: Lab, replicas: Replicas) -> None:
+    replicas.file.write_text(replicas.file.read_text().replace("<enable>true", "<enable>false"))
+    replicas.start("a", "b")
     for name, first in (("a", 0), ("b", 1_000)):
-        writer = instances.writer(name)
+        writer = replicas.writer(name)
         writer.answer("done")
         write(writer, {"first": first, "count": COUNT, "time": 1_000})
-    instances.wait_values(COUNT, "a", "b")
-    assert not instances.values("a").keys() & instances.values("b").keys()
+    replicas.wait_values(COUNT, "a", "b")
+    assert not replicas.values("a").keys() & replicas.values("b").keys()
     lab.reader().wait(2 * COUNT)
-    assert instances.counter("a", "sent") == instances.counter("b", "received") == 0
+    assert replicas.counter("a", "sent") == replicas.counter("b", "received") == 0
 
 
-def test_a_topic_that_no_group_covers_is_left_alone(lab: Lab, instances: Instances) -> None:
-    instances.file.write_text(instances.file.read_text().replace('filter="*"', 'filter="Other*, Rea?ing2"'))
-    instances.start("a")
+def test_a_topic_that_no_group_covers_is_left_alone(lab: Lab, replicas: Replicas) -> None:
+    replicas.file.write_text(replicas.file.read_text().replace('filter="*"', 'filter="Other*, Rea?ing2"'))
+    replicas.start("a")
     lab.write({"count": 5, "time": 1_000}, topic="Reading2")
-    instances.wait_values(5, "a")
+    replicas.wait_values(5, "a")
     reader = lab.reader(durability=0)
     lab.write({"count": 5, "time": 1_000})
     reader.wait(5)
     lab.write({"first": 5, "count": 1, "time": 1_000}, topic="Reading2")
-    instances.wait_values(6, "a")
+    replicas.wait_values(6, "a")
 
 
-def test_what_is_wrong_between_instances_is_said(lab: Lab, instances: Instances) -> None:
-    instances.start("a")
-    second = command(
-        instances, "run", str(instances.file), "--name", "a", "--store", str(instances.home("a"))
-    )
+def test_what_is_wrong_between_replicas_is_said(lab: Lab, replicas: Replicas) -> None:
+    replicas.start("a")
+    second = command(replicas, "run", str(replicas.file), "--name", "a", "--store", str(replicas.home("a")))
     assert second.returncode == 2
     assert "the store is in use by node 'a' (process " in second.stderr
-    instances.launch("a2", "--name", "a")
-    instances.wait_for(
-        "both say so", lambda: "it has our name" in "".join(instances.log(n).read_text() for n in ("a", "a2"))
+    replicas.launch("a2", "--name", "a")
+    replicas.wait_for(
+        "both say so", lambda: "it has our name" in "".join(replicas.log(n).read_text() for n in ("a", "a2"))
     )
-    shown = command(instances, "status", "--json")
+    shown = command(replicas, "status", "--json")
     assert shown.returncode == 1
-    problems = [problem for each in as_json(shown.stdout)["instances"] for problem in each["problems"]]
-    assert problems == ["a: it has our name; give each instance its own with --name"] * len(problems) != []
+    problems = [problem for each in as_json(shown.stdout)["replicas"] for problem in each["problems"]]
+    assert problems == ["a: it has our name; give each replica its own with --name"] * len(problems) != []
 
 
-def test_status_shows_providers_lag_and_stability(lab: Lab, instances: Instances) -> None:
-    assert command(instances, "status").returncode == 3
-    instances.start("a", "b")
-    instances.wait_connected("a", "b")
-    writer = instances.writer("a")
+def test_status_shows_providers_lag_and_stability(lab: Lab, replicas: Replicas) -> None:
+    assert command(replicas, "status").returncode == 3
+    replicas.start("a", "b")
+    replicas.wait_connected("a", "b")
+    writer = replicas.writer("a")
     writer.answer("done")
     write(writer, {"count": COUNT, "time": 1_000})
-    instances.wait_equal("a", "b", count=COUNT)
-    instances.wait_for("b has its provider", lambda: [w.provider for w in instances.writers("b")] == ["a"])
-    shown = command(instances, "status", "--json")
+    replicas.wait_equal("a", "b", count=COUNT)
+    replicas.wait_for("b has its provider", lambda: [w.provider for w in replicas.writers("b")] == ["a"])
+    shown = command(replicas, "status", "--json")
     assert shown.returncode == 0, shown.stderr
-    one, other = as_json(shown.stdout)["instances"]
+    one, other = as_json(shown.stdout)["replicas"]
     assert [group["values"] for each in (one, other) for group in each["groups"]] == [COUNT, COUNT]
     assert [peer["name"] for peer in one["peers"]] == ["b"]
     (writer_view,) = other["writers"]
@@ -171,27 +169,27 @@ def test_status_shows_providers_lag_and_stability(lab: Lab, instances: Instances
         "lag_ns": 0,
     }
     assert (writer_view["stable"], writer_view["stable_of"]) == (1, 1)
-    text = command(instances, "status").stdout
+    text = command(replicas, "status").stdout
     assert "original" in text
     assert "a > b" in text
 
 
-def test_status_can_be_watched(instances: Instances) -> None:
-    instances.start("a")
+def test_status_can_be_watched(replicas: Replicas) -> None:
+    replicas.start("a")
     with subprocess.Popen(
-        arguments(instances, "status", "--watch", "--json"),
+        arguments(replicas, "status", "--watch", "--json"),
         cwd=ROOT,
-        env=instances.lab.environ,
+        env=replicas.lab.environ,
         stdout=subprocess.PIPE,
         text=True,
     ) as watching:
         try:
             assert watching.stdout is not None
-            lines = ([each["name"] for each in as_json(line)["instances"]] for line in watching.stdout)
+            lines = ([each["name"] for each in as_json(line)["replicas"]] for line in watching.stdout)
             next(names for names in lines if names == ["a"])
-            instances.start("b")
+            replicas.start("b")
             next(names for names in lines if names == ["a", "b"])
-            instances.kill("b")
+            replicas.kill("b")
             next(names for names in lines if names == ["a"])
             watching.send_signal(signal.SIGINT)
             assert watching.wait(20) == 130
@@ -199,17 +197,17 @@ def test_status_can_be_watched(instances: Instances) -> None:
             watching.kill()
 
 
-def arguments(instances: Instances, *words: str) -> list[str]:
-    domain = ("--domain", str(instances.lab.domain))
+def arguments(replicas: Replicas, *words: str) -> list[str]:
+    domain = ("--domain", str(replicas.lab.domain))
     return [sys.executable, "-m", "ospltool.cli.app", "persistence", *words, *domain]
 
 
-def command(instances: Instances, *words: str) -> subprocess.CompletedProcess[str]:
-    """`ospltool persistence ...` in the domain of the instances."""
+def command(replicas: Replicas, *words: str) -> subprocess.CompletedProcess[str]:
+    """`ospltool persistence ...` in the domain of the replicas."""
     return subprocess.run(
-        arguments(instances, *words),
+        arguments(replicas, *words),
         cwd=ROOT,
-        env=instances.lab.environ,
+        env=replicas.lab.environ,
         capture_output=True,
         text=True,
         check=False,
@@ -217,26 +215,26 @@ def command(instances: Instances, *words: str) -> subprocess.CompletedProcess[st
     )
 
 
-def test_whatever_somebody_sends_is_survived_and_counted(lab: Lab, instances: Instances) -> None:
-    instances.start("a", "b")
-    instances.wait_connected("a", "b")
+def test_whatever_somebody_sends_is_survived_and_counted(lab: Lab, replicas: Replicas) -> None:
+    replicas.start("a", "b")
+    replicas.wait_connected("a", "b")
     with NodeParticipant(lab.domain, lab.uri, "hostile", b"h" * 16, TagRole.PERSISTENCE) as participant:
         channel = Channel(participant, PARTITION, topics=showing.STATUS_TOPICS)
         channel.publish(view.TOPIC, "x", b"\x00nonsense")
-        stranger = Stranger(participant, instances.shown()["a"].id)
+        stranger = Stranger(participant, replicas.shown()["a"].id)
         for number, (kind, body) in enumerate(HOSTILE, 1):
             stranger.say(kind, body)
-            instances.wait_for("it is counted", lambda: refused(instances) == number)  # noqa: B023 - at once
+            replicas.wait_for("it is counted", lambda: refused(replicas) == number)  # noqa: B023 - at once
         stranger.close()
-    writer = instances.writer("a")
+    writer = replicas.writer("a")
     writer.answer("done")
     write(writer, {"count": COUNT, "time": 1_000})
-    instances.wait_equal("a", "b", count=COUNT)
-    assert instances.watching.faults >= 1
+    replicas.wait_equal("a", "b", count=COUNT)
+    assert replicas.watching.faults >= 1
 
 
-def refused(instances: Instances) -> int:
-    return instances.counter("a", "malformed") + instances.counter("a", "unknown")
+def refused(replicas: Replicas) -> int:
+    return replicas.counter("a", "malformed") + replicas.counter("a", "unknown")
 
 
 HOSTILE: list[tuple[str, bytes]] = [
@@ -250,15 +248,15 @@ HOSTILE: list[tuple[str, bytes]] = [
 
 
 class Stranger:
-    """Speaks to an instance as another one does, but without sense."""
+    """Speaks to a replica as another one does, but without sense."""
 
-    def __init__(self, participant: NodeParticipant, instance_id: str) -> None:
+    def __init__(self, participant: NodeParticipant, replica_id: str) -> None:
         self._signal = Signal(participant)
         self._discovery = Discovery(participant, self._signal)
         self._peers = Peers(
             participant, Hello("redundant", "x", (b"h" * 16).hex()), self._signal, lambda: None
         )
-        self._id = instance_id
+        self._id = replica_id
         self._guid = b""
         self._events: list[object] = []
 

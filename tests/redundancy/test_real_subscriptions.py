@@ -24,7 +24,7 @@ from ospltool.client import (
 )
 from tests.integration.application_types import Reading
 from tests.integration.lab import Lab
-from tests.redundancy.instances import Instances
+from tests.redundancy.replicas import Replicas
 
 pytestmark = pytest.mark.dds
 
@@ -37,8 +37,8 @@ Open = Callable[..., DurableReader[Reading]]
 
 
 @pytest.fixture
-def instances(lab: Lab) -> Iterator[Instances]:
-    made = Instances(lab, synchronization=TOGETHER)
+def replicas(lab: Lab) -> Iterator[Replicas]:
+    made = Replicas(lab, synchronization=TOGETHER)
     yield made
     made.close()
 
@@ -66,81 +66,80 @@ TIMES = itertools.count(1)
 
 
 def write(lab: Lab, values: Sequence[int], instances: int = 2, *, readers: int) -> None:
-    """Each value to each DDS instance."""
+    """Each value to each instance."""
     steps = [{"count": instances, "time": 1_000_000 * next(TIMES), "value": value} for value in values]
     lab.write(*steps, depth=0, readers=readers)
 
 
 def check_values(samples: Sequence[Any], values: Sequence[int], instances: int = 2) -> None:
-    """Of each DDS instance these values, in order, once."""
+    """Of each instance these values, in order, once."""
     for number in range(instances):
         assert [one.data.value for one in samples if one.data.number == number] == list(values)
 
 
-def pending(instances: Instances, name: str) -> int:
-    shown = instances.shown().get(name)
+def pending(replicas: Replicas, name: str) -> int:
+    shown = replicas.shown().get(name)
     return sum(each.pending for each in shown.subscriptions) if shown else -1
 
 
-def wait_pending(instances: Instances, count: int, *names: str) -> None:
+def wait_pending(replicas: Replicas, count: int, *names: str) -> None:
     """Until so many samples wait at each of them, all on disk."""
 
     def are_pending() -> bool:
-        shown = instances.shown()
+        shown = replicas.shown()
         return all(
-            name in shown and pending(instances, name) == count and not shown[name].unwritten
-            for name in names
+            name in shown and pending(replicas, name) == count and not shown[name].unwritten for name in names
         )
 
-    instances.wait_for(f"{count} are pending at {', '.join(names)}", are_pending)
+    replicas.wait_for(f"{count} are pending at {', '.join(names)}", are_pending)
 
 
-def test_a_reader_that_was_away_gets_what_it_lacks_although_an_instance_was_killed(
-    lab: Lab, instances: Instances, client: DurabilityClient, come: Open
+def test_a_reader_that_was_away_gets_what_it_lacks_although_a_replica_was_killed(
+    lab: Lab, replicas: Replicas, client: DurabilityClient, come: Open
 ) -> None:
-    instances.start("a", "b")
-    instances.wait_connected("a", "b")
+    replicas.start("a", "b")
+    replicas.wait_connected("a", "b")
     client.register_durable_subscription("Reading", LOG, partitions=STOCK, timeout_s=20)
     write(lab, range(10), readers=2)
-    wait_pending(instances, 20, "a", "b")
+    wait_pending(replicas, 20, "a", "b")
     with come() as reader:
         samples = reader.take(10)
         reader.wait_for_acknowledgments(20)
         assert all(one.is_historical for one in samples)
-    wait_pending(instances, 10, "a", "b")
-    instances.kill("b")
+    wait_pending(replicas, 10, "a", "b")
+    replicas.kill("b")
     write(lab, range(10, 15), readers=1)
-    wait_pending(instances, 20, "a")
-    instances.start("b")
-    wait_pending(instances, 20, "b")
-    instances.kill("a")
+    wait_pending(replicas, 20, "a")
+    replicas.start("b")
+    wait_pending(replicas, 20, "b")
+    replicas.kill("a")
     with come() as reader:
         samples += reader.take()
         check_values(samples, range(15))
         reader.wait_for_acknowledgments(20)
         assert reader.counters.repeated == 0
-    wait_pending(instances, 0, "b")
+    wait_pending(replicas, 0, "b")
     with come() as reader:
         assert reader.take() == []
-    instances.start("a")
-    wait_pending(instances, 0, "a")
+    replicas.start("a")
+    wait_pending(replicas, 0, "a")
 
 
 def test_live_samples_follow_what_was_pending_and_nothing_comes_twice(
-    lab: Lab, instances: Instances, client: DurabilityClient, come: Open
+    lab: Lab, replicas: Replicas, client: DurabilityClient, come: Open
 ) -> None:
-    instances.start("a")
+    replicas.start("a")
     say_nonsense(client)
     client.register_durable_subscription("Reading", LOG, partitions=STOCK, timeout_s=20)
     write(lab, range(3), readers=1)
-    wait_pending(instances, 6, "a")
-    instances.wait_for(
-        "nonsense is counted and harms nobody", lambda: instances.counter("a", "reader_malformed") == 1
+    wait_pending(replicas, 6, "a")
+    replicas.wait_for(
+        "nonsense is counted and harms nobody", lambda: replicas.counter("a", "reader_malformed") == 1
     )
     refused = lab.program("refused_writer")
     assert refused.line(30)["refused"]
-    instances.wait_for("it is counted", lambda: instances.counter("a", "refused_writers") == 1)
-    assert "RELIABILITY: offered BEST_EFFORT, requested RELIABLE" in instances.log("a").read_text()
+    replicas.wait_for("it is counted", lambda: replicas.counter("a", "refused_writers") == 1)
+    assert "RELIABILITY: offered BEST_EFFORT, requested RELIABLE" in replicas.log("a").read_text()
     assert refused.end() == 0
     with come(acknowledges_on_take=False) as reader:
         write(lab, range(3, 6), readers=2)
@@ -149,11 +148,11 @@ def test_live_samples_follow_what_was_pending_and_nothing_comes_twice(
             assert reader.wait(20)
             samples += reader.take()
         check_values(samples, range(6))
-        assert pending(instances, "a") > 0, "nothing is acknowledged"
+        assert pending(replicas, "a") > 0, "nothing is acknowledged"
         first = [one for one in samples if one.data is not None and one.data.value < 4]
         reader.acknowledge(first)
         reader.wait_for_acknowledgments(20)
-        wait_pending(instances, 4, "a")
+        wait_pending(replicas, 4, "a")
     with come() as reader:
         check_values(reader.take(), range(4, 6))
 
@@ -163,34 +162,34 @@ def test_what_is_configured_has_its_quorum_and_can_be_deleted(
 ) -> None:
     element = f"<role_name>{LOG}</role_name><topic_name>Reading</topic_name><quorum>2</quorum>"
     configured = f"<durable_subscriptions><element>{element}</element></durable_subscriptions>"
-    instances = Instances(lab, synchronization=TOGETHER, more=configured)
+    replicas = Replicas(lab, synchronization=TOGETHER, more=configured)
     try:
-        instances.start("a")
+        replicas.start("a")
         write(lab, range(4), readers=1)
-        wait_pending(instances, 8, "a")
+        wait_pending(replicas, 8, "a")
         for member, left in (("one", 8), ("two", 0)):
             with come(quorum=2, member=member) as reader:
                 check_values(reader.take(), range(4))
                 reader.wait_for_acknowledgments(20)
-                wait_members(instances, member)
-            wait_pending(instances, left, "a")
-        (shown,) = views(instances)
+                wait_members(replicas, member)
+            wait_pending(replicas, left, "a")
+        (shown,) = views(replicas)
         assert (shown.name, shown.quorum, shown.topic, shown.partition) == (LOG, 2, "Reading", "stock")
         client.delete_durable_subscription("Reading", LOG, partitions=["*"], timeout_s=20)
-        instances.wait_for("it is gone", lambda: views(instances) == ())
+        replicas.wait_for("it is gone", lambda: views(replicas) == ())
     finally:
-        instances.close()
+        replicas.close()
 
 
-def views(instances: Instances) -> tuple[SubscriptionView, ...]:
-    return instances.shown()["a"].subscriptions
+def views(replicas: Replicas) -> tuple[SubscriptionView, ...]:
+    return replicas.shown()["a"].subscriptions
 
 
-def wait_members(instances: Instances, *wanted: str) -> None:
+def wait_members(replicas: Replicas, *wanted: str) -> None:
     def are_shown() -> bool:
-        return [member for each in views(instances) for member in each.members] == [*wanted]
+        return [member for each in views(replicas) for member in each.members] == [*wanted]
 
-    instances.wait_for(f"{wanted} are shown", are_shown)
+    replicas.wait_for(f"{wanted} are shown", are_shown)
 
 
 def say_nonsense(client: DurabilityClient) -> None:

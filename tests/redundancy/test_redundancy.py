@@ -13,7 +13,7 @@ from engine.persistence.core.replica import Replica
 from engine.persistence.core.selection import ORIGINAL, Candidate, Providers, Stability, choose
 from engine.persistence.core.sequences import Sequences
 from engine.persistence.core.settings import SynchronizationSettings
-from engine.simulator.rehearsal.cluster import Cluster
+from engine.simulator.rehearsal.replicas import ReplicaCluster
 from tests.redundancy.laws import check_applied_once, check_converged
 
 NUMBERS = st.sets(st.integers(1, 40))
@@ -163,8 +163,8 @@ def test_settings_refuse_what_makes_no_sense() -> None:
 
 @pytest.mark.parametrize("count", [2, 3, 5])
 @pytest.mark.parametrize("attached", ["one", "all"])
-def test_a_sample_comes_to_each_instance_once(count: int, attached: str) -> None:
-    cluster = Cluster(count, 7, ON)
+def test_a_sample_comes_to_each_replica_once(count: int, attached: str) -> None:
+    cluster = ReplicaCluster(count, 7, ON)
     cluster.run(100)
     cluster.attach("w", *(cluster.names if attached == "all" else ["i0"]))
     for number in range(200):
@@ -186,7 +186,7 @@ def test_a_sample_comes_to_each_instance_once(count: int, attached: str) -> None
 def test_a_lost_provider_is_replaced_and_nothing_is_lost(
     count: int, settings: SynchronizationSettings
 ) -> None:
-    cluster = Cluster(count, 3, settings)
+    cluster = ReplicaCluster(count, 3, settings)
     cluster.attach("w", *list(cluster.names)[:2])
     for number in range(30):
         cluster.write("w", b"%d" % (number % 7))
@@ -198,11 +198,11 @@ def test_a_lost_provider_is_replaced_and_nothing_is_lost(
     cluster.run(8 * PERIOD_MS)
     check_converged(cluster)
     assert {s.payload for s in cluster.last_values().values()} == {b"w/%d" % n for n in range(54, 61)}
-    assert all("i0" not in each.providers("w") for each in cluster.instances.values())
+    assert all("i0" not in each.providers("w") for each in cluster.replicas.values())
 
 
 def test_what_one_missed_while_it_was_cut_off_comes_from_another() -> None:
-    cluster = Cluster(3, 5, ON)
+    cluster = ReplicaCluster(3, 5, ON)
     cluster.attach("w", *cluster.names)
     for number in range(40):
         if number == 10:
@@ -217,15 +217,15 @@ def test_what_one_missed_while_it_was_cut_off_comes_from_another() -> None:
     cluster.run(6 * PERIOD_MS)
     check_converged(cluster)
     assert len(cluster.last_values()) == 40
-    assert cluster.instances["i1"].counters["applied"] == 40
+    assert cluster.replicas["i1"].counters["applied"] == 40
 
 
-def test_an_instance_that_starts_again_gets_only_what_it_missed() -> None:
-    cluster = Cluster(2, 5, ON)
+def test_a_replica_that_starts_again_gets_only_what_it_missed() -> None:
+    cluster = ReplicaCluster(2, 5, ON)
     cluster.attach("w", "i0")
     for number in range(40):
         if number == 20:
-            saved = cluster.instances["i1"].saved()
+            saved = cluster.replicas["i1"].saved()
             cluster.lose("i1")
         cluster.write("w", b"%d" % number)
         cluster.run(3_000)
@@ -243,17 +243,17 @@ def test_oscillating_links_change_providers_no_more_often_than_the_bound_allows(
     changes, cycles = {}, 120
     for stable, bound in ((1, 1), (4, 8)):
         settings = SynchronizationSettings(enable=True, stable_periods=stable, max_change_periods=bound)
-        cluster = Cluster(3, 11, settings)
+        cluster = ReplicaCluster(3, 11, settings)
         cluster.attach("w", "i0")
         for number in range(cycles):  # i2 has the short path, and then only the one through i1
             (cluster.cut if number % 2 else cluster.join)("i0", "i2")
             cluster.write("w", b"%d" % (number % 5))
             cluster.run(PERIOD_MS)
-        changes[bound] = cluster.instances["i2"].counters["changes"]
+        changes[bound] = cluster.replicas["i2"].counters["changes"]
         cluster.heal()
         cluster.run(12 * PERIOD_MS)
         check_converged(cluster)
-        assert cluster.instances["i2"].providers("w").live == "i0"
+        assert cluster.replicas["i2"].providers("w").live == "i0"
     assert changes[1] > cycles / 2
     assert changes[8] <= cycles / 8 + 2
 
@@ -270,7 +270,7 @@ def faults(draw: st.DrawFn) -> list[tuple[str, int, int]]:
 def test_all_end_with_the_same_last_values_whatever_happened(
     count: int, seed: int, chosen: SynchronizationSettings, steps: list[tuple[str, int, int]]
 ) -> None:
-    cluster = Cluster(count, seed, chosen)
+    cluster = ReplicaCluster(count, seed, chosen)
     cluster.attach("w0", "i0")
     cluster.attach("w1", "i1")
     disks: dict[str, Saved] = {}
@@ -289,7 +289,7 @@ def test_all_end_with_the_same_last_values_whatever_happened(
         elif kind == "detach":
             cluster.detach(writer, there)
         elif kind == "save":
-            disks[here] = cluster.instances[here].saved()
+            disks[here] = cluster.replicas[here].saved()
         elif kind == "restart":
             cluster.lose(here)
             cluster.start(here, disks.get(here))

@@ -15,16 +15,16 @@ SUBSCRIPTIONS = SAMPLE.with_name("subscriptions.xml")
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("instances", ["2", "3", "5"])
+@pytest.mark.parametrize("replicas", ["2", "3", "5"])
 def test_a_rehearsal_ends_with_the_same_values_everywhere(
-    capsys: pytest.CaptureFixture[str], fault: str, instances: str
+    capsys: pytest.CaptureFixture[str], fault: str, replicas: str
 ) -> None:
     arguments = [
         "persistence",
         "rehearse",
         str(SAMPLE),
-        "--instances",
-        instances,
+        "--replicas",
+        replicas,
         "--fault",
         fault,
         "--periods",
@@ -37,14 +37,14 @@ def test_a_rehearsal_ends_with_the_same_values_everywhere(
     assert capsys.readouterr().out == first, "the same seed, the same run"
     data = json.loads(first)["data"]
     assert (data["converged"], data["written"], data["dds_instances"]) == (True, 200, 20)
-    assert len(data["counters"]) == int(instances) - (fault == "lose")
+    assert len(data["counters"]) == int(replicas) - (fault == "lose")
     assert data["changes"][0]["providers"] == "the writer"
     if fault == "none":
         assert sum(each["repeated"] for each in data["counters"].values() if "repeated" in each) == 0
 
 
 def test_people_see_who_provides_what(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["persistence", "rehearse", str(SAMPLE), "--instances", "2", "--periods", "5"]) == 0
+    assert main(["persistence", "rehearse", str(SAMPLE), "--replicas", "2", "--periods", "5"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert any("i1: w0 comes from i0" in line for line in lines)
     assert lines[-1].endswith("all keep the same, 20 values")
@@ -95,7 +95,7 @@ def test_readers_of_durable_subscriptions_get_everything_once_wherever_they_come
             assert 0 < each["agreed_after_ms"] <= 2 * 5_000 + 1_000
 
 
-def test_instances_that_do_not_tell_what_is_acknowledged_give_it_again(
+def test_replicas_that_do_not_tell_what_is_acknowledged_give_it_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "f.xml"

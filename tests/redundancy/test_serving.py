@@ -56,7 +56,7 @@ class Clock:
         )
 
 
-class Instance:
+class One:
     """A service that keeps three samples; what it delivers is written down, and done when it is told."""
 
     def __init__(self, name: str, *, synchronizes: bool = True) -> None:
@@ -93,34 +93,34 @@ class Instance:
 
 
 class Services:
-    """Instances that are connected and hear each other at once."""
+    """Replicas that are connected and hear each other at once."""
 
     def __init__(self, clock: Clock, names: str) -> None:
         self._clock = clock
-        self.instances = {name: Instance(name) for name in names}
+        self.replicas = {name: One(name) for name in names}
         for name in names:
             for peer in names.replace(name, ""):
-                self.instances[name].part.connected(peer)
+                self.replicas[name].part.connected(peer)
 
     def turn(self) -> None:
-        for name, instance in self.instances.items():
-            instance.part.turn(self._clock.now_s)
-            instance.finish()
-            for peer, kind, body in instance.part.messages():
-                if peer in self.instances:
-                    self.instances[peer].part.receive(name, kind, body)
+        for name, replica in self.replicas.items():
+            replica.part.turn(self._clock.now_s)
+            replica.finish()
+            for peer, kind, body in replica.part.messages():
+                if peer in self.replicas:
+                    self.replicas[peer].part.receive(name, kind, body)
 
     def pass_time(self, seconds: float) -> None:
         self._clock.now_s += seconds
         self.turn()
 
     def end(self, name: str) -> None:
-        del self.instances[name]
-        for instance in self.instances.values():
-            instance.part.disconnected(name)
+        del self.replicas[name]
+        for replica in self.replicas.values():
+            replica.part.disconnected(name)
 
     def given(self) -> dict[str, int]:
-        return {name: len(one.given) for name, one in self.instances.items()}
+        return {name: len(one.given) for name, one in self.replicas.items()}
 
 
 @pytest.fixture
@@ -135,41 +135,41 @@ def settled(clock: Clock, names: str) -> Services:
     return services
 
 
-def alone(clock: Clock, *, synchronizes: bool = True) -> Instance:
-    instance = Instance("a", synchronizes=synchronizes)
-    instance.part.turn(clock.now_s)
+def alone(clock: Clock, *, synchronizes: bool = True) -> One:
+    replica = One("a", synchronizes=synchronizes)
+    replica.part.turn(clock.now_s)
     clock.now_s += SETTLE_S
-    return instance
+    return replica
 
 
-def check_given(instance: Instance, clock: Clock, *numbers: int, reader: DurableReader = READER) -> None:
+def check_given(replica: One, clock: Clock, *numbers: int, reader: DurableReader = READER) -> None:
     """The next turn gives just these samples to the reader's process."""
-    instance.given.clear()
-    instance.part.turn(clock.now_s)
-    instance.finish()
-    assert instance.given == ([(reader, list(numbers))] if numbers else [])
+    replica.given.clear()
+    replica.part.turn(clock.now_s)
+    replica.finish()
+    assert replica.given == ([(reader, list(numbers))] if numbers else [])
 
 
 def test_one_of_those_that_are_connected_serves_and_the_others_know(clock: Clock) -> None:
     services = settled(clock, "abc")
-    for instance in services.instances.values():
-        instance.sees(b"1")
+    for replica in services.replicas.values():
+        replica.sees(b"1")
     services.turn()
     assert services.given() == {"a": 1, "b": 0, "c": 0}
     services.end("a")
     services.pass_time(RETRY_S)
     assert services.given() == {"b": 0, "c": 0}, "who was served is not served again"
-    for instance in services.instances.values():
-        instance.sees(b"2", reader=OTHER)
+    for replica in services.replicas.values():
+        replica.sees(b"2", reader=OTHER)
     services.turn()
     assert services.given() == {"b": 1, "c": 0}
 
 
 def test_one_that_connects_later_is_told_who_has_been_served(clock: Clock) -> None:
-    first, second = alone(clock), Instance("b")
+    first, second = alone(clock), One("b")
     second.part.turn(clock.now_s - SETTLE_S)
-    for instance in (first, second):
-        instance.sees(b"1")
+    for replica in (first, second):
+        replica.sees(b"1")
     check_given(first, clock, 1, 2, 3)
     first.part.connected("b")
     second.part.connected("a")
@@ -180,149 +180,149 @@ def test_one_that_connects_later_is_told_who_has_been_served(clock: Clock) -> No
 
 
 def test_an_end_that_was_served_elsewhere_before_it_was_seen_here_is_not_served(clock: Clock) -> None:
-    instance = alone(clock)
-    instance.part.connected("0")
-    instance.part.receive("0", SERVED, json.dumps([b"1".hex()]).encode())
-    instance.part.disconnected("0")
-    instance.sees(b"1")
-    check_given(instance, clock)
-    instance.part.discovered(Changes(readers_gone=[READER]))
-    instance.sees(b"1")  # out of reach for a while: nobody knows what it missed
-    check_given(instance, clock, 1, 2, 3)
+    replica = alone(clock)
+    replica.part.connected("0")
+    replica.part.receive("0", SERVED, json.dumps([b"1".hex()]).encode())
+    replica.part.disconnected("0")
+    replica.sees(b"1")
+    check_given(replica, clock)
+    replica.part.discovered(Changes(readers_gone=[READER]))
+    replica.sees(b"1")  # out of reach for a while: nobody knows what it missed
+    check_given(replica, clock, 1, 2, 3)
 
 
 def test_without_synchronization_each_serves_and_tells_nobody(clock: Clock) -> None:
-    instance = alone(clock, synchronizes=False)
-    instance.part.connected("0")
-    instance.sees(b"1")
-    check_given(instance, clock, 1, 2, 3)
-    assert instance.part.messages() == []
+    replica = alone(clock, synchronizes=False)
+    replica.part.connected("0")
+    replica.sees(b"1")
+    check_given(replica, clock, 1, 2, 3)
+    assert replica.part.messages() == []
 
 
 def test_nobody_is_served_before_others_can_have_been_found(clock: Clock) -> None:
-    instance = Instance("b")
-    instance.sees(b"1")
-    due_s = instance.part.turn(clock.now_s)
+    replica = One("b")
+    replica.sees(b"1")
+    due_s = replica.part.turn(clock.now_s)
     assert due_s == clock.now_s + SETTLE_S
-    check_given(instance, clock)
+    check_given(replica, clock)
     clock.now_s = due_s
-    check_given(instance, clock, 1, 2, 3)
+    check_given(replica, clock, 1, 2, 3)
 
 
 def test_further_readers_of_a_process_are_served_together_after_a_pause(clock: Clock) -> None:
-    instance = alone(clock)
-    instance.sees(b"1")
-    check_given(instance, clock, 1, 2, 3)
-    instance.sees(b"2", is_further=True)
-    check_given(instance, clock)
+    replica = alone(clock)
+    replica.sees(b"1")
+    check_given(replica, clock, 1, 2, 3)
+    replica.sees(b"2", is_further=True)
+    check_given(replica, clock)
     clock.now_s += 0.8 * FURTHER_S
-    instance.sees(b"3", is_further=True)
+    replica.sees(b"3", is_further=True)
     clock.now_s += 0.8 * FURTHER_S
-    check_given(instance, clock)
+    check_given(replica, clock)
     clock.now_s += 0.3 * FURTHER_S
-    check_given(instance, clock, 1, 2, 3)
-    check_given(instance, clock)
+    check_given(replica, clock, 1, 2, 3)
+    check_given(replica, clock)
 
 
 def test_one_that_comes_during_a_delivery_is_served_again_unless_it_got_all_of_it(clock: Clock) -> None:
     for reached, again in ((frozenset({b"2"}), ()), (frozenset[bytes](), (1, 2, 3))):
-        instance = alone(clock)
-        instance.sees(b"1")
-        instance.part.turn(clock.now_s)
-        instance.sees(b"2")
-        instance.part.turn(clock.now_s)
-        instance.reached = reached
-        instance.finish()
-        assert instance.given == [(READER, [1, 2, 3])], "one after the other"
-        check_given(instance, clock)
+        replica = alone(clock)
+        replica.sees(b"1")
+        replica.part.turn(clock.now_s)
+        replica.sees(b"2")
+        replica.part.turn(clock.now_s)
+        replica.reached = reached
+        replica.finish()
+        assert replica.given == [(READER, [1, 2, 3])], "one after the other"
+        check_given(replica, clock)
         clock.now_s += FURTHER_S
-        check_given(instance, clock, *again)
+        check_given(replica, clock, *again)
 
 
 def test_a_delivery_that_came_to_nothing_is_tried_again_later_and_whole(clock: Clock) -> None:
-    instance = alone(clock)
-    instance.problem = "its process does not answer"
-    instance.sees(b"1")
-    check_given(instance, clock, 1, 2, 3)
-    check_given(instance, clock)
-    assert instance.part.messages() == []
+    replica = alone(clock)
+    replica.problem = "its process does not answer"
+    replica.sees(b"1")
+    check_given(replica, clock, 1, 2, 3)
+    check_given(replica, clock)
+    assert replica.part.messages() == []
     clock.now_s += RETRY_S
-    instance.problem = ""
-    check_given(instance, clock, 1, 2, 3)
+    replica.problem = ""
+    check_given(replica, clock, 1, 2, 3)
     clock.now_s += RETRY_S
-    check_given(instance, clock)
+    check_given(replica, clock)
 
 
 def test_what_others_give_later_reaches_those_who_may_have_come_after_it(clock: Clock) -> None:
-    instance = alone(clock)
-    instance.sees(b"1")
-    instance.part.heard([sample(7)])  # the whole comes first, with it
-    check_given(instance, clock, 1, 2, 3)
-    instance.part.heard([sample(8), sample(9, START_NS + MARGIN_NS)])
-    check_given(instance, clock, 8)
-    instance.part.connected("0")
-    instance.part.heard([sample(8)])
-    instance.part.disconnected("0")
-    check_given(instance, clock)
+    replica = alone(clock)
+    replica.sees(b"1")
+    replica.part.heard([sample(7)])  # the whole comes first, with it
+    check_given(replica, clock, 1, 2, 3)
+    replica.part.heard([sample(8), sample(9, START_NS + MARGIN_NS)])
+    check_given(replica, clock, 8)
+    replica.part.connected("0")
+    replica.part.heard([sample(8)])
+    replica.part.disconnected("0")
+    check_given(replica, clock)
 
 
 def test_an_update_that_could_not_be_given_is_given_later(clock: Clock) -> None:
-    instance = alone(clock)
-    instance.sees(b"1")
-    check_given(instance, clock, 1, 2, 3)
-    instance.problem = "its process does not answer"
-    instance.part.heard([sample(8)])
-    check_given(instance, clock, 8)
-    instance.problem = ""
-    instance.part.heard([sample(9)])
-    check_given(instance, clock)
+    replica = alone(clock)
+    replica.sees(b"1")
+    check_given(replica, clock, 1, 2, 3)
+    replica.problem = "its process does not answer"
+    replica.part.heard([sample(8)])
+    check_given(replica, clock, 8)
+    replica.problem = ""
+    replica.part.heard([sample(9)])
+    check_given(replica, clock)
     clock.now_s += RETRY_S
-    check_given(instance, clock, 8, 9)
+    check_given(replica, clock, 8, 9)
 
 
 def test_who_misses_more_than_can_wait_gets_everything(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving_module, "MAX_UPDATES", 2)
-    instance = alone(clock)
-    instance.sees(b"1")
-    check_given(instance, clock, 1, 2, 3)
-    instance.part.heard([sample(number) for number in (7, 8, 9)])
-    instance.problem = "its process does not answer"
-    check_given(instance, clock, 1, 2, 3)
-    instance.problem = ""
+    replica = alone(clock)
+    replica.sees(b"1")
+    check_given(replica, clock, 1, 2, 3)
+    replica.part.heard([sample(number) for number in (7, 8, 9)])
+    replica.problem = "its process does not answer"
+    check_given(replica, clock, 1, 2, 3)
+    replica.problem = ""
     clock.now_s += RETRY_S
-    check_given(instance, clock, 1, 2, 3)
-    check_given(instance, clock)
+    check_given(replica, clock, 1, 2, 3)
+    check_given(replica, clock)
 
 
 def test_what_has_expired_is_counted_and_not_given(clock: Clock) -> None:
-    instance = alone(clock)
-    instance.kept[1] = Sample(instance.kept[1].writer, 2, ID + b"\2", START_NS, b"expired", DATA)
-    instance.sees(b"1")
-    check_given(instance, clock, 1, 3)
-    assert instance.part.counters["expired"] == 1
+    replica = alone(clock)
+    replica.kept[1] = Sample(replica.kept[1].writer, 2, ID + b"\2", START_NS, b"expired", DATA)
+    replica.sees(b"1")
+    check_given(replica, clock, 1, 3)
+    assert replica.part.counters["expired"] == 1
 
 
 def test_a_reader_that_went_is_forgotten_and_served_when_it_is_there_again(clock: Clock) -> None:
-    instance = alone(clock)
-    instance.sees(b"1")
-    check_given(instance, clock, 1, 2, 3)
-    instance.part.discovered(Changes(readers_gone=[READER]))
-    assert instance.part.readers(DESCRIPTION) == 0
-    instance.sees(b"1")
-    assert instance.part.readers(DESCRIPTION) == 1
-    check_given(instance, clock, 1, 2, 3)
+    replica = alone(clock)
+    replica.sees(b"1")
+    check_given(replica, clock, 1, 2, 3)
+    replica.part.discovered(Changes(readers_gone=[READER]))
+    assert replica.part.readers(DESCRIPTION) == 0
+    replica.sees(b"1")
+    assert replica.part.readers(DESCRIPTION) == 1
+    check_given(replica, clock, 1, 2, 3)
 
 
 @pytest.mark.parametrize("body", [b"", b"[", b"{}", b"[1]", b'"x"', b"[" * 100_000], ids=range(6))
 def test_what_is_no_list_of_readers_is_refused(clock: Clock, body: bytes) -> None:
-    instance = alone(clock)
-    instance.part.connected("0")
+    replica = alone(clock)
+    replica.part.connected("0")
     with pytest.raises(MessageFault):
-        instance.part.receive("0", SERVED, body)
+        replica.part.receive("0", SERVED, body)
 
 
 def test_a_stranger_has_no_say_in_who_was_served(clock: Clock) -> None:
-    instance = alone(clock)
-    instance.part.receive("stranger", SERVED, json.dumps([b"1".hex()]).encode())
-    instance.sees(b"1")
-    check_given(instance, clock, 1, 2, 3)
+    replica = alone(clock)
+    replica.part.receive("stranger", SERVED, json.dumps([b"1".hex()]).encode())
+    replica.sees(b"1")
+    check_given(replica, clock, 1, 2, 3)

@@ -43,7 +43,7 @@ ANSWER = Answer(5, 6, SAMPLES, True, 7)
 
 
 @pytest.mark.parametrize("message", [Books((LEDGER,), NUMBERS), Books(), Fetch(NUMBERS), Handed(SAMPLES)])
-def test_messages_between_instances_come_back_as_they_were(message: PeerMessage) -> None:
+def test_messages_between_replicas_come_back_as_they_were(message: PeerMessage) -> None:
     assert decode(*encode(GROUP, message)) == (GROUP, message)
 
 

@@ -1,4 +1,4 @@
-"""What an instance has of durable subscriptions, and what its store has: the same, after every change."""
+"""What a replica has of durable subscriptions, and what its store has: the same, after every change."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def in_order(saved: SavedSubscriptions) -> SavedSubscriptions:
 @settings(max_examples=60)
 @example([], [("register", 1, 1), ("acknowledge", 1, 0), ("acknowledge", 3, 1)])
 @given(STEPS, STEPS)
-def test_the_store_has_what_the_instance_has(
+def test_the_store_has_what_the_replica_has(
     steps: list[tuple[str, int, int]], others: list[tuple[str, int, int]]
 ) -> None:
     with contextlib.closing(opened()) as made:

@@ -18,7 +18,7 @@ from engine.persistence.core.settings import SynchronizationSettings
 from engine.persistence.core.subscriber import Subscriber
 from engine.persistence.core.subscription_messages import SubscriberState
 from engine.persistence.core.subscriptions import Subscriptions
-from engine.simulator.rehearsal.subscribed import Application, SubscribedCluster
+from engine.simulator.rehearsal.subscribed import RehearsedReader, SubscribedCluster
 
 BOTH = SynchronizationSettings(enable=True, synchronize_durable_subscriptions=True)
 PERIOD_MS = BOTH.subscription_period_ms
@@ -30,7 +30,7 @@ def ids(samples: list[Sample]) -> list[tuple[str, int]]:
 
 
 def cluster_of(count: int, seed: int = 3, *, quorum: int = 1) -> SubscribedCluster:
-    """Instances that all have the durable subscription in their configuration, and one writer with i0."""
+    """Replicas that all have the durable subscription in their configuration, and one writer with i0."""
     cluster = SubscribedCluster(count, seed, BOTH)
     for name in cluster.names:
         cluster.register(name, LOG, quorum)
@@ -48,7 +48,7 @@ def write(cluster: SubscribedCluster, count: int, keys: int = 3) -> list[tuple[s
     return ids(written)
 
 
-def all_come(cluster: SubscribedCluster, quorum: int = 1, member: str = "m") -> Application:
+def all_come(cluster: SubscribedCluster, quorum: int = 1, member: str = "m") -> RehearsedReader:
     name = cluster.come(LOG, quorum, member, *cluster.names)
     cluster.run(1_000)
     assert cluster.applications[name].deciding.is_complete
@@ -62,7 +62,7 @@ def test_a_subscriber_that_was_away_gets_what_it_lacks_in_order_and_once() -> No
     cluster.save("i0")
     one = all_come(cluster)
     assert ids(one.taken) == first
-    assert len(one.sent) == 10, "one instance gives, the other is told what is there"
+    assert len(one.sent) == 10, "one replica gives, the other is told what is there"
     cluster.acknowledge("a0", 7)
     cluster.run(1_000)
     cluster.leave("a0")
@@ -75,7 +75,7 @@ def test_a_subscriber_that_was_away_gets_what_it_lacks_in_order_and_once() -> No
     assert ids(all_come(cluster).taken) == first[7:] + later
 
 
-def test_what_only_readerinstance_got_comes_to_the_others_and_survives_it() -> None:
+def test_what_only_one_replica_got_comes_to_the_others_and_survives_it() -> None:
     cluster = cluster_of(3)
     written = write(cluster, 40)
     cluster.run(4 * PERIOD_MS)
@@ -84,7 +84,7 @@ def test_what_only_readerinstance_got_comes_to_the_others_and_survives_it() -> N
     assert ids(all_come(cluster).taken) == written
 
 
-def test_an_acknowledgement_reaches_instances_that_were_not_there() -> None:
+def test_an_acknowledgement_reaches_replicas_that_were_not_there() -> None:
     cluster = cluster_of(2)
     written = write(cluster, 6)
     cluster.run(4 * PERIOD_MS)
@@ -130,7 +130,7 @@ def test_live_samples_are_not_sent_again_and_come_after_what_was_pending() -> No
     assert len(one.sent) <= 10
 
 
-def test_a_sample_that_reaches_only_an_instance_comes_to_the_subscriber_all_the_same() -> None:
+def test_a_sample_that_reaches_only_a_replica_comes_to_the_subscriber_all_the_same() -> None:
     cluster = cluster_of(2)
     one = all_come(cluster)
     written = write(cluster, 5)
@@ -148,10 +148,10 @@ def test_a_deleted_subscription_keeps_nothing_and_a_new_readerbegins_with_last_v
     assert all(stock.status() == () for stock in cluster.stocks.values())
     cluster.register("i0", LOG, 1)
     cluster.run(2 * PERIOD_MS)
-    assert cluster.held() == set(written[-3:]), "of three DDS instances"
+    assert cluster.held() == set(written[-3:]), "of three instances"
 
 
-def test_without_synchronization_an_instance_knows_only_its_own() -> None:
+def test_without_synchronization_a_replica_knows_only_its_own() -> None:
     cluster = SubscribedCluster(2, 3, SynchronizationSettings(enable=True))
     cluster.register("i0", LOG, 1)
     cluster.attach("w", "i0")
@@ -160,7 +160,7 @@ def test_without_synchronization_an_instance_knows_only_its_own() -> None:
 
 
 class Room:
-    """One instance with room for three samples."""
+    """One replica with room for three samples."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(held_module, "MAX_HELD", 3)
@@ -299,10 +299,10 @@ class Chaos:
             if each != name:
                 self.cluster.join(name, each)
 
-    def come(self, subscription: str, number: int, *instances: str) -> str:
+    def come(self, subscription: str, number: int, *replicas: str) -> str:
         members = MEMBERS[subscription]
         return self.cluster.come(
-            subscription, QUORUMS[subscription], members[number % len(members)], *instances
+            subscription, QUORUMS[subscription], members[number % len(members)], *replicas
         )
 
 

@@ -1,4 +1,4 @@
-"""The part of a service that synchronizes: groups, what waits for instances that are behind, and rows."""
+"""The part of a service that synchronizes: groups, what waits for replicas that are behind, and rows."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def subscribed() -> Cell:
     return made
 
 
-def test_an_instance_that_is_behind_gets_no_more_until_it_has_room() -> None:
+def test_a_replica_that_is_behind_gets_no_more_until_it_has_room() -> None:
     cell = subscribed()
     cell.part.has_room = lambda _: False
     cell.write(1, 2)
@@ -74,12 +74,12 @@ def test_an_instance_that_is_behind_gets_no_more_until_it_has_room() -> None:
     other.part.connected("a")
     for _, kind, body in deliveries:
         other.part.receive("a", kind, body)
-    assert len(list(other.part.instance.dds_instances())) == 3
+    assert len(list(other.part.replica.instances())) == 3
     _, last_values = other.part.take_from_others()
     assert [sample.key[-1] for sample in last_values] == [1, 2, 3]
 
 
-def test_an_instance_that_stays_behind_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_replica_that_stays_behind_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(synchronization, "MAX_WAITING", 3)
     cell = subscribed()
     cell.part.has_room = lambda _: False
@@ -129,7 +129,7 @@ def test_what_is_sound_but_means_nothing_here_is_refused(kind: str, body: bytes)
     cell.part.connected("b")
     with pytest.raises(MessageFault):
         cell.part.receive("b", kind, body)
-    assert list(cell.part.instance.dds_instances()) == []
+    assert list(cell.part.replica.instances()) == []
     assert len(list(cell.groups.items())) == 1
 
 
@@ -155,7 +155,7 @@ def test_what_was_saved_in_parts_is_there_again(store: sqlite3.Connection) -> No
         save(cell, store)
     assert cell.part.changes() is None
     again = Cell("a", store)
-    assert again.part.instance.saved() == cell.part.instance.saved()
+    assert again.part.replica.saved() == cell.part.replica.saved()
     assert again.part.changes() is None, "the group is known, too"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from textual import on
 from textual.app import ComposeResult
 
-from ospltool.live.persistence import Instance
+from ospltool.live.persistence import WatchedReplica
 from tui.screens.base import OpsScreen, set_height, share
 from tui.viewmodel import panels
 from tui.viewmodel import persistence as views
@@ -16,7 +16,7 @@ from tui.viewmodel.tables import Rows
 from tui.widgets.lines import Lines
 from tui.widgets.sheet import Sheet
 
-PARTS = ("instances", "streams", "subscriptions")
+PARTS = ("replicas", "streams", "subscriptions")
 
 
 class PersistenceScreen(OpsScreen):
@@ -31,9 +31,9 @@ class PersistenceScreen(OpsScreen):
         self._rows: dict[str, Rows[Any]] = {}
 
     def body(self) -> ComposeResult:
-        """Three tables under their titles; below the first, the instance under the cursor."""
-        yield Lines(id="instances-title")
-        yield Sheet(id="instances")
+        """Three tables under their titles; below the first, the replica under the cursor."""
+        yield Lines(id="replicas-title")
+        yield Sheet(id="replicas")
         yield Lines(id="about")
         for part in PARTS[1:]:
             yield Lines(id=f"{part}-title")
@@ -42,16 +42,16 @@ class PersistenceScreen(OpsScreen):
     def show(self, view: View) -> None:
         """Fill all parts and share the height."""
         width = self.size.width
-        rows = views.instances(view, width)
-        self._rows = {"instances": rows}
-        self.query_one("#instances", Sheet).show(rows)
-        one = self._instance
+        rows = views.replicas(view, width)
+        self._rows = {"replicas": rows}
+        self.query_one("#replicas", Sheet).show(rows)
+        one = self._replica
         if one is None:
             self._show_none(view)
             return
-        about = views.instance_lines(view, one, width)
+        about = views.replica_lines(view, one, width)
         titles = {
-            "instances": views.title(view, rows),
+            "replicas": views.title(view, rows),
         }
         self._rows["streams"] = views.streams(view, one, width)
         titles["streams"] = views.streams_title(one, self._rows["streams"])
@@ -72,37 +72,37 @@ class PersistenceScreen(OpsScreen):
 
     def _show_none(self, view: View) -> None:
         width = self.size.width
-        title = views.title(view, self._rows["instances"])
+        title = views.title(view, self._rows["replicas"])
         self.fill("#about", views.none_lines(view, self.console.feed.mode, width))
         for part in PARTS:
-            lines = [panels.rule_line(view, title, width)] if part == "instances" else []
+            lines = [panels.rule_line(view, title, width)] if part == "replicas" else []
             self._show_part(part, lines, 0)
 
     def _show_part(self, part: str, title: list[Any], height: int) -> None:
         self.fill(f"#{part}-title", title)
         grid = self.query_one(f"#{part}", Sheet)
         set_height(grid, height)
-        if part in self._rows and part != "instances":
+        if part in self._rows and part != "replicas":
             grid.show(self._rows[part])
 
     @property
-    def _instance(self) -> Instance | None:
-        """The instance under the cursor of the first table."""
-        rows: Rows[Instance] = self._rows["instances"]
-        return rows.item(self.query_one("#instances", Sheet).row)
+    def _replica(self) -> WatchedReplica | None:
+        """The replica under the cursor of the first table."""
+        rows: Rows[WatchedReplica] = self._rows["replicas"]
+        return rows.item(self.query_one("#replicas", Sheet).row)
 
-    @on(Sheet.Moved, "#instances")
+    @on(Sheet.Moved, "#replicas")
     def _moved(self) -> None:
         self.refresh_now()
 
     @on(Sheet.Chosen)
     def _chosen(self, event: Sheet.Chosen) -> None:
-        """From an instance to its writers, and from a writer to the instance that gives its samples."""
-        if event.sheet.id == "instances":
+        """From a replica to its writers, and from a writer to the replica that gives its samples."""
+        if event.sheet.id == "replicas":
             self.set_focus(self.query_one("#streams", Sheet))
         elif event.sheet.id == "streams":
             stream = self._rows["streams"].item(event.sheet.row)
-            here = self._instance
+            here = self._replica
             if stream is not None and here is not None:
                 self._go_to(here.view.service, stream.view.provider)
 
@@ -112,7 +112,7 @@ class PersistenceScreen(OpsScreen):
             for one in self.console.model.persistence.ordered()
             if (one.view.service, one.view.name) == (service, name)
         ]
-        grid = self.query_one("#instances", Sheet)
-        if found and found[0] in self._rows["instances"].keys:
+        grid = self.query_one("#replicas", Sheet)
+        if found and found[0] in self._rows["replicas"].keys:
             grid.go_to(found[0])
             self.set_focus(grid)

@@ -9,18 +9,18 @@ from typing import Final
 from engine.persistence.service.view import SubscriptionView
 from ospltool.health.signs.services import of_service
 from ospltool.live import providers
-from ospltool.live.persistence import Instance, State, Stream
+from ospltool.live.persistence import State, Stream, WatchedReplica
 from tui import text
 from tui.cells import Cell, Column, Line, Span, Tone, dimmed, single
 from tui.viewmodel.base import View, plural, severity_sign
 from tui.viewmodel.tables import Rows
 
-FIELDS: Final = ("instance", "service", "host", "state", "topic", "partition", "provider", "sub")
+FIELDS: Final = ("replica", "service", "host", "state", "topic", "partition", "provider", "sub")
 _ABOUT_ROWS: Final = ("topic", "partition", "provider", "sub")
-"""The fields that tell about rows of an instance and not about itself."""
+"""The fields that tell about rows of a replica and not about itself."""
 
 MOST_COUNTED: Final = 2
-"""Lines for what an instance counted."""
+"""Lines for what a replica counted."""
 MOST_TOLD: Final = 3
 """Lines for one thing that is wrong."""
 
@@ -36,11 +36,11 @@ _TONES: Final = {
 """How states are written; the others are normal."""
 
 
-def instances(view: View, width: int) -> Rows[Instance]:
-    """The instances, with the worst of what their writers show."""
+def replicas(view: View, width: int) -> Rows[WatchedReplica]:
+    """The replicas, with the worst of what their writers show."""
     columns = (
         Column("mark", "", 1),
-        Column("name", "instance", 8, grow=2, most=20),
+        Column("name", "replica", 8, grow=2, most=20),
         Column("state", "state", 11),
         Column("values", "values", 7, right=True),
         Column("from", "from", 11, grow=4, most=40),
@@ -53,8 +53,8 @@ def instances(view: View, width: int) -> Rows[Instance]:
         Column("service", "service", 9, grow=1, most=20),
     )
 
-    def render(one: Instance, key: str) -> Cell:
-        cell = _instance_cell(view, one, key)
+    def render(one: WatchedReplica, key: str) -> Cell:
+        cell = _replica_cell(view, one, key)
         return dimmed(cell) if one.is_stale(view.now_ns) else cell
 
     every = view.model.persistence.ordered()
@@ -62,7 +62,7 @@ def instances(view: View, width: int) -> Rows[Instance]:
     return Rows(columns, kept, render, width=width, fixed=2, hidden=len(every) - len(kept))
 
 
-def _keeps(view: View, one: Instance) -> bool:
+def _keeps(view: View, one: WatchedReplica) -> bool:
     """It matches itself, or something of it does."""
     own = _values(view, one)
     is_about_rows = any(term.field in _ABOUT_ROWS for term in view.filter.terms)
@@ -73,9 +73,9 @@ def _keeps(view: View, one: Instance) -> bool:
     return any(view.filter.matches({**own, **row}) for row in rows)
 
 
-def _values(view: View, one: Instance) -> dict[str, str]:
+def _values(view: View, one: WatchedReplica) -> dict[str, str]:
     return {
-        "instance": one.view.name,
+        "replica": one.view.name,
         "service": one.view.service,
         "host": one.view.host,
         "state": one.state(view.now_ns),
@@ -96,7 +96,7 @@ def _subscription_values(each: SubscriptionView) -> dict[str, str]:
     return {"topic": each.topic, "partition": each.partition, "sub": each.name}
 
 
-def _instance_cell(view: View, one: Instance, key: str) -> Cell:
+def _replica_cell(view: View, one: WatchedReplica, key: str) -> Cell:
     state = one.state(view.now_ns)
     if key == "mark":
         return (_mark(view, state),)
@@ -149,8 +149,8 @@ def _sources(streams: Sequence[Stream]) -> str:
     return ", ".join(name for name, _ in counts.most_common())
 
 
-def title(view: View, rows: Rows[Instance]) -> str:
-    """How many instances there are, and how many are not there."""
+def title(view: View, rows: Rows[WatchedReplica]) -> str:
+    """How many replicas there are, and how many are not there."""
     every = view.model.persistence.ordered()
     parts = [plural(len(every), "persistence service")]
     states = collections.Counter(one.state(view.now_ns) for one in every)
@@ -163,22 +163,22 @@ def title(view: View, rows: Rows[Instance]) -> str:
 
 
 def none_lines(view: View, mode: str, width: int) -> list[Line]:
-    """What stands there instead of instances."""
+    """What stands there instead of replicas."""
     if view.model.persistence:
         return [(Span(f" no persistence service matches the filter {view.filter.text!r}"),)]
     told = text.wrap(providers.why_none(mode), max(20, width - 2), 3, ellipsis=view.glyphs.ellipsis)
     return [(Span(f" {line}", Tone.DIM),) for line in told]
 
 
-def instance_lines(view: View, one: Instance, width: int) -> list[Line]:
-    """One instance: where it is, what it keeps, what it counted, what is wrong."""
+def replica_lines(view: View, one: WatchedReplica, width: int) -> list[Line]:
+    """One replica: where it is, what it keeps, what it counted, what is wrong."""
     shown, state = one.view, one.state(view.now_ns)
     where = f"host {shown.host}  pid {shown.pid}  store {shown.store}"
     up = "not heard" if one.is_stale(view.now_ns) else f"up {text.age(view.now_ns - shown.started_ns)}"
     lived = f"{up}  heard {text.ago(one.age_ns(view.now_ns))}"
     held = f"{plural(shown.values, 'value')} in {plural(len(shown.groups), 'group')}"
     disk = "not all on disk yet" if shown.unwritten else "on disk"
-    linked = ", ".join(_link(peer.name, peer.link) for peer in shown.peers) or "nobody"
+    linked = ", ".join(_link(peer.name, peer.link) for peer in shown.peers) or "none"
     counted = ", ".join(f"{name.replace('_', ' ')} {text.count(n)}" for name, n in shown.counters.items())
     room, ellipsis = max(20, width - 4), view.glyphs.ellipsis
     lines: list[Line] = [
@@ -204,8 +204,8 @@ def _link(name: str, link: str) -> str:
     return name if link == "up" else f"{name[:16]} ({link})"
 
 
-def streams(view: View, one: Instance, width: int) -> Rows[Stream]:
-    """The writers of one instance of which something comes or is missing."""
+def streams(view: View, one: WatchedReplica, width: int) -> Rows[Stream]:
+    """The writers of one replica of which something comes or is missing."""
     columns = (
         Column("mark", "", 1),
         Column("group", "partition.topic", 18, grow=4, most=40),
@@ -242,7 +242,7 @@ def _stream_cell(view: View, stream: Stream, key: str) -> Cell:
     if key == "lag":
         return _lag_cell([stream])
     if key == "from" and providers.lacks_provider(told):
-        return single("nobody", Tone.WARN if stream.is_unprovided else Tone.STRONG)
+        return single("none", Tone.WARN if stream.is_unprovided else Tone.STRONG)
     plain = {
         "group": f"{told.partition}.{told.topic}",
         "from": providers.used(told),
@@ -264,7 +264,7 @@ def _stream_mark(view: View, stream: Stream) -> Span:
     return Span(glyphs.ok, Tone.DIM) if providers.stability(stream.view) == "stable" else Span(glyphs.busy)
 
 
-def streams_title(one: Instance, rows: Rows[Stream]) -> str:
+def streams_title(one: WatchedReplica, rows: Rows[Stream]) -> str:
     """How many writers are shown, and what is not."""
     used = len(rows.keys) + rows.hidden
     quiet = len(one.streams) - used + one.view.writers_left_out
@@ -276,8 +276,8 @@ def streams_title(one: Instance, rows: Rows[Stream]) -> str:
     return ", ".join(parts)
 
 
-def subscriptions(view: View, one: Instance, width: int) -> Rows[SubscriptionView]:
-    """The durable subscriptions of one instance."""
+def subscriptions(view: View, one: WatchedReplica, width: int) -> Rows[SubscriptionView]:
+    """The durable subscriptions of one replica."""
     columns = (
         Column("mark", "", 1),
         Column("name", "subscription", 12, grow=2, most=24),
@@ -302,7 +302,7 @@ def subscriptions(view: View, one: Instance, width: int) -> Rows[SubscriptionVie
     return Rows(columns, kept, render, width=width, fixed=2, hidden=len(every) - len(kept))
 
 
-def _subscription_cell(view: View, one: Instance, each: SubscriptionView, key: str) -> Cell:
+def _subscription_cell(view: View, one: WatchedReplica, each: SubscriptionView, key: str) -> Cell:
     lacks = view.model.persistence.lacks_quorum(one.view.service, each)
     if key == "mark":
         return (Span(view.glyphs.warn, Tone.WARN) if lacks else Span(view.glyphs.ok, Tone.DIM),)
@@ -321,7 +321,7 @@ def _subscription_cell(view: View, one: Instance, each: SubscriptionView, key: s
     return single(plain[key], Tone.PLAIN if key in ("name", "pending") else Tone.DIM)
 
 
-def subscriptions_title(view: View, one: Instance, rows: Rows[SubscriptionView]) -> str:
+def subscriptions_title(view: View, one: WatchedReplica, rows: Rows[SubscriptionView]) -> str:
     """How many there are, and of how many too few readers are there."""
     every = one.view.subscriptions
     parts = [f"{one.view.name}: {plural(len(every), 'durable subscription')}"]

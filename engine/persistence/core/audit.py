@@ -1,7 +1,7 @@
-"""Whether two instances keep the same, found out without looking at what they have accounted for.
+"""Whether two replicas keep the same, found out without looking at what they have accounted for.
 
 What is accounted for may be wrong: an application wrote with timestamps in the past, a writer died before
-its last samples had reached anybody. So instances compare digests of what they keep, in parts by key. A part
+its last samples had reached anybody. So replicas compare digests of what they keep, in parts by key. A part
 that differs and in which nothing has changed for some periods, although nothing is known to be missing, will
 not become equal by itself.
 """
@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 PARTS: Final = 256
-"""Parts of the DDS instances; a digest of each goes into every announcement."""
+"""Parts of the instances; a digest of each goes into every announcement."""
 MAX_PARTS_ASKED: Final = 16
-"""Inventories to one instance in one period; the others wait."""
+"""Inventories to one replica in one period; the others wait."""
 MARGIN_PERIODS: Final = 2
 """A difference must stay for so many periods longer than a change of providers may take."""
 
@@ -23,7 +23,7 @@ _MASK: Final = (1 << 64) - 1
 
 
 def part_of(key: bytes) -> int:
-    """The part in which a DDS instance is."""
+    """The part in which an instance is."""
     return hashlib.blake2b(key, digest_size=1).digest()[0]
 
 
@@ -41,7 +41,7 @@ class Digests:
         self._snapshot: tuple[int, ...] | None = None
 
     def replace(self, key: bytes, old: tuple[int, str, int] | None, new: tuple[int, str, int] | None) -> None:
-        """The last value of a DDS instance is another one; `old` is None for the first, `new` for none."""
+        """The last value of an instance is another one; `old` is None for the first, `new` for none."""
         change = (_digest(key, new) if new is not None else 0) - (_digest(key, old) if old is not None else 0)
         part = part_of(key)
         self._sums[part] = (self._sums[part] + change) & _MASK
@@ -55,7 +55,7 @@ class Digests:
 
 
 class Comparison:
-    """The differences with one other instance, and for how long they have been the same."""
+    """The differences with one other replica, and for how long they have been the same."""
 
     def __init__(self) -> None:
         self._seen: dict[int, tuple[tuple[int, int], int]] = {}

@@ -1,4 +1,4 @@
-"""Messages between instances as bytes: a head in JSON, and behind it keys and payloads as they are.
+"""Messages between replicas as bytes: a head in JSON, and behind it keys and payloads as they are.
 
 Whoever sends may be broken or hostile. Everything is bounded and checked; what is wrong is a `MessageFault`.
 """
@@ -29,7 +29,7 @@ from engine.persistence.core.sequences import Sequences
 
 MAX_MESSAGE_BYTES: Final = 120 << 20
 MAX_ENTRIES: Final = 10_000_000
-"""Samples, DDS instances or writers in one message at most."""
+"""Samples, instances or writers in one message at most."""
 MAX_NAME_CHARS: Final = 128
 
 _HIGHEST: Final = 1 << 128

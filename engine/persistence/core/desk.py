@@ -1,4 +1,4 @@
-"""Where readers with durable subscriptions talk to an instance: it hears their states, and answers."""
+"""Where readers with durable subscriptions talk to a replica: it hears their states, and answers."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class _Reader:
 
 
 class Desk:
-    """The readers of one instance.
+    """The readers of one replica.
 
     Args:
-        own: how readers call this instance.
+        own: how readers call this replica.
         groups: the groups that a state is about.
 
     Attributes:

@@ -11,8 +11,8 @@ from engine.persistence.core.messages import Sample
 
 MAX_HELD: Final = 100_000
 MAX_HELD_BYTES: Final = 256 << 20
-"""Samples, and bytes of them, that an instance keeps for durable subscriptions. New ones beyond are not kept,
-which is counted and reported; what is kept stays. They come from another instance when there is room again,
+"""Samples, and bytes of them, that a replica keeps for durable subscriptions. New ones beyond are not kept,
+which is counted and reported; what is kept stays. They come from another replica when there is room again,
 if one has kept them."""
 
 BATCH_SAMPLES: Final = 256

@@ -1,4 +1,4 @@
-"""What an instance knows of original writers and of other instances, to choose providers by."""
+"""What a replica knows of original writers and of other replicas, to choose providers by."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Writer:
 
     Attributes:
         highest_before: its highest number at the last period; -1 to have one period of patience.
-        keys: the DDS instances that it ever wrote.
+        keys: the instances that it ever wrote.
     """
 
     stability: Stability
@@ -30,7 +30,7 @@ class Writer:
 
 @dataclasses.dataclass(slots=True)
 class Peer:
-    """Another instance while it is connected.
+    """Another replica while it is connected.
 
     Attributes:
         known: what it surely has or has been sent, by writer.

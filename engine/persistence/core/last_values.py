@@ -1,4 +1,4 @@
-"""What an instance keeps: the last value of every DDS instance, with digests for the audit."""
+"""What a replica keeps: the last value of every instance, with digests for the audit."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from engine.persistence.core.messages import Sample
 
 @dataclasses.dataclass(slots=True)
 class Entry:
-    """The last value of one DDS instance, and every writer that ever wrote it."""
+    """The last value of one instance, and every writer that ever wrote it."""
 
     sample: Sample
     writers: frozenset[str]
 
 
 Room = Callable[[bytes], tuple[bytes, int]]
-"""The group of a DDS instance, and how many DDS instances of it are kept at most; 0 for no limit."""
+"""The group of an instance, and how many instances of it are kept at most; 0 for no limit."""
 
 
 def no_limits(key: bytes) -> tuple[bytes, int]:
@@ -28,16 +28,16 @@ def no_limits(key: bytes) -> tuple[bytes, int]:
 
 
 class LastValues:
-    """The last values. Of a group with a limit, the DDS instances whose keys come first in byte order.
+    """The last values. Of a group with a limit, the instances whose keys come first in byte order.
 
-    Which these are does not depend on the order in which samples come, so instances of the service agree.
+    Which these are does not depend on the order in which samples come, so replicas of the service agree.
 
     Args:
         room: tells how many are kept.
 
     Attributes:
-        entries: by DDS instance.
-        changed: DDS instances that are different since somebody cleared this.
+        entries: by instance.
+        changed: instances that are different since somebody cleared this.
     """
 
     def __init__(self, room: Room = no_limits) -> None:
@@ -49,7 +49,7 @@ class LastValues:
         self._keys_of_part: list[set[bytes]] = [set() for _ in range(audit.PARTS)]
 
     def keep(self, sample: Sample) -> Entry | None:
-        """This is the last value of its DDS instance from now on; what that pushed out, or did not let in."""
+        """This is the last value of its instance from now on; what that pushed out, or did not let in."""
         entry = self.entries.get(sample.key)
         pushed: Entry | None = None
         if entry is None:
@@ -80,5 +80,5 @@ class LastValues:
         return self._digests.snapshot()
 
     def of_part(self, part: int) -> list[Entry]:
-        """The last values of one part, in order of their DDS instances."""
+        """The last values of one part, in order of their instances."""
         return [self.entries[key] for key in sorted(self._keys_of_part[part])]

@@ -1,7 +1,7 @@
-"""What a durable subscription has acknowledged: a state that instances can merge in any order.
+"""What a durable subscription has acknowledged: a state that replicas can merge in any order.
 
 Sets of single numbers, not intervals: numbers of a writer need not be adjacent, and what lies between two
-acknowledged ones may be a sample that only one instance has.
+acknowledged ones may be a sample that only one replica has.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 MAX_ACKNOWLEDGED: Final = 100_000
 """Numbers of one writer that a ledger remembers as acknowledged. The lowest are forgotten, and counted.
 
-What is forgotten is sent again only if an instance still holds the sample and has never heard of it.
+What is forgotten is sent again only if a replica still holds the sample and has never heard of it.
 """
 
 MAX_MEMBERS: Final = 1_000
@@ -137,7 +137,7 @@ class Ledger:
         )
 
     def join(self, state: LedgerState) -> LedgerState | None:
-        """Take in what another instance has; returns what was new."""
+        """Take in what another replica has; returns what was new."""
         if state.terms.order < self.terms.order:
             return None
         is_new = state.terms.order > self.terms.order

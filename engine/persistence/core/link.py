@@ -1,4 +1,4 @@
-"""A link between two instances: what one sends the other gets in order and whole, or the link is down.
+"""A link between two replicas: what one sends the other gets in order and whole, or the link is down.
 
 Each side names its end of the link by a random number. A message carries both numbers and its place in the
 order, so that nothing of an earlier link is taken for something of this one, and a message that is missing

@@ -1,4 +1,4 @@
-"""What instances send to each other, and what they keep."""
+"""What replicas send to each other, and what they keep."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ LATE: Final = "-late"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sample:
-    """A sample of an original writer. Of two of one DDS instance the one with the higher `order` counts.
+    """A sample of an original writer. Of two of one instance the one with the higher `order` counts.
 
     Attributes:
         writer: the original writer.
         sequence: its number there, from 1; see `engine.persistence.core.positions`.
-        key: the DDS instance.
+        key: the instance.
         source_time_ns: source timestamp.
         payload: its bytes.
         status: `DATA` and `DISPOSE` bits of `engine.dataset.sample`.
@@ -53,7 +53,7 @@ class Sample:
 
     @property
     def disposed(self) -> bool:
-        """It disposes its DDS instance."""
+        """It disposes its instance."""
         return bool(self.status & DISPOSE)
 
     @property
@@ -68,12 +68,12 @@ class Sample:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WriterState:
-    """What an instance has of one original writer.
+    """What a replica has of one original writer.
 
     Attributes:
         writer: the original writer, or its stream of late samples.
         had: samples that are accounted for: kept, or superseded by what is kept.
-        path: the instances through which it gets what the writer writes now, itself last; None when it gets
+        path: the replicas through which it gets what the writer writes now, itself last; None when it gets
             nothing now. Its length is the length of the replication path.
     """
 
@@ -84,7 +84,7 @@ class WriterState:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Announcement:
-    """What an instance has, of all writers; sent to every other instance each period and on connection.
+    """What a replica has, of all writers; sent to every other replica each period and on connection.
 
     Attributes:
         states: of the writers.
@@ -117,7 +117,7 @@ class Subscription:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Kept:
-    """A sample on its way, with every writer that ever wrote its DDS instance."""
+    """A sample on its way, with every writer that ever wrote its instance."""
 
     sample: Sample
     writers: frozenset[str]
@@ -129,7 +129,7 @@ class Delivery:
 
     Attributes:
         samples: what the receiver lacks.
-        written: writers of DDS instances of which the receiver has the latest sample already.
+        written: writers of instances of which the receiver has the latest sample already.
         superseded: (writer, numbers) that are accounted for once everything above is.
     """
 
@@ -140,11 +140,11 @@ class Delivery:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Inventory:
-    """What the sender keeps of one part of all DDS instances; the receiver gives what is newer.
+    """What the sender keeps of one part of all instances; the receiver gives what is newer.
 
     Attributes:
         part: which, see `engine.persistence.core.audit`.
-        entries: DDS instance, and the `order` of its last value.
+        entries: instance, and the `order` of its last value.
     """
 
     part: int
@@ -153,9 +153,9 @@ class Inventory:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Saved:
-    """What an instance must find on its disk when it starts again: all of it from one moment.
+    """What a replica must find on its disk when it starts again: all of it from one moment.
 
-    `gone` are DDS instances that it must not find there any more.
+    `gone` are instances that it must not find there any more.
     """
 
     kept: tuple[Kept, ...] = ()

@@ -1,4 +1,4 @@
-"""Positions: numbers for the samples of a writer that every instance derives alike, from the sample itself.
+"""Positions: numbers for the samples of a writer that every replica derives alike, from the sample itself.
 
 Cyclone DDS does not show the sequence number of a sample. Its source timestamp, and a hash of its content
 where timestamps are equal, stand for it: of one writer a later sample has a higher position, unless the

@@ -1,7 +1,7 @@
 """One persistence service among several: what it keeps, from whom it takes, to whom it gives.
 
-For each number in `had`, what is kept of its DDS instance is that sample or a later one, and its writer is in
-`writers` of that DDS instance. From that follows that instances which have accounted for the same samples
+For each number in `had`, what is kept of its instance is that sample or a later one, and its writer is in
+`writers` of that instance. From that follows that replicas which have accounted for the same samples
 keep the same, and that all end with the same last value once writers stop. Where the numbers of a writer do
 not tell that (`engine.persistence.core.positions`), the audit finds it out.
 
@@ -52,13 +52,13 @@ BATCH_BYTES: Final = 1 << 20
 
 
 class Replica:
-    """The decisions of one instance. Links to others keep the order and lose nothing while they are up.
+    """The decisions of one replica. Links to others keep the order and lose nothing while they are up.
 
     Args:
         name: its name, different from those of the others.
         settings: how it synchronizes.
         saved: what it had when it last saved; it may be long ago, but all of it is from one moment.
-        room: how many DDS instances are kept.
+        room: how many instances are kept.
 
     Attributes:
         counters: `applied` (became the last value), `superseded` (older than the last value), `repeated`
@@ -118,21 +118,21 @@ class Replica:
     # What it shows.
 
     def values(self) -> dict[bytes, Sample]:
-        """The last value of every DDS instance."""
+        """The last value of every instance."""
         return {key: entry.sample for key, entry in sorted(self._kept.entries.items())}
 
     def value(self, key: bytes) -> Sample | None:
-        """The last value of one DDS instance."""
+        """The last value of one instance."""
         entry = self._kept.entries.get(key)
         return entry.sample if entry else None
 
     def of_group(self, prefix: bytes) -> list[Sample]:
-        """The last values of the DDS instances whose keys begin like this, in order of source time."""
+        """The last values of the instances whose keys begin like this, in order of source time."""
         found = [entry.sample for key, entry in self._kept.entries.items() if key.startswith(prefix)]
         return sorted(found, key=lambda sample: sample.order)
 
-    def dds_instances(self) -> Iterable[bytes]:
-        """All DDS instances."""
+    def instances(self) -> Iterable[bytes]:
+        """All instances."""
         return self._kept.entries.keys()
 
     def writers(self) -> list[str]:
@@ -158,11 +158,11 @@ class Replica:
         return self._writers[writer].is_direct
 
     def path(self, writer: str) -> tuple[str, ...] | None:
-        """The instances through which its samples come now, this one last; None when nothing comes."""
+        """The replicas through which its samples come now, this one last; None when nothing comes."""
         return self._path(writer)
 
     def lag_ns(self, writer: str) -> int:
-        """How much source time we are behind the instance that is furthest."""
+        """How much source time we are behind the replica that is furthest."""
         theirs = [p.states[writer].had for p in self._peers.values() if writer in p.states]
         highest = max((had.highest for had in theirs), default=0)
         own = self._had(writer).highest or min((had.lowest for had in theirs if had), default=0)
@@ -176,7 +176,7 @@ class Replica:
     # What happens to it.
 
     def connected(self, peer: str) -> None:
-        """A link to another instance is up, with nothing left over from before."""
+        """A link to another replica is up, with nothing left over from before."""
         self._peers[peer] = Peer()
         self._send(peer, self._announcement())
 
@@ -201,7 +201,7 @@ class Replica:
         self._apply([(sample, frozenset((sample.stream,))) for sample in samples])
 
     def receive(self, peer: str, message: Message) -> None:
-        """A message came from another instance."""
+        """A message came from another replica."""
         state = self._peers.get(peer)
         if state is None:
             return
@@ -310,7 +310,7 @@ class Replica:
     # Samples.
 
     def _apply(self, arrived: Sequence[tuple[Sample, frozenset[str]]]) -> None:
-        """Take samples, each with writers of its DDS instance, and then account for them."""
+        """Take samples, each with writers of its instance, and then account for them."""
         streams: dict[str, list[Sample]] = {}
         for sample, writers in arrived:
             self._offer(sample, writers)
@@ -401,7 +401,7 @@ class Replica:
         )
 
     def _pass_on(self, peer: str, state: Peer, newest: Sequence[Sample], missing: Sequences) -> None:
-        """Send samples that have just arrived, or what is newer of their DDS instances."""
+        """Send samples that have just arrived, or what is newer of their instances."""
         given: list[Kept] = []
         written: list[tuple[bytes, frozenset[str]]] = []
         arrived = set(map(id, newest))

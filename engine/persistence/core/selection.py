@@ -32,7 +32,7 @@ MAX_FILLING: Final = 3
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Candidate:
-    """Another instance as a provider of one writer's samples.
+    """Another replica as a provider of one writer's samples.
 
     Attributes:
         had: what it has.
@@ -50,8 +50,8 @@ class Providers:
     """The remote providers of one (reader, original writer) pair.
 
     Attributes:
-        live: who gives what is written now: `ORIGINAL`, an instance, or None for nobody.
-        filling: instances that give what `live` does not have or never will give.
+        live: who gives what is written now: `ORIGINAL`, a replica, or None for nobody.
+        filling: replicas that give what `live` does not have or never will give.
     """
 
     live: str | None = None
@@ -74,10 +74,10 @@ def choose(
     """The best providers of one writer's samples.
 
     Args:
-        own: the name of this instance.
+        own: the name of this replica.
         had: what it has.
-        candidates: the other instances that are connected, by name.
-        is_direct: whether this instance is connected with the original writer, which then is its provider.
+        candidates: the other replicas that are connected, by name.
+        is_direct: whether this replica is connected with the original writer, which then is its provider.
         advanced: whether our highest number has grown since the last period.
         current: the providers in use.
         max_lag: numbers that a provider that makes progress may be behind.
@@ -114,7 +114,7 @@ def due(had: Sequences, candidates: Mapping[str, Candidate], *, advanced: bool) 
 
 
 def _live(own: str, candidates: Mapping[str, Candidate], current: str | None, max_lag: int) -> str | None:
-    """The instance with the shortest path among those that do not lag; the current one among equals."""
+    """The replica with the shortest path among those that do not lag; the current one among equals."""
     able = {
         name: each
         for name, each in candidates.items()

@@ -1,4 +1,4 @@
-"""Sets of sequence numbers as intervals: which samples of one writer an instance has accounted for."""
+"""Sets of sequence numbers as intervals: which samples of one writer a replica has accounted for."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ DEFAULT_PERIOD_MS: Final = 5_000
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SynchronizationSettings:
-    """How an instance synchronizes with others ("Synchronizing of Persistence Service Instances").
+    """How a replica synchronizes with others ("Synchronizing of Persistence Service Replicas").
 
     Attributes:
         enable: data_synchronization/enable.

@@ -1,8 +1,8 @@
-"""A reader with a durable subscription: which instance it asks, what is new to it, what it has acknowledged.
+"""A reader with a durable subscription: which replica it asks, what is new to it, what it has acknowledged.
 
-It asks every instance that is there, one after the other, and tells each what it has: so an instance sends
+It asks every replica that is there, one after the other, and tells each what it has: so a replica sends
 only what no other has given. When all have answered, what was pending is complete. Later it asks again from
-time to time: its writers may reach an instance and not the reader.
+time to time: its writers may reach a replica and not the reader.
 
 No clock and no DDS here. Samples are known by (original writer, number).
 """
@@ -29,7 +29,7 @@ PERIOD_S: Final = 5.0
 """How often a reader asks for what its writers have not sent it."""
 
 PATIENCE_S: Final = 20.0
-"""How long an instance that is there may be silent before another one is asked; it may have much to do."""
+"""How long a replica that is there may be silent before another one is asked; it may have much to do."""
 
 _Id = tuple[str, int]
 
@@ -53,9 +53,9 @@ class Subscriber:
         deletes: the durable subscription is to be deleted.
 
     Attributes:
-        is_complete: every instance that was there, one at least, has given what was pending.
+        is_complete: every replica that was there, one at least, has given what was pending.
         repeated: samples that came again.
-        missed: what instances could not keep for durable subscriptions, at most.
+        missed: what replicas could not keep for durable subscriptions, at most.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Subscriber:
         self.repeated = 0
         self.missed = 0
         self._period_s = period_s
-        self._instances: dict[str, int] = {}
+        self._replicas: dict[str, int] = {}
         self._answered: set[str] = set()
         self._silences: collections.Counter[str] = collections.Counter()
         self._asked = ""
@@ -92,17 +92,17 @@ class Subscriber:
 
     # What happens.
 
-    def present(self, instances: Iterable[str], now: float) -> None:
-        """Which instances are connected now."""
-        there = set(instances)
-        for name in self._instances.keys() - there:
-            del self._instances[name]
+    def present(self, replicas: Iterable[str], now: float) -> None:
+        """Which replicas are connected now."""
+        there = set(replicas)
+        for name in self._replicas.keys() - there:
+            del self._replicas[name]
             self._answered.discard(name)
             del self._silences[name]
             if self._asked == name:
                 self._asked = ""
-        for name in sorted(there - self._instances.keys()):
-            self._instances[name] = 0
+        for name in sorted(there - self._replicas.keys()):
+            self._replicas[name] = 0
             self._is_changed = True
         self._conclude(now)
 
@@ -129,29 +129,29 @@ class Subscriber:
                 self._acknowledged[id_] = _Acknowledged()
                 self._is_changed = True
 
-    def answer(self, instance: str, answer: Answer, now: float) -> None:
-        """An instance says something; its samples are given to `arrived` before."""
-        if instance not in self._instances:
+    def answer(self, replica: str, answer: Answer, now: float) -> None:
+        """A replica says something; its samples are given to `arrived` before."""
+        if replica not in self._replicas:
             return
-        self._instances[instance] = max(self._instances[instance], min(answer.stored, self._number))
+        self._replicas[replica] = max(self._replicas[replica], min(answer.stored, self._number))
         self._confirm()
-        if answer.request == self._request and instance == self._asked:
+        if answer.request == self._request and replica == self._asked:
             self._until_s = now + PATIENCE_S
             if answer.is_last:
                 self.missed = max(self.missed, answer.missed)
-                self._answered.add(instance)
+                self._answered.add(replica)
                 self._asked = ""
         self._conclude(now)
 
     def _conclude(self, now: float) -> None:
-        if self._instances and not self._asked and self._answered >= self._instances.keys():
+        if self._replicas and not self._asked and self._answered >= self._replicas.keys():
             if not self.is_complete or self._again_s == 0.0:
                 self._again_s = now + self._period_s
             self.is_complete = True
 
     def _confirm(self) -> None:
-        """What all instances that are there have stored need not be told any more."""
-        stored = min(self._instances.values(), default=0)
+        """What all replicas that are there have stored need not be told any more."""
+        stored = min(self._replicas.values(), default=0)
         for id_ in list(itertools.takewhile(lambda id_: self._is_stored(id_, stored), self._acknowledged)):
             del self._acknowledged[id_]
         if self._acknowledged and not next(iter(self._acknowledged.values())).since:
@@ -164,31 +164,31 @@ class Subscriber:
 
     @property
     def unstored(self) -> int:
-        """Acknowledgements that no instance is known to have stored."""
-        stored = max(self._instances.values(), default=0)
+        """Acknowledgements that no replica is known to have stored."""
+        stored = max(self._replicas.values(), default=0)
         return sum(1 for id_ in self._acknowledged if not self._is_stored(id_, stored))
 
     @property
     def is_heard(self) -> bool:
-        """Every instance that is there, one at least, has its latest state on disk."""
-        stored = self._instances.values()
+        """Every replica that is there, one at least, has its latest state on disk."""
+        stored = self._replicas.values()
         return bool(stored) and not self._is_changed and min(stored) == self._number
 
     @property
     def is_alone(self) -> bool:
-        """No instance is there."""
-        return not self._instances
+        """No replica is there."""
+        return not self._replicas
 
     @property
     def due_s(self) -> float | None:
         """When `turn` has something to do at the latest; None for not before something happens."""
         if self._is_changed:
             return 0.0
-        if not self._instances or not self._asks:
+        if not self._replicas or not self._asks:
             return None
         if self._asked:
             return self._until_s
-        if self._answered >= self._instances.keys():
+        if self._answered >= self._replicas.keys():
             return None if self._is_busy else self._again_s
         return 0.0
 
@@ -197,11 +197,11 @@ class Subscriber:
         return len(self._open) > MAX_TOLD
 
     def turn(self, now: float) -> SubscriberState | None:
-        """What to tell all instances now, if anything."""
+        """What to tell all replicas now, if anything."""
         if self._asked and now >= self._until_s:
             self._silences[self._asked] += 1  # the others first, then it again
             self._asked = ""
-        if self._instances and not self._asked and self._asks:
+        if self._replicas and not self._asked and self._asks:
             self._ask(now)
         if not self._is_changed:
             return None
@@ -226,12 +226,12 @@ class Subscriber:
         )
 
     def _ask(self, now: float) -> None:
-        if self._answered >= self._instances.keys():
+        if self._answered >= self._replicas.keys():
             if now < self._again_s or self._is_busy:
                 return
             self._answered.clear()
             self._again_s = now + self._period_s
-        unanswered = self._instances.keys() - self._answered
+        unanswered = self._replicas.keys() - self._answered
         self._asked = min(unanswered, key=lambda name: (self._silences[name], name))
         self._request += 1
         self._until_s = now + PATIENCE_S

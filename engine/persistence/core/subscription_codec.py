@@ -28,7 +28,7 @@ VERSION: Final = 1
 MAX_BYTES: Final = 120 << 20
 MAX_NAME_CHARS: Final = 255
 MAX_KEY_CHARS: Final = 4096
-"""A durable subscription that instances know by topic and partitions as well."""
+"""A durable subscription that replicas know by topic and partitions as well."""
 MAX_QUORUM: Final = 1_000_000
 MAX_PARTITIONS_CHARS: Final = 2_000
 NUMBER_BYTES: Final = 17
@@ -40,11 +40,11 @@ _SAMPLE: Final = struct.Struct(f">I{NUMBER_BYTES}sqBII")
 _PEER_MESSAGES: Final[dict[str, type]] = {"subscription-books": Books, "subscription-fetch": Fetch}
 _HANDED: Final = "subscription-handed"
 KINDS: Final = frozenset((*_PEER_MESSAGES, _HANDED))
-"""The kinds of messages between instances."""
+"""The kinds of messages between replicas."""
 
 
 def encode(group: bytes, message: PeerMessage) -> tuple[str, bytes]:
-    """The kind of a message between instances about one group, and its bytes."""
+    """The kind of a message between replicas about one group, and its bytes."""
     if isinstance(message, Handed):
         return _HANDED, _packed({"group": group.hex()}, message.samples)
     kind = next(kind for kind, each in _PEER_MESSAGES.items() if type(message) is each)
@@ -104,13 +104,13 @@ def decode_state(body: bytes) -> SubscriberState:
 
 
 def encode_answer(answer: Answer) -> bytes:
-    """What an instance says to a reader."""
+    """What a replica says to a reader."""
     head = {name: getattr(answer, name) for name in ("stored", "request", "is_last", "missed")}
     return _packed(head, answer.samples)
 
 
 def decode_answer(body: bytes) -> Answer:
-    """The answer of an instance.
+    """The answer of a replica.
 
     Raises:
         MessageFault: it is none.

@@ -1,4 +1,4 @@
-"""What instances tell each other of durable subscriptions: acknowledgements, and samples that one lacks."""
+"""What replicas tell each other of durable subscriptions: acknowledgements, and samples that one lacks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from engine.persistence.core.subscription_messages import Books, Fetch, Handed, 
 
 @dataclasses.dataclass(slots=True)
 class _Peer:
-    """Another instance while it is connected.
+    """Another replica while it is connected.
 
     Attributes:
         ledgers: acknowledgements that it has not been told of.
@@ -30,10 +30,10 @@ class _Peer:
 
 
 class Exchange:
-    """The other instances of one group, as long as they are connected.
+    """The other replicas of one group, as long as they are connected.
 
     Args:
-        settings: how this instance synchronizes.
+        settings: how this replica synchronizes.
         held: what is kept here.
         room: how much more can be.
         is_wanted: whether a durable subscription has not acknowledged a sample.
@@ -78,7 +78,7 @@ class Exchange:
     # What happens.
 
     def learned(self, new: LedgerState, source: str) -> None:
-        """Something new of a ledger, from another instance or, with an empty name, from a reader."""
+        """Something new of a ledger, from another replica or, with an empty name, from a reader."""
         for name, peer in self._peers.items():
             if name != source:
                 peer.ledgers.append(new)
@@ -90,14 +90,14 @@ class Exchange:
                 peer.offers.append(id_)
 
     def offered(self, peer: str, ids: Iterable[Id]) -> None:
-        """Another instance keeps these."""
+        """Another replica keeps these."""
         offered = self._peers[peer].offered
         for id_ in ids:
             if id_ not in self._held and len(offered) < held_module.MAX_HELD:  # nobody holds more
                 offered[id_] = self._period
 
     def hand(self, peer: str, samples: Sequence[Sample]) -> None:
-        """Give another instance what it has asked for."""
+        """Give another replica what it has asked for."""
         if samples:
             self._to_peers.extend((peer, Handed(part)) for part in batches(samples))
 

@@ -1,4 +1,4 @@
-"""What is sent about durable subscriptions: between instances, and between an instance and a subscriber."""
+"""What is sent about durable subscriptions: between replicas, and between a replica and a subscriber."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from engine.persistence.core.messages import Sample
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Books:
-    """From one instance to another: what is new there since its last one; all of it on connection.
+    """From one replica to another: what is new there since its last one; all of it on connection.
 
     Attributes:
         ledgers: durable subscriptions and their acknowledgements.
@@ -40,19 +40,19 @@ PeerMessage = Books | Fetch | Handed
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SubscriberState:
-    """What a reader with a durable subscription says of itself, to all instances; the last one counts.
+    """What a reader with a durable subscription says of itself, to all replicas; the last one counts.
 
     Attributes:
         topic, partitions: what it reads; expressions are allowed for partitions, none is the default one.
         name, quorum: of the durable subscription.
         member: the reader's name in it.
         number: counts the states of this reader, from 1.
-        asked: the instance that is asked for what is pending; empty for none.
+        asked: the replica that is asked for what is pending; empty for none.
         request: counts these questions, from 1.
         only_settled: of what the asked one holds, not what arrived there within a period: it may be on
             its way from its writer.
         had: samples that the reader has and has not acknowledged; they are not sent.
-        acknowledged: what is acknowledged, and not stored by all instances yet as far as the reader knows.
+        acknowledged: what is acknowledged, and not stored by all replicas yet as far as the reader knows.
         deletes: the durable subscription is to be deleted.
     """
 
@@ -72,10 +72,10 @@ class SubscriberState:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Answer:
-    """From an instance to a reader.
+    """From a replica to a reader.
 
     Attributes:
-        stored: the number of the reader's latest state that is on the disk of the instance.
+        stored: the number of the reader's latest state that is on the disk of the replica.
         request: the question that is answered, 0 for none.
         samples: a part of what is pending, in order.
         is_last: there is no more.
@@ -91,7 +91,7 @@ class Answer:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SavedSubscriptions:
-    """What must be on the disk of an instance, all from one moment."""
+    """What must be on the disk of a replica, all from one moment."""
 
     ledgers: tuple[LedgerState, ...] = ()
     held: tuple[Sample, ...] = ()

@@ -1,7 +1,7 @@
-"""Durable subscriptions at one instance: what is kept for whom, and who gets it.
+"""Durable subscriptions at one replica: what is kept for whom, and who gets it.
 
 A sample is kept until the quorum of every durable subscription has acknowledged it, beside the last value of
-its DDS instance. Instances exchange what is acknowledged, and what one keeps and another lacks.
+its instance. Replicas exchange what is acknowledged, and what one keeps and another lacks.
 
 What must hold at any time: a sample that is held is let go only when every subscription has acknowledged it
 or is deleted.
@@ -38,7 +38,7 @@ MAX_WRITERS: Final = 100_000
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SubscriptionStatus:
-    """One durable subscription as this instance sees it.
+    """One durable subscription as this replica sees it.
 
     Attributes:
         name, quorum: what it is.
@@ -55,18 +55,18 @@ class SubscriptionStatus:
 
 
 class Subscriptions:
-    """The durable subscriptions of one group at one instance. Links keep the order and lose nothing.
+    """The durable subscriptions of one group at one replica. Links keep the order and lose nothing.
 
     Args:
-        name: of the instance.
+        name: of the replica.
         settings: how it synchronizes.
-        values: the last value of every DDS instance; a new subscription begins with them.
+        values: the last value of every instance; a new subscription begins with them.
         saved: what was on its disk.
         room: shared with other groups.
 
     Attributes:
         counters: `held`, `released`, `refused` (no room), `acknowledged` (by a quorum), `fetched` (from
-            other instances), `handed` (to them), `quorum_conflicts`, `subscriptions_refused`.
+            other replicas), `handed` (to them), `quorum_conflicts`, `subscriptions_refused`.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class Subscriptions:
         return changes
 
     def messages(self) -> list[tuple[str, PeerMessage]]:
-        """What is to be sent to other instances, in order: (receiver, message)."""
+        """What is to be sent to other replicas, in order: (receiver, message)."""
         return self._exchange.messages()
 
     def reports(self) -> list[str]:
@@ -240,7 +240,7 @@ class Subscriptions:
     # Samples.
 
     def sample_arrived(self, sample: Sample) -> None:
-        """A sample came, from its writer or from another instance, be it the last value or not."""
+        """A sample came, from its writer or from another replica, be it the last value or not."""
         self._writers.add(sample.writer)
         if len(self._writers) > MAX_WRITERS:
             self._writers.clear()
@@ -351,10 +351,10 @@ class Subscriptions:
             key=lambda sample: sample.order,
         )
 
-    # Other instances.
+    # Other replicas.
 
     def connected(self, peer: str) -> None:
-        """A link to another instance is up, with nothing left over from before."""
+        """A link to another replica is up, with nothing left over from before."""
         self._exchange.connected(peer, [ledger.state() for _, ledger in sorted(self._ledgers.items())])
 
     def disconnected(self, peer: str) -> None:
@@ -362,7 +362,7 @@ class Subscriptions:
         self._exchange.disconnected(peer)
 
     def receive(self, peer: str, message: PeerMessage) -> None:
-        """A message came from another instance."""
+        """A message came from another replica."""
         if not self._exchange.hears(peer):
             return
         if isinstance(message, Books):

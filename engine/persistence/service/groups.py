@@ -1,6 +1,6 @@
 """The groups of samples that a service keeps: a topic of one type in one partition.
 
-A DDS instance and a writer are named with their group, so that all instances of the service mean the same.
+An instance and a writer are named with their group, so that all replicas of the service mean the same.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Groups:
         return any(expressions.matches(one, topic) for one in self._filters)
 
     def room(self, key: bytes) -> tuple[bytes, int]:
-        """The group of a DDS instance, and of how many the last value is kept; 0 for all.
+        """The group of an instance, and of how many the last value is kept; 0 for all.
 
         One value of each is kept, so max_samples and max_instances of DURABILITY_SERVICE mean the same here.
         """
@@ -124,7 +124,7 @@ class Groups:
         return raised
 
     def check(self, sample: Sample) -> None:
-        """A sample of another instance is one of a known group.
+        """A sample of another replica is one of a known group.
 
         Raises:
             MessageFault: it is not.

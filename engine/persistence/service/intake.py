@@ -106,7 +106,7 @@ class Intake:
             self._strengths[writer] = qos.strength
         if not self._is_refused(offer):
             for _, name in self._names[writer]:
-                self._synchronization.instance.writer_matched(name)
+                self._synchronization.replica.writer_matched(name)
 
     def _is_refused(self, offer: Offer) -> bool:
         """Whether a writer does not match its tap; then what it writes is ignored, and it is said once."""
@@ -143,7 +143,7 @@ class Intake:
         if writer in self._strengths:
             self._lost.append(writer)  # it owns what it wrote until that has been taken
         for _, name in self._names.get(writer, ()):
-            self._synchronization.instance.writer_lost(name)
+            self._synchronization.replica.writer_lost(name)
             self._positions.unmatched(name)
 
     def drain(self) -> list[Sample]:

@@ -1,7 +1,7 @@
 """LIFESPAN (DDS 1.4, 2.2.3.16): after that time from its source timestamp a sample is given to nobody.
 
-It is a policy of writers. An instance may have a sample from another instance and never have seen its
-writer, so instances tell each other, and their stores remember. Of two values for one writer the smaller
+It is a policy of writers. A replica may have a sample from another replica and never have seen its
+writer, so replicas tell each other, and their stores remember. Of two values for one writer the smaller
 counts.
 """
 
@@ -86,7 +86,7 @@ class Lifespans(Part):
         self._peers.discard(peer)
 
     def receive(self, peer: str, kind: str, body: bytes) -> None:
-        """What another instance knows."""
+        """What another replica knows."""
         try:
             found = json.loads(body)
         except (ValueError, RecursionError) as error:

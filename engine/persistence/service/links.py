@@ -1,4 +1,4 @@
-"""Which instance is behind which link, and what the parts of the service tell each other over them."""
+"""Which replica is behind which link, and what the parts of the service tell each other over them."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from engine.persistence.service.peers import Hello, Peers
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PeerProblem:
-    """Why an instance is not connected."""
+    """Why a replica is not connected."""
 
     name: str
     problem: str
 
 
 class Links:
-    """Connects the parts of this instance with those of others of the same service.
+    """Connects the parts of this replica with those of others of the same service.
 
     Args:
         hello: what we say of ourselves.
         peers: the links.
         parts: what speaks and listens.
         on_received: is called when a part has received a message.
-        say: takes sentences for the person who started the instance.
+        say: takes sentences for the person who started the replica.
 
     Attributes:
         counters: `malformed` (messages that were none), `unknown` (messages of newer versions), `overruns`
@@ -63,12 +63,12 @@ class Links:
 
     @property
     def connected(self) -> list[str]:
-        """The names of the instances that are connected."""
+        """The names of the replicas that are connected."""
         return [hello.name for hello in self._names.values()]
 
     @property
     def refused(self) -> list[PeerProblem]:
-        """The instances that are not, and why."""
+        """The replicas that are not, and why."""
         return list(self._refused.values())
 
     @property
@@ -88,14 +88,14 @@ class Links:
                     self._peers.send(guid, kind, body)
 
     def begin_anew(self, names: Iterable[str]) -> None:
-        """Restart the links with instances for which too much waits."""
+        """Restart the links with replicas for which too much waits."""
         guids = self._guids()
         for name in names:
             self.counters["overruns"] += 1
             self._happened(guids[name], self._peers.restart(guids[name]))
 
     def has_room(self, name: str) -> bool:
-        """Whether an instance takes what is sent fast enough for more."""
+        """Whether a replica takes what is sent fast enough for more."""
         return all(self._peers.has_room(guid) for guid, hello in self._names.items() if hello.name == name)
 
     def _guids(self) -> dict[str, bytes]:
@@ -130,7 +130,7 @@ class Links:
         problem = self._conflict(guid, hello)
         if problem:
             self._refused[guid] = PeerProblem(hello.name, problem)
-            self._say(f"instance {hello.name!r} is refused: {problem}")
+            self._say(f"replica {hello.name!r} is refused: {problem}")
             return
         self._refused.pop(guid, None)
         self._names[guid] = hello
@@ -138,13 +138,13 @@ class Links:
             part.connected(hello.name)
 
     def _conflict(self, guid: bytes, hello: Hello) -> str:
-        """Why an instance cannot be connected; an earlier process of the same one is let go."""
+        """Why a replica cannot be connected; an earlier process of the same one is let go."""
         if hello.name == self._hello.name:
-            return "it has our name; give each instance its own with --name"
+            return "it has our name; give each replica its own with --name"
         for other, known in list(self._names.items()):
             if known.name == hello.name and other != guid:
                 if known.id != hello.id:
-                    return "two instances have this name; give each its own with --name"
+                    return "two replicas have this name; give each its own with --name"
                 self._link_down(other)
         return ""
 
@@ -166,7 +166,7 @@ class Links:
             part.receive(hello.name, message.kind, message.body)
         except MessageFault as fault:
             self.counters["malformed"] += 1
-            self._say(f"instance {hello.name!r} sent what is no message: {fault}")
+            self._say(f"replica {hello.name!r} sent what is no message: {fault}")
             self._happened(guid, self._peers.restart(guid))  # it may have told us something that we missed
             return
         self._on_received()

@@ -1,4 +1,4 @@
-"""OWNERSHIP EXCLUSIVE (DDS 1.4, 2.2.3.9): of a DDS instance only what its owner writes counts.
+"""OWNERSHIP EXCLUSIVE (DDS 1.4, 2.2.3.9): of an instance only what its owner writes counts.
 
 The owner is the writer of the highest strength among those that have written the instance and are there;
 of equal ones the one with the lowest GUID. A writer that unregisters the instance, or is gone, owns it no
@@ -11,12 +11,12 @@ import collections
 from typing import Final
 
 MAX_INSTANCES: Final = 1_000_000
-"""DDS instances whose owner is remembered; of more the longest known are forgotten: their next writer owns
+"""Instances whose owner is remembered; of more the longest known are forgotten: their next writer owns
 them."""
 
 
 class Owners:
-    """Who owns the DDS instances of exclusive topics, as far as this process sees their writers."""
+    """Who owns the instances of exclusive topics, as far as this process sees their writers."""
 
     def __init__(self) -> None:
         self._owners: dict[bytes, tuple[bytes, int]] = {}

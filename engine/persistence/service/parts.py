@@ -23,7 +23,7 @@ class Part:
     """One of them; what it does not override does nothing.
 
     Attributes:
-        has_room: whether an instance takes what it is sent fast enough; what can wait should wait for that.
+        has_room: whether a replica takes what it is sent fast enough; what can wait should wait for that.
         tables: statements that make its tables where they are not there yet, ended by semicolons.
         kinds: the messages that are for it; no two parts have the same.
     """
@@ -44,20 +44,20 @@ class Part:
         return None
 
     def connected(self, peer: str) -> None:
-        """The link with another instance is up."""
+        """The link with another replica is up."""
 
     def disconnected(self, peer: str) -> None:
         """It is down, and what was sent and had not arrived is lost."""
 
     def receive(self, peer: str, kind: str, body: bytes) -> None:
-        """A message of another instance.
+        """A message of another replica.
 
         Raises:
             engine.persistence.core.codec.MessageFault: it is none.
         """
 
     def messages(self) -> Iterable[tuple[str, str, bytes]]:
-        """What is to be sent now, in order: (instance, kind, body)."""
+        """What is to be sent now, in order: (replica, kind, body)."""
         return ()
 
     def captured(self, samples: Sequence[Sample]) -> None:

@@ -1,4 +1,4 @@
-"""Links with other instances over Cyclone DDS: a partition to listen in, and a thread to send to each."""
+"""Links with other replicas over Cyclone DDS: a partition to listen in, and a thread to send to each."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HELLO_S: Final = 1.0
 MATCH_S: Final = 2.0
 SEND_S: Final = 30.0
 FULL_BYTES: Final = 32 << 20
-"""When so much waits for an instance, nothing more is made into frames for it."""
+"""When so much waits for a replica, nothing more is made into frames for it."""
 LOW_BYTES: Final = 8 << 20
 """From here on there is room again."""
 MAX_PEERS: Final = 256
@@ -36,10 +36,10 @@ _MAX_NAME_CHARS: Final = 80
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Hello:
-    """What an instance says of itself.
+    """What a replica says of itself.
 
     Attributes:
-        service: the name of its persistence_service element; instances of one service synchronize.
+        service: the name of its persistence_service element; replicas of one service synchronize.
         name: its own name.
         id: of its store.
     """
@@ -72,9 +72,9 @@ class Hello:
         return cls(*texts)
 
 
-def receiver_partition(instance_id: str) -> str:
-    """The partition in which an instance listens."""
-    return f"{PARTITION}.{instance_id}"
+def receiver_partition(replica_id: str) -> str:
+    """The partition in which a replica listens."""
+    return f"{PARTITION}.{replica_id}"
 
 
 class _Peer:
@@ -84,20 +84,20 @@ class _Peer:
         self,
         participant: NodeParticipant,
         guid: bytes,
-        instance_id: str,
+        replica_id: str,
         link: Link,
         on_room: Callable[[], None],
         activities: Activities,
     ) -> None:
         self.guid = guid
         self._activities = activities
-        self._work = activities.work(f"exchange (with {instance_id[:8]})", MATCH_S)
+        self._work = activities.work(f"exchange (with {replica_id[:8]})", MATCH_S)
         self.link = link
         self.hello_due_s = 0.0
         self.fault: Exception | None = None
         self._on_room = on_room
         self._participant = participant
-        self._partition = receiver_partition(instance_id)
+        self._partition = receiver_partition(replica_id)
         self._frames: deque[bytes] = deque()
         self._bytes = 0
         self._lock = threading.Condition()
@@ -173,7 +173,7 @@ class _Peer:
 
 
 class Peers:
-    """All links of this instance.
+    """All links of this replica.
 
     Args:
         participant: our participant.
@@ -185,7 +185,7 @@ class Peers:
     Attributes:
         malformed: frames that were none.
         oversized: messages that were too large to be sent.
-        refused: instances beyond the bound.
+        refused: replicas beyond the bound.
     """
 
     def __init__(
@@ -206,15 +206,15 @@ class Peers:
         self.oversized = 0
         self.refused = 0
 
-    def seen(self, guid: bytes, instance_id: str) -> None:
-        """A process of an instance is there."""
+    def seen(self, guid: bytes, replica_id: str) -> None:
+        """A process of a replica is there."""
         if guid in self._peers:
             return
         if len(self._peers) >= MAX_PEERS:
             self.refused += 1
             return
         link = Link(self._hello.encode(), lambda: secrets.randbelow((1 << 64) - 1) + 1)
-        self._peers[guid] = _Peer(self._participant, guid, instance_id, link, self._on_room, self._activities)
+        self._peers[guid] = _Peer(self._participant, guid, replica_id, link, self._on_room, self._activities)
 
     def gone(self, guid: bytes) -> Sequence[Event]:
         """It is gone."""

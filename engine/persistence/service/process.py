@@ -1,4 +1,4 @@
-"""One running instance: everything put together, and the one thread on which all is decided."""
+"""One running replica: everything put together, and the one thread on which all is decided."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from engine.persistence.service.status import Shown, Status
 from engine.persistence.service.store import Store
 from engine.persistence.service.subscribing import Subscribing
 from engine.persistence.service.synchronization import Synchronization
-from engine.persistence.service.view import InstanceView
+from engine.persistence.service.view import ReplicaView
 from engine.runtime import past
 from engine.tracing.catalogue import catalogue
 from engine.tracing.record import message
@@ -62,10 +62,10 @@ class ServiceFault(Exception):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Options:
-    """How an instance runs.
+    """How a replica runs.
 
     Attributes:
-        name: its name, another one than those of other instances.
+        name: its name, another one than those of other replicas.
         directory: of its store.
         domain_id: DDS domain.
         environ: where CYCLONEDDS_URI is looked up.
@@ -80,7 +80,7 @@ class Options:
 
 
 class Service:
-    """One instance of a persistence service.
+    """One replica of a persistence service.
 
     Args:
         settings: what the file says.
@@ -132,7 +132,7 @@ class Service:
             options.name,
             synchronizes=self._settings.synchronization.enable,
             groups=self._groups,
-            kept=lambda prefix: self._synchronization.instance.of_group(prefix),
+            kept=lambda prefix: self._synchronization.replica.of_group(prefix),
             is_expired=self._lifespans.is_expired,
             deliver=self._deliver,
             submit=self._submit,
@@ -142,7 +142,7 @@ class Service:
             self._settings.synchronization,
             self._settings.subscriptions,
             self._groups,
-            values=lambda group: self._synchronization.instance.of_group(group),
+            values=lambda group: self._synchronization.replica.of_group(group),
             say=options.say,
         )
         self._parts: list[Part] = [self._lifespans, self._synchronization, self._serving, self._subscribing]
@@ -370,7 +370,7 @@ class Service:
 
     # What it shows.
 
-    def shown(self) -> InstanceView:
+    def shown(self) -> ReplicaView:
         """What it shows now."""
         return self._shown.look(is_ending=self._shell.stop_reason is not None)
 

@@ -1,7 +1,7 @@
-"""What an instance saves, as rows of the store: last values, and what is accounted for of each writer.
+"""What a replica saves, as rows of the store: last values, and what is accounted for of each writer.
 
 A row has a check of its own. Where one is damaged, what is accounted for is no longer true of what is kept:
-then all of that is forgotten, and the other instances give again what is missing.
+then all of that is forgotten, and the other replicas give again what is missing.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _kept_row(kept: Kept) -> _Row:
 
 
 def writing(saved: Saved) -> Write:
-    """What writes this part of what an instance has over what the store has of it."""
+    """What writes this part of what a replica has over what the store has of it."""
 
     def write(store: sqlite3.Connection) -> None:
         store.executemany("DELETE FROM kept WHERE key = ?", ((key,) for key in saved.gone))

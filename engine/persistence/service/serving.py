@@ -1,7 +1,7 @@
-"""Readers that come late get what is kept, from one instance.
+"""Readers that come late get what is kept, from one replica.
 
-Of the instances that are connected the one with the first name serves, and tells the others whom. Without
-synchronization each serves what it has. What an instance hears of others later is given to readers
+Of the replicas that are connected the one with the first name serves, and tells the others whom. Without
+synchronization each serves what it has. What a replica hears of others later is given to readers
 that may have come after it was written.
 """
 
@@ -95,8 +95,8 @@ class Serving(Part):
     """Who serves whom, and with what.
 
     Args:
-        name: of this instance.
-        synchronizes: whether instances keep the same; then one serves.
+        name: of this replica.
+        synchronizes: whether replicas keep the same; then one serves.
         groups: what is known of groups.
         kept: the last values of a group.
         is_expired: whether nobody should get a sample any more at a time, in nanoseconds since 1970.
@@ -166,7 +166,7 @@ class Serving(Part):
         self._peers.discard(peer)
 
     def receive(self, peer: str, kind: str, body: bytes) -> None:
-        """Another instance has served these readers."""
+        """Another replica has served these readers."""
         try:
             keys = json.loads(body)
         except (ValueError, RecursionError) as error:
@@ -183,7 +183,7 @@ class Serving(Part):
             one.serve(self._served.keys())
 
     def heard(self, samples: Sequence[Sample]) -> None:
-        """Another instance gave these, and each is the last value of its DDS instance."""
+        """Another replica gave these, and each is the last value of its instance."""
         if not self._is_ours():
             return
         for sample in samples:

@@ -1,4 +1,4 @@
-"""From the state of an instance to what it shows."""
+"""From the state of a replica to what it shows."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ STATUS_TOPICS: Final = (
     ChannelTopic(TOPIC, is_state=True, reads=False),
     ChannelTopic(PAST_TOPIC, is_state=True, reads=False),
 )
-"""What an instance opens to show itself."""
+"""What a replica opens to show itself."""
 
 
-def group_views(groups: Groups, instance: Replica, serving: Serving) -> tuple[GroupView, ...]:
+def group_views(groups: Groups, replica: Replica, serving: Serving) -> tuple[GroupView, ...]:
     """All groups."""
-    counts = collections.Counter(key[:ID_BYTES] for key in instance.dds_instances())
+    counts = collections.Counter(key[:ID_BYTES] for key in replica.instances())
     return tuple(
         GroupView(
             partition=description.group.partition,
@@ -47,12 +47,12 @@ def group_views(groups: Groups, instance: Replica, serving: Serving) -> tuple[Gr
     )
 
 
-def writer_views(groups: Groups, instance: Replica) -> tuple[tuple[WriterView, ...], int]:
+def writer_views(groups: Groups, replica: Replica) -> tuple[tuple[WriterView, ...], int]:
     """Writers, those that are used now before the others, and how many were left out."""
-    names = instance.writers()
+    names = replica.writers()
     if len(names) > MAX_WRITERS_SHOWN:
-        names.sort(key=lambda name: (not instance.is_direct(name), instance.path(name) is None, name))
-    shown = list(_writers(names[:MAX_WRITERS_SHOWN], groups, instance))
+        names.sort(key=lambda name: (not replica.is_direct(name), replica.path(name) is None, name))
+    shown = list(_writers(names[:MAX_WRITERS_SHOWN], groups, replica))
     return tuple(sorted(shown, key=_place)), len(names) - len(shown)
 
 
@@ -60,34 +60,34 @@ def _place(view: WriterView) -> tuple[str, str, str, bool]:
     return view.topic, view.partition, view.writer, view.late
 
 
-def _writers(names: list[str], groups: Groups, instance: Replica) -> Iterator[WriterView]:
+def _writers(names: list[str], groups: Groups, replica: Replica) -> Iterator[WriterView]:
     for name in names:
         writer = WriterName.of(name)
         description = groups.get(writer.group) if writer is not None else None
         if writer is not None and description is not None:
-            yield _writer(name, writer, description, instance)
+            yield _writer(name, writer, description, replica)
 
 
-def _writer(name: str, writer: WriterName, description: GroupDescription, instance: Replica) -> WriterView:
-    used, selected = instance.providers(name), instance.selected(name)
-    unchanged, unsettled = instance.stability(name)
-    settings = instance.settings
+def _writer(name: str, writer: WriterName, description: GroupDescription, replica: Replica) -> WriterView:
+    used, selected = replica.providers(name), replica.selected(name)
+    unchanged, unsettled = replica.stability(name)
+    settings = replica.settings
     return WriterView(
         writer=writer.guid.hex(),
         topic=description.group.topic,
         partition=description.group.partition,
         late=writer.late,
-        direct=instance.is_direct(name),
+        direct=replica.is_direct(name),
         provider=_provider(used.live),
         filling=tuple(sorted(used.filling)),
         selected=_provider(selected.live),
         selected_filling=tuple(sorted(selected.filling)),
-        lag_ns=instance.lag_ns(name),
+        lag_ns=replica.lag_ns(name),
         stable=min(unchanged, settings.stable_periods),
         stable_of=settings.stable_periods,
         unsettled=unsettled,
         unsettled_of=settings.max_change_periods,
-        path=instance.path(name) or (),
+        path=replica.path(name) or (),
     )
 
 
@@ -125,7 +125,7 @@ def delivery_views(serving: Serving) -> tuple[DeliveryView, ...]:
 
 
 def peer_views(links: Links) -> tuple[PeerView, ...]:
-    """Other instances and processes of such, by name."""
+    """Other replicas and processes of such, by name."""
     up = [PeerView(name, "up") for name in links.connected]
     refused = [PeerView(one.name, "refused", one.problem) for one in links.refused]
     others = [PeerView(guid.hex(), "beginning") for guid in links.beginning]

@@ -1,4 +1,4 @@
-"""The status of an instance, put together from its parts and published for whoever looks."""
+"""The status of a replica, put together from its parts and published for whoever looks."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ STATUS_SHARE: Final = 20
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Shown:
-    """What an instance shows something of.
+    """What a replica shows something of.
 
     Attributes:
         settings: what the file says.
-        name, domain_id, directory: of the instance, the DDS domain and its store.
+        name, domain_id, directory: of the replica, the DDS domain and its store.
         started_ns: when it began, nanoseconds since 1970 UTC.
         counters: of the process itself.
     """
@@ -64,12 +64,12 @@ class Shown:
     links: Links
     watch: Watch
 
-    def look(self, *, is_ending: bool) -> view.InstanceView:
+    def look(self, *, is_ending: bool) -> view.ReplicaView:
         """What is to be seen now."""
-        instance = self.synchronization.instance
-        groups = showing.group_views(self.groups, instance, self.serving)
-        writers, left_out = showing.writer_views(self.groups, instance)
-        return view.InstanceView(
+        replica = self.synchronization.replica
+        groups = showing.group_views(self.groups, replica, self.serving)
+        writers, left_out = showing.writer_views(self.groups, replica)
+        return view.ReplicaView(
             service=self.settings.name,
             name=self.name,
             id=self.store.id,
@@ -96,7 +96,7 @@ class Shown:
         )
 
     def _all_counters(self) -> dict[str, int]:
-        counted = collections.Counter(self.synchronization.instance.counters)
+        counted = collections.Counter(self.synchronization.replica.counters)
         for more in (
             self.synchronization.counters,
             self.intake.counters,
@@ -132,10 +132,10 @@ class Status:
     """Publishes the status, no more often than is needed.
 
     Args:
-        name: of the instance.
+        name: of the replica.
         id: of its store.
         channel: where it is published.
-        past: what the instance remembers.
+        past: what the replica remembers.
         submit: runs something that blocks on another thread, and then something on this one.
     """
 
@@ -156,7 +156,7 @@ class Status:
         self._is_showing = False
         self._due_s = 0.0
 
-    def turn(self, now_s: float, look: Callable[[], view.InstanceView]) -> float:
+    def turn(self, now_s: float, look: Callable[[], view.ReplicaView]) -> float:
         """Publish if it is due; returns when it is due next.
 
         Args:
@@ -169,7 +169,7 @@ class Status:
             self._due_s = now_s + max(STATUS_S, STATUS_SHARE * took_s)
         return self._due_s
 
-    def _show(self, look: Callable[[], view.InstanceView]) -> None:
+    def _show(self, look: Callable[[], view.ReplicaView]) -> None:
         """Unless the last view is still on its way: a reader that is behind must hold nothing up."""
         if self._is_showing:
             return
@@ -184,7 +184,7 @@ class Status:
 
         self._submit(publish, published)
 
-    def show_last(self, last: view.InstanceView) -> None:
+    def show_last(self, last: view.ReplicaView) -> None:
         """Publish once more, at the end, and wait for it."""
         self._publish(view.encode(last))
 

@@ -34,13 +34,13 @@ class Store:
 
     Args:
         directory: made when it is not there.
-        name: of the instance, for whoever finds the store in use.
+        name: of the replica, for whoever finds the store in use.
         new_id: gives 32 hexadecimal characters; asked at the first start only.
         on_written: called on the store's thread after a transaction, and when it failed.
         activities: where the thread says what it is busy with.
 
     Attributes:
-        id: of the instance; the same at every start with this store.
+        id: of the replica; the same at every start with this store.
         problem: why nothing can be written now; it is tried again.
         written: transactions.
         fault: what ended the thread, None while all is well.
@@ -125,7 +125,7 @@ class Store:
         if isinstance(error, sqlite3.Error):
             known = schema.typed(error, self._path)
             if isinstance(known, StoreDamaged):
-                known = StoreDamaged(f"{known}; move it away, and other instances give the data again")
+                known = StoreDamaged(f"{known}; move it away, and other replicas give the data again")
         elif isinstance(error, OSError):
             known = StoreFailed(f"{self._directory}: {error.strerror}")
         if self._opened.is_set():

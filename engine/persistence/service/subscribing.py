@@ -35,7 +35,7 @@ class Subscribing(Part):
     the sample alone.
 
     Args:
-        name: of this instance.
+        name: of this replica.
         settings: how it synchronizes.
         preconfigured: what is there from the start.
         groups: what is known of groups.
@@ -77,7 +77,7 @@ class Subscribing(Part):
         self.damaged = 0
 
     def begin(self, own: str) -> None:
-        """How readers call this instance is known; called once, before any of them is heard."""
+        """How readers call this replica is known; called once, before any of them is heard."""
         self._desk = Desk(own, self._of_state)
 
     # The store.
@@ -176,7 +176,7 @@ class Subscribing(Part):
         """A reader is gone."""
         self._desk.left(reader)
 
-    # Other instances.
+    # Other replicas.
 
     def connected(self, peer: str) -> None:
         """Begin to synchronize."""
@@ -191,7 +191,7 @@ class Subscribing(Part):
             stock.disconnected(peer)
 
     def receive(self, peer: str, kind: str, body: bytes) -> None:
-        """What another instance has, wants or gives."""
+        """What another replica has, wants or gives."""
         group, message = subscription_codec.decode(kind, body)
         if len(group) != ID_BYTES:
             raise MessageFault("no group")
@@ -204,14 +204,14 @@ class Subscribing(Part):
             stock.receive(peer, message)
 
     def _apply(self, new: set[tuple[Registration, int]]) -> None:
-        """Another instance has registered these."""
+        """Another replica has registered these."""
         for group, description in self._groups.items():
             for each, quorum in sorted(new, key=lambda one: one[0].key):
                 if group in self._looked_at and each.concerns(description):
                     self._stocks[group].register(each.name, quorum)
 
     def messages(self) -> Sequence[tuple[str, str, bytes]]:
-        """What is to be sent to other instances, in order."""
+        """What is to be sent to other replicas, in order."""
         return [
             (peer, *subscription_codec.encode(group, message))
             for group, stock in self._stocks.items()

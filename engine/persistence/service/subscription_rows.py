@@ -1,6 +1,6 @@
 """Durable subscriptions as rows of the store: what there is, what is acknowledged, what is kept for them.
 
-A kept sample has a check of its own; one that is damaged is left out, and another instance gives it again.
+A kept sample has a check of its own; one that is damaged is left out, and another replica gives it again.
 """
 
 from __future__ import annotations

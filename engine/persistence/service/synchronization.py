@@ -20,21 +20,21 @@ from engine.persistence.service.parts import Part, Write
 GROUPS: Final = "groups"
 """The message that tells of groups; it comes before the samples of these."""
 MAX_WAITING: Final = 100_000
-"""Messages that may wait for an instance that is behind."""
+"""Messages that may wait for a replica that is behind."""
 
 
 class Synchronization(Part):
     """What the service keeps. With `enable` false it talks to nobody.
 
     Args:
-        name: of this instance.
+        name: of this replica.
         settings: how it synchronizes.
         groups: what is known of groups.
 
     Attributes:
-        instance: the decisions.
+        replica: the decisions.
         damaged: rows of the store that were damaged at the start.
-        counters: `received` (samples from other instances).
+        counters: `received` (samples from other replicas).
     """
 
     tables = rows.TABLES + groups_module.TABLES
@@ -47,7 +47,7 @@ class Synchronization(Part):
         self._peers: set[str] = set()
         self._waiting: dict[str, collections.deque[bytes | Message]] = {}
         self._due_s = 0.0
-        self.instance = Replica(name, settings, room=groups.room)
+        self.replica = Replica(name, settings, room=groups.room)
         self.damaged = 0
         self.counters: collections.Counter[str] = collections.Counter()
         self._from_others: list[Sample] = []
@@ -56,11 +56,11 @@ class Synchronization(Part):
         """Start with what the store has."""
         self._groups.restore(store)
         saved, self.damaged = rows.read(store)
-        self.instance = Replica(self._name, self._settings, saved, self._groups.room)
+        self.replica = Replica(self._name, self._settings, saved, self._groups.room)
 
     def changes(self) -> Write | None:
         """Groups, last values and what is accounted for, all of this moment."""
-        saved, described = self.instance.changes(), self._groups.changes()
+        saved, described = self.replica.changes(), self._groups.changes()
         if not (saved.kept or saved.had or saved.gone or described):
             return None
         write_rows = rows.writing(saved)
@@ -77,14 +77,14 @@ class Synchronization(Part):
             self._peers.add(peer)
             self._waiting[peer] = collections.deque()
             self._tell_groups([peer], [id_ for id_, _ in self._groups.items()])
-            self.instance.connected(peer)
+            self.replica.connected(peer)
 
     def disconnected(self, peer: str) -> None:
         """Ask others instead."""
         if peer in self._peers:
             self._peers.discard(peer)
             del self._waiting[peer]
-            self.instance.disconnected(peer)
+            self.replica.disconnected(peer)
 
     def group_seen(self, description: GroupDescription) -> None:
         """A writer of this group is there."""
@@ -99,10 +99,10 @@ class Synchronization(Part):
 
     def captured(self, samples: Sequence[Sample]) -> None:
         """Keep what original writers wrote."""
-        self.instance.samples_arrived(samples)
+        self.replica.samples_arrived(samples)
 
     def receive(self, peer: str, kind: str, body: bytes) -> None:
-        """What another instance has, wants or gives."""
+        """What another replica has, wants or gives."""
         if peer not in self._peers:
             return
         if kind == GROUPS:
@@ -112,26 +112,26 @@ class Synchronization(Part):
         message = codec.decode(kind, body)
         if not isinstance(message, Delivery):
             self._check_keys(message)
-            self.instance.receive(peer, message)
+            self.replica.receive(peer, message)
             return
         for kept in message.samples:
             self._groups.check(kept.sample)
         self.counters["received"] += len(message.samples)
-        self.instance.receive(peer, message)
+        self.replica.receive(peer, message)
         self._from_others += [kept.sample for kept in message.samples]
 
     def take_from_others(self) -> tuple[list[Sample], list[Sample]]:
-        """What came from other instances since the last call, and the part of it that are last values now."""
+        """What came from other replicas since the last call, and the part of it that are last values now."""
         taken, self._from_others = self._from_others, []
-        return taken, [each for each in taken if self.instance.value(each.key) is each]
+        return taken, [each for each in taken if self.replica.value(each.key) is each]
 
     def _check_keys(self, message: object) -> None:
         if isinstance(message, Inventory) and any(len(key) < ID_BYTES for key, _ in message.entries):
-            raise codec.MessageFault("a DDS instance without a group")
+            raise codec.MessageFault("an instance without a group")
 
     def messages(self) -> Iterator[tuple[str, str, bytes]]:
         """Groups first: a sample goes only where its group is known. Who is behind gets no more for now."""
-        for peer, message in codec.merged(self.instance.messages(), BATCH_SAMPLES):
+        for peer, message in codec.merged(self.replica.messages(), BATCH_SAMPLES):
             if peer in self._waiting:
                 self._waiting[peer].append(message)
         for peer, waiting in list(self._waiting.items()):
@@ -141,7 +141,7 @@ class Synchronization(Part):
                 yield peer, kind, body
 
     def overrun(self) -> list[str]:
-        """Instances for which too much waits: their links must begin anew, with the state of then."""
+        """Replicas for which too much waits: their links must begin anew, with the state of then."""
         return [peer for peer, waiting in self._waiting.items() if len(waiting) > MAX_WAITING]
 
     def turn(self, now_s: float) -> float:
@@ -150,6 +150,6 @@ class Synchronization(Part):
         if not self._due_s:
             self._due_s = now_s + period_s
         elif now_s >= self._due_s:
-            self.instance.period()
+            self.replica.period()
             self._due_s = max(self._due_s + period_s, now_s)
         return self._due_s

@@ -1,4 +1,4 @@
-"""What a running instance shows of itself, and how that travels."""
+"""What a running replica shows of itself, and how that travels."""
 
 from __future__ import annotations
 
@@ -12,17 +12,20 @@ TOPIC: Final = "p_status"
 PAST_TOPIC: Final = "p_past"
 
 FORMAT_VERSION: Final = 1
+_KIND: Final = "replica"
+_KINDS: Final = (_KIND, "instance")
+"""The kinds that are read: release 0.1 called a replica an instance."""
 MAX_BYTES: Final = 16 << 20
 MAX_WRITERS_SHOWN: Final = 1_000
 
 
 class ViewFault(ValueError):
-    """What arrived is not what an instance shows."""
+    """What arrived is not what a replica shows."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PeerView:
-    """Another instance: its link is `up`, `beginning`, or `refused` with the reason in `problem`."""
+    """Another replica: its link is `up`, `beginning`, or `refused` with the reason in `problem`."""
 
     name: str
     link: str
@@ -31,7 +34,7 @@ class PeerView:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GroupView:
-    """A group with the number of DDS instances kept, and of processes that read it."""
+    """A group with the number of instances kept, and of processes that read it."""
 
     partition: str
     topic: str
@@ -48,17 +51,17 @@ class WriterView:
         writer: its GUID, 32 hexadecimal digits.
         topic, partition: what it writes, and where.
         late: it is its stream of late samples (`engine.persistence.core.positions`).
-        direct: it is connected with this instance.
-        provider: whose samples are used now: `original`, the name of an instance, or empty for nobody.
-        filling: instances that give what the provider does not.
+        direct: it is connected with this replica.
+        provider: whose samples are used now: `original`, the name of a replica, or empty for nobody.
+        filling: replicas that give what the provider does not.
         selected: the provider that the last period chose; another one than `provider` until it is stable.
         selected_filling: likewise.
-        lag_ns: source time behind the instance that is furthest.
+        lag_ns: source time behind the replica that is furthest.
         stable: periods in a row with the same choice, up to `stable_of`.
         stable_of: how many are needed.
         unsettled: periods without a stable choice, of `unsettled_of`.
         unsettled_of: after so many the last choice is used, and `unsettled` is 0 again.
-        path: the instances through which its samples come, this one last; empty when nothing comes.
+        path: the replicas through which its samples come, this one last; empty when nothing comes.
     """
 
     writer: str
@@ -96,7 +99,7 @@ class SubscriptionView:
 
     Attributes:
         name, topic, partition, quorum: what it is.
-        members: readers that are connected with this instance.
+        members: readers that are connected with this replica.
         pending: samples that the quorum has not acknowledged.
         in_doubt: what a member has acknowledged and the quorum has not: how many samples, by member.
     """
@@ -111,18 +114,18 @@ class SubscriptionView:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class InstanceView:
-    """One instance of a persistence service.
+class ReplicaView:
+    """One replica of a persistence service.
 
     Attributes:
         service: name of the persistence_service element.
-        name: of the instance.
+        name: of the replica.
         id: of its store.
         host, pid, domain_id, store: where it is.
         started_ns, time_ns: wall clock at its start and now.
         synchronizes: data_synchronization/enable.
         period_ms: remote_provider_selection_period.
-        values: DDS instances kept.
+        values: instances kept.
         transactions: written since the start.
         unwritten: something waits for the disk.
         peers, groups, writers, deliveries, subscriptions: what it knows; of writers at most 1000.
@@ -157,14 +160,14 @@ class InstanceView:
     ending: bool = False
 
 
-def encode(view: InstanceView) -> bytes:
+def encode(view: ReplicaView) -> bytes:
     """As bytes."""
-    document = {"format_version": FORMAT_VERSION, "kind": "instance", "data": plain.to_plain(view)}
+    document = {"format_version": FORMAT_VERSION, "kind": _KIND, "data": plain.to_plain(view)}
     return json.dumps(document, separators=(",", ":")).encode()
 
 
-def decode(payload: bytes) -> InstanceView:
-    """What an instance showed.
+def decode(payload: bytes) -> ReplicaView:
+    """What a replica showed.
 
     Raises:
         ViewFault: it is none, or of a version that is not known.
@@ -173,9 +176,9 @@ def decode(payload: bytes) -> InstanceView:
         raise ViewFault(f"{len(payload)} bytes are too many")
     try:
         document: Any = json.loads(payload)
-        if document["format_version"] != FORMAT_VERSION or document["kind"] != "instance":
+        if document["format_version"] != FORMAT_VERSION or document["kind"] not in _KINDS:
             raise ViewFault("of a version that is not known")
-        view: InstanceView = plain.from_plain(InstanceView, document["data"])
+        view: ReplicaView = plain.from_plain(ReplicaView, document["data"])
     except (plain.PlainFault, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ViewFault(f"no view of an instance: {error!r}"[:200]) from error
+        raise ViewFault(f"no view of a replica: {error!r}"[:200]) from error
     return view

@@ -1,4 +1,4 @@
-"""Seeing the instances of a domain from outside, as they show themselves."""
+"""Seeing the replicas of a domain from outside, as they show themselves."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from engine.dds.participant import NODE_ID_BYTES, NodeParticipant, TagRole
 from engine.dds.subscription_endpoints import PARTITION
 from engine.dds.waiting import Signal
 from engine.persistence.service import view
-from engine.persistence.service.view import InstanceView, ViewFault
+from engine.persistence.service.view import ReplicaView, ViewFault
 
 WATCH_TOPICS: Final = (ChannelTopic(view.TOPIC, is_state=True, writes=False),)
-"""What is opened by whoever wants to see instances."""
+"""What is opened by whoever wants to see replicas."""
 PAST_TOPICS: Final = (ChannelTopic(view.PAST_TOPIC, is_state=True, writes=False),)
 """What is opened besides, to learn what happened before."""
 _SLICE_S: Final = 0.5
 
 
 class Watching:
-    """The newest view of each instance that is there.
+    """The newest view of each replica that is there.
 
     Args:
         domain_id: DDS domain.
@@ -44,7 +44,7 @@ class Watching:
         self._channel = Channel(self._participant, PARTITION, topics=WATCH_TOPICS, signal=self._signal)
         self._discovery = Discovery(self._participant, self._signal)
         self._services: set[bytes] = set()
-        self._views: dict[bytes, InstanceView] = {}
+        self._views: dict[bytes, ReplicaView] = {}
         self.addresses: dict[int, str] = {}
         self.faults = 0
 
@@ -54,8 +54,8 @@ class Watching:
     def __exit__(self, *_: object) -> None:
         self._participant.close()
 
-    def instances(self) -> list[InstanceView]:
-        """What the instances show that are there now, by name."""
+    def replicas(self) -> list[ReplicaView]:
+        """What the replicas show that are there now, by name."""
         for change in self._discovery.take():
             if isinstance(change, ParticipantSeen) and change.tag is not None:
                 if change.tag.role is TagRole.PERSISTENCE:
@@ -71,11 +71,11 @@ class Watching:
                 self.faults += 1
         return sorted(self._views.values(), key=lambda each: (each.service, each.name, each.pid))
 
-    def wait_for(self, condition: Callable[[list[InstanceView]], object], timeout_s: float) -> bool:
-        """Wait until what the instances show fulfils the condition; False if not in time."""
-        return self._signal.wait_until(lambda: bool(condition(self.instances())), timeout_s)
+    def wait_for(self, condition: Callable[[list[ReplicaView]], object], timeout_s: float) -> bool:
+        """Wait until what the replicas show fulfils the condition; False if not in time."""
+        return self._signal.wait_until(lambda: bool(condition(self.replicas())), timeout_s)
 
-    def wait_all(self, timeout_s: float, at_least_s: float) -> list[InstanceView]:
+    def wait_all(self, timeout_s: float, at_least_s: float) -> list[ReplicaView]:
         """Wait until everyone who is there has shown itself.
 
         Args:
@@ -84,18 +84,18 @@ class Watching:
         """
         self.wait_for(lambda _: False, at_least_s)
         self.wait_for(lambda _: self._services <= self._views.keys(), timeout_s - at_least_s)
-        return self.instances()
+        return self.replicas()
 
     def wait_change(
-        self, before: list[InstanceView], is_over: Callable[[], bool] = lambda: False
-    ) -> list[InstanceView]:
-        """Wait until instances show something else than before, besides the time, or until it is over."""
+        self, before: list[ReplicaView], is_over: Callable[[], bool] = lambda: False
+    ) -> list[ReplicaView]:
+        """Wait until replicas show something else than before, besides the time, or until it is over."""
         known = [_without_time(each) for each in before]
         while not is_over():
             if self.wait_for(lambda now: [_without_time(each) for each in now] != known, _SLICE_S):
                 break
-        return self.instances()
+        return self.replicas()
 
 
-def _without_time(shown: InstanceView) -> InstanceView:
+def _without_time(shown: ReplicaView) -> ReplicaView:
     return dataclasses.replace(shown, time_ns=0, transactions=0, unwritten=False)

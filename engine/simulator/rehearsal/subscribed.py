@@ -1,7 +1,7 @@
-"""A cluster with durable subscriptions: subscribers that come and go, instances that crash, links that fail.
+"""Replicas with durable subscriptions: readers that come and go, replicas that crash, links that fail.
 
-What must hold is checked at every step: an instance lets go only of what the quorum of every durable
-subscription has acknowledged.
+Every step is checked: a replica forgets a sample only when the quorum of each durable subscription has
+acknowledged it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from engine.persistence.core.subscription_messages import (
     SubscriberState,
 )
 from engine.persistence.core.subscriptions import Subscriptions
-from engine.simulator.rehearsal.cluster import LINK_DELAY_MS, Cluster, Link
+from engine.simulator.rehearsal.replicas import LINK_DELAY_MS, ReplicaCluster, ReplicaLink
 
 _TURN_MS: Final = 100
 CLIENT_DELAY_MS: Final = 50
@@ -34,99 +34,94 @@ Id = tuple[str, int]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Disk:
-    """What an instance has saved, all from one moment."""
+class SavedReplica:
+    """The disk of a replica: everything from one moment."""
 
     saved: Saved
     subscriptions: SavedSubscriptions
 
 
 @dataclasses.dataclass(eq=False)
-class Application:
-    """A reader with a durable subscription.
-
-    Attributes:
-        deciding: what it decides.
-        instances: those it is connected with.
-        writers: original writers that it is connected with.
-        waiting: samples that came before the pending ones were complete.
-        taken: what the application got, in order.
-        acknowledged: how many of them it has acknowledged.
-        sent: what instances sent it.
-        is_there: it has not ended.
-    """
+class RehearsedReader:
+    """An application with one reader of a durable subscription."""
 
     deciding: Subscriber
-    instances: set[str] = dataclasses.field(default_factory=set)
+    """Its decisions."""
+    replicas: set[str] = dataclasses.field(default_factory=set)
+    """Names of the replicas that it is connected to."""
     writers: set[str] = dataclasses.field(default_factory=set)
+    """Original writers that it is connected to."""
     waiting: list[Sample] = dataclasses.field(default_factory=list)
+    """Samples that came before the pending ones were complete."""
     taken: list[Sample] = dataclasses.field(default_factory=list)
+    """Samples that the application took, in order."""
     acknowledged: int = 0
+    """How many of `taken` it has acknowledged."""
     sent: list[Id] = dataclasses.field(default_factory=list)
+    """Samples that replicas sent to it."""
     is_there: bool = True
+    """Whether it runs; it never starts again under its name."""
 
 
-class SubscribedCluster(Cluster):
-    """Instances with durable subscriptions, and applications that read with them.
+class SubscribedCluster(ReplicaCluster):
+    """Replicas with durable subscriptions, and applications that read with them.
 
     Attributes:
-        stocks: what each instance keeps for durable subscriptions.
-        desks: where readers talk to it.
+        stocks: the durable subscriptions of each replica.
+        desks: the side of each replica to which readers talk.
         applications: by a name that is never used again.
-        issued: (subscription, writer, number) to members that have acknowledged it.
-        disks: what each instance has saved last.
+        issued: members that have acknowledged a sample, by (subscription, writer, number).
+        disks: the last save of each replica.
     """
 
     def __init__(self, count: int, seed: int, settings: SynchronizationSettings) -> None:
         self.stocks: dict[str, Subscriptions] = {}
         self.desks: dict[str, Desk] = {}
-        self.applications: dict[str, Application] = {}
+        self.applications: dict[str, RehearsedReader] = {}
         self.issued: dict[tuple[str, str, int], set[str]] = collections.defaultdict(set)
-        self.disks: dict[str, Disk] = {}
+        self.disks: dict[str, SavedReplica] = {}
         super().__init__(count, seed, settings)
 
-    # Instances.
+    # Replicas.
 
     def start(self, name: str, saved: Saved | None = None) -> None:
-        """A new instance; with `saved` it finds the durable subscriptions of its disk as well."""
+        """Start a replica; with `saved` it also finds the durable subscriptions of its disk."""
         super().start(name, saved)
-        instance, disk = self.instances[name], self.disks.get(name)
+        replica, disk = self.replicas[name], self.disks.get(name)
         stock = Subscriptions(
             name,
             self.settings,
-            lambda: instance.values().values(),
+            lambda: replica.values().values(),
             disk.subscriptions if disk and saved is not None else None,
         )
         self.stocks[name] = stock
         self.desks[name] = Desk(name, lambda _: (stock,))
-        self._at(
-            self._random.randrange(self.settings.subscription_period_ms), lambda: self._sync(name, stock)
-        )
+        self._after(self._random.randrange(self.settings.subscription_period_ms), self._sync, name, stock)
 
     def _sync(self, name: str, stock: Subscriptions) -> None:
         if self.stocks.get(name) is stock:
             self._at_stock(name, stock.period)
-            self._at(self.settings.subscription_period_ms, lambda: self._sync(name, stock))
+            self._after(self.settings.subscription_period_ms, self._sync, name, stock)
 
     def save(self, name: str) -> None:
-        """What an instance has now is on its disk."""
-        self.disks[name] = Disk(self.instances[name].saved(), self.stocks[name].saved())
+        """Put everything that a replica has on its disk."""
+        self.disks[name] = SavedReplica(self.replicas[name].saved(), self.stocks[name].saved())
 
     def crash(self, name: str) -> None:
-        """An instance ends without a word and starts again with what it has saved, connected with nobody."""
+        """Kill a replica and start it with its last save, connected to no other."""
         disk = self.disks.get(name)
         self.lose(name)
         self.start(name, disk.saved if disk else None)
 
     def lose(self, name: str) -> None:
-        """An instance and its disk are gone for ever."""
+        """Take a replica and its disk away for ever."""
         super().lose(name)
         del self.stocks[name], self.desks[name]
         for application in self.applications.values():
-            application.instances.discard(name)
+            application.replicas.discard(name)
 
     def join(self, one: str, other: str) -> None:
-        """Connect two instances."""
+        """Connect two replicas."""
         before = self.links[frozenset((one, other))].generation
         super().join(one, other)
         if self.links[frozenset((one, other))].generation != before:
@@ -134,7 +129,7 @@ class SubscribedCluster(Cluster):
                 self._at_stock(here, functools.partial(self.stocks[here].connected, there))
 
     def cut(self, one: str, other: str) -> None:
-        """Disconnect two instances."""
+        """Disconnect two replicas."""
         super().cut(one, other)
         for here, there in ((one, other), (other, one)):
             if here in self.stocks:
@@ -145,15 +140,15 @@ class SubscribedCluster(Cluster):
             self._at_stock(name, functools.partial(self.stocks[name].sample_arrived, sample))
 
     def register(self, name: str, subscription: str, quorum: int) -> None:
-        """An instance has a durable subscription in its configuration."""
+        """Create a durable subscription at a replica, as its configuration does."""
         self._at_stock(name, lambda: self.stocks[name].register(subscription, quorum))
 
     def delete(self, name: str, subscription: str) -> None:
-        """Somebody deletes a durable subscription at one instance."""
+        """Delete a durable subscription at one replica."""
         self._at_stock(name, lambda: self.stocks[name].delete(subscription))
 
     def _at_stock(self, name: str, act: Callable[[], object]) -> None:
-        """What happens at one instance; it lets go of nothing that is not acknowledged."""
+        """Let a replica do something, and check that it forgets only what is acknowledged."""
         stock = self.stocks[name]
         before = stock.held()
         act()
@@ -166,7 +161,7 @@ class SubscribedCluster(Cluster):
             if link.up:
                 self._tell_peer(name, receiver, link, message)
 
-    def _tell_peer(self, sender: str, receiver: str, link: Link, message: PeerMessage) -> None:
+    def _tell_peer(self, sender: str, receiver: str, link: ReplicaLink, message: PeerMessage) -> None:
         generation = link.generation
 
         def arrive() -> None:
@@ -175,45 +170,40 @@ class SubscribedCluster(Cluster):
 
         self._in_order((f"stock {sender}", receiver), LINK_DELAY_MS, arrive)
 
-    def _in_order(self, line: tuple[str, str], delay_ms: int, act: Callable[[], None]) -> None:
-        due = max(self.now_ms + self._random.randrange(1, delay_ms), self._order.get(line, 0))
-        self._order[line] = due
-        self._at(due - self.now_ms, act)
-
     # Applications.
 
-    def come(self, subscription: str, quorum: int, member: str, *instances: str) -> str:
-        """An application with a durable subscription starts, connected with these instances; its name."""
+    def come(self, subscription: str, quorum: int, member: str, *replicas: str) -> str:
+        """Start an application with a durable subscription, connected to `replicas`; return its name."""
         name = f"a{len(self.applications)}"
         period_s = self.settings.subscription_period_ms / 1000
         deciding = Subscriber("T", (), subscription, quorum, member, period_s)
-        self.applications[name] = Application(deciding)
-        for instance in instances:
-            self.find(name, instance)
-        self._at(1, lambda: self._turn(name))
+        self.applications[name] = RehearsedReader(deciding)
+        for replica in replicas:
+            self.find(name, replica)
+        self._after(1, self._turn, name)
         return name
 
-    def find(self, application: str, instance: str) -> None:
-        """Connect an application with an instance."""
-        self.applications[application].instances.add(instance)
+    def find(self, application: str, replica: str) -> None:
+        """Connect an application to a replica."""
+        self.applications[application].replicas.add(replica)
 
-    def part(self, application: str, instance: str) -> None:
-        """Disconnect them."""
-        self.applications[application].instances.discard(instance)
-        self.desks[instance].left(application)
+    def part(self, application: str, replica: str) -> None:
+        """Disconnect an application from a replica."""
+        self.applications[application].replicas.discard(replica)
+        self.desks[replica].left(application)
 
     def leave(self, application: str) -> None:
-        """An application ends without a word; what it has acknowledged is what instances have heard."""
-        for instance in list(self.applications[application].instances):
-            self.part(application, instance)
+        """Kill an application; acknowledgements that no replica has heard are lost."""
+        for replica in list(self.applications[application].replicas):
+            self.part(application, replica)
         self.applications[application].is_there = False
 
     def listen(self, application: str, writer: str) -> None:
-        """Connect an application with an original writer."""
+        """Connect an application to an original writer."""
         self.applications[application].writers.add(writer)
 
     def acknowledge(self, application: str, count: int) -> None:
-        """An application is done with the next so many samples that it has taken."""
+        """Let an application acknowledge the next `count` samples that it has taken."""
         state = self.applications[application]
         samples = state.taken[state.acknowledged : state.acknowledged + count]
         state.acknowledged += len(samples)
@@ -223,7 +213,7 @@ class SubscribedCluster(Cluster):
         state.deciding.acknowledge((sample.writer, sample.sequence) for sample in samples)
 
     def publish(self, writer: str, key: bytes, time_ns: int | None = None) -> Sample:
-        """An original writer writes, to instances and to applications."""
+        """Let an original writer write to replicas and to applications; as `write`."""
         stamp = self.now_ms * 1_000_000 if time_ns is None else time_ns
         self.write(writer, key, stamp)
         payload = f"{writer}/{self.written[writer]}".encode()
@@ -239,34 +229,34 @@ class SubscribedCluster(Cluster):
         if not state.is_there:
             return
         now = self.now_ms / 1000
-        state.deciding.present(state.instances, now)
+        state.deciding.present(state.replicas, now)
         told = state.deciding.turn(now)
         if told is not None:
-            for instance in sorted(state.instances):
-                hear = functools.partial(self._hear, instance, self.desks[instance], name, told)
-                self._in_order((name, instance), CLIENT_DELAY_MS, hear)
-        self._at(_TURN_MS, lambda: self._turn(name))
+            for replica in sorted(state.replicas):
+                hear = functools.partial(self._hear, replica, self.desks[replica], name, told)
+                self._in_order((name, replica), CLIENT_DELAY_MS, hear)
+        self._after(_TURN_MS, self._turn, name)
 
-    def _hear(self, instance: str, desk: Desk, name: str, told: SubscriberState) -> None:
-        if self.desks.get(instance) is not desk or instance not in self.applications[name].instances:
+    def _hear(self, replica: str, desk: Desk, name: str, told: SubscriberState) -> None:
+        if self.desks.get(replica) is not desk or replica not in self.applications[name].replicas:
             return
         answers: list[Answer] = []
-        self._at_stock(instance, lambda: answers.extend(desk.heard(name, told)))
+        self._at_stock(replica, lambda: answers.extend(desk.heard(name, told)))
         for answer in answers:
-            self._tell_application(instance, name, answer)
+            self._tell_application(replica, name, answer)
 
-    def _tell_application(self, instance: str, name: str, answer: Answer) -> None:
-        state, desk = self.applications[name], self.desks[instance]
+    def _tell_application(self, replica: str, name: str, answer: Answer) -> None:
+        state, desk = self.applications[name], self.desks[replica]
 
         def arrive() -> None:
-            if self.desks.get(instance) is not desk or instance not in state.instances:
+            if self.desks.get(replica) is not desk or replica not in state.replicas:
                 return
             state.sent.extend((sample.writer, sample.sequence) for sample in answer.samples)
             self._take(name, answer.samples)
-            state.deciding.answer(instance, answer, self.now_ms / 1000)
+            state.deciding.answer(replica, answer, self.now_ms / 1000)
             self._take(name, ())
 
-        self._in_order((instance, name), CLIENT_DELAY_MS, arrive)
+        self._in_order((replica, name), CLIENT_DELAY_MS, arrive)
 
     def _take(self, name: str, samples: Iterable[Sample]) -> None:
         state = self.applications[name]
@@ -280,7 +270,7 @@ class SubscribedCluster(Cluster):
     # The end.
 
     def done(self) -> set[tuple[str, str, int]]:
-        """(subscription, writer, number) of what some instance knows to be acknowledged by the quorum."""
+        """Return (subscription, writer, number) of the samples that a replica knows as done by the quorum."""
         return {
             (state.name, writer, number)
             for stock in self.stocks.values()
@@ -290,5 +280,5 @@ class SubscribedCluster(Cluster):
         }
 
     def held(self) -> set[Id]:
-        """What some instance holds for durable subscriptions."""
+        """Return the samples that at least one replica holds for durable subscriptions."""
         return set().union(*(stock.held() for stock in self.stocks.values()))

@@ -1,8 +1,8 @@
 """Readers of durable subscriptions that come and go in a rehearsal, and what became of each subscription.
 
 A durable subscription has as many members as its quorum asks for. Each comes, takes and acknowledges, and
-goes; each time it reaches one instance only, another one than before, so that the rest must hear of it from
-that one. What it takes in the last moments it does not acknowledge.
+goes. On each visit it reaches one replica only, the next one, so that the others must hear of it from that
+one. It does not acknowledge what it takes in the last moments of a visit.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from engine.config.persistence import DurableSubscriptionSettings
-from engine.simulator.rehearsal.subscribed import Application, Id, SubscribedCluster
+from engine.simulator.rehearsal.subscribed import Id, RehearsedReader, SubscribedCluster
 
 STEP_MS: Final = 100
-"""How often is looked at what instances know, so how exact the times are."""
+"""Interval at which the knowledge of replicas is compared: the precision of the times."""
 _LAST_MOMENTS_MS: Final = 500
 _MARGIN_MS: Final = 1_000
 _PATIENCE_PERIODS: Final = 10
@@ -23,46 +23,42 @@ _PATIENCE_PERIODS: Final = 10
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SubscriptionResult:
-    """What became of one durable subscription.
-
-    Attributes:
-        name, topic, quorum: what it is.
-        visits: how often readers of it came.
-        taken: samples that they got, each time that they got it.
-        kept: by instance, the samples that it keeps for it at the end.
-        most_kept: the most that one instance kept for it at any time.
-        agreed: all instances know the same of what is acknowledged.
-        agreed_after_ms: the longest time from an acknowledgement to when all instances knew it; of those
-            that all have come to know.
-        again: samples that a reader got again because it had not acknowledged them, or because only an
-            instance that was lost knew.
-        twice: samples that a reader got although an instance that was there knew that it had acknowledged
-            them.
-        lost: samples that came to an instance that is there, and not to every member.
-    """
+    """The outcome of a rehearsal for one durable subscription."""
 
     name: str
+    """Name of the subscription (role_name)."""
     topic: str
+    """Its topic."""
     quorum: int
+    """Its quorum, and the number of its members here."""
     visits: int
+    """How often its readers came."""
     taken: int
+    """Samples that readers took; one that was taken twice counts twice."""
     kept: dict[str, int]
+    """Samples that each replica keeps for it at the end."""
     most_kept: int
+    """The most samples that one replica kept for it at any time."""
     agreed: bool
+    """Whether all replicas end with the same acknowledgements."""
     agreed_after_ms: int
+    """The longest time from an acknowledgement until all replicas knew it."""
     again: int
+    """Samples taken again that were not acknowledged, or only to a replica that was lost."""
     twice: int
+    """Samples taken again although a replica that ran knew that they were acknowledged, or twice at once."""
     lost: int
+    """Samples that reached a replica that runs at the end, and did not reach every member."""
 
     @property
     def is_good(self) -> bool:
-        """Nothing was lost or came twice, and all instances agree."""
+        """Whether nothing was lost or came twice, and all replicas agree."""
         return self.agreed and not self.twice and not self.lost
 
 
 @dataclasses.dataclass(slots=True)
 class _Untold:
-    """Acknowledgements of a member that not all instances know yet."""
+    """Acknowledgements of a member that some replica does not know yet."""
 
     ids: set[Id]
     since_ms: int
@@ -70,34 +66,34 @@ class _Untold:
 
 @dataclasses.dataclass(eq=False)
 class _Member:
-    """One reader of a durable subscription, from visit to visit.
-
-    Attributes:
-        until_ms: when it goes; None while it is away.
-        returns_ms: when it comes again.
-        known: what it has acknowledged, as the instances knew when it came.
-        had: everything that it got before.
-        untold: what it has acknowledged and not all instances know.
-    """
+    """One reader of a durable subscription, from visit to visit."""
 
     name: str
+    """Its member name."""
     returns_ms: int
+    """When it comes next."""
     application: str = ""
+    """Its application in the cluster; empty before the first visit."""
     until_ms: int | None = None
+    """When it goes; None while it is away."""
     visits: int = 0
+    """How often it has come."""
     known: frozenset[Id] = frozenset()
+    """The samples that replicas knew as acknowledged by it when it came."""
     had: set[Id] = dataclasses.field(default_factory=set)
+    """All samples that it took on earlier visits."""
     untold: list[_Untold] = dataclasses.field(default_factory=list)
+    """Its acknowledgements that some replica does not know yet."""
 
 
 class Visits:
     """The readers of one durable subscription in a cluster.
 
     Args:
-        cluster: where they come to; the durable subscription is registered at all instances.
+        cluster: the replicas; the durable subscription is registered at all of them.
         settings: of the durable subscription.
-        number: which of several, for the time at which the first reader comes.
-        writers: original writers that readers are connected with while they are there.
+        number: its place among the subscriptions; it shifts the time at which the first reader comes.
+        writers: original writers to which readers connect on each visit.
     """
 
     def __init__(
@@ -123,10 +119,10 @@ class Visits:
         for name in cluster.names:
             cluster.register(name, self._name, settings.quorum)
 
-    # While time goes by.
+    # Steps.
 
     def step(self, *, comes: bool = True) -> None:
-        """Some time went by: let readers come (unless it is over), acknowledge and go."""
+        """Let readers come (with `comes`), acknowledge and go, as it is time for each."""
         now_ms = self._cluster.now_ms
         for member in self._members:
             if member.until_ms is None:
@@ -145,26 +141,26 @@ class Visits:
             self._come(member)
 
     def go_all(self) -> None:
-        """Let all readers go that are there."""
+        """Let all present readers go."""
         for member in self._members:
             if member.until_ms is not None:
                 self._go(member)
 
     @property
     def is_somebody_there(self) -> bool:
-        """Whether a reader is there."""
+        """Whether a reader is present."""
         return any(member.until_ms is not None for member in self._members)
 
     @property
     def is_settled(self) -> bool:
-        """Whether every instance knows what is acknowledged."""
+        """Whether every replica knows all acknowledgements."""
         return not any(member.untold for member in self._members)
 
     def _come(self, member: _Member) -> None:
         names = self._cluster.names
-        instance = names[member.visits % len(names)]
+        replica = names[member.visits % len(names)]
         member.known = self._known_to_be_acknowledged(member)
-        member.application = self._cluster.come(self._name, self._settings.quorum, member.name, instance)
+        member.application = self._cluster.come(self._name, self._settings.quorum, member.name, replica)
         for writer in self._writers:
             self._cluster.listen(member.application, writer)
         member.until_ms = self._cluster.now_ms + self._stay_ms
@@ -187,13 +183,13 @@ class Visits:
         member.until_ms = None
         member.returns_ms = self._cluster.now_ms + self._away_ms
 
-    def _reader(self, member: _Member) -> Application:
+    def _reader(self, member: _Member) -> RehearsedReader:
         return self._cluster.applications[member.application]
 
-    # What instances know.
+    # Knowledge of replicas.
 
     def _look_who_knows(self, member: _Member) -> None:
-        """Of what a member has acknowledged, that is done which all instances know, or none any more."""
+        """Drop acknowledgements of a member that all replicas know, or that none knows any more."""
         stocks = self._cluster.stocks.values()
         for untold in member.untold:
             is_heard = member.until_ms is None or self._cluster.now_ms - untold.since_ms > _LAST_MOMENTS_MS
@@ -222,7 +218,7 @@ class Visits:
     # The end.
 
     def result(self) -> SubscriptionResult:
-        """What became of it."""
+        """Return the outcome."""
         states = [
             [state for state in stock.saved().ledgers if state.name == self._name]
             for stock in self._cluster.stocks.values()
@@ -245,7 +241,7 @@ class Visits:
 
 
 def pass_time(cluster: SubscribedCluster, visits: Sequence[Visits], milliseconds: int) -> None:
-    """Let time go by, and readers come and go."""
+    """Run the cluster for `milliseconds` while readers come and go."""
     end_ms = cluster.now_ms + milliseconds
     while cluster.now_ms < end_ms:
         cluster.run(min(STEP_MS, end_ms - cluster.now_ms))
@@ -254,7 +250,7 @@ def pass_time(cluster: SubscribedCluster, visits: Sequence[Visits], milliseconds
 
 
 def finish(cluster: SubscribedCluster, visits: Sequence[Visits]) -> None:
-    """Let every reader see every instance once more, then wait until all know what is acknowledged."""
+    """Let every reader visit every replica once more, then run until all replicas know all of it."""
 
     def step() -> None:
         cluster.run(STEP_MS)
@@ -274,7 +270,7 @@ def finish(cluster: SubscribedCluster, visits: Sequence[Visits]) -> None:
 
 
 def lines(results: Iterable[SubscriptionResult]) -> Iterator[str]:
-    """The same for a person to read."""
+    """Yield the outcomes as text."""
     for each in results:
         kept = ", ".join(f"{name} {count}" for name, count in each.kept.items())
         agreement = (

@@ -78,7 +78,7 @@ def provider_bound_below_count(file: FileView) -> Iterator[Finding]:
 def deprecated_synchronize_data(file: FileView) -> Iterator[Finding]:
     """The old synchronization protocol is switched on, which is refused.
 
-    Why: Every instance would send what it receives to all other instances, whether they have it or not.
+    Why: Every replica would send what it receives to all other replicas, whether they have it or not.
 
     Example:
         <synchronize_data>true</synchronize_data>
@@ -101,12 +101,12 @@ def _place(file: FileView, span: Span) -> Place:
     return Place.of(file.source, span)
 
 
-@rule("DUR813", "instances-cannot-converge", Severity.WARNING, scope=Scope.PERSISTENCE, targets=OSPLTOOL)
-def instances_cannot_converge(file: FileView) -> Iterator[Finding]:
-    """Data is synchronized, but the QoS of a group does not let instances end with the same last value.
+@rule("DUR813", "replicas-cannot-converge", Severity.WARNING, scope=Scope.PERSISTENCE, targets=OSPLTOOL)
+def replicas_cannot_converge(file: FileView) -> Iterator[Finding]:
+    """Data is synchronized, but the QoS of a group does not let replicas end with the same last value.
 
     Why: Eventual consistency is guaranteed for KEEP_LAST 1 and DESTINATION_ORDER by source timestamp on
-        writer and reader. With a deeper history, or in the order of arrival, instances may keep different
+        writer and reader. With a deeper history, or in the order of arrival, replicas may keep different
         samples for ever.
 
     Example:
@@ -121,7 +121,7 @@ def instances_cannot_converge(file: FileView) -> Iterator[Finding]:
         for group in service.groups:
             if not group.converges:
                 reasons = "; ".join(_reasons(group))
-                message = f"instances may end with different values of group '{group.name}': {reasons}"
+                message = f"replicas may end with different values of group '{group.name}': {reasons}"
                 yield Finding(message, _place(file, group.node.tag_span), subject=_GROUP)
 
 
@@ -184,10 +184,10 @@ def durable_subscription_of_nothing(file: FileView) -> Iterator[Finding]:
 
 @rule("DUR816", "durable-subscriptions-apart", Severity.WARNING, scope=Scope.PERSISTENCE, targets=OSPLTOOL)
 def durable_subscriptions_apart(file: FileView) -> Iterator[Finding]:
-    """Instances exchange samples, and not what durable subscriptions have acknowledged.
+    """Replicas exchange samples, and not what durable subscriptions have acknowledged.
 
-    Why: An instance that did not hear an acknowledgement keeps the sample, and sends it again. When the only
-        instance that knows a durable subscription is lost, nothing is kept for it any more.
+    Why: A replica that did not hear an acknowledgement keeps the sample, and sends it again. When the only
+        replica that knows a durable subscription is lost, nothing is kept for it any more.
 
     Example:
         <synchronize_durable_subscription>false</synchronize_durable_subscription>
@@ -201,7 +201,7 @@ def durable_subscriptions_apart(file: FileView) -> Iterator[Finding]:
             node = service.node.find("synchronization/synchronize_durable_subscription")
             span = node.value.span if node is not None and node.value is not None else service.node.tag_span
             message = (
-                "synchronize_durable_subscription is not on: instances do not tell each other what durable "
+                "synchronize_durable_subscription is not on: replicas do not tell each other what durable "
                 "subscriptions have acknowledged"
             )
             yield Finding(message, _place(file, span), subject=f"{_SECTION}/synchronize_durable_subscription")

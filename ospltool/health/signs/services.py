@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from engine.persistence.service.view import InstanceView
+from engine.persistence.service.view import ReplicaView
 from ospltool.health.scene import Scene
 from ospltool.health.sign import SECOND_NS, Sign
 from ospltool.live import providers
-from ospltool.live.persistence import Instance, State, Stream
+from ospltool.live.persistence import State, Stream, WatchedReplica
 
 GATHERING_NS: Final = 5 * SECOND_NS
 """Readers that connect with a durable subscription may take so long."""
@@ -23,7 +23,7 @@ def of_services(scene: Scene) -> Iterator[Sign]:
             yield from _quorums(scene, one)
 
 
-def of_service(one: Instance, now_ns: int) -> Iterator[Sign]:
+def of_service(one: WatchedReplica, now_ns: int) -> Iterator[Sign]:
     """What is wrong with one persistence service."""
     name = called(one.view)
     state = one.state(now_ns)
@@ -35,7 +35,7 @@ def of_service(one: Instance, now_ns: int) -> Iterator[Sign]:
         yield from _of_heard(one.view, one.used)
 
 
-def _of_heard(view: InstanceView, used: Sequence[Stream]) -> Iterator[Sign]:
+def _of_heard(view: ReplicaView, used: Sequence[Stream]) -> Iterator[Sign]:
     name = called(view)
     for problem in view.problems:
         yield Sign("DUL-SERVICE-FAILED", name, f"{name}: {problem}", why=problem)
@@ -54,7 +54,7 @@ def _of_heard(view: InstanceView, used: Sequence[Stream]) -> Iterator[Sign]:
         yield Sign("DUL-SERVICE-BEHIND", name, what, most.rising_ns)
 
 
-def _quorums(scene: Scene, one: Instance) -> Iterator[Sign]:
+def _quorums(scene: Scene, one: WatchedReplica) -> Iterator[Sign]:
     for each in one.view.subscriptions:
         if scene.model.persistence.lacks_quorum(one.view.service, each):
             present = len(scene.model.persistence.present(one.view.service, each))
@@ -65,7 +65,7 @@ def _quorums(scene: Scene, one: Instance) -> Iterator[Sign]:
             yield Sign("DUL-NO-QUORUM", f"subscription {each.name}", what, patience_ns=GATHERING_NS)
 
 
-def called(view: InstanceView) -> str:
+def called(view: ReplicaView) -> str:
     """How people call a persistence service."""
     return f"persistence service {view.name}"
 

@@ -17,7 +17,7 @@ from engine.dds.uri import directed_uri, domain_tag
 from engine.persistence.core.messages import Saved
 from engine.persistence.service import rows
 from engine.persistence.service.store import DATABASE
-from engine.persistence.service.view import InstanceView, WriterView
+from engine.persistence.service.view import ReplicaView, WriterView
 from engine.persistence.service.watching import Watching
 from tests.integration.lab import Lab
 from tests.integration.programs import ROOT, Program, end_all
@@ -48,8 +48,8 @@ XML = """<dds><persistence_service name="{service}">
 """
 
 
-class Instances:
-    """The instances of one domain; the applications are those of the lab.
+class Replicas:
+    """The replicas of one domain; the applications are those of the lab.
 
     Args:
         lab: with the domain.
@@ -82,13 +82,13 @@ class Instances:
     # Processes.
 
     def start(self, *names: str, prefix: Sequence[str] = ()) -> None:
-        """Start instances, and wait until each shows itself and all are connected with each other."""
+        """Start replicas, and wait until each shows itself and all are connected with each other."""
         for name in names:
             self.launch(name, prefix=prefix)
         self.wait_for("they show themselves", lambda: {*self._processes} <= {*self.shown()})
 
     def launch(self, name: str, *arguments: str, prefix: Sequence[str] = ()) -> subprocess.Popen[bytes]:
-        """Start the process of an instance."""
+        """Start the process of a replica."""
         command = [
             *prefix, sys.executable, "-m", "ospltool.cli.app", "persistence", "run", str(self.file),
             "--name", name, "--store", str(self.home(name)), "--domain", str(self.lab.domain), *arguments,
@@ -131,7 +131,7 @@ class Instances:
     # Applications.
 
     def writer(self, *names: str, **options: Any) -> Program:
-        """A writer that only these instances can see, and that stays to write; see `write`."""
+        """A writer that only these replicas can see, and that stays to write; see `write`."""
         self.wait_for("they are there", lambda: {*names} <= {*self.shown()})
         first, *others = [self.watching.addresses[self._processes[name].pid] for name in names]
         uri = directed_uri(first, "lo", self.lab.domain, domain_tag(self.lab.uri), others=others)
@@ -139,10 +139,10 @@ class Instances:
 
     # What they show.
 
-    def shown(self) -> dict[str, InstanceView]:
-        """The newest view of each instance whose process is ours and runs."""
+    def shown(self) -> dict[str, ReplicaView]:
+        """The newest view of each replica whose process is ours and runs."""
         pids = {process.pid for process in self._processes.values()}
-        return {view.name: view for view in self.watching.instances() if view.pid in pids}
+        return {view.name: view for view in self.watching.replicas() if view.pid in pids}
 
     def writers(self, name: str) -> list[WriterView]:
         shown = self.shown().get(name)
@@ -172,7 +172,7 @@ class Instances:
         return bool(condition())
 
     def wait_values(self, count: int, *names: str) -> float:
-        """Until each of them keeps so many DDS instances, all on disk."""
+        """Until each of them keeps so many instances, all on disk."""
 
         def have() -> bool:
             shown = self.shown()
@@ -195,7 +195,7 @@ class Instances:
     # What they have.
 
     def saved(self, name: str) -> Saved:
-        """What is on the disk of an instance, from one moment; nothing before it is there."""
+        """What is on the disk of a replica, from one moment; nothing before it is there."""
         if not (self.home(name) / DATABASE).exists():
             return Saved()
         uri = f"file:{self.home(name) / DATABASE}?mode=ro"
@@ -208,7 +208,7 @@ class Instances:
         return saved
 
     def values(self, name: str) -> dict[bytes, tuple[int, bytes, int]]:
-        """Source time, payload and status of every last value on the disk of an instance."""
+        """Source time, payload and status of every last value on the disk of a replica."""
         return {
             kept.sample.key: (kept.sample.source_time_ns, kept.sample.payload, kept.sample.status)
             for kept in self.saved(name).kept
