@@ -3,6 +3,7 @@ PYTHON ?= $(shell for p in python3.12 python3.11 python3.13 python3; do \
 	$$p -c 'import sys; sys.exit(not (3,11) <= sys.version_info[:2] <= (3,13))' 2>/dev/null && echo $$p && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
+SOURCES := pyproject.toml hatch_build.py engine/dds/ring.c # what an editable installation is made from
 AREA ?= all
 RUNS ?= 2000
 SEED ?= 1
@@ -19,7 +20,7 @@ endif
 # Tests and benchmarks start hundreds of processes; without their byte code each compiles all modules, for 1 s.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test again check versions faults sim chaos soak fuzz bench docs screenshots clean
+.PHONY: demo test again check versions compilers faults sim chaos soak fuzz bench docs screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -31,11 +32,11 @@ $(VENV)/.made:
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
 	@touch $@
 
-$(VENV)/.demo: $(VENV)/.made pyproject.toml
+$(VENV)/.demo: $(VENV)/.made $(SOURCES)
 	$(INSTALL) --editable '.[demo]'
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.made pyproject.toml
+$(VENV)/.dev: $(VENV)/.made $(SOURCES)
 	$(INSTALL) --editable '.[all]' --group dev
 	@touch $@ $(VENV)/.demo
 
@@ -57,6 +58,9 @@ again: # what failed beside the others, once more and alone: a fault of a busy m
 
 versions: $(VENV)/.dev ## Nodes of the previous release and of this one in one domain, there and back
 	OSPLTOOL_VERSIONS=1 $(BIN)/python -m pytest tests/integration/test_versions.py tests/stores/test_previous_release.py
+
+compilers: $(VENV)/.dev ## The compiled library: built without a C compiler here, and run on other processors (needs the package index)
+	OSPLTOOL_COMPILERS=1 $(BIN)/python -m pytest tests/unit/native
 
 faults: $(VENV)/.dev ## Faults on real nodes: health names each of them in time, once, and sees it end (STARTS=15)
 	OSPLTOOL_FAULTS=1 STARTS=$(STARTS) $(BIN)/python -m pytest -s tests/integration/test_health_faults.py \

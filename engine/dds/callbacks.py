@@ -1,4 +1,4 @@
-"""The queue of `engine.dds.ring` in Python, for machines on which its machine code cannot run.
+"""The queue of `engine.dds.ring` in Python, for installations without the compiled library.
 
 Each sample is a call from Cyclone's receive thread into Python and waits for the interpreter lock.
 """

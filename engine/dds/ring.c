@@ -1,38 +1,41 @@
 /* The store function of a capturing reader cache, and the functions beside it.
  *
  * They run on Cyclone's receive threads. In Python each call would have to wait for the interpreter lock, and
- * capture would stop whenever Python works. So these few lines are machine code; `ring.py` carries them,
- * compiled by `make_ring.py`, and explains the layout.
+ * capture would stop whenever Python works. `hatch_build.py` compiles this file when the project is installed;
+ * `ring.py` explains the queue, and finds these functions by name in the library.
  *
- * No function here refers to any symbol: what they call is given as an address in the ring.
+ * Functions of Cyclone DDS come as addresses, since the library of Cyclone DDS is chosen at run time.
  */
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 enum { DATA = 4, GONE = 8, LARGE = 16, HEADER_BYTES = 40, LARGE_BYTES = 32768, GONE_RESERVE = 65536 };
 
 struct ring {
-  const void *ops;                                       /* struct dds_rhc begins with this */
+  /* ring.py has this first part. */
+  const void *ops;                            /* struct dds_rhc begins with this */
+  uint64_t capacity;                          /* bytes, a power of two */
+  uint64_t limit;                             /* records */
+  _Atomic uint64_t head;                      /* bytes; this line is written under the mutex */
+  uint64_t put, rejected, unreported;
+  _Atomic uint64_t tail, taken, large_taken;  /* written by the one who drains */
+  /* The rest is known here only. */
+  uint64_t large_put;                         /* bytes; written under the mutex */
   uint8_t *buffer;
-  uint64_t capacity;                                     /* bytes, a power of two */
-  uint64_t limit;                                        /* records */
-  void *(*copy)(void *, const void *, size_t);           /* memcpy */
-  int (*lock)(void *);                                   /* pthread_mutex_lock */
-  int (*unlock)(void *);                                 /* pthread_mutex_unlock */
-  int (*wake)(int32_t, bool);                            /* dds_set_guardcondition */
-  void *(*retain)(void *);                               /* ddsi_serdata_ref */
+  int (*wake)(int32_t, bool);                 /* dds_set_guardcondition */
+  void *(*retain)(void *);                    /* ddsi_serdata_ref */
   int32_t guard;
-  uint32_t signalled;
-  uint64_t head, put, large_put;                         /* written under the lock */
-  uint64_t rejected, unreported;
-  uint64_t tail, taken, large_taken;                     /* written by the one who drains */
-  uint64_t mutex[16];
+  atomic_bool signalled;
+  pthread_mutex_t mutex;
 };
 
 struct writer { uint64_t guid[2]; bool auto_dispose; };
 
-struct serdata {                                         /* ddspy_serdata of the wheel */
+struct serdata {                              /* ddspy_serdata of the wheel */
   uint8_t before_kind[16];
   int32_t kind;
   uint8_t before_time[12];
@@ -46,36 +49,60 @@ struct serdata {                                         /* ddspy_serdata of the
 };
 
 struct record {
-  uint32_t total, status;                                /* a total of 0: go on at the begin of the buffer */
+  uint32_t total, status;                     /* a total of 0: go on at the begin of the buffer */
   int64_t time;
   uint64_t guid[2];
   uint32_t size, key_size;
   uint8_t body[];
 };
 
-/* A place for a record of `total` bytes, or NULL. `kept` bytes of the buffer stay free. */
-static inline struct record *place(struct ring *r, uint64_t total, uint64_t kept)
+_Static_assert(offsetof(struct record, body) == HEADER_BYTES, "ring.py has the same header");
+
+/* The digest of this file when it was compiled: ring.py refuses a library of another one. */
+const char *ring_source(void) { return RING_SOURCE; }
+
+uint64_t ring_bytes(void) { return sizeof(struct ring); }
+
+/* Make a ring of `ring_bytes` bytes that are 0. It needs no closing: a mutex of Linux holds nothing. */
+void ring_open(struct ring *r, const void *ops, void *buffer, uint64_t capacity, uint64_t limit,
+               int (*wake)(int32_t, bool), int32_t guard, void *(*retain)(void *))
 {
-  uint64_t tail = __atomic_load_n(&r->tail, __ATOMIC_ACQUIRE);
-  uint64_t offset = r->head & (r->capacity - 1);
+  r->ops = ops;
+  r->capacity = capacity;
+  r->limit = limit;
+  r->buffer = buffer;
+  r->wake = wake;
+  r->guard = guard;
+  r->retain = retain;
+  pthread_mutex_init(&r->mutex, NULL);
+}
+
+/* A place for a record of `total` bytes, or NULL. `kept` bytes of the buffer stay free. */
+static struct record *place(struct ring *r, uint64_t total, uint64_t kept)
+{
+  uint64_t head = atomic_load_explicit(&r->head, memory_order_relaxed);
+  uint64_t tail = atomic_load_explicit(&r->tail, memory_order_acquire);
+  uint64_t offset = head & (r->capacity - 1);
   uint64_t skip = offset + total > r->capacity ? r->capacity - offset : 0;
-  if (r->head + skip + total - tail > r->capacity - kept)
+  if (head + skip + total - tail > r->capacity - kept)
     return NULL;
   if (skip) {
     ((struct record *)(r->buffer + offset))->total = 0;
-    r->head += skip;
+    atomic_store_explicit(&r->head, head + skip, memory_order_release);
     offset = 0;
   }
   return (struct record *)(r->buffer + offset);
 }
 
-static inline void publish(struct ring *r, uint64_t total)
+/* Show the record to the one who drains, end the lock, and wake who sleeps. */
+static void publish(struct ring *r, uint64_t total)
 {
+  uint64_t head = atomic_load_explicit(&r->head, memory_order_relaxed);
   r->put++;
-  __atomic_store_n(&r->head, r->head + total, __ATOMIC_RELEASE);
-  bool sleeping = __atomic_exchange_n(&r->signalled, 1, __ATOMIC_SEQ_CST) == 0;
-  r->unlock(r->mutex);
-  if (sleeping)
+  atomic_store_explicit(&r->head, head + total, memory_order_release);
+  bool was_signalled = atomic_exchange(&r->signalled, true);
+  pthread_mutex_unlock(&r->mutex);
+  if (!was_signalled)
     r->wake(r->guard, true);
 }
 
@@ -83,34 +110,35 @@ bool ring_store(struct ring *r, const struct writer *w, struct serdata *s, void 
 {
   (void)instance;
   bool large = s->size + s->key_size > LARGE_BYTES;
-  uint64_t body = large ? 8 : s->size + s->key_size;
+  uint64_t body = large ? sizeof(void *) : s->size + s->key_size;
   uint64_t total = (HEADER_BYTES + body + 7) & ~(uint64_t)7;
-  r->lock(r->mutex);
-  uint64_t waiting = r->put - __atomic_load_n(&r->taken, __ATOMIC_ACQUIRE);
-  uint64_t large_waiting = r->large_put - __atomic_load_n(&r->large_taken, __ATOMIC_ACQUIRE);
+  pthread_mutex_lock(&r->mutex);
+  uint64_t waiting = r->put - atomic_load_explicit(&r->taken, memory_order_relaxed);
+  uint64_t large_waiting = r->large_put - atomic_load_explicit(&r->large_taken, memory_order_relaxed);
   struct record *record = NULL;
   if (waiting < r->limit && !(large && large_waiting && large_waiting + s->size > r->capacity))
     record = place(r, total, GONE_RESERVE);
   if (!record) {
     r->rejected++;
-    r->unlock(r->mutex);
+    pthread_mutex_unlock(&r->mutex);
     return false;
   }
   record->total = (uint32_t)total;
   record->status = (s->status & 3) | (s->kind & 2 ? DATA : 0) | (large ? LARGE : 0);
   record->time = s->time;
-  record->guid[0] = w->guid[0];
-  record->guid[1] = w->guid[1];
+  memcpy(record->guid, w->guid, sizeof record->guid);
   if (large) {
-    record->size = 8;
+    void *kept = r->retain(s);
+    record->size = sizeof kept;
     record->key_size = 0;
-    *(void **)record->body = r->retain(s);
+    memcpy(record->body, &kept, sizeof kept);
     r->large_put += s->size;
   } else {
     record->size = (uint32_t)s->size;
     record->key_size = (uint32_t)s->key_size;
-    r->copy(record->body, s->data, s->size);
-    r->copy(record->body + s->size, s->key, s->key_size);
+    memcpy(record->body, s->data, s->size);
+    if (s->key_size)
+      memcpy(record->body + s->size, s->key, s->key_size);
   }
   publish(r, total);
   return true;
@@ -118,18 +146,17 @@ bool ring_store(struct ring *r, const struct writer *w, struct serdata *s, void 
 
 void ring_unregister_writer(struct ring *r, const struct writer *w)
 {
-  r->lock(r->mutex);
+  pthread_mutex_lock(&r->mutex);
   struct record *record = place(r, HEADER_BYTES + 8, 0);
   if (!record) {
     r->unreported++;
-    r->unlock(r->mutex);
+    pthread_mutex_unlock(&r->mutex);
     return;
   }
   record->total = HEADER_BYTES + 8;
   record->status = GONE;
   record->time = 0;
-  record->guid[0] = w->guid[0];
-  record->guid[1] = w->guid[1];
+  memcpy(record->guid, w->guid, sizeof record->guid);
   record->size = w->auto_dispose ? 1 : 0;
   record->key_size = 0;
   record->body[0] = 1;
@@ -139,10 +166,19 @@ void ring_unregister_writer(struct ring *r, const struct writer *w)
 /* Before draining: from now on a new record wakes again. Returns the head. */
 uint64_t ring_begin(struct ring *r)
 {
-  __atomic_exchange_n(&r->signalled, 0, __ATOMIC_SEQ_CST);
-  return __atomic_load_n(&r->head, __ATOMIC_ACQUIRE);
+  atomic_exchange(&r->signalled, false);
+  return atomic_load_explicit(&r->head, memory_order_acquire);
 }
 
+/* After draining: `count` records were taken, and their bytes up to `tail` are free again. */
+void ring_release(struct ring *r, uint64_t tail, uint64_t count)
+{
+  uint64_t taken = atomic_load_explicit(&r->taken, memory_order_relaxed);
+  atomic_store_explicit(&r->taken, taken + count, memory_order_relaxed);
+  atomic_store_explicit(&r->tail, tail, memory_order_release);
+}
+
+/* The other functions of a reader cache, which do nothing; here each takes whatever it is given. */
 int32_t ring_none(void) { return 0; }
 
 bool ring_yes(void) { return true; }

@@ -4,8 +4,8 @@
 speed while Python works on earlier samples; with a Python function in its place every sample would wait
 for the lock. Samples above 32 KiB are not copied: the ring holds a reference to Cyclone's own.
 
-The code is for x86-64 with the System V calling convention, and needs memory that may be made executable.
-`available` tells; elsewhere `engine.dds.callbacks` does the same in Python.
+`ring.c` is a library (`engine.dds.native`). Where it cannot be used `engine.dds.callbacks` does the same in
+Python.
 """
 
 from __future__ import annotations
@@ -13,17 +13,12 @@ from __future__ import annotations
 import ctypes
 import functools
 import mmap
-import os
-import platform
 import struct
-import sys
 from typing import TYPE_CHECKING, Final
 
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
-from engine.dds import abi
+from engine.dds import abi, native
 from engine.dds.captured import WRITER_GONE, Captured, CapturedRun, WriterNames
-from engine.dds.errors import UnsupportedCyclone
-from engine.dds.ring_code import CODE, OFFSETS
 from engine.dds.waiting import Signal
 
 if TYPE_CHECKING:
@@ -44,76 +39,55 @@ _count = ctypes.c_uint64
 
 
 class _Ring(ctypes.Structure):
-    """struct ring of ring.c."""
+    """The first part of struct ring of ring.c."""
 
     _fields_ = [
         ("ops", _pointer),
-        ("buffer", _pointer),
         ("capacity", _count),
         ("limit", _count),
-        ("copy", _pointer),
-        ("lock", _pointer),
-        ("unlock", _pointer),
-        ("wake", _pointer),
-        ("retain", _pointer),
-        ("guard", ctypes.c_int32),
-        ("signalled", ctypes.c_uint32),
         ("head", _count),
         ("put", _count),
-        ("large_put", _count),
         ("rejected", _count),
         ("unreported", _count),
         ("tail", _count),
         ("taken", _count),
         ("large_taken", _count),
-        ("mutex", _count * 16),
     ]
 
 
 @functools.cache
-def _code_address() -> int:
-    """The machine code, in memory that is executable and no longer writable; kept for ever."""
-    if platform.machine() not in ("x86_64", "AMD64") or sys.platform not in ("linux", "darwin"):
-        raise UnsupportedCyclone(f"no machine code for {platform.machine()} on {sys.platform}")
-    page = mmap.mmap(-1, max(len(CODE), mmap.PAGESIZE))
-    page.write(CODE)
-    address = ctypes.addressof(ctypes.c_char.from_buffer(page))
-    protect = ctypes.CDLL(None, use_errno=True).mprotect
-    protect.argtypes = [_pointer, ctypes.c_size_t, ctypes.c_int]
-    if protect(address, len(page), mmap.PROT_READ | mmap.PROT_EXEC) != 0:
-        raise UnsupportedCyclone(f"no executable memory: {os.strerror(ctypes.get_errno())}")
-    _pages.append(page)
-    return address
+def _library() -> ctypes.PyDLL:
+    library = native.library()
+    library.ring_bytes.restype = _count
+    library.ring_begin.restype = _count
+    library.ring_begin.argtypes = [_pointer]
+    library.ring_release.restype = None
+    library.ring_release.argtypes = [_pointer, _count, _count]
+    library.ring_open.restype = None
+    library.ring_open.argtypes = [
+        *(_pointer, _pointer, _pointer, _count, _count),
+        *(_pointer, ctypes.c_int32, _pointer),
+    ]
+    return library
 
 
-_pages: list[mmap.mmap] = []
-
-
-def available() -> str:
-    """Empty when the ring can be used here, else why not."""
-    try:
-        _code_address()
-    except UnsupportedCyclone as reason:
-        return str(reason)
-    return ""
+def _at(name: str) -> int:
+    return abi.address_of(getattr(_library(), name))
 
 
 @functools.cache
 def _cache_ops() -> abi.ReaderCacheOps:
-    def at(name: str) -> int:
-        return _code_address() + OFFSETS[name]
-
     return abi.ReaderCacheOps(
-        store=at("ring_store"),
-        unregister_writer=at("ring_unregister_writer"),
-        relinquish=at("ring_none"),
-        free=at("ring_none"),
-        peek=at("ring_none"),
-        read=at("ring_none"),
-        take=at("ring_none"),
-        add_condition=at("ring_yes"),
-        remove_condition=at("ring_none"),
-        associate=at("ring_none"),
+        store=_at("ring_store"),
+        unregister_writer=_at("ring_unregister_writer"),
+        relinquish=_at("ring_none"),
+        free=_at("ring_none"),
+        peek=_at("ring_none"),
+        read=_at("ring_none"),
+        take=_at("ring_none"),
+        add_condition=_at("ring_yes"),
+        remove_condition=_at("ring_none"),
+        associate=_at("ring_none"),
     )
 
 
@@ -121,16 +95,9 @@ def _cache_ops() -> abi.ReaderCacheOps:
 def _deaf_ops() -> abi.ReaderCacheOps:
     """Functions that accept everything and keep nothing."""
     ops = abi.ReaderCacheOps.from_buffer_copy(_cache_ops())
-    ops.store = _code_address() + OFFSETS["ring_yes"]
-    ops.unregister_writer = _code_address() + OFFSETS["ring_none"]
+    ops.store = _at("ring_yes")
+    ops.unregister_writer = _at("ring_none")
     return ops
-
-
-@functools.cache
-def _begin() -> ctypes._CFunctionType:
-    # PYFUNCTYPE keeps the interpreter lock: the call takes some nanoseconds.
-    prototype = ctypes.PYFUNCTYPE(ctypes.c_uint64, _pointer)
-    return prototype(_code_address() + OFFSETS["ring_begin"])
 
 
 class Ring:
@@ -143,28 +110,31 @@ class Ring:
         signal: set when a record comes into a ring that had been drained.
         limit: records.
         capacity_bytes: rounded up to a power of two, at least 256 KiB.
+
+    Raises:
+        NoLibrary: ring.c is not compiled; `engine.dds.native` tells why.
     """
 
     def __init__(self, signal: Signal, limit: int, capacity_bytes: int) -> None:
         capacity = max(MIN_BYTES, 1 << (capacity_bytes - 1).bit_length())
-        libc = ctypes.CDLL(None)
-        self._memory = mmap.mmap(-1, capacity)
-        self._ring = _Ring(
-            ops=ctypes.addressof(_cache_ops()),
-            buffer=ctypes.addressof(ctypes.c_char.from_buffer(self._memory)),
-            capacity=capacity,
-            limit=limit,
-            copy=abi.address_of(libc.memcpy),
-            lock=abi.address_of(libc.pthread_mutex_lock),
-            unlock=abi.address_of(libc.pthread_mutex_unlock),
-            wake=abi.address_of(abi.set_guard),
-            retain=abi.address_of(abi.serdata_ref),
-            guard=signal.guard,
-        )
-        libc.pthread_mutex_init(ctypes.byref(self._ring, _Ring.mutex.offset), None)
-        self._signal = signal
-        self._begin = _begin()
+        library = _library()
+        self._buffer = mmap.mmap(-1, capacity)
+        self._memory = ctypes.create_string_buffer(library.ring_bytes())
+        self._ring = _Ring.from_buffer(self._memory)
         self._address = ctypes.addressof(self._ring)
+        self._buffer_at = ctypes.addressof(ctypes.c_char.from_buffer(self._buffer))
+        library.ring_open(
+            self._address,
+            ctypes.addressof(_cache_ops()),
+            self._buffer_at,
+            capacity,
+            limit,
+            abi.address_of(abi.set_guard),
+            signal.guard,
+            abi.address_of(abi.serdata_ref),
+        )
+        self._signal = signal
+        self._begin, self._release = library.ring_begin, library.ring_release
         self._names = WriterNames()
 
     @property
@@ -223,12 +193,12 @@ class Ring:
             if to_end >= _RECORD.size:
                 # A copy of a piece at a time: it stays in the processor's cache, and its place in the ring
                 # is free again before the next piece is looked at.
-                piece = ctypes.string_at(ring.buffer + (tail & mask), min(head - tail, to_end, _PIECE_BYTES))
+                size = min(head - tail, to_end, _PIECE_BYTES)
+                piece = ctypes.string_at(self._buffer_at + (tail & mask), size)
                 count, used = parse(piece, left)
             tail += used or to_end  # nothing used: the rest of the buffer was too small for a record
             left -= count
-            ring.taken += count
-            ring.tail = tail
+            self._release(self._address, tail, count)
         if tail < head:
             self._signal.set()
         return limit - left

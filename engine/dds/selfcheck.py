@@ -21,10 +21,13 @@ def check_layouts() -> None:
     It uses a domain of its own that talks to nobody, takes some milliseconds and leaves nothing behind.
 
     Raises:
-        UnsupportedCyclone: `cyclonedds` is missing or not the supported version, or a layout differs.
+        UnsupportedCyclone: `cyclonedds` is missing or not the supported version, or a layout differs; or
+            OSPLTOOL_NATIVE demands the compiled library, and it cannot be used.
     """
+    from engine.dds import native
     from engine.dds.abi import SUPPORTED_VERSION
 
+    native.check()
     try:
         difference = _difference()
     except DdsError as error:

@@ -14,7 +14,7 @@ import threading
 from typing import Final
 
 from engine.dataset.groups import KEEP_ALL, DurabilityKind
-from engine.dds import abi, ring
+from engine.dds import abi, native, ring
 from engine.dds.callbacks import CallbackQueue
 from engine.dds.captured import AUTODISPOSE, WRITER_GONE, Captured, CapturedRun
 from engine.dds.errors import check
@@ -86,7 +86,7 @@ class CaptureReader:
         self._signal = signal or Signal(participant)
         self._lock = threading.Lock()
         self._closed = self._has_ended = False
-        make = CallbackQueue if in_python or ring.available() else ring.Ring
+        make = CallbackQueue if in_python or native.absence() else ring.Ring
         self._queue: CallbackQueue | ring.Ring = make(self._signal, limit, capacity_bytes)
         self._queue.listen(hears=hears)
         self._subscriber = participant.create_subscriber(self.qos)

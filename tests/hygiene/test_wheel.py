@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import importlib.util
+import platform
+import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from typing import TYPE_CHECKING
@@ -15,21 +18,52 @@ if TYPE_CHECKING:
 TOP_LEVEL = {"engine", "ospltool", "tui"}
 
 
-@pytest.fixture(scope="module")
-def names(root: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """The files in the wheel."""
+LIBRARY = "engine/dds/libring.so"
+
+
+def build(kind: str, root: pathlib.Path, target: pathlib.Path) -> pathlib.Path:
+    """The wheel or the source distribution."""
     if importlib.util.find_spec("hatchling") is None:
-        pytest.skip("hatchling, which builds the wheel, is not installed")
-    target = tmp_path_factory.mktemp("wheel")
+        pytest.skip("hatchling, which builds it, is not installed")
     subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(target)],
+        [sys.executable, "-m", "hatchling", "build", "--target", kind, "--directory", str(target)],
         cwd=root,
         capture_output=True,
         check=True,
     )
-    (wheel,) = target.glob("*.whl")
+    (built,) = target.iterdir()
+    return built
+
+
+@pytest.fixture(scope="module")
+def wheel(root: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """The wheel."""
+    return build("wheel", root, tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def names(wheel: pathlib.Path) -> set[str]:
+    """The files in the wheel."""
     with zipfile.ZipFile(wheel) as archive:
         return set(archive.namelist())
+
+
+def test_the_wheel_has_the_compiled_library_and_is_for_this_machine_only(
+    wheel: pathlib.Path, names: set[str]
+) -> None:
+    """For every Python of it: the library knows nothing of Python."""
+    has_compiler = any(shutil.which(name) for name in ("cc", "gcc", "clang"))
+    assert (LIBRARY in names) == has_compiler
+    assert wheel.stem.endswith(f"-py3-none-linux_{platform.machine()}" if has_compiler else "-py3-none-any")
+
+
+def test_the_source_distribution_has_what_the_library_is_compiled_from(
+    root: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    with tarfile.open(build("sdist", root, tmp_path)) as archive:
+        found = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"hatch_build.py", "engine/dds/ring.c", "pyproject.toml"} <= found
+    assert LIBRARY not in found
 
 
 def test_the_wheel_adds_only_our_packages(names: set[str]) -> None:

@@ -22,11 +22,10 @@ from engine.dds.typeinfo import resolve_type
 from engine.dds.waiting import Signal
 from engine.dds.writer import RawWriter, key_payload
 from tests.integration.dds import sample_types
-from tests.integration.dds.processes import Arena, wait_until
+from tests.integration.dds.processes import BOTH_QUEUES, Arena, wait_until
 
 pytestmark = pytest.mark.dds
 
-BOTH_QUEUES = pytest.mark.parametrize("in_python", [False, True], ids=["machine code", "python"])
 TYPES = [one.__name__ for one in sample_types.SAMPLES if one is not sample_types.OtherPlain]
 
 

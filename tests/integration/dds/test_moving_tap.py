@@ -21,7 +21,7 @@ from engine.dds.tap import CaptureReader
 from engine.dds.topics import Topic
 from engine.dds.waiting import Signal
 from tests.integration.dds import sample_types
-from tests.integration.dds.processes import Arena, wait_until
+from tests.integration.dds.processes import BOTH_QUEUES, Arena, wait_until
 
 pytestmark = pytest.mark.dds
 
@@ -38,7 +38,7 @@ def faults(numbers: list[int]) -> list[tuple[int, int, int]]:
 @pytest.mark.parametrize(
     "arena", [60.0], indirect=True, ids=["long lease"]
 )  # it is full for seconds under load
-@pytest.mark.parametrize("in_python", [False, True], ids=["machine code", "python"])
+@BOTH_QUEUES
 def test_each_writer_s_samples_come_once_and_in_order_while_the_tap_moves(
     arena: Arena, participant: NodeParticipant, monkeypatch: pytest.MonkeyPatch, in_python: bool
 ) -> None:

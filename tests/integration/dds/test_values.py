@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import shutil
 import xml.etree.ElementTree as ElementTree
 
 import pytest
@@ -10,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.dataset.groups import DurabilityKind
-from engine.dds import cdr, make_ring, ring, ring_code
+from engine.dds import cdr
 from engine.dds.participant import Tag, TagRole
 from engine.dds.qos import EndpointQos, incompatibilities
 from engine.dds.uri import cyclone_uri, directed_uri, private_uri
@@ -121,15 +120,3 @@ def test_the_default_stays_on_this_machine() -> None:
     domain = ElementTree.fromstring(cyclone_uri(environment={}))[0]
     assert [one.attrib for one in domain.iter("NetworkInterface")] == [{"name": "lo"}]
     assert domain.findtext("General/AllowMulticast") == "false"
-
-
-def test_the_machine_code_is_that_of_the_source() -> None:
-    assert make_ring.source_digest() == ring_code.SOURCE_DIGEST, "run `python -m engine.dds.make_ring`"
-
-
-@pytest.mark.skipif(shutil.which("gcc") is None, reason="compiles ring.c, and there is no gcc")
-@pytest.mark.skipif(bool(ring.available()), reason=f"the machine code does not run here: {ring.available()}")
-def test_the_source_of_the_machine_code_compiles_to_code_that_needs_nothing() -> None:
-    code, offsets = make_ring.compile_code()
-    assert set(offsets) == set(ring_code.OFFSETS)
-    assert 0 < len(code) <= 4096

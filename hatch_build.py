@@ -1,0 +1,200 @@
+"""Compile `engine/dds/ring.c` when the project is installed or built: the hook of hatchling.
+
+The first C compiler that works is taken: $CC, cc, gcc, clang. Where the system has none, `ziglang` from the
+package index brings one. Where that cannot be had either, the project is installed without the library, and
+nodes capture in Python, more slowly.
+
+OSPLTOOL_NATIVE=no leaves the library out. With OSPLTOOL_NATIVE=required a build without it fails, and
+warnings of the compiler are errors.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import importlib.util
+import os
+import pathlib
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from typing import Any, Final, NamedTuple
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+SOURCE: Final = "engine/dds/ring.c"
+LIBRARY: Final = "engine/dds/libring.so"
+CHOICE: Final = "OSPLTOOL_NATIVE"
+ZIGLANG: Final = "ziglang>=0.13,<0.18"
+"""Compilers as Python packages. The newest tested is the limit: minor releases change the command line."""
+
+_FLAGS: Final = ("-O2", "-Wall", "-Wextra", "-std=c11", "-fPIC", "-shared", "-pthread")
+_COMPILE_S: Final = 300.0
+_ASK_S: Final = 120.0
+
+
+class Compiled(NamedTuple):
+    """The library, or why there is none.
+
+    Attributes:
+        path: the library, None without one.
+        compiler: the command that made it.
+        reasons: one sentence for each compiler that was tried in vain.
+    """
+
+    path: pathlib.Path | None
+    compiler: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+
+
+def system_compilers() -> list[tuple[str, ...]]:
+    """The C compilers of this system, best first, as commands."""
+    named = shlex.split(os.environ.get("CC", ""))
+    return [
+        tuple(command)
+        for command in (named, ["cc"], ["gcc"], ["clang"])
+        if command and shutil.which(command[0]) is not None
+    ]
+
+
+def packaged_compiler() -> list[tuple[str, ...]]:
+    """The C compiler of the package ziglang, if it is installed for this interpreter."""
+    if importlib.util.find_spec("ziglang") is None:
+        return []
+    # Without this it compiles for the processor of the machine that builds the wheel.
+    return [(sys.executable, "-m", "ziglang", "cc", "-mcpu=baseline")]
+
+
+def compile_ring(
+    root: pathlib.Path, target: pathlib.Path, compilers: list[tuple[str, ...]], *, strict: bool = False
+) -> Compiled:
+    """Compile the library with the first compiler whose result can be loaded here.
+
+    Args:
+        root: the top of the source tree.
+        target: the library to write; it is replaced in one step, so processes that use it are not disturbed.
+        compilers: commands, best first.
+        strict: warnings are errors.
+    """
+    reasons: list[str] = []
+    for compiler in compilers:
+        with tempfile.TemporaryDirectory(prefix="ospltool-") as folder:
+            made = pathlib.Path(folder, target.name)
+            fault = _compile(root / SOURCE, made, [*compiler, *(["-Werror"] if strict else [])])
+            if not fault:
+                beside = target.with_name(f"{target.name}.{os.getpid()}")
+                shutil.copyfile(made, beside)
+                beside.replace(target)
+                return Compiled(target, compiler, tuple(reasons))
+        reasons.append(f"{shlex.join(compiler)}: {fault}")
+    return Compiled(None, (), tuple(reasons))
+
+
+def _compile(source: pathlib.Path, made: pathlib.Path, compiler: list[str]) -> str:
+    """Why there is no library that can be loaded; empty when there is."""
+    digest = hashlib.sha256(source.read_bytes()).hexdigest()
+    cache = str(made.parent / "cache")
+    try:
+        subprocess.run(
+            [*compiler, *_FLAGS, f'-DRING_SOURCE="{digest}"', "-o", str(made), str(source)],
+            env={"ZIG_GLOBAL_CACHE_DIR": cache, "ZIG_LOCAL_CACHE_DIR": cache, **os.environ},
+            check=True,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_COMPILE_S,
+        )
+        library = ctypes.CDLL(str(made))
+        library.ring_source.restype = ctypes.c_char_p
+        return "" if library.ring_source() == digest.encode() else "its library is of another source"
+    except subprocess.CalledProcessError as error:
+        said = (error.stderr or error.stdout).strip().splitlines()
+        return f"exit code {error.returncode}: {said[0] if said else 'no message'}"
+    except (OSError, subprocess.TimeoutExpired, AttributeError) as error:
+        return str(error)
+
+
+def system_works(root: pathlib.Path) -> bool:
+    """Whether a C compiler of this system compiles the library; a compiler may lack the headers of C."""
+    with tempfile.TemporaryDirectory(prefix="ospltool-") as folder:
+        made = compile_ring(root, pathlib.Path(folder, "libring.so"), system_compilers())
+        return made.path is not None
+
+
+def is_offered(requirement: str) -> bool:
+    """Whether the package index has a package for this machine; True where nobody can be asked.
+
+    A build requirement that cannot be installed would end the installation of the project.
+    """
+    wanted = ["install", "--dry-run", "--quiet", "--no-deps", "--only-binary", ":all:", requirement]
+    pip = [sys.executable, "-m", "pip"]
+    if _ends_well(*pip, "--version"):
+        return _ends_well(*pip, *wanted, "--ignore-installed")
+    uv = shutil.which("uv")
+    return uv is None or _ends_well(uv, "pip", *wanted, "--reinstall", "--python", sys.executable)
+
+
+def _ends_well(*command: str) -> bool:
+    """Whether a command ends in time with exit code 0."""
+    # pip sets PYTHONPATH for this process, with which pip itself is not found.
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    try:
+        done = subprocess.run(command, env=environ, capture_output=True, timeout=_ASK_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
+class RingHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchling's argument is its builder's, unused
+    """Puts the library into the wheel, or beside its module in an editable installation."""
+
+    PLUGIN_NAME = "custom"
+
+    @property
+    def _choice(self) -> str:
+        choice = os.environ.get(CHOICE, "")
+        if choice not in ("", "no", "required"):
+            raise ValueError(f"{CHOICE} must be no, required or empty, not {choice!r}")
+        return choice if sys.platform == "linux" else "no"
+
+    def dependencies(self) -> list[str]:
+        """What has to be installed to compile: nothing where the system has a compiler."""
+        if self._choice == "no" or system_works(pathlib.Path(self.root)) or packaged_compiler():
+            return []
+        return [ZIGLANG] if self._choice == "required" or is_offered(ZIGLANG) else []
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Compile, and tell hatchling what to pack.
+
+        Raises:
+            RuntimeError: the library is required, and cannot be compiled.
+        """
+        root = pathlib.Path(self.root)
+        library = root / LIBRARY
+        if version != "editable":
+            self._folder = tempfile.TemporaryDirectory(prefix="ospltool-")
+            library = pathlib.Path(self._folder.name, library.name)
+        compilers = [] if self._choice == "no" else [*system_compilers(), *packaged_compiler()]
+        made = compile_ring(root, library, compilers, strict=self._choice == "required")
+        if made.path is not None:
+            self.app.display_info(f"{LIBRARY} was compiled with {shlex.join(made.compiler)}")
+            if version != "editable":
+                build_data["force_include"][str(made.path)] = LIBRARY
+                build_data["pure_python"] = False
+                platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+                build_data["tag"] = f"py3-none-{platform}"
+            return
+        library.unlink(missing_ok=True)
+        why = "; ".join(made.reasons) or "there is no C compiler"
+        if self._choice == "required":
+            raise RuntimeError(f"{SOURCE} cannot be compiled: {why}")
+        if self._choice != "no":
+            self.app.display_warning(f"{SOURCE} is not compiled, nodes will capture in Python: {why}")
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """Remove what only the build needed."""
+        if version != "editable":
+            self._folder.cleanup()
