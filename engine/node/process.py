@@ -14,6 +14,7 @@ from engine.capture.uri import interface_fault, is_automatic, uri_of
 from engine.capture.watch import Watch
 from engine.client_service.service import ClientService
 from engine.core.states import ServiceState
+from engine.dds import native
 from engine.dds.bulk import TOPIC as BULK_TOPIC
 from engine.dds.bulk import BulkReceiver
 from engine.dds.channel import Announced, Channel, ChannelTopic
@@ -352,6 +353,7 @@ class Node:
         """
         try:
             check_layouts()
+            self._tell_capture()
             self._interface = interface_of(self._uri)
             found = self._open_store()
             if found is not None:
@@ -369,6 +371,15 @@ class Node:
             self._tracer.event("lifecycle.stopped")
             return
         self._serve()
+
+    def _tell_capture(self) -> None:
+        """Whether the compiled library takes samples in, or why not."""
+        capture = showing.capture_of_process()
+        if capture.reason:
+            self._tracer.event("lifecycle.capture-in-python", cause=capture.reason)
+        else:
+            self._tracer.event("lifecycle.capture", path=str(native.LIBRARY))
+        self._captures = {"capture": capture.kind, "capture_reason": capture.reason}
 
     def _serve(self) -> None:
         try:
@@ -437,6 +448,7 @@ class Node:
             problem = self._runtime.persistence.problem
             waiting = unstored(self._runtime) if problem else 0
             said = {"problem": problem, "unstored": waiting, "waits": without_candidates(self._runtime)}
+            said |= self._captures
             said["parts"] = only_parts(self._runtime)
             said["refused"] = refused_groups(self._runtime)
             self._say(state, node=self._found.report.node_id, **said)

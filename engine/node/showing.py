@@ -6,6 +6,7 @@ import os
 import socket
 from typing import TYPE_CHECKING, Final
 
+from engine.dds import native
 from engine.dds.channel import ChannelTopic
 from engine.runtime import monitor
 from engine.runtime.view import Identity, snapshot
@@ -104,6 +105,12 @@ class Showing:
         self._wire.publish(EVENTS_TOPIC, monitor.encode(event))
 
 
+def capture_of_process() -> monitor.CaptureView:
+    """What takes samples in, in this process."""
+    reason = native.absence()
+    return monitor.CaptureView("python" if reason else "compiled", reason)
+
+
 def identity_of(configuration: Configuration, store_kind: str, found: Found, started_ns: int) -> Identity:
     """What of this process and its configuration does not change.
 
@@ -125,4 +132,5 @@ def identity_of(configuration: Configuration, store_kind: str, found: Found, sta
         store_path=persistent.store_directory if persistent else "",
         store_findings=found.report.findings,
         has_disk=store_kind != "memory",
+        capture=capture_of_process(),
     )

@@ -220,6 +220,20 @@ class StoreView:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class CaptureView:
+    """What takes samples in: `kind` is "compiled" or "python", empty where a node does not say.
+
+    `reason` says why it is not the compiled library.
+    """
+
+    kind: str = ""
+    reason: str = ""
+
+
+NOT_SAID: Final = CaptureView()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class NodeSnapshot:
     """One node at one moment."""
 
@@ -267,6 +281,8 @@ class NodeSnapshot:
     """Present readers that see other samples than the set has; at most 100."""
     unkept: tuple[UnkeptView, ...] = ()
     """Present durable writers whose data is not kept; at most 100."""
+    capture: CaptureView = NOT_SAID
+    """Whether the compiled library captures, or Python and why."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -10,8 +10,10 @@ from engine.core.election import NOBODY, NOBODY_REMEDY
 from engine.core.messages import NO_EPOCH
 from engine.core.states import Phase
 from engine.runtime.monitor import (
+    NOT_SAID,
     PART,
     AlignmentView,
+    CaptureView,
     DeviationView,
     FellowView,
     GroupView,
@@ -45,6 +47,7 @@ class Identity:
     store_path: str
     store_findings: tuple[str, ...]
     has_disk: bool = True
+    capture: CaptureView = NOT_SAID
 
 
 def snapshot(
@@ -87,6 +90,7 @@ def snapshot(
         deliveries=deliveries,
         deviations=_deviations(runtime),
         unkept=unkept,
+        capture=identity.capture,
         counters={
             **runtime.counters,
             "queued": runtime.persistence.queued_changes,

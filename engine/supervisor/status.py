@@ -63,6 +63,8 @@ class NodeStatus:
         waits_for: what keeps it from being operational and does not end by itself; empty for nothing.
         parts: of which name-spaces it has a part only, in words; empty for none.
         refused: of which groups it keeps nothing because of a content filter, in words; empty for none.
+        capture: what takes samples in: `compiled` or `python`; empty while it has not said.
+        capture_reason: why it is not the compiled library; empty when it is.
     """
 
     directory: NodeDirectory
@@ -77,6 +79,8 @@ class NodeStatus:
     waits_for: str = ""
     parts: str = ""
     refused: str = ""
+    capture: str = ""
+    capture_reason: str = ""
 
     @property
     def sentence(self) -> str:
@@ -86,7 +90,8 @@ class NodeStatus:
         reason = f"{'; ' if store else ': '}{self.reason}" if self.reason else ""
         name = self.record.domain_name
         past = self._past_words()
-        parts = "".join(f"; {each}" for each in (self.parts, self.refused) if each)
+        slow = f"it captures samples in Python: {self.capture_reason}" if self.capture_reason else ""
+        parts = "".join(f"; {each}" for each in (self.parts, self.refused, slow) if each)
         return (
             f'ospltool system with domain name "{name}" {self.condition}{state}{store}{reason}{parts}{past}'
         )
@@ -122,6 +127,7 @@ def status_of(directory: NodeDirectory) -> NodeStatus | None:
         reason = "its supervisor was killed" + (", the node is ending" if is_orphan else "")
     problem, unstored, waits = said.get("problem"), said.get("unstored"), said.get("waits")
     parts, refused = said.get("parts"), said.get("refused")
+    capture, capture_reason = said.get("capture"), said.get("capture_reason")
     is_said_by_it = record.node is not None and said.get("pid") == record.node.pid and record.node.is_alive()
     state, since_ns = said.get("state"), said.get("time_ns")
     if not isinstance(state, str) or not (is_said_by_it or state in _LAST_STATES):
@@ -143,6 +149,8 @@ def status_of(directory: NodeDirectory) -> NodeStatus | None:
         waits_for=waits if is_said_by_it and isinstance(waits, str) else "",
         parts=parts if is_said_by_it and isinstance(parts, str) else "",
         refused=refused if is_said_by_it and isinstance(refused, str) else "",
+        capture=capture if is_said_by_it and isinstance(capture, str) else "",
+        capture_reason=capture_reason if is_said_by_it and isinstance(capture_reason, str) else "",
     )
 
 

@@ -22,6 +22,10 @@ KNOWN: Final = {
     "OSPL_LOGAPPEND": ("true", "whether logs of earlier runs are kept; Domain/Report overrides it"),
     "CYCLONEDDS_URI": ("", "Cyclone DDS settings (default: derived from the DDSI2 part)"),
     "OSPLTOOL_RUNDIR": ("", "directory in which nodes register"),
+    "OSPLTOOL_NATIVE": (
+        "",
+        "no: capture samples in Python; required: refuse to run without the compiled library",
+    ),
     "OSPLTOOL_TRACE_ROTATION": (
         "",
         "SIZE[:FILES], such as 64M:5: replace trace files at that size, keep FILES (default 1, 0 for none)",
@@ -91,6 +95,7 @@ def _own(environ: Mapping[str, str]) -> Iterator[dict[str, str]]:
 
 def _refusal(variable: str, environ: Mapping[str, str]) -> str:
     """Return why a node does not start with the value of a variable; empty if it does."""
+    from engine.dds import native
     from engine.tracing import reports
     from engine.tracing.sinks import Rotation
 
@@ -102,6 +107,8 @@ def _refusal(variable: str, environ: Mapping[str, str]) -> str:
                 reports.appends(environ)
             case "OSPL_INFOFILE" | "OSPL_ERRORFILE":
                 reports.target_of(environ, variable, "", "")
+            case "OSPLTOOL_NATIVE":
+                native.choice_of(environ)
             case "OSPLTOOL_TRACE_ROTATION":
                 Rotation.parse(environ[variable])
     except ValueError as error:

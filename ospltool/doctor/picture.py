@@ -118,6 +118,7 @@ class Cause(enum.StrEnum):
     NOT_KEPT = "not-kept"
     DIES_WITH_WRITER = "dies-with-writer"
     CLOCKS = "clocks"
+    CAPTURE_IN_PYTHON = "capture-in-python"
     NODES_INCOMPATIBLE = "nodes-incompatible"
     NOT_MERGED = "not-merged"
     READER_DEVIATES = "reader-deviates"

@@ -36,6 +36,7 @@ def test_env_shows_values_and_where_they_come_from(shell: Shell, monkeypatch: py
         ("OSPL_LOGAPPEND", "perhaps", "no"),
         ("OSPL_INFOFILE", "host:99", "info.log"),
         ("OSPL_ERRORFILE", "host:99", "<stderr>"),
+        ("OSPLTOOL_NATIVE", "perhaps", "required"),
     ],
 )
 def test_env_names_what_a_node_refuses(

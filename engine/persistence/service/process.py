@@ -18,6 +18,7 @@ from engine.capture.neighbourhood import DurableReader
 from engine.capture.shell import Shell
 from engine.capture.watch import Watch
 from engine.config.persistence import PersistenceService
+from engine.dds import native
 from engine.dds.channel import Channel
 from engine.dds.discovery import EndpointSeen, ParticipantGone, ParticipantSeen
 from engine.dds.interfaces import interface_of
@@ -107,6 +108,8 @@ class Service:
         self._started_ns = time.time_ns()
         self._counters: collections.Counter[str] = collections.Counter()
         check_layouts()
+        if native.absence():
+            say(f"samples are captured in Python, without the compiled library: {native.absence()}")
         self._groups = Groups(settings.groups)
         self._synchronization = Synchronization(options.name, settings.synchronization, self._groups)
         self._lifespans = Lifespans()
