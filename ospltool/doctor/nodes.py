@@ -82,7 +82,7 @@ def _not_kept(picture: Picture) -> Iterator[Finding]:
             Weight.WARNING,
             topic,
             f"offers durable data that {', '.join(names)} cannot keep: {text}",
-            "see docs/durability-qos.md#what-is-not-kept-is-said",
+            "see docs/durability-qos.md#writers-that-are-not-kept",
             tuple(each for each in picture.endpoints if each.guid == writer),
             tuple(names),
         )

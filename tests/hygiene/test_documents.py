@@ -12,7 +12,14 @@ import pytest
 if TYPE_CHECKING:
     import pathlib
 
-RULES = re.compile(r"`(tests/[\w/]+(?:\.py)?)`|contract \"([^\"]+)\"")
+HOLDER = re.compile(
+    r"`(?P<test>tests/[\w/]+(?:\.py)?)`|(?:contracts? |and )\"(?P<contract>[^\"]+)\""
+    r"|(?:rules? |and )(?P<rule>I\d+)"
+)
+RULE = re.compile(r"\b(?:never|always|must|only|no other|nothing else)\b")
+"""Words of sentences that promise something for ever."""
+MADE = {"anomalies", "settings", "states"}
+AWAITED = {"redundant-persistence", "durable-subscriptions"}
 FOREIGN = re.compile(
     r"""(?:src|srcset)=["'](?:https?:)?//|<link[^>]+href=["'](?:https?:)?//|url\(["']?https?://"""
 )
@@ -33,12 +40,50 @@ def test_the_site_is_built_without_a_warning_and_loads_nothing_from_elsewhere(
 
 
 def test_what_holds_a_rule_of_the_architecture_is_there(root: pathlib.Path) -> None:
-    text = (root / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    contracts = (root / "pyproject.toml").read_text(encoding="utf-8")
-    named = RULES.findall(text)
-    assert len(named) > 10
-    assert [path for path, _ in named if path and not (root / path).exists()] == []
-    assert [name for _, name in named if name and f'name = "{name}' not in contracts] == []
+    text = " ".join((root / "ARCHITECTURE.md").read_text("utf-8").split())
+    contracts = (root / "pyproject.toml").read_text("utf-8")
+    simulator = (root / "docs" / "simulator.md").read_text("utf-8")
+    named = list(HOLDER.finditer(text))
+    assert len(named) > 30
+    assert [each["test"] for each in named if each["test"] and not (root / each["test"]).exists()] == []
+    assert [
+        each[0] for each in named if each["contract"] and f'name = "{each["contract"]}' not in contracts
+    ] == []
+    assert [each[0] for each in named if each["rule"] and f"| {each['rule']} |" not in simulator] == []
+
+
+def test_every_rule_of_the_architecture_names_what_holds_it(root: pathlib.Path) -> None:
+    text = (root / "ARCHITECTURE.md").read_text("utf-8")
+    table = text.partition("| Rule | Held by |\n|---|---|\n")[2].partition("\n\n")[0]
+    assert [row for row in table.splitlines() if not HOLDER.search(row.rsplit(" | ", 1)[1])] == []
+    before = text.partition("## Four tasks")[0]
+    pieces = re.split(r"\n\n|\n(?=\||- |\d\. )", before)
+    assert [piece for piece in pieces if RULE.search(piece) and not HOLDER.search(piece)] == []
+
+
+def test_the_index_and_the_site_list_every_page(root: pathlib.Path) -> None:
+    pages = {page.name for page in (root / "docs").glob("*.md")} - {"index.md"}
+    index = (root / "docs" / "index.md").read_text("utf-8")
+    site = (root / "mkdocs.yml").read_text("utf-8")
+    assert {page for page in pages if f"({page}" not in index or page not in site} == set()
+
+
+def test_a_page_links_a_term_where_it_first_uses_it(root: pathlib.Path) -> None:
+    """Each page that people wrote, not one that a module makes."""
+    unlinked = [
+        page.name
+        for page in (root / "docs").glob("*.md")
+        if page.stem not in ("index", "glossary", *MADE, *AWAITED) and "](glossary.md#" not in page.read_text("utf-8")
+    ]
+    assert unlinked == []
+
+
+def test_a_page_that_is_made_says_how_and_contributing_too(root: pathlib.Path) -> None:
+    ways = (root / "CONTRIBUTING.md").read_text("utf-8")
+    made = {path for path in (root / "docs").rglob("*.md") if "<!-- Made by" in path.read_text("utf-8")}
+    commands = {re.findall(r"Made by `([^`]+)`", path.read_text("utf-8"))[0] for path in made}
+    assert {path.stem for path in made if path.parent.name == "docs"} == MADE
+    assert {command for command in commands if command not in ways} == set()
 
 
 def test_every_module_named_in_the_architecture_is_there(root: pathlib.Path) -> None:

@@ -117,13 +117,27 @@ def test_imports_are_absolute_and_within_the_packages(
     assert outside == []
 
 
-def imports_of(path: pathlib.Path) -> Iterator[tuple[int, str]]:
-    """Line and module of every import; the module of a relative one is empty."""
+def hinted(path: pathlib.Path) -> Iterator[tuple[int, str, str]]:
+    """Line, name and type of every parameter, attribute, variable and function that has a type."""
     for node in ast.walk(ast.parse(path.read_bytes())):
-        if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield node.lineno, (node.module or "") if not node.level else ""
+        match node:
+            case (
+                ast.arg(arg=name, annotation=ast.expr() as hint)
+                | ast.FunctionDef(name=name, returns=ast.expr() as hint)
+            ):
+                yield node.lineno, name, ast.unparse(hint)
+            case ast.AnnAssign():
+                yield node.lineno, ast.unparse(node.target), ast.unparse(node.annotation)
+
+
+def test_nanoseconds_are_integers(modules: list[pathlib.Path], root: pathlib.Path) -> None:
+    wrong = [
+        f"{path.relative_to(root)}:{line}: {name}: {hint}"
+        for path in modules
+        for line, name, hint in hinted(path)
+        if name.endswith("_ns") and "float" in hint
+    ]
+    assert wrong == []
 
 
 def test_tests_are_no_package(tracked: list[pathlib.Path], root: pathlib.Path) -> None:
