@@ -141,7 +141,7 @@ def identity_of_received(sample: ReceivedSample[Any]) -> tuple[str, int]:
     return identity(make_sample(sample.source_time_ns, sample.writer, status, sample.key, sample.cdr))
 
 
-def _of_dataset(sample: messages.Sample) -> Sample:
+def _of_dataset(sample: messages.OriginalSample) -> Sample:
     writer = bytes.fromhex(sample.writer)
     if len(writer) != _GUID_BYTES:
         raise ValueError("no GUID of a writer")

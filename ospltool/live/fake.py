@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable
 from typing import Any, Final
 
-from engine.persistence.service.view import GroupView as PersistedGroup
+from engine.persistence.service.view import KeptGroupView as PersistedGroup
 from engine.persistence.service.view import ReplicaView, SubscriptionView, WriterView
 from engine.runtime.monitor import (
     AlignmentView,

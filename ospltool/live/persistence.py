@@ -20,7 +20,7 @@ SILENT_TURNS: Final = 3
 MAX_TURN_NS: Final = 10_000_000_000
 
 
-class State(enum.StrEnum):
+class ReplicaState(enum.StrEnum):
     """How a replica is, worst first."""
 
     GONE = "gone"
@@ -92,7 +92,7 @@ class WatchedReplica:
     turn_ns: int
     streams: Mapping[StreamKey, Stream]
     used: tuple[Stream, ...]
-    condition: State
+    condition: ReplicaState
     gone_ns: int = 0
 
     @property
@@ -109,11 +109,11 @@ class WatchedReplica:
         silent_ns = max(MIN_SILENT_NS, SILENT_TURNS * self.turn_ns)
         return self.gone_ns > 0 or self.age_ns(now_ns) > silent_ns
 
-    def state(self, now_ns: int) -> State:
+    def state(self, now_ns: int) -> ReplicaState:
         """How it is, in one word."""
         if self.gone_ns:
-            return State.STOPPED if self.view.ending else State.GONE
-        return State.SILENT if self.is_stale(now_ns) else self.condition
+            return ReplicaState.STOPPED if self.view.ending else ReplicaState.GONE
+        return ReplicaState.SILENT if self.is_stale(now_ns) else self.condition
 
 
 class PersistenceServices:
@@ -223,13 +223,13 @@ def _followed(before: Stream | None, view: WriterView, heard: HeardReplica) -> S
     )
 
 
-def _condition(view: ReplicaView, used: Sequence[Stream]) -> State:
+def _condition(view: ReplicaView, used: Sequence[Stream]) -> ReplicaState:
     if view.problems:
-        return State.PROBLEM
+        return ReplicaState.PROBLEM
     if any(stream.is_unprovided for stream in used):
-        return State.NO_PROVIDER
+        return ReplicaState.NO_PROVIDER
     if any(stream.is_behind for stream in used):
-        return State.LAGS
+        return ReplicaState.LAGS
     if not view.synchronizes or not view.peers:
-        return State.ALONE
-    return State.IN_STEP if providers.connected(view) else State.CONNECTING
+        return ReplicaState.ALONE
+    return ReplicaState.IN_STEP if providers.connected(view) else ReplicaState.CONNECTING

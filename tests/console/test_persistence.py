@@ -18,7 +18,7 @@ from ospltool.live.export import system
 from ospltool.live.fake import SECOND_NS, START_NS
 from ospltool.live.feed import Heard, HeardReplica, Inbox, Notice, NoticeKind, Update
 from ospltool.live.model import SystemModel
-from ospltool.live.persistence import State, StreamKey, WatchedReplica
+from ospltool.live.persistence import ReplicaState, StreamKey, WatchedReplica
 from ospltool.live.recorder import Recorder
 from ospltool.live.replay import ReplayFeed
 from tests.health.looking import incidents
@@ -97,15 +97,15 @@ def test_a_lag_is_source_time_in_seconds_however_large(lag_ns: int, expected: st
     assert providers.lag(lag_ns) == expected
 
 
-STATES: dict[str, tuple[ReplicaView, State]] = {
-    "alone": (fake.replica("a", fake.provided(1)), State.ALONE),
-    "keeps to itself": (fake.replica("a", synchronizes=False, peers=UP), State.ALONE),
-    "connecting": (fake.replica("a", peers=(PeerView("ff00", "beginning"),)), State.CONNECTING),
-    "in step": (fake.replica("a", FROM_B, peers=UP), State.IN_STEP),
-    "a little behind": (fake.replica("a", behind(9), peers=UP), State.IN_STEP),
-    "far behind": (fake.replica("a", behind(11), peers=UP), State.LAGS),
-    "nobody gives it yet": (fake.replica("a", NOBODY, peers=UP), State.IN_STEP),
-    "problem": (fake.replica("a", FROM_B, peers=UP, problems=("disk full",)), State.PROBLEM),
+STATES: dict[str, tuple[ReplicaView, ReplicaState]] = {
+    "alone": (fake.replica("a", fake.provided(1)), ReplicaState.ALONE),
+    "keeps to itself": (fake.replica("a", synchronizes=False, peers=UP), ReplicaState.ALONE),
+    "connecting": (fake.replica("a", peers=(PeerView("ff00", "beginning"),)), ReplicaState.CONNECTING),
+    "in step": (fake.replica("a", FROM_B, peers=UP), ReplicaState.IN_STEP),
+    "a little behind": (fake.replica("a", behind(9), peers=UP), ReplicaState.IN_STEP),
+    "far behind": (fake.replica("a", behind(11), peers=UP), ReplicaState.LAGS),
+    "nobody gives it yet": (fake.replica("a", NOBODY, peers=UP), ReplicaState.IN_STEP),
+    "problem": (fake.replica("a", FROM_B, peers=UP, problems=("disk full",)), ReplicaState.PROBLEM),
 }
 
 
@@ -118,26 +118,28 @@ def test_a_replica_is_as_it_shows_itself(case: str) -> None:
 @pytest.mark.parametrize(
     ("heard_s", "now_s", "expected"),
     [
-        ([0], 3.9, State.ALONE),
-        ([0], 4.1, State.SILENT),
-        ([0, 1, 2], 5.9, State.ALONE),
-        ([0, 1, 2], 6.1, State.SILENT),
-        ([0, 3], 11.9, State.ALONE),
-        ([0, 3], 12.1, State.SILENT),
-        ([0, 1000], 1029, State.ALONE),
-        ([0, 1000], 1031, State.SILENT),
+        ([0], 3.9, ReplicaState.ALONE),
+        ([0], 4.1, ReplicaState.SILENT),
+        ([0, 1, 2], 5.9, ReplicaState.ALONE),
+        ([0, 1, 2], 6.1, ReplicaState.SILENT),
+        ([0, 3], 11.9, ReplicaState.ALONE),
+        ([0, 3], 12.1, ReplicaState.SILENT),
+        ([0, 1000], 1029, ReplicaState.ALONE),
+        ([0, 1000], 1031, ReplicaState.SILENT),
     ],
 )
 def test_a_replica_that_shows_nothing_for_three_turns_is_silent(
-    heard_s: list[float], now_s: float, expected: State
+    heard_s: list[float], now_s: float, expected: ReplicaState
 ) -> None:
     view = fake.replica("a", fake.provided(1))
     model = model_of(*((after_s, view) for after_s in heard_s))
     assert only(model).state(START_NS + int(now_s * S)) is expected
 
 
-@pytest.mark.parametrize(("ending", "expected"), [(False, State.GONE), (True, State.STOPPED)])
-def test_a_replica_whose_participant_is_gone_was_killed_or_has_ended(ending: bool, expected: State) -> None:
+@pytest.mark.parametrize(("ending", "expected"), [(False, ReplicaState.GONE), (True, ReplicaState.STOPPED)])
+def test_a_replica_whose_participant_is_gone_was_killed_or_has_ended(
+    ending: bool, expected: ReplicaState
+) -> None:
     model = model_of((0, fake.replica("a", ending=ending)))
     lose(model, "a", 1)
     assert only(model).state(START_NS + S) is expected
@@ -240,7 +242,7 @@ def test_a_provider_that_is_missing_is_an_incident_after_the_bound_of_the_choice
     model = model_of(*turns)
     check_incidents(model, expected, now_s=38)
     assert incidents(model, START_NS + 38 * S)[0].since_ns == START_NS
-    assert only(model).state(START_NS + 38 * S) is State.NO_PROVIDER
+    assert only(model).state(START_NS + 38 * S) is ReplicaState.NO_PROVIDER
     given = dataclasses.replace(NOBODY, filling=("b",))
     check_incidents(model_of(*turns, (38, fake.replica("a", given, peers=UP))), [], now_s=39)
 
@@ -312,15 +314,15 @@ def recorded(path: Path, seconds: int = 130) -> None:
 @pytest.mark.parametrize(
     ("second", "values", "state"),
     [
-        (3, 3, State.ALONE),
-        (65, 65, State.ALONE),
-        (72, 69, State.GONE),
-        (95, 69, State.GONE),
-        (129, 129, State.ALONE),
+        (3, 3, ReplicaState.ALONE),
+        (65, 65, ReplicaState.ALONE),
+        (72, 69, ReplicaState.GONE),
+        (95, 69, ReplicaState.GONE),
+        (129, 129, ReplicaState.ALONE),
     ],
 )
 def test_a_recording_shows_replicas_at_every_moment(
-    tmp_path: Path, second: int, values: int, state: State
+    tmp_path: Path, second: int, values: int, state: ReplicaState
 ) -> None:
     recorded(tmp_path / "r.jsonl")
     feed = ReplayFeed(tmp_path / "r.jsonl", paused=True)
@@ -349,7 +351,7 @@ def test_what_a_replica_shows_at_its_end_is_recorded_however_soon_it_comes(tmp_p
     model = SystemModel()
     model.apply(feed.poll(), feed.now_ns())
     feed.close()
-    assert only(model).state(START_NS + S) is State.STOPPED
+    assert only(model).state(START_NS + S) is ReplicaState.STOPPED
 
 
 def test_a_recording_says_its_replicas_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from textual.pilot import Pilot
 
-from engine.persistence.service.view import GroupView as PersistedGroup
+from engine.persistence.service.view import KeptGroupView as PersistedGroup
 from engine.persistence.service.view import PeerView
 from engine.runtime.monitor import (
     AlignmentView,

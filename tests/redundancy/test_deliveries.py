@@ -6,9 +6,9 @@ from engine.dataset.sample import DATA
 from engine.persistence.core import audit
 from engine.persistence.core.messages import (
     Announcement,
-    Delivery,
     Inventory,
-    Sample,
+    OriginalSample,
+    SampleBatch,
     Subscription,
     Want,
     WriterState,
@@ -19,33 +19,35 @@ from engine.persistence.core.sequences import MAX_INTERVALS, Sequences
 from engine.persistence.core.settings import SynchronizationSettings
 
 KEY = b"k"
-OLD = Sample("w1", 1, KEY, 1_000)
-NEW = Sample("w2", 1, KEY, 2_000)
+OLD = OriginalSample("w1", 1, KEY, 1_000)
+NEW = OriginalSample("w2", 1, KEY, 2_000)
 ONE = Sequences.of([1])
 NONE = Sequences()
 
 
-def replica(name: str, *samples: Sample) -> Replica:
+def replica(name: str, *samples: OriginalSample) -> Replica:
     made = Replica(name, SynchronizationSettings(enable=True))
     for sample in samples:
         made.samples_arrived([sample])
     return made
 
 
-def ask(source: Replica, sink: Replica, *wants: Want, has: tuple[str, ...] = ()) -> list[Delivery]:
+def ask(source: Replica, sink: Replica, *wants: Want, has: tuple[str, ...] = ()) -> list[SampleBatch]:
     """What `source` sends to `sink`, which asks for this; `sink` takes it."""
     source.connected(sink.name)
     sink.connected(source.name)
     states = tuple(WriterState(writer, ONE, None) for writer in has)
     source.receive(sink.name, Announcement(states))
     source.receive(sink.name, Subscription(1, wants))
-    sent = [message for to, message in source.messages() if to == sink.name and isinstance(message, Delivery)]
+    sent = [
+        message for to, message in source.messages() if to == sink.name and isinstance(message, SampleBatch)
+    ]
     for message in sent:
         sink.receive(source.name, message)
     return sent
 
 
-def payloads(sent: list[Delivery]) -> list[Sample]:
+def payloads(sent: list[SampleBatch]) -> list[OriginalSample]:
     return [kept.sample for delivery in sent for kept in delivery.samples]
 
 
@@ -70,21 +72,21 @@ def test_a_sample_is_not_sent_back_to_where_it_came_from() -> None:
     source, sink = replica("a"), replica("b", OLD)
     ask(source, sink, Want("w1", NONE))
     assert payloads(ask(sink, source, Want("w1", NONE))) == [OLD]
-    assert [message for _, message in source.messages() if isinstance(message, Delivery)] == []
+    assert [message for _, message in source.messages() if isinstance(message, SampleBatch)] == []
     again = replica("a")
     again.connected("b")
     again.receive("b", Subscription(1, (Want("w1", NONE),)))
-    again.receive("b", Delivery((ask(sink, replica("c"), Want("w1", NONE))[0].samples[0],)))
+    again.receive("b", SampleBatch((ask(sink, replica("c"), Want("w1", NONE))[0].samples[0],)))
     assert again.values() == {KEY: OLD}
-    assert [message for _, message in again.messages() if isinstance(message, Delivery)] == []
+    assert [message for _, message in again.messages() if isinstance(message, SampleBatch)] == []
 
 
 def test_only_the_part_that_is_asked_for_is_given() -> None:
-    samples = [Sample("w", number, b"%d" % number, number) for number in range(1, 7)]
+    samples = [OriginalSample("w", number, b"%d" % number, number) for number in range(1, 7)]
     source, sink = replica("a", *samples), replica("b")
     assert payloads(ask(source, sink, Want("w", ONE, Sequences.of([2, 3])))) == samples[1:3]
-    source.samples_arrived([Sample("w", 7, b"7", 7)])
-    assert [message for _, message in source.messages() if isinstance(message, Delivery)] == []
+    source.samples_arrived([OriginalSample("w", 7, b"7", 7)])
+    assert [message for _, message in source.messages() if isinstance(message, SampleBatch)] == []
 
 
 def test_a_sample_that_comes_again_is_counted_and_changes_nothing() -> None:
@@ -94,7 +96,7 @@ def test_a_sample_that_comes_again_is_counted_and_changes_nothing() -> None:
 
 
 def test_equal_timestamps_are_decided_by_the_writer_then_by_the_number() -> None:
-    left, right = Sample("w1", 9, KEY, 5), Sample("w2", 1, KEY, 5)
+    left, right = OriginalSample("w1", 9, KEY, 5), OriginalSample("w2", 1, KEY, 5)
     for order in ((left, right), (right, left)):
         assert replica("a", *order).values() == {KEY: right}
 
@@ -141,10 +143,10 @@ def test_the_audit_waits_while_something_is_known_to_be_missing() -> None:
         return sum(isinstance(message, Inventory) for _, message in one.messages())
 
     assert asked(20) == 0, "what b has of w2 may be on its way"
-    one.receive("b", Delivery((), (), (("w2", ONE),)))
+    one.receive("b", SampleBatch((), (), (("w2", ONE),)))
     assert asked(audit.MARGIN_PERIODS + 1) == 0
     assert asked(1) == audit.MAX_PARTS_ASKED
     one.receive("b", Inventory(audit.part_of(KEY), ()))
     assert [
-        kept.sample for _, each in one.messages() if isinstance(each, Delivery) for kept in each.samples
+        kept.sample for _, each in one.messages() if isinstance(each, SampleBatch) for kept in each.samples
     ] == [OLD]

@@ -7,16 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.persistence.core import ledger as ledger_module
-from engine.persistence.core.ledger import Ledger, LedgerState, Terms
+from engine.persistence.core.ledger import LedgerState, SubscriptionLedger, Terms
 
 Act = tuple[str, str, int]
 ACTS = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("vw"), st.integers(1, 6)), max_size=12)
 
 
 @st.composite
-def ledgers(draw: st.DrawFn) -> Ledger:
+def ledgers(draw: st.DrawFn) -> SubscriptionLedger:
     terms = Terms(draw(st.integers(1, 2)), draw(st.booleans()))
-    made = Ledger("s", draw(st.integers(1, 3)), terms)
+    made = SubscriptionLedger("s", draw(st.integers(1, 3)), terms)
     for member, writer, number in draw(ACTS):
         made.acknowledge(member, writer, [number])
     return made
@@ -24,24 +24,26 @@ def ledgers(draw: st.DrawFn) -> Ledger:
 
 def joined(*parts: LedgerState) -> LedgerState:
     first, *rest = parts
-    made = Ledger.of(first)
+    made = SubscriptionLedger.of(first)
     for part in rest:
         made.join(part)
     return made.state()
 
 
 @given(ledgers(), ledgers(), ledgers())
-def test_joining_is_commutative_associative_and_idempotent(one: Ledger, two: Ledger, three: Ledger) -> None:
+def test_joining_is_commutative_associative_and_idempotent(
+    one: SubscriptionLedger, two: SubscriptionLedger, three: SubscriptionLedger
+) -> None:
     a, b, c = one.state(), two.state(), three.state()
     assert joined(a, b) == joined(b, a)
     assert joined(joined(a, b), c) == joined(a, joined(b, c))
     assert joined(a, a) == a
-    assert Ledger.of(joined(a, b)).join(a) is None, "nothing is new"
+    assert SubscriptionLedger.of(joined(a, b)).join(a) is None, "nothing is new"
 
 
 @given(st.integers(1, 3), ACTS)
 def test_a_sample_is_done_when_the_quorum_has_acknowledged_it(quorum: int, acts: list[Act]) -> None:
-    ledger = Ledger("s", quorum)
+    ledger = SubscriptionLedger("s", quorum)
     for member, writer, number in acts:
         ledger.acknowledge(member, writer, [number])
     for writer in "vw":
@@ -53,8 +55,10 @@ def test_a_sample_is_done_when_the_quorum_has_acknowledged_it(quorum: int, acts:
 
 
 @given(ledgers(), ledgers())
-def test_who_joins_only_what_is_new_ends_with_the_same(one: Ledger, other: Ledger) -> None:
-    third = Ledger.of(one.state())
+def test_who_joins_only_what_is_new_ends_with_the_same(
+    one: SubscriptionLedger, other: SubscriptionLedger
+) -> None:
+    third = SubscriptionLedger.of(one.state())
     new = one.join(other.state())
     if new is not None:
         third.join(new)
@@ -62,7 +66,7 @@ def test_who_joins_only_what_is_new_ends_with_the_same(one: Ledger, other: Ledge
 
 
 def test_a_deletion_ends_what_was_acknowledged_and_the_next_registration_begins_anew() -> None:
-    ledger = Ledger("s", 1)
+    ledger = SubscriptionLedger("s", 1)
     ledger.acknowledge("m", "w", [1, 2])
     old = ledger.state()
     ledger.join(LedgerState("s", Terms(1, True), 1))
@@ -76,7 +80,7 @@ def test_at_the_bound_the_oldest_acknowledgements_are_forgotten_and_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(ledger_module, "MAX_ACKNOWLEDGED", 20)
-    ledger = Ledger("s", 1)
+    ledger = SubscriptionLedger("s", 1)
     for number in range(1, 26):
         ledger.acknowledge("m", "w", [number])
     kept = [number for number in range(1, 26) if ledger.is_done("w", number)]
@@ -86,7 +90,7 @@ def test_at_the_bound_the_oldest_acknowledgements_are_forgotten_and_counted(
 
 def test_members_beyond_the_bound_are_refused_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledger_module, "MAX_MEMBERS", 2)
-    ledger = Ledger("s", 3)
+    ledger = SubscriptionLedger("s", 3)
     for member in "abc":
         ledger.acknowledge(member, "w", [1])
     assert (ledger.is_done("w", 1), ledger.refused, ledger.members()) == (False, 1, {"a": 1, "b": 1})
@@ -94,4 +98,4 @@ def test_members_beyond_the_bound_are_refused_and_counted(monkeypatch: pytest.Mo
 
 def test_a_quorum_is_at_least_one() -> None:
     with pytest.raises(ValueError, match="quorum"):
-        Ledger("s", 0)
+        SubscriptionLedger("s", 0)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from engine.dataset.sample import DATA
 from engine.persistence.core.last_values import LastValues
-from engine.persistence.core.messages import Delivery, Kept, Sample, Saved
+from engine.persistence.core.messages import KeptSample, OriginalSample, SampleBatch, Saved
 from engine.persistence.core.replica import Replica
 from engine.persistence.core.settings import SynchronizationSettings
 from tests.integration.lab import Lab
@@ -24,7 +24,7 @@ def room(key: bytes) -> tuple[bytes, int]:
 
 writes = st.lists(
     st.builds(
-        lambda group, number, time_ns, writer: Sample(
+        lambda group, number, time_ns, writer: OriginalSample(
             writer, time_ns + 1, group + bytes([number]), time_ns, b"data", DATA
         ),
         st.sampled_from((b"l", b"u")),
@@ -36,21 +36,21 @@ writes = st.lists(
 )
 
 
-def expected(arrived: list[Sample]) -> dict[bytes, Sample]:
-    newest: dict[bytes, Sample] = {}
+def expected(arrived: list[OriginalSample]) -> dict[bytes, OriginalSample]:
+    newest: dict[bytes, OriginalSample] = {}
     for sample in sorted(arrived, key=lambda each: each.order):
         newest[sample.key] = sample
     limited = sorted(key for key in newest if room(key)[1])
     return {key: sample for key, sample in newest.items() if key not in limited[MOST:]}
 
 
-def orders(values: dict[bytes, Sample]) -> dict[bytes, object]:
+def orders(values: dict[bytes, OriginalSample]) -> dict[bytes, object]:
     return {key: sample.order for key, sample in values.items()}
 
 
 @given(writes, st.randoms(use_true_random=False), st.integers(0, 25))
 def test_the_instances_that_come_first_are_kept_whatever_the_order(
-    arrived: list[Sample], order: object, cut: int
+    arrived: list[OriginalSample], order: object, cut: int
 ) -> None:
     settings = SynchronizationSettings(enable=True)
     first, second = Replica("a", settings, None, room), Replica("b", settings, None, room)
@@ -59,7 +59,9 @@ def test_the_instances_that_come_first_are_kept_whatever_the_order(
     second.samples_arrived(arrived[:cut])
     again = Replica("b", settings, second.saved(), room)
     again.connected("a")
-    again.receive("a", Delivery(tuple(Kept(each, frozenset((each.writer,))) for each in arrived[cut:])))
+    again.receive(
+        "a", SampleBatch(tuple(KeptSample(each, frozenset((each.writer,))) for each in arrived[cut:]))
+    )
     again.samples_arrived(arrived)
     wanted = orders(expected(arrived))
     assert orders(first.values()) == orders(again.values()) == wanted
@@ -67,9 +69,9 @@ def test_the_instances_that_come_first_are_kept_whatever_the_order(
 
 
 @given(writes)
-def test_what_is_written_to_the_store_step_by_step_is_what_is_kept(arrived: list[Sample]) -> None:
+def test_what_is_written_to_the_store_step_by_step_is_what_is_kept(arrived: list[OriginalSample]) -> None:
     subject = Replica("a", SynchronizationSettings(enable=True), None, room)
-    stored: dict[bytes, Sample] = {}
+    stored: dict[bytes, OriginalSample] = {}
     for sample in arrived:
         subject.samples_arrived([sample])
         changes = subject.changes()
@@ -83,8 +85,8 @@ def test_what_is_written_to_the_store_step_by_step_is_what_is_kept(arrived: list
 def test_a_store_from_before_the_limit_is_cut_at_the_start() -> None:
     kept = LastValues()
     for number in range(6):
-        kept.keep(Sample("w", number + 1, b"l" + bytes([number]), number + 1, b"", DATA))
-    saved = Saved(tuple(Kept(each.sample, frozenset("w")) for each in kept.entries.values()))
+        kept.keep(OriginalSample("w", number + 1, b"l" + bytes([number]), number + 1, b"", DATA))
+    saved = Saved(tuple(KeptSample(each.sample, frozenset("w")) for each in kept.entries.values()))
     subject = Replica("a", SynchronizationSettings(enable=True), saved, room)
     assert len(subject.values()) == MOST
     assert subject.counters["limited"] == MOST

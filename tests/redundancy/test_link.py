@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from engine.persistence.core import codec
 from engine.persistence.core.audit import PARTS
 from engine.persistence.core.codec import MessageFault, decode, encode
-from engine.persistence.core.link import Arrived, Down, Event, Link, Up
+from engine.persistence.core.link import Arrived, Down, Event, ReplicaLink, Up
 from engine.persistence.core.messages import (
     Announcement,
-    Delivery,
     Inventory,
-    Kept,
+    KeptSample,
     Message,
-    Sample,
+    OriginalSample,
+    SampleBatch,
     Subscription,
     Want,
     WriterState,
@@ -32,7 +32,7 @@ class Pair:
 
     def __init__(self) -> None:
         numbers = itertools.count(1)
-        self.ends = [Link(name, lambda: next(numbers)) for name in (b"a", b"b")]
+        self.ends = [ReplicaLink(name, lambda: next(numbers)) for name in (b"a", b"b")]
         self.wires: list[list[bytes]] = [[], []]
         self.events: list[list[Event]] = [[], []]
 
@@ -129,7 +129,7 @@ TIMES = st.integers(-(1 << 63), (1 << 63) - 1)
 BLOBS = st.binary(max_size=5)
 WRITERS = st.frozensets(NAMES, max_size=3)
 SAMPLES = st.builds(
-    Sample, NAMES, st.integers(9, 1 << 128), BLOBS, TIMES, BLOBS, st.sampled_from([1, 4, 5]),
+    OriginalSample, NAMES, st.integers(9, 1 << 128), BLOBS, TIMES, BLOBS, st.sampled_from([1, 4, 5]),
     st.integers(0, 9), st.booleans(),
 )  # fmt: skip
 MESSAGES = st.one_of(
@@ -147,8 +147,8 @@ MESSAGES = st.one_of(
         st.lists(st.builds(Want, NAMES, NUMBERS, st.none() | NUMBERS), max_size=3).map(tuple),
     ),
     st.builds(
-        Delivery,
-        st.lists(st.builds(Kept, SAMPLES, WRITERS), max_size=3).map(tuple),
+        SampleBatch,
+        st.lists(st.builds(KeptSample, SAMPLES, WRITERS), max_size=3).map(tuple),
         st.lists(st.tuples(BLOBS, WRITERS), max_size=2).map(tuple),
         st.lists(st.tuples(NAMES, NUMBERS), max_size=2).map(tuple),
     ),
@@ -166,7 +166,7 @@ def test_a_message_arrives_as_it_was_sent(message: Message) -> None:
     assert kind in codec.KINDS
     arrived = decode(kind, body)
     assert arrived == message
-    if isinstance(message, Delivery) and isinstance(arrived, Delivery):
+    if isinstance(message, SampleBatch) and isinstance(arrived, SampleBatch):
         sent = [(kept.sample.first, kept.sample.late) for kept in message.samples]
         assert [(kept.sample.first, kept.sample.late) for kept in arrived.samples] == sent
 
@@ -226,7 +226,7 @@ def flat(receiver: str, messages: list[tuple[str, Message]]) -> list[object]:
     """What one receiver is told, one thing after the other."""
     told: list[object] = []
     for name, message in messages:
-        if name == receiver and isinstance(message, Delivery):
+        if name == receiver and isinstance(message, SampleBatch):
             told += [*message.samples, *message.written, *message.superseded]
         elif name == receiver:
             told.append(message)

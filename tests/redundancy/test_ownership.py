@@ -9,7 +9,7 @@ import pytest
 
 from engine.dataset.sample import DATA, DISPOSE
 from engine.persistence.core.codec import MessageFault
-from engine.persistence.core.messages import Sample
+from engine.persistence.core.messages import OriginalSample
 from engine.persistence.service import lifespans as lifespans_module
 from engine.persistence.service import ownership
 from engine.persistence.service.groups import writer_name
@@ -70,10 +70,10 @@ def test_at_the_bound_the_oldest_owner_is_forgotten(monkeypatch: pytest.MonkeyPa
 def test_a_sample_expires_by_its_source_time_and_a_dispose_does_not() -> None:
     lifespans = Lifespans()
     lifespans.learn(LOW, 10)
-    sample = Sample(WRITER, 1, bytes(9), 100, b"x", DATA)
+    sample = OriginalSample(WRITER, 1, bytes(9), 100, b"x", DATA)
     assert [lifespans.is_expired(sample, now) for now in (109, 110)] == [False, True]
-    assert not lifespans.is_expired(Sample(WRITER, 1, bytes(9), 100, b"x", DISPOSE), 200)
-    assert not lifespans.is_expired(Sample(writer_name(HIGH, bytes(8)), 1, bytes(9), 100), 200)
+    assert not lifespans.is_expired(OriginalSample(WRITER, 1, bytes(9), 100, b"x", DISPOSE), 200)
+    assert not lifespans.is_expired(OriginalSample(writer_name(HIGH, bytes(8)), 1, bytes(9), 100), 200)
 
 
 def test_instances_tell_each_other_and_the_smaller_value_counts() -> None:
@@ -89,7 +89,7 @@ def test_instances_tell_each_other_and_the_smaller_value_counts() -> None:
             nodes[peer].receive(name, kind, body)
     store = sqlite3.connect(":memory:")
     for node in nodes.values():
-        assert node.is_expired(Sample(WRITER, 1, bytes(9), 0, b"x", DATA), 7)
+        assert node.is_expired(OriginalSample(WRITER, 1, bytes(9), 0, b"x", DATA), 7)
         store.execute(node.tables)
         write = node.changes()
         assert write is not None
@@ -125,7 +125,7 @@ def test_a_smaller_value_replaces_what_is_saved() -> None:
         assert write is not None
         write(store)
     again.restore(store)
-    assert [again.is_expired(Sample(WRITER, 1, bytes(9), 0, b"x", DATA), now) for now in (6, 7)] == [
+    assert [again.is_expired(OriginalSample(WRITER, 1, bytes(9), 0, b"x", DATA), now) for now in (6, 7)] == [
         False,
         True,
     ]
@@ -139,8 +139,10 @@ def test_writers_beyond_the_bound_are_counted_and_their_samples_do_not_expire(
     for writer, lifespan_ns in ((LOW, 10), (HIGH, 10), (LOW, 5)):
         lifespans.learn(writer, lifespan_ns)
     assert lifespans.refused == 1
-    assert lifespans.is_expired(Sample(WRITER, 1, bytes(9), 0, b"x", DATA), 5)
-    assert not lifespans.is_expired(Sample(writer_name(HIGH, bytes(8)), 1, bytes(9), 0, b"x", DATA), 50)
+    assert lifespans.is_expired(OriginalSample(WRITER, 1, bytes(9), 0, b"x", DATA), 5)
+    assert not lifespans.is_expired(
+        OriginalSample(writer_name(HIGH, bytes(8)), 1, bytes(9), 0, b"x", DATA), 50
+    )
 
 
 def of_writer(value: str) -> bytes:

@@ -12,7 +12,7 @@ from engine.runtime.past import UNKNOWN_END
 from ospltool.cli.app import main
 from ospltool.live.dds import LiveFeed
 from ospltool.live.model import SystemModel
-from ospltool.live.persistence import State
+from ospltool.live.persistence import ReplicaState
 from tests.integration.lab import Lab
 from tests.redundancy.replicas import PATIENCE_S, Replicas, write
 
@@ -51,7 +51,7 @@ def test_the_console_shows_providers_and_who_was_killed_or_has_ended(
     write(writer, {"count": COUNT, "time": 1_000})
     model = SystemModel()
 
-    def states() -> dict[str, State]:
+    def states() -> dict[str, ReplicaState]:
         return {one.view.name: one.state(feed.now_ns()) for one in model.persistence.ordered()}
 
     def paths() -> dict[str, list[tuple[str, ...]]]:
@@ -62,17 +62,17 @@ def test_the_console_shows_providers_and_who_was_killed_or_has_ended(
         }
 
     follow(feed, model, lambda: paths() == {"a": [("a",)], "b": [("a", "b")]})
-    follow(feed, model, lambda: states() == {"a": State.IN_STEP, "b": State.IN_STEP})
+    follow(feed, model, lambda: states() == {"a": ReplicaState.IN_STEP, "b": ReplicaState.IN_STEP})
     monkeypatch.setenv("CYCLONEDDS_URI", lab.uri)
     assert main(["top", "--domain", str(lab.domain), "--json", "--screen", "persistence"]) == 0
     told = json.loads(capsys.readouterr().out)["data"]["persistence_services"]
     assert {one["name"]: one["state"] for one in told} == {"a": "in step", "b": "in step"}
     assert {one["name"]: one["writers"][0]["provider"] for one in told} == {"a": "original", "b": "a"}
     replicas.kill("a")
-    follow(feed, model, lambda: states()["a"] is State.GONE)
-    follow(feed, model, lambda: states()["b"] is State.ALONE)
+    follow(feed, model, lambda: states()["a"] is ReplicaState.GONE)
+    follow(feed, model, lambda: states()["b"] is ReplicaState.ALONE)
     assert replicas.stop("b") == [0]
-    follow(feed, model, lambda: states()["b"] is State.STOPPED)
+    follow(feed, model, lambda: states()["b"] is ReplicaState.STOPPED)
     assert bool(model.domain_lost_ns)
 
 

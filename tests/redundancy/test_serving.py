@@ -17,18 +17,18 @@ from engine.dataset.sample import DATA
 from engine.dds.topics import description_of
 from engine.dds.wiretypes import State
 from engine.persistence.core.codec import MessageFault
-from engine.persistence.core.messages import Sample
-from engine.persistence.service import serving as serving_module
+from engine.persistence.core.messages import OriginalSample
+from engine.persistence.service import late_readers as serving_module
 from engine.persistence.service.groups import Groups, group_id, writer_name
-from engine.persistence.service.serving import (
+from engine.persistence.service.late_readers import (
     FURTHER_S,
     MARGIN_NS,
     RETRY_S,
     SERVED,
     SETTLE_S,
-    Delivery,
     Groupwise,
-    Serving,
+    LateReaders,
+    ReaderDelivery,
 )
 
 CONFIGURATION = str(pathlib.Path(__file__).parents[2] / "samples" / "redundant-persistence" / "service.xml")
@@ -40,8 +40,10 @@ OTHER = DurableReader(b"\1" * 16, ("10.0.0.1:2",), "t", ("*",))
 START_S, START_NS = 1_000.0, 10**18
 
 
-def sample(number: int, time_ns: int = START_NS) -> Sample:
-    return Sample(writer_name(bytes(16), ID), number, ID + bytes((number,)), time_ns + number, b"x", DATA)
+def sample(number: int, time_ns: int = START_NS) -> OriginalSample:
+    return OriginalSample(
+        writer_name(bytes(16), ID), number, ID + bytes((number,)), time_ns + number, b"x", DATA
+    )
 
 
 class Clock:
@@ -67,8 +69,8 @@ class One:
         self.given: list[tuple[DurableReader, list[int]]] = []
         self.reached: frozenset[bytes] = frozenset()
         self.problem = ""
-        self._under_way: list[tuple[Callable[[], Delivery], Callable[[Delivery], None]]] = []
-        self.part = Serving(
+        self._under_way: list[tuple[Callable[[], ReaderDelivery], Callable[[ReaderDelivery], None]]] = []
+        self.part = LateReaders(
             name,
             synchronizes=synchronizes,
             groups=groups,
@@ -78,10 +80,12 @@ class One:
             submit=lambda work, done: self._under_way.append((work, done)),
         )
 
-    def _deliver(self, reader: DurableReader, groups: Groupwise) -> Delivery:
+    def _deliver(self, reader: DurableReader, groups: Groupwise) -> ReaderDelivery:
         numbers = [one.key[0] for _, samples in groups for one in samples]
         self.given.append((reader, numbers))
-        return Delivery("t", "p", reader.participant.hex(), len(numbers), 0.0, self.problem, self.reached)
+        return ReaderDelivery(
+            "t", "p", reader.participant.hex(), len(numbers), 0.0, self.problem, self.reached
+        )
 
     def sees(self, *ends: bytes, reader: DurableReader = READER, is_further: bool = False) -> None:
         self.part.discovered(Changes(ends_seen=[(reader, end, is_further) for end in ends]))
@@ -296,7 +300,7 @@ def test_who_misses_more_than_can_wait_gets_everything(clock: Clock, monkeypatch
 
 def test_what_has_expired_is_counted_and_not_given(clock: Clock) -> None:
     replica = alone(clock)
-    replica.kept[1] = Sample(replica.kept[1].writer, 2, ID + b"\2", START_NS, b"expired", DATA)
+    replica.kept[1] = OriginalSample(replica.kept[1].writer, 2, ID + b"\2", START_NS, b"expired", DATA)
     replica.sees(b"1")
     check_given(replica, clock, 1, 3)
     assert replica.part.counters["expired"] == 1

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from engine.persistence.core.codec import MessageFault
 from engine.persistence.core.ledger import LedgerState, Terms
-from engine.persistence.core.messages import Sample
+from engine.persistence.core.messages import OriginalSample
 from engine.persistence.core.subscription_codec import (
     decode,
     decode_answer,
@@ -21,25 +21,25 @@ from engine.persistence.core.subscription_codec import (
     encode_state,
 )
 from engine.persistence.core.subscription_messages import (
-    Answer,
     Books,
     Fetch,
     Handed,
     PeerMessage,
+    SubscriberAnswer,
     SubscriberState,
 )
 
 GROUP = bytes(range(8))
 HIGH = 1 << 128
 SAMPLES = (
-    Sample("a" * 32, HIGH, b"key", -5, b"payload" * 100),
-    Sample("b" * 32, 7, b"", 9, b"", status=4),
-    Sample("a" * 32, 8, b"k", 1 << 62, b"x"),
+    OriginalSample("a" * 32, HIGH, b"key", -5, b"payload" * 100),
+    OriginalSample("b" * 32, 7, b"", 9, b"", status=4),
+    OriginalSample("a" * 32, 8, b"k", 1 << 62, b"x"),
 )
 NUMBERS = (("a" * 32, (1, 2, HIGH)), ("b" * 32, (5,)))
 LEDGER = LedgerState("logger", Terms(3, True), 2, NUMBERS, (("m", NUMBERS), ("n", ())))
 STATE = SubscriberState("Topic", ("p", "q*"), "logger", 2, "m", 9, "ab", 4, True, NUMBERS, NUMBERS, True)
-ANSWER = Answer(5, 6, SAMPLES, True, 7)
+ANSWER = SubscriberAnswer(5, 6, SAMPLES, True, 7)
 
 
 @pytest.mark.parametrize("message", [Books((LEDGER,), NUMBERS), Books(), Fetch(NUMBERS), Handed(SAMPLES)])
@@ -50,7 +50,7 @@ def test_messages_between_replicas_come_back_as_they_were(message: PeerMessage) 
 def test_states_and_answers_come_back_as_they_were() -> None:
     assert decode_state(encode_state(STATE)) == STATE
     assert decode_answer(encode_answer(ANSWER)) == ANSWER
-    assert decode_answer(encode_answer(Answer(1))) == Answer(1)
+    assert decode_answer(encode_answer(SubscriberAnswer(1))) == SubscriberAnswer(1)
 
 
 def check_survives(body: bytes) -> None:

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from engine.persistence.core import ledger
-from engine.persistence.core.messages import Sample
+from engine.persistence.core.messages import OriginalSample
 from engine.persistence.core.settings import SynchronizationSettings
 from engine.persistence.core.subscription_messages import SavedSubscriptions
 from engine.persistence.core.subscriptions import Subscriptions
@@ -35,8 +35,8 @@ def opened() -> sqlite3.Connection:
     return made
 
 
-def sample_of(number: int) -> Sample:
-    return Sample("w" * 32, (1 << 127) + number, b"key", number, b"payload %d" % number)
+def sample_of(number: int) -> OriginalSample:
+    return OriginalSample("w" * 32, (1 << 127) + number, b"key", number, b"payload %d" % number)
 
 
 def carry_out(stock: Subscriptions, act: str, one: int, other: int) -> None:

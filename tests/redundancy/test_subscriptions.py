@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.persistence.core import held as held_module
+from engine.persistence.core import held_samples as held_module
 from engine.persistence.core import subscriptions as subscriptions_module
-from engine.persistence.core.desk import Desk
-from engine.persistence.core.messages import Sample
+from engine.persistence.core.messages import OriginalSample
+from engine.persistence.core.reader_desk import ReaderDesk
 from engine.persistence.core.settings import SynchronizationSettings
 from engine.persistence.core.subscriber import Subscriber
 from engine.persistence.core.subscription_messages import SubscriberState
@@ -25,7 +25,7 @@ PERIOD_MS = BOTH.subscription_period_ms
 LOG = "logger"
 
 
-def ids(samples: list[Sample]) -> list[tuple[str, int]]:
+def ids(samples: list[OriginalSample]) -> list[tuple[str, int]]:
     return [(each.writer, each.sequence) for each in samples]
 
 
@@ -164,11 +164,11 @@ class Room:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(held_module, "MAX_HELD", 3)
-        self.values: dict[bytes, Sample] = {}
+        self.values: dict[bytes, OriginalSample] = {}
         self.stock = Subscriptions("i", BOTH, self.values.values)
         self.stock.register(LOG, 1)
         for number in range(1, 6):
-            sample = Sample("w", number, b"k", number)
+            sample = OriginalSample("w", number, b"k", number)
             self.values[sample.key] = sample
             self.stock.sample_arrived(sample)
 
@@ -186,7 +186,7 @@ def test_at_the_bound_new_samples_are_not_kept_which_is_counted_and_said_once(
     room.stock.period()
     assert room.stock.held() == {("w", 2), ("w", 3), ("w", 5)}, "the last value comes back when there is room"
     assert room.stock.reports() == ["2 samples were not kept for durable subscriptions"]
-    desk = Desk("i", lambda _: (room.stock,))
+    desk = ReaderDesk("i", lambda _: (room.stock,))
     (answer,) = desk.heard("c", SubscriberState("T", (), LOG, 1, "m", 1, asked="i", request=1))
     assert (answer.is_last, answer.missed, ids(list(answer.samples))) == (
         True,
@@ -197,13 +197,13 @@ def test_at_the_bound_new_samples_are_not_kept_which_is_counted_and_said_once(
 
 def test_a_group_is_told_of_its_own_writers_and_what_is_given_again_is_acknowledged_again() -> None:
     one, other = (Subscriptions("i", BOTH, tuple) for _ in range(2))
-    desk = Desk("i", lambda _: (one, other))
+    desk = ReaderDesk("i", lambda _: (one, other))
     reader = Subscriber("T", ("*",), LOG, 1, "m")
     reader.present(["i"], 0.0)
 
-    def talk(now: float) -> list[Sample]:
+    def talk(now: float) -> list[OriginalSample]:
         """What the reader is given that is new to it."""
-        new: list[Sample] = []
+        new: list[OriginalSample] = []
         while (state := reader.turn(now)) is not None:
             for answer in desk.heard("c", state):
                 new += [each for each in answer.samples if reader.arrived(each.writer, each.sequence)]
@@ -211,14 +211,14 @@ def test_a_group_is_told_of_its_own_writers_and_what_is_given_again_is_acknowled
         return new
 
     assert talk(0.0) == []
-    one.sample_arrived(Sample("w", 1, b"k", 1))
+    one.sample_arrived(OriginalSample("w", 1, b"k", 1))
     one.period()
     assert ids(talk(10.0)) == [("w", 1)]
     reader.acknowledge([("w", 1)])
     talk(10.0)
     assert one.held() == set()
     assert other.saved().ledgers[0].done == (), "its memory is not used for what it never had"
-    other.sample_arrived(Sample("w", 1, b"k", 1))  # the writer writes in both partitions
+    other.sample_arrived(OriginalSample("w", 1, b"k", 1))  # the writer writes in both partitions
     other.period()
     assert talk(20.0) == [], "nothing comes twice"
     assert other.held() == set(), "and it is let go"

@@ -15,7 +15,14 @@ from engine.dataset.sample import DATA
 from engine.dds.topics import description_of
 from engine.dds.wiretypes import State
 from engine.persistence.core.codec import MessageFault, encode
-from engine.persistence.core.messages import Delivery, Inventory, Kept, Sample, Subscription, Want
+from engine.persistence.core.messages import (
+    Inventory,
+    KeptSample,
+    OriginalSample,
+    SampleBatch,
+    Subscription,
+    Want,
+)
 from engine.persistence.core.positions import Positions
 from engine.persistence.core.sequences import Sequences
 from engine.persistence.core.settings import SynchronizationSettings
@@ -92,9 +99,9 @@ def test_a_replica_that_stays_behind_begins_anew(monkeypatch: pytest.MonkeyPatch
     assert cell.part.overrun() == []
 
 
-def sample(**changes: object) -> Sample:
+def sample(**changes: object) -> OriginalSample:
     fields = {"writer": WRITER, "sequence": 5, "key": ID + b"k", "source_time_ns": 1, "payload": b""}
-    return Sample(**{**fields, **changes})  # type: ignore[arg-type] # - wrong ones are wanted
+    return OriginalSample(**{**fields, **changes})  # type: ignore[arg-type] # - wrong ones are wanted
 
 
 def strange() -> Iterator[tuple[str, bytes]]:
@@ -106,7 +113,7 @@ def strange() -> Iterator[tuple[str, bytes]]:
         sample(key=b"short"),
         sample(key=other + b"k", writer=writer_name(bytes(16), other)),
     ):
-        yield encode(Delivery((Kept(one, frozenset()),)))
+        yield encode(SampleBatch((KeptSample(one, frozenset()),)))
     yield encode(Inventory(1, ((b"", (1, WRITER, 1)),)))
     wrong = DESCRIPTION.group._replace(type_id="another")
     for group in (GroupDescription(wrong, TYPE, DESCRIPTION.qos), *damaged_types()):

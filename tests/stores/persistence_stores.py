@@ -8,7 +8,7 @@ import sqlite3
 
 from engine.core import plain
 from engine.dataset.sample import DATA
-from engine.persistence.core.messages import Kept, Sample, Saved
+from engine.persistence.core.messages import KeptSample, OriginalSample, Saved
 from engine.persistence.service import groups, rows
 from engine.persistence.service.store import DATABASE
 from tests.stores.own_stores import described
@@ -27,7 +27,10 @@ def write_persistence(directory: pathlib.Path, keys: range) -> pathlib.Path:
     connection.execute("INSERT INTO about VALUES (1, 'service')")
     connection.execute("INSERT INTO sample_group VALUES (?, ?)", (ID, json.dumps(plain.to_plain(GROUP))))
     kept = tuple(
-        Kept(Sample(WRITER, key + 1, ID + key.to_bytes(4), 10**18 + key, b"\0\1\0\0value", DATA), frozenset())
+        KeptSample(
+            OriginalSample(WRITER, key + 1, ID + key.to_bytes(4), 10**18 + key, b"\0\1\0\0value", DATA),
+            frozenset(),
+        )
         for key in keys
     )
     rows.writing(Saved(kept, ()))(connection)

@@ -9,7 +9,7 @@ from typing import Final
 from engine.persistence.service.view import SubscriptionView
 from ospltool.health.signs.services import of_service
 from ospltool.live import providers
-from ospltool.live.persistence import State, Stream, WatchedReplica
+from ospltool.live.persistence import ReplicaState, Stream, WatchedReplica
 from tui import text
 from tui.cells import Cell, Column, Line, Span, Tone, dimmed, single
 from tui.viewmodel.base import View, plural, severity_sign
@@ -25,13 +25,13 @@ MOST_TOLD: Final = 3
 """Lines for one thing that is wrong."""
 
 _TONES: Final = {
-    State.GONE: Tone.FAULT,
-    State.PROBLEM: Tone.FAULT,
-    State.SILENT: Tone.WARN,
-    State.NO_PROVIDER: Tone.WARN,
-    State.LAGS: Tone.WARN,
-    State.STOPPED: Tone.WARN,
-    State.CONNECTING: Tone.STRONG,
+    ReplicaState.GONE: Tone.FAULT,
+    ReplicaState.PROBLEM: Tone.FAULT,
+    ReplicaState.SILENT: Tone.WARN,
+    ReplicaState.NO_PROVIDER: Tone.WARN,
+    ReplicaState.LAGS: Tone.WARN,
+    ReplicaState.STOPPED: Tone.WARN,
+    ReplicaState.CONNECTING: Tone.STRONG,
 }
 """How states are written; the others are normal."""
 
@@ -120,12 +120,12 @@ def _replica_cell(view: View, one: WatchedReplica, key: str) -> Cell:
     return single(plain[key], Tone.PLAIN if key in ("name", "values", "from") else Tone.DIM)
 
 
-def _mark(view: View, state: State) -> Span:
+def _mark(view: View, state: ReplicaState) -> Span:
     glyphs = view.glyphs
     tone = _TONES.get(state, Tone.DIM)
     sign = {
-        State.STOPPED: glyphs.idle,
-        State.CONNECTING: glyphs.busy,
+        ReplicaState.STOPPED: glyphs.idle,
+        ReplicaState.CONNECTING: glyphs.busy,
     }.get(state) or {Tone.FAULT: glyphs.fault, Tone.WARN: glyphs.warn}.get(tone, glyphs.ok)
     return Span(sign, tone)
 
@@ -155,7 +155,9 @@ def title(view: View, rows: Rows[WatchedReplica]) -> str:
     parts = [plural(len(every), "persistence service")]
     states = collections.Counter(one.state(view.now_ns) for one in every)
     parts += [
-        f"{states[state]} {state}" for state in (State.GONE, State.STOPPED, State.SILENT) if states[state]
+        f"{states[state]} {state}"
+        for state in (ReplicaState.GONE, ReplicaState.STOPPED, ReplicaState.SILENT)
+        if states[state]
     ]
     if rows.hidden:
         parts.append(f"{rows.hidden:,} hidden by the filter")

@@ -14,11 +14,11 @@ from engine.dataset.sample import DATA, DISPOSE
 from engine.persistence.core.audit import PARTS
 from engine.persistence.core.messages import (
     Announcement,
-    Delivery,
     Inventory,
-    Kept,
+    KeptSample,
     Message,
-    Sample,
+    OriginalSample,
+    SampleBatch,
     Subscription,
     Want,
     WriterState,
@@ -43,7 +43,7 @@ class MessageFault(ValueError):
 
 def encode(message: Message) -> tuple[str, bytes]:
     """The kind of a message, and its bytes."""
-    kind = type(message).__name__.lower()
+    kind = _KINDS[type(message)]
     names, blobs = _Names(), _Writing()
     head = _ENCODERS[kind](message, names, blobs)
     text = json.dumps({"names": names.all, **head}, separators=(",", ":")).encode()
@@ -76,7 +76,13 @@ def decode(kind: str, body: bytes) -> Message:
     return message
 
 
-KINDS: Final = ("announcement", "subscription", "delivery", "inventory")
+_KINDS: Final[dict[type[Message], str]] = {
+    Announcement: "announcement",
+    Subscription: "subscription",
+    SampleBatch: "delivery",
+    Inventory: "inventory",
+}
+KINDS: Final = tuple(_KINDS.values())
 
 
 class _Names:
@@ -181,7 +187,7 @@ def _get_subscription(head: Any, names: list[str], _: _Reading) -> Subscription:
     return Subscription(_number(head["number"], 0, _HIGHEST), wants)
 
 
-def _put_delivery(message: Delivery, name: _Names, blob: _Writing) -> dict[str, Any]:
+def _put_delivery(message: SampleBatch, name: _Names, blob: _Writing) -> dict[str, Any]:
     samples = [
         [
             name(kept.sample.writer),
@@ -201,19 +207,19 @@ def _put_delivery(message: Delivery, name: _Names, blob: _Writing) -> dict[str, 
     return {"samples": samples, "written": written, "superseded": superseded}
 
 
-def _get_delivery(head: Any, names: list[str], blob: _Reading) -> Delivery:
+def _get_delivery(head: Any, names: list[str], blob: _Reading) -> SampleBatch:
     samples = tuple(_get_kept(each, names, blob) for each in _list(head["samples"]))
     written = tuple((blob(size), _writers(writers, names)) for size, writers in _list(head["written"]))
     superseded = tuple(
         (_named(writer, names), _numbers(numbers)) for writer, numbers in _list(head["superseded"])
     )
-    return Delivery(samples, written, superseded)
+    return SampleBatch(samples, written, superseded)
 
 
-def _get_kept(value: Any, names: list[str], blob: _Reading) -> Kept:
+def _get_kept(value: Any, names: list[str], blob: _Reading) -> KeptSample:
     writer, sequence, time_ns, status, first, late, writers, key_size, payload_size = value
     number = _number(sequence, 1, _HIGHEST)
-    sample = Sample(
+    sample = OriginalSample(
         writer=_named(writer, names),
         sequence=number,
         key=blob(key_size),
@@ -223,7 +229,7 @@ def _get_kept(value: Any, names: list[str], blob: _Reading) -> Kept:
         first=_number(first, 0, number),
         late=bool(_number(late, 0, 1)),
     )
-    return Kept(sample, _writers(writers, names))
+    return KeptSample(sample, _writers(writers, names))
 
 
 def _writers(value: Any, names: list[str]) -> frozenset[str]:
@@ -273,15 +279,15 @@ def merged(messages: list[tuple[str, Message]], most: int) -> Iterator[tuple[str
         messages: (receiver, message), in order.
         most: samples in one delivery.
     """
-    held: dict[str, Delivery] = {}
+    held: dict[str, SampleBatch] = {}
     for receiver, message in messages:
         before = held.pop(receiver, None)
         if before is not None and (
-            not isinstance(message, Delivery) or len(before.samples) + len(message.samples) > most
+            not isinstance(message, SampleBatch) or len(before.samples) + len(message.samples) > most
         ):
             yield receiver, before
             before = None
-        if not isinstance(message, Delivery):
+        if not isinstance(message, SampleBatch):
             yield receiver, message
         elif message.written or message.superseded:
             yield receiver, message if before is None else _joined(before, message)
@@ -290,5 +296,5 @@ def merged(messages: list[tuple[str, Message]], most: int) -> Iterator[tuple[str
     yield from held.items()
 
 
-def _joined(one: Delivery, other: Delivery) -> Delivery:
-    return Delivery((*one.samples, *other.samples), other.written, other.superseded)
+def _joined(one: SampleBatch, other: SampleBatch) -> SampleBatch:
+    return SampleBatch((*one.samples, *other.samples), other.written, other.superseded)

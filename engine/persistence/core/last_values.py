@@ -7,14 +7,14 @@ import dataclasses
 from collections.abc import Callable
 
 from engine.persistence.core import audit
-from engine.persistence.core.messages import Sample
+from engine.persistence.core.messages import OriginalSample
 
 
 @dataclasses.dataclass(slots=True)
-class Entry:
+class LastValue:
     """The last value of one instance, and every writer that ever wrote it."""
 
-    sample: Sample
+    sample: OriginalSample
     writers: frozenset[str]
 
 
@@ -43,32 +43,32 @@ class LastValues:
     def __init__(self, room: Room = no_limits) -> None:
         self._room = room
         self._limited: dict[bytes, list[bytes]] = {}
-        self.entries: dict[bytes, Entry] = {}
+        self.entries: dict[bytes, LastValue] = {}
         self.changed: set[bytes] = set()
         self._digests = audit.Digests()
         self._keys_of_part: list[set[bytes]] = [set() for _ in range(audit.PARTS)]
 
-    def keep(self, sample: Sample) -> Entry | None:
+    def keep(self, sample: OriginalSample) -> LastValue | None:
         """This is the last value of its instance from now on; what that pushed out, or did not let in."""
         entry = self.entries.get(sample.key)
-        pushed: Entry | None = None
+        pushed: LastValue | None = None
         if entry is None:
             group, most = self._room(sample.key)
             keys = self._limited.setdefault(group, []) if most else []
             if most and len(keys) >= most:
                 if sample.key > keys[-1]:
-                    return Entry(sample, frozenset())
+                    return LastValue(sample, frozenset())
                 pushed = self._drop(keys.pop())
             if most:
                 bisect.insort(keys, sample.key)
         self._digests.replace(sample.key, entry.sample.order if entry else None, sample.order)
         if entry is None:
             self._keys_of_part[audit.part_of(sample.key)].add(sample.key)
-        self.entries[sample.key] = Entry(sample, entry.writers if entry else frozenset())
+        self.entries[sample.key] = LastValue(sample, entry.writers if entry else frozenset())
         self.changed.add(sample.key)
         return pushed
 
-    def _drop(self, key: bytes) -> Entry:
+    def _drop(self, key: bytes) -> LastValue:
         entry = self.entries.pop(key)
         self._digests.replace(key, entry.sample.order, None)
         self._keys_of_part[audit.part_of(key)].discard(key)
@@ -79,6 +79,6 @@ class LastValues:
         """The digest of each part."""
         return self._digests.snapshot()
 
-    def of_part(self, part: int) -> list[Entry]:
+    def of_part(self, part: int) -> list[LastValue]:
         """The last values of one part, in order of their instances."""
         return [self.entries[key] for key in sorted(self._keys_of_part[part])]

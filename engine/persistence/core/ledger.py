@@ -60,7 +60,7 @@ class LedgerState:
     members: tuple[tuple[str, Numbers], ...] = ()
 
 
-class Ledger:
+class SubscriptionLedger:
     """What is acknowledged of one durable subscription.
 
     `join` is commutative, associative and idempotent, as long as no bound is met: of two quorums of one
@@ -89,7 +89,7 @@ class Ledger:
         self._just_forgotten: list[tuple[str, tuple[int, ...]]] = []
 
     @classmethod
-    def of(cls, state: LedgerState) -> Ledger:
+    def of(cls, state: LedgerState) -> SubscriptionLedger:
         """The ledger of a state."""
         ledger = cls(state.name, state.quorum, state.terms)
         ledger.join(state)

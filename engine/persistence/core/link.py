@@ -48,7 +48,7 @@ class Down:
 Event = Arrived | Up | Down
 
 
-class Link:
+class ReplicaLink:
     """One end.
 
     Args:

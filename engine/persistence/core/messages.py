@@ -13,7 +13,7 @@ LATE: Final = "-late"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Sample:
+class OriginalSample:
     """A sample of an original writer. Of two of one instance the one with the higher `order` counts.
 
     Attributes:
@@ -57,11 +57,11 @@ class Sample:
         return bool(self.status & DISPOSE)
 
     @property
-    def alone(self) -> Sample:
+    def alone(self) -> OriginalSample:
         """The sample, accounting for itself only."""
         if not self.first:
             return self
-        return Sample(  # dataclasses.replace takes ten times as long
+        return OriginalSample(  # dataclasses.replace takes ten times as long
             self.writer, self.sequence, self.key, self.source_time_ns, self.payload, self.status, 0, self.late
         )
 
@@ -116,15 +116,15 @@ class Subscription:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Kept:
+class KeptSample:
     """A sample on its way, with every writer that ever wrote its instance."""
 
-    sample: Sample
+    sample: OriginalSample
     writers: frozenset[str]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Delivery:
+class SampleBatch:
     """Samples, and then what they supersede.
 
     Attributes:
@@ -133,7 +133,7 @@ class Delivery:
         superseded: (writer, numbers) that are accounted for once everything above is.
     """
 
-    samples: tuple[Kept, ...] = ()
+    samples: tuple[KeptSample, ...] = ()
     written: tuple[tuple[bytes, frozenset[str]], ...] = ()
     superseded: tuple[tuple[str, Sequences], ...] = ()
 
@@ -158,9 +158,9 @@ class Saved:
     `gone` are instances that it must not find there any more.
     """
 
-    kept: tuple[Kept, ...] = ()
+    kept: tuple[KeptSample, ...] = ()
     had: tuple[tuple[str, Sequences], ...] = ()
     gone: tuple[bytes, ...] = ()
 
 
-Message = Announcement | Subscription | Delivery | Inventory
+Message = Announcement | Subscription | SampleBatch | Inventory

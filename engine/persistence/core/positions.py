@@ -11,7 +11,7 @@ import hashlib
 from typing import Final
 
 from engine.dataset.sample import UNREGISTER
-from engine.persistence.core.messages import Sample
+from engine.persistence.core.messages import OriginalSample
 
 _HASH_BITS: Final = 64
 _EPOCH: Final = 1 << 63
@@ -41,23 +41,25 @@ class Positions:
     A reliable reader gets what its writer writes in order. So a sample accounts for everything from behind
     the one before it; what the writer's KEEP_LAST cache dropped in between is superseded by what still
     comes. The first sample of a match accounts only for itself. So does one that is not above the one before
-    it, and it goes to the writer's stream of late samples (`Sample.late`): others may have accounted for its
-    position before it was written.
+    it, and it goes to the writer's stream of late samples (`OriginalSample.late`): others may have accounted
+    for its position before it was written.
     """
 
     def __init__(self) -> None:
         self._highest: dict[str, int] = {}
 
-    def sample(self, writer: str, key: bytes, source_time_ns: int, status: int, payload: bytes) -> Sample:
+    def sample(
+        self, writer: str, key: bytes, source_time_ns: int, status: int, payload: bytes
+    ) -> OriginalSample:
         """What arrived from `writer`, after everything that was given here before."""
         status &= ~UNREGISTER
         position = position_of(key, source_time_ns, status, payload)
         highest = self._highest.get(writer)
         if highest is not None and position <= highest:
-            return Sample(writer, position, key, source_time_ns, payload, status, late=True)
+            return OriginalSample(writer, position, key, source_time_ns, payload, status, late=True)
         self._highest[writer] = position
         first = position if highest is None else highest + 1
-        return Sample(writer, position, key, source_time_ns, payload, status, first=first)
+        return OriginalSample(writer, position, key, source_time_ns, payload, status, first=first)
 
     def unmatched(self, writer: str) -> None:
         """The match ended, or may have; more often than needed does no harm."""

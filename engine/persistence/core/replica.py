@@ -15,15 +15,15 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from engine.persistence.core import audit
-from engine.persistence.core.known import NOTHING, Peer, Writer, numbers_of
+from engine.persistence.core.counterparts import NOTHING, KnownPeer, KnownWriter, numbers_of
 from engine.persistence.core.last_values import LastValues, Room, no_limits
 from engine.persistence.core.messages import (
     Announcement,
-    Delivery,
     Inventory,
-    Kept,
+    KeptSample,
     Message,
-    Sample,
+    OriginalSample,
+    SampleBatch,
     Saved,
     Subscription,
     Want,
@@ -78,8 +78,8 @@ class Replica:
         self.settings = settings
         self.counters: collections.Counter[str] = collections.Counter()
         self._kept = LastValues(room)
-        self._writers: dict[str, Writer] = {}
-        self._peers: dict[str, Peer] = {}
+        self._writers: dict[str, KnownWriter] = {}
+        self._peers: dict[str, KnownPeer] = {}
         self._outbox: list[tuple[str, Message]] = []
         self._changed_writers: set[str] = set()
         self._restore(saved or Saved())
@@ -110,23 +110,23 @@ class Replica:
     def _saved(self, keys: Iterable[bytes], writers: Iterable[str]) -> Saved:
         entries = [self._kept.entries[key] for key in sorted(keys) if key in self._kept.entries]
         return Saved(
-            tuple(Kept(entry.sample.alone, entry.writers) for entry in entries),
+            tuple(KeptSample(entry.sample.alone, entry.writers) for entry in entries),
             tuple((name, self._writers[name].had) for name in sorted(writers)),
             tuple(sorted(set(keys) - self._kept.entries.keys())),
         )
 
     # What it shows.
 
-    def values(self) -> dict[bytes, Sample]:
+    def values(self) -> dict[bytes, OriginalSample]:
         """The last value of every instance."""
         return {key: entry.sample for key, entry in sorted(self._kept.entries.items())}
 
-    def value(self, key: bytes) -> Sample | None:
+    def value(self, key: bytes) -> OriginalSample | None:
         """The last value of one instance."""
         entry = self._kept.entries.get(key)
         return entry.sample if entry else None
 
-    def of_group(self, prefix: bytes) -> list[Sample]:
+    def of_group(self, prefix: bytes) -> list[OriginalSample]:
         """The last values of the instances whose keys begin like this, in order of source time."""
         found = [entry.sample for key, entry in self._kept.entries.items() if key.startswith(prefix)]
         return sorted(found, key=lambda sample: sample.order)
@@ -177,7 +177,7 @@ class Replica:
 
     def connected(self, peer: str) -> None:
         """A link to another replica is up, with nothing left over from before."""
-        self._peers[peer] = Peer()
+        self._peers[peer] = KnownPeer()
         self._send(peer, self._announcement())
 
     def disconnected(self, peer: str) -> None:
@@ -196,7 +196,7 @@ class Replica:
         if writer in self._writers:
             self._writers[writer].is_direct = False
 
-    def samples_arrived(self, samples: Iterable[Sample]) -> None:
+    def samples_arrived(self, samples: Iterable[OriginalSample]) -> None:
         """Samples came from their original writers, in this order."""
         self._apply([(sample, frozenset((sample.stream,))) for sample in samples])
 
@@ -309,16 +309,16 @@ class Replica:
 
     # Samples.
 
-    def _apply(self, arrived: Sequence[tuple[Sample, frozenset[str]]]) -> None:
+    def _apply(self, arrived: Sequence[tuple[OriginalSample, frozenset[str]]]) -> None:
         """Take samples, each with writers of its instance, and then account for them."""
-        streams: dict[str, list[Sample]] = {}
+        streams: dict[str, list[OriginalSample]] = {}
         for sample, writers in arrived:
             self._offer(sample, writers)
             streams.setdefault(sample.stream, []).append(sample)
         for stream, samples in streams.items():
             self._account(stream, numbers_of(samples), samples)
 
-    def _offer(self, sample: Sample, writers: frozenset[str]) -> None:
+    def _offer(self, sample: OriginalSample, writers: frozenset[str]) -> None:
         """Keep what is newer, whatever is accounted for: that costs nothing and cannot lose anything."""
         entry = self._kept.entries.get(sample.key)
         if entry is None or sample.order > entry.sample.order:
@@ -330,7 +330,7 @@ class Replica:
             self.counters["superseded"] += 1
         self._wrote(sample.key, writers | {sample.stream})
 
-    def _keep(self, sample: Sample) -> None:
+    def _keep(self, sample: OriginalSample) -> None:
         """Keep a last value, unless the limits of its group leave no room for it."""
         pushed = self._kept.keep(sample)
         if pushed is not None:
@@ -338,7 +338,7 @@ class Replica:
             for writer in pushed.writers & self._writers.keys():
                 self._writers[writer].keys.discard(pushed.sample.key)
 
-    def _account(self, stream: str, numbers: Sequences, newest: Sequence[Sample] = ()) -> None:
+    def _account(self, stream: str, numbers: Sequences, newest: Sequence[OriginalSample] = ()) -> None:
         """These numbers are accounted for now; tell who wants them. `newest` are samples that bring them."""
         known = self._writer(stream)
         new = numbers - known.had if known is not None else NOTHING
@@ -359,7 +359,7 @@ class Replica:
         entry.writers |= frozenset(writers)
         self._kept.changed.add(key)
 
-    def _take(self, state: Peer, delivery: Delivery) -> None:
+    def _take(self, state: KnownPeer, delivery: SampleBatch) -> None:
         state.learn_samples([kept.sample for kept in delivery.samples])
         self._apply([(kept.sample, kept.writers) for kept in delivery.samples])
         for key, writers in delivery.written:
@@ -368,7 +368,7 @@ class Replica:
             state.learn(writer, numbers)
             self._account(writer, numbers)
 
-    def _catch_up(self, peer: str, writer: str, newest: Sequence[Sample] = ()) -> None:
+    def _catch_up(self, peer: str, writer: str, newest: Sequence[OriginalSample] = ()) -> None:
         """Send a subscriber what it wants and lacks of a writer; `newest` is what has just arrived."""
         state = self._peers[peer]
         if writer not in state.wants:
@@ -397,12 +397,14 @@ class Replica:
         state.learn(writer, missing)
         superseded = () if are_all else ((writer, missing),)
         self._give(
-            peer, state, [Kept(each.sample.alone, each.writers) for each in there], written, superseded
+            peer, state, [KeptSample(each.sample.alone, each.writers) for each in there], written, superseded
         )
 
-    def _pass_on(self, peer: str, state: Peer, newest: Sequence[Sample], missing: Sequences) -> None:
+    def _pass_on(
+        self, peer: str, state: KnownPeer, newest: Sequence[OriginalSample], missing: Sequences
+    ) -> None:
         """Send samples that have just arrived, or what is newer of their instances."""
-        given: list[Kept] = []
+        given: list[KeptSample] = []
         written: list[tuple[bytes, frozenset[str]]] = []
         arrived = set(map(id, newest))
         are_all = len(newest) == 1
@@ -412,13 +414,13 @@ class Replica:
                 are_all = False
                 continue
             if id(entry.sample) in arrived:
-                given.append(Kept(entry.sample, entry.writers))
+                given.append(KeptSample(entry.sample, entry.writers))
                 continue
             are_all = False
             if state.knows(entry.sample):
                 written.append((key, entry.writers))
             else:
-                given.append(Kept(entry.sample.alone, entry.writers))
+                given.append(KeptSample(entry.sample.alone, entry.writers))
         stream = newest[0].stream
         state.learn(stream, missing)
         self._give(peer, state, given, written, () if are_all else ((stream, missing),))
@@ -426,23 +428,23 @@ class Replica:
     def _give(
         self,
         peer: str,
-        state: Peer,
-        samples: list[Kept],
+        state: KnownPeer,
+        samples: list[KeptSample],
         written: Iterable[tuple[bytes, frozenset[str]]] = (),
         superseded: tuple[tuple[str, Sequences], ...] = (),
     ) -> None:
         """Send samples in batches; what they supersede goes with the last of them."""
         state.learn_samples([kept.sample for kept in samples])
-        batch: list[Kept] = []
+        batch: list[KeptSample] = []
         size = 0
         for kept in samples:
             if batch and (len(batch) >= BATCH_SAMPLES or size >= BATCH_BYTES):
-                self._send(peer, Delivery(tuple(batch)))
+                self._send(peer, SampleBatch(tuple(batch)))
                 batch, size = [], 0
             batch.append(kept)
             size += len(kept.sample.payload)
         self.counters["sent"] += len(samples)
-        self._send(peer, Delivery(tuple(batch), tuple(written), superseded))
+        self._send(peer, SampleBatch(tuple(batch), tuple(written), superseded))
 
     # The audit.
 
@@ -460,7 +462,7 @@ class Replica:
             entries = tuple((each.sample.key, each.sample.order) for each in self._kept.of_part(part))
             self._send(peer, Inventory(part, entries))
 
-    def _give_newer(self, peer: str, state: Peer, inventory: Inventory) -> None:
+    def _give_newer(self, peer: str, state: KnownPeer, inventory: Inventory) -> None:
         theirs = dict(inventory.entries)
         entries = self._kept.of_part(inventory.part)
         newer = [
@@ -469,7 +471,7 @@ class Replica:
             if each.sample.key not in theirs or each.sample.order > theirs[each.sample.key]
         ]
         if newer:
-            self._give(peer, state, [Kept(each.sample.alone, each.writers) for each in newer])
+            self._give(peer, state, [KeptSample(each.sample.alone, each.writers) for each in newer])
 
     # Odds and ends.
 
@@ -477,14 +479,14 @@ class Replica:
         known = self._writers.get(writer)
         return known.had if known else NOTHING
 
-    def _writer(self, writer: str) -> Writer | None:
+    def _writer(self, writer: str) -> KnownWriter | None:
         known = self._writers.get(writer)
         if known is None:
             if len(self._writers) >= MAX_WRITERS:
                 self.counters["refused"] += 1
                 return None
             stability = Stability(self.settings.stable_periods, self.settings.max_change_periods)
-            known = self._writers[writer] = Writer(stability)
+            known = self._writers[writer] = KnownWriter(stability)
         return known
 
     def _send(self, peer: str, message: Message) -> None:

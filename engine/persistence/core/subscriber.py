@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from engine.persistence.core.ledger import Numbers
-from engine.persistence.core.subscription_messages import Answer, SubscriberState
+from engine.persistence.core.subscription_messages import SubscriberAnswer, SubscriberState
 
 MAX_TOLD: Final = 20_000
 """Samples in a state, each of those that the reader has and those that it acknowledges. While it has more
@@ -129,7 +129,7 @@ class Subscriber:
                 self._acknowledged[id_] = _Acknowledged()
                 self._is_changed = True
 
-    def answer(self, replica: str, answer: Answer, now: float) -> None:
+    def answer(self, replica: str, answer: SubscriberAnswer, now: float) -> None:
         """A replica says something; its samples are given to `arrived` before."""
         if replica not in self._replicas:
             return
@@ -161,12 +161,6 @@ class Subscriber:
         return 0 < self._acknowledged[id_].since <= stored
 
     # What it says.
-
-    @property
-    def unstored(self) -> int:
-        """Acknowledgements that no replica is known to have stored."""
-        stored = max(self._replicas.values(), default=0)
-        return sum(1 for id_ in self._acknowledged if not self._is_stored(id_, stored))
 
     @property
     def is_heard(self) -> bool:

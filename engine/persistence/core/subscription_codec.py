@@ -14,13 +14,13 @@ from engine.core import plain
 from engine.dataset.sample import DATA, DISPOSE
 from engine.persistence.core.codec import MessageFault
 from engine.persistence.core.ledger import Numbers
-from engine.persistence.core.messages import Sample
+from engine.persistence.core.messages import OriginalSample
 from engine.persistence.core.subscription_messages import (
-    Answer,
     Books,
     Fetch,
     Handed,
     PeerMessage,
+    SubscriberAnswer,
     SubscriberState,
 )
 
@@ -103,13 +103,13 @@ def decode_state(body: bytes) -> SubscriberState:
     return state
 
 
-def encode_answer(answer: Answer) -> bytes:
+def encode_answer(answer: SubscriberAnswer) -> bytes:
     """What a replica says to a reader."""
     head = {name: getattr(answer, name) for name in ("stored", "request", "is_last", "missed")}
     return _packed(head, answer.samples)
 
 
-def decode_answer(body: bytes) -> Answer:
+def decode_answer(body: bytes) -> SubscriberAnswer:
     """The answer of a replica.
 
     Raises:
@@ -117,13 +117,13 @@ def decode_answer(body: bytes) -> Answer:
     """
     head, samples = _unpacked(body)
     try:
-        answer: Answer = plain.from_plain(Answer, {**head, "samples": []})
+        answer: SubscriberAnswer = plain.from_plain(SubscriberAnswer, {**head, "samples": []})
     except (plain.PlainFault, TypeError) as error:
         raise MessageFault(f"no answer: {error}"[:200]) from error
-    return Answer(answer.stored, answer.request, samples, answer.is_last, answer.missed)
+    return SubscriberAnswer(answer.stored, answer.request, samples, answer.is_last, answer.missed)
 
 
-def _packed(head: dict[str, Any], samples: Sequence[Sample]) -> bytes:
+def _packed(head: dict[str, Any], samples: Sequence[OriginalSample]) -> bytes:
     writers = {name: at for at, name in enumerate(dict.fromkeys(each.writer for each in samples))}
     text = json.dumps({**head, "writers": list(writers)}, separators=(",", ":")).encode()
     parts = [_HEAD.pack(VERSION, len(text)), text]
@@ -138,7 +138,7 @@ def _packed(head: dict[str, Any], samples: Sequence[Sample]) -> bytes:
     return b"".join(parts)
 
 
-def _unpacked(body: bytes) -> tuple[dict[str, Any], tuple[Sample, ...]]:
+def _unpacked(body: bytes) -> tuple[dict[str, Any], tuple[OriginalSample, ...]]:
     if not _HEAD.size <= len(body) <= MAX_BYTES:
         raise MessageFault(f"{len(body)} bytes")
     version, size = _HEAD.unpack_from(body)
@@ -152,7 +152,7 @@ def _unpacked(body: bytes) -> tuple[dict[str, Any], tuple[Sample, ...]]:
         raise MessageFault(f"no head: {error!r}"[:200]) from error
     for name in writers:
         _check_name(name)
-    samples: list[Sample] = []
+    samples: list[OriginalSample] = []
     while at < len(body):
         _check(at + _SAMPLE.size <= len(body), "end of a sample")
         index, number, time_ns, status, key_size, size = _SAMPLE.unpack_from(body, at)
@@ -163,7 +163,7 @@ def _unpacked(body: bytes) -> tuple[dict[str, Any], tuple[Sample, ...]]:
         _check(bool(status) and not status & ~(DATA | DISPOSE), "status")
         payload = body[start + key_size : at]
         samples.append(
-            Sample(writers[index], sequence, body[start : start + key_size], time_ns, payload, status)
+            OriginalSample(writers[index], sequence, body[start : start + key_size], time_ns, payload, status)
         )
     return head, tuple(samples)
 

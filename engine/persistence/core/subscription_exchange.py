@@ -6,10 +6,10 @@ import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from engine.persistence.core import held as held_module
-from engine.persistence.core.held import Held, Id, Room, batches, numbers_of
+from engine.persistence.core import held_samples as held_module
+from engine.persistence.core.held_samples import HeldRoom, HeldSample, Id, batches, numbers_of
 from engine.persistence.core.ledger import LedgerState
-from engine.persistence.core.messages import Sample
+from engine.persistence.core.messages import OriginalSample
 from engine.persistence.core.settings import SynchronizationSettings
 from engine.persistence.core.subscription_messages import Books, Fetch, Handed, PeerMessage
 
@@ -42,8 +42,8 @@ class Exchange:
     def __init__(
         self,
         settings: SynchronizationSettings,
-        held: Mapping[Id, Held],
-        room: Room,
+        held: Mapping[Id, HeldSample],
+        room: HeldRoom,
         is_wanted: Callable[[Id], bool],
     ) -> None:
         self._settings = settings
@@ -96,7 +96,7 @@ class Exchange:
             if id_ not in self._held and len(offered) < held_module.MAX_HELD:  # nobody holds more
                 offered[id_] = self._period
 
-    def hand(self, peer: str, samples: Sequence[Sample]) -> None:
+    def hand(self, peer: str, samples: Sequence[OriginalSample]) -> None:
         """Give another replica what it has asked for."""
         if samples:
             self._to_peers.extend((peer, Handed(part)) for part in batches(samples))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from engine.persistence.core.ledger import LedgerState, Numbers
-from engine.persistence.core.messages import Sample
+from engine.persistence.core.messages import OriginalSample
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Fetch:
 class Handed:
     """What was asked for."""
 
-    samples: tuple[Sample, ...]
+    samples: tuple[OriginalSample, ...]
 
 
 PeerMessage = Books | Fetch | Handed
@@ -71,7 +71,7 @@ class SubscriberState:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Answer:
+class SubscriberAnswer:
     """From a replica to a reader.
 
     Attributes:
@@ -84,7 +84,7 @@ class Answer:
 
     stored: int
     request: int = 0
-    samples: tuple[Sample, ...] = ()
+    samples: tuple[OriginalSample, ...] = ()
     is_last: bool = False
     missed: int = 0
 
@@ -94,7 +94,7 @@ class SavedSubscriptions:
     """What must be on the disk of a replica, all from one moment."""
 
     ledgers: tuple[LedgerState, ...] = ()
-    held: tuple[Sample, ...] = ()
+    held: tuple[OriginalSample, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -114,5 +114,5 @@ class Forgotten:
     numbers: tuple[int, ...]
 
 
-Change = LedgerState | Sample | Released | Forgotten
+Change = LedgerState | OriginalSample | Released | Forgotten
 """What must be written to disk, in order: new acknowledgements, a sample that is kept, and so on."""

@@ -14,9 +14,9 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from engine.persistence.core.held import Held, Id, Room, ids_of
-from engine.persistence.core.ledger import Ledger, LedgerState, Numbers, Terms
-from engine.persistence.core.messages import Sample
+from engine.persistence.core.held_samples import HeldRoom, HeldSample, Id, ids_of
+from engine.persistence.core.ledger import LedgerState, Numbers, SubscriptionLedger, Terms
+from engine.persistence.core.messages import OriginalSample
 from engine.persistence.core.settings import SynchronizationSettings
 from engine.persistence.core.subscription_exchange import Exchange
 from engine.persistence.core.subscription_messages import (
@@ -73,18 +73,18 @@ class Subscriptions:
         self,
         name: str,
         settings: SynchronizationSettings,
-        values: Callable[[], Iterable[Sample]],
+        values: Callable[[], Iterable[OriginalSample]],
         saved: SavedSubscriptions | None = None,
-        room: Room | None = None,
+        room: HeldRoom | None = None,
     ) -> None:
         self.name = name
         self.settings = settings
         self.counters: collections.Counter[str] = collections.Counter()
         self._values = values
-        self._ledgers: dict[str, Ledger] = {}
-        self._held: dict[Id, Held] = {}
+        self._ledgers: dict[str, SubscriptionLedger] = {}
+        self._held: dict[Id, HeldSample] = {}
         self._pending: collections.Counter[str] = collections.Counter()
-        self._room = room or Room()
+        self._room = room or HeldRoom()
         self._writers: set[str] = set()
         self._missed = 0
         self._missed_now = 0
@@ -96,7 +96,7 @@ class Subscriptions:
         self._restore(saved or SavedSubscriptions())
 
     def _restore(self, saved: SavedSubscriptions) -> None:
-        self._ledgers = {state.name: Ledger.of(state) for state in saved.ledgers}
+        self._ledgers = {state.name: SubscriptionLedger.of(state) for state in saved.ledgers}
         for sample in saved.held:
             self._hold(sample)
         self._changes.clear()
@@ -200,7 +200,7 @@ class Subscriptions:
             if len(self._ledgers) >= MAX_SUBSCRIPTIONS:
                 self.counters["subscriptions_refused"] += 1
                 return
-            ledger = self._ledgers[state.name] = Ledger(state.name, state.quorum, state.terms)
+            ledger = self._ledgers[state.name] = SubscriptionLedger(state.name, state.quorum, state.terms)
             ledger.join(state)
             new: LedgerState | None = state
         else:
@@ -215,7 +215,7 @@ class Subscriptions:
         self._changes.append(new)
         self._exchange.learned(new, source)
 
-    def _begin(self, ledger: Ledger) -> None:
+    def _begin(self, ledger: SubscriptionLedger) -> None:
         """A subscription is new, or is deleted."""
         for id_ in list(self._held):
             if ledger.terms.is_deleted:
@@ -239,7 +239,7 @@ class Subscriptions:
 
     # Samples.
 
-    def sample_arrived(self, sample: Sample) -> None:
+    def sample_arrived(self, sample: OriginalSample) -> None:
         """A sample came, from its writer or from another replica, be it the last value or not."""
         self._writers.add(sample.writer)
         if len(self._writers) > MAX_WRITERS:
@@ -262,7 +262,7 @@ class Subscriptions:
             if not ledger.terms.is_deleted and not ledger.is_done(*id_)
         }
 
-    def _hold(self, sample: Sample) -> bool:
+    def _hold(self, sample: OriginalSample) -> bool:
         id_ = (sample.writer, sample.sequence)
         if id_ in self._held:
             return False
@@ -272,7 +272,7 @@ class Subscriptions:
         if not self._room.has(len(sample.payload)):
             self._miss()
             return False
-        self._held[id_] = Held(sample, wanted_by, self._period)
+        self._held[id_] = HeldSample(sample, wanted_by, self._period)
         self._room.take(len(sample.payload))
         self._writers.add(sample.writer)
         self._pending.update(wanted_by)
@@ -333,7 +333,7 @@ class Subscriptions:
 
     def pending(
         self, name: str, member: str, had: Numbers = (), *, only_settled: bool = False
-    ) -> list[Sample]:
+    ) -> list[OriginalSample]:
         """What a member lacks, in the order of source timestamps, then writers and numbers."""
         ledger = self._ledgers.get(name)
         if ledger is None:

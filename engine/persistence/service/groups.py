@@ -19,7 +19,7 @@ from engine.core.namespaces import Group
 from engine.dataset.groups import GroupDescription
 from engine.dds.typecheck import BrokenType, check_description
 from engine.persistence.core.codec import MessageFault
-from engine.persistence.core.messages import LATE, Sample
+from engine.persistence.core.messages import LATE, OriginalSample
 
 ID_BYTES: Final = 8
 MAX_GROUPS: Final = 10_000
@@ -123,7 +123,7 @@ class Groups:
         raised, self._raised = self._raised, []
         return raised
 
-    def check(self, sample: Sample) -> None:
+    def check(self, sample: OriginalSample) -> None:
         """A sample of another replica is one of a known group.
 
         Raises:

@@ -13,7 +13,7 @@ from engine.dds import abi
 from engine.dds.captured import WRITER_GONE, Captured
 from engine.dds.participant import NodeParticipant
 from engine.dds.waiting import Signal
-from engine.persistence.core.messages import Sample
+from engine.persistence.core.messages import OriginalSample
 from engine.persistence.core.positions import Positions
 from engine.persistence.service.groups import Groups, group_id, writer_name
 from engine.persistence.service.lifespans import Lifespans
@@ -146,9 +146,9 @@ class Intake:
             self._synchronization.replica.writer_lost(name)
             self._positions.unmatched(name)
 
-    def drain(self) -> list[Sample]:
+    def drain(self) -> list[OriginalSample]:
         """What the taps have, in order for each writer; nothing from other services."""
-        found: list[Sample] = []
+        found: list[OriginalSample] = []
         for tap in self.taps:
             taken: list[Any] = tap.drain(DRAIN)
             if self._orphans:
@@ -167,7 +167,7 @@ class Intake:
         self.counters["captured"] += len(found)
         return found
 
-    def _take(self, captured: Captured, found: list[Sample]) -> None:
+    def _take(self, captured: Captured, found: list[OriginalSample]) -> None:
         names = self._names.get(captured.writer)
         if names is None:
             if captured.writer not in self.neighbourhood.routes:

@@ -14,9 +14,9 @@ from typing import Final
 
 from engine.dataset.sample import DATA
 from engine.persistence.core.codec import MessageFault
-from engine.persistence.core.messages import Sample
+from engine.persistence.core.messages import OriginalSample
 from engine.persistence.service.groups import WriterName
-from engine.persistence.service.parts import Part, Write
+from engine.persistence.service.parts import ServicePart, Write
 
 LIFESPANS: Final = "lifespans"
 MAX_WRITERS: Final = 100_000
@@ -25,7 +25,7 @@ _GUID_DIGITS: Final = 32
 _LARGEST_NS: Final = (1 << 63) - 1
 
 
-class Lifespans(Part):
+class Lifespans(ServicePart):
     """The writers whose samples expire. Its messages go before the samples of these writers.
 
     Attributes:
@@ -48,7 +48,7 @@ class Lifespans(Part):
         """A writer announces how long its samples are good."""
         self._take({writer.hex(): lifespan_ns}, "")
 
-    def is_expired(self, sample: Sample, now_ns: int) -> bool:
+    def is_expired(self, sample: OriginalSample, now_ns: int) -> bool:
         """Whether nobody should get a sample any more at this wall clock time; a dispose does not expire."""
         name = WriterName.of(sample.writer)
         lifespan_ns = self._known.get(name.guid.hex()) if name else None

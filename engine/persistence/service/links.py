@@ -9,7 +9,7 @@ from typing import Any
 
 from engine.persistence.core.codec import MessageFault
 from engine.persistence.core.link import Arrived, Event, Up
-from engine.persistence.service.parts import Part
+from engine.persistence.service.parts import ServicePart
 from engine.persistence.service.peers import Hello, Peers
 
 
@@ -40,7 +40,7 @@ class Links:
         self,
         hello: Hello,
         peers: Peers,
-        parts: Sequence[Part],
+        parts: Sequence[ServicePart],
         on_received: Callable[[], None],
         say: Callable[[str], None],
     ) -> None:

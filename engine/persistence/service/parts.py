@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from engine.persistence.core.messages import Sample
+from engine.persistence.core.messages import OriginalSample
 
 Write = Callable[[sqlite3.Connection], None]
 """Writes to the store, on the store's thread and inside a transaction; it holds what it writes."""
@@ -19,7 +19,7 @@ Write = Callable[[sqlite3.Connection], None]
 NEVER_S: Final = math.inf
 
 
-class Part:
+class ServicePart:
     """One of them; what it does not override does nothing.
 
     Attributes:
@@ -60,7 +60,7 @@ class Part:
         """What is to be sent now, in order: (replica, kind, body)."""
         return ()
 
-    def captured(self, samples: Sequence[Sample]) -> None:
+    def captured(self, samples: Sequence[OriginalSample]) -> None:
         """What came from original writers, in order."""
 
     def turn(self, now_s: float) -> float:

@@ -19,7 +19,7 @@ from engine.dds.participant import NodeParticipant
 from engine.dds.subscription_endpoints import PARTITION
 from engine.dds.waiting import Signal
 from engine.persistence.core.codec import MAX_MESSAGE_BYTES, MessageFault
-from engine.persistence.core.link import Event, Link
+from engine.persistence.core.link import Event, ReplicaLink
 
 TOPIC: Final = "p_exchange"
 HELLO_S: Final = 1.0
@@ -85,7 +85,7 @@ class _Peer:
         participant: NodeParticipant,
         guid: bytes,
         replica_id: str,
-        link: Link,
+        link: ReplicaLink,
         on_room: Callable[[], None],
         activities: Activities,
     ) -> None:
@@ -213,7 +213,7 @@ class Peers:
         if len(self._peers) >= MAX_PEERS:
             self.refused += 1
             return
-        link = Link(self._hello.encode(), lambda: secrets.randbelow((1 << 64) - 1) + 1)
+        link = ReplicaLink(self._hello.encode(), lambda: secrets.randbelow((1 << 64) - 1) + 1)
         self._peers[guid] = _Peer(self._participant, guid, replica_id, link, self._on_room, self._activities)
 
     def gone(self, guid: bytes) -> Sequence[Event]:

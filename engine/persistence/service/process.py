@@ -29,15 +29,15 @@ from engine.dds.typeinfo import resolve_type
 from engine.dds.uri import cyclone_uri, domain_tag
 from engine.persistence.service.groups import Groups
 from engine.persistence.service.intake import Intake
+from engine.persistence.service.late_readers import Groupwise, LateReaders, ReaderDelivery
 from engine.persistence.service.lifespans import Lifespans
 from engine.persistence.service.links import Links
-from engine.persistence.service.parts import Part
+from engine.persistence.service.parts import ServicePart
 from engine.persistence.service.peers import Hello, Peers
 from engine.persistence.service.readers import Readers
-from engine.persistence.service.serving import Delivery, Groupwise, Serving
 from engine.persistence.service.showing import STATUS_TOPICS
-from engine.persistence.service.status import Shown, Status
-from engine.persistence.service.store import Store
+from engine.persistence.service.status import Shown, StatusPublisher
+from engine.persistence.service.store import ReplicaStore
 from engine.persistence.service.subscribing import Subscribing
 from engine.persistence.service.synchronization import Synchronization
 from engine.persistence.service.view import ReplicaView
@@ -113,7 +113,7 @@ class Service:
         self._groups = Groups(settings.groups)
         self._synchronization = Synchronization(options.name, settings.synchronization, self._groups)
         self._lifespans = Lifespans()
-        self._store = Store(
+        self._store = ReplicaStore(
             options.directory,
             options.name,
             lambda: secrets.token_hex(16),
@@ -131,7 +131,7 @@ class Service:
         uri = cyclone_uri(environment=options.environ)
         self._workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="worker")
         self._shell.stack.callback(self._workers.shutdown, wait=False, cancel_futures=True)
-        self._serving = Serving(
+        self._serving = LateReaders(
             options.name,
             synchronizes=self._settings.synchronization.enable,
             groups=self._groups,
@@ -148,7 +148,12 @@ class Service:
             values=lambda group: self._synchronization.replica.of_group(group),
             say=options.say,
         )
-        self._parts: list[Part] = [self._lifespans, self._synchronization, self._serving, self._subscribing]
+        self._parts: list[ServicePart] = [
+            self._lifespans,
+            self._synchronization,
+            self._serving,
+            self._subscribing,
+        ]
         self._store.open(self._parts)
         self._shell.stack.callback(self._store.close, CLOSE_S)
         self._shell.stack.callback(self._past.close)
@@ -202,7 +207,7 @@ class Service:
             links=self._links,
             watch=self._watch,
         )
-        self._status = Status(options.name, self._store.id, self._channel, self._past, self._submit)
+        self._status = StatusPublisher(options.name, self._store.id, self._channel, self._past, self._submit)
 
     def _listen(self) -> None:
         listen = self._shell.listen
@@ -241,9 +246,9 @@ class Service:
     def _fail(self, error: Exception) -> None:
         raise ServiceFault(f"a thread of the service ended: {error!r}") from error
 
-    def _deliver(self, reader: DurableReader, groups: Groupwise) -> Delivery:
+    def _deliver(self, reader: DurableReader, groups: Groupwise) -> ReaderDelivery:
         result = self._directed.deliver(reader.participant, reader.addresses, groups)
-        return Delivery(
+        return ReaderDelivery(
             reader.topic,
             ",".join(reader.partitions),
             reader.participant.hex(),

@@ -19,7 +19,7 @@ from engine.dds.tap import CaptureReader
 from engine.dds.waiting import Signal
 from engine.persistence.core.codec import MessageFault
 from engine.persistence.core.subscription_codec import decode_state, encode_answer
-from engine.persistence.core.subscription_messages import Answer, SubscriberState
+from engine.persistence.core.subscription_messages import SubscriberAnswer, SubscriberState
 
 MATCH_S: Final = 2.0
 SEND_S: Final = 10.0
@@ -40,7 +40,7 @@ class _Line:
     """The way to one reader; it is used by one thread at a time."""
 
     participant: bytes
-    waiting: list[Answer] = dataclasses.field(default_factory=list)
+    waiting: list[SubscriberAnswer] = dataclasses.field(default_factory=list)
     sender: BulkSender | None = None
     is_busy: bool = False
     is_gone: bool = False
@@ -103,7 +103,7 @@ class Readers:
             self.counters["refused"] += 1
         return known == reader
 
-    def send(self, answers: Sequence[tuple[str, Answer]]) -> None:
+    def send(self, answers: Sequence[tuple[str, SubscriberAnswer]]) -> None:
         """Send answers, in order for each reader."""
         for reader, answer in answers:
             line = self._lines.get(reader)
@@ -132,7 +132,7 @@ class Readers:
 
         self._submit(lambda: self._send_all(reader, line, answers), done)
 
-    def _send_all(self, reader: str, line: _Line, answers: Sequence[Answer]) -> bool:
+    def _send_all(self, reader: str, line: _Line, answers: Sequence[SubscriberAnswer]) -> bool:
         """On a worker thread: whether everything went."""
         try:
             if line.sender is None:

@@ -11,7 +11,7 @@ import json
 import sqlite3
 from typing import Final
 
-from engine.persistence.core.messages import Kept, Sample, Saved
+from engine.persistence.core.messages import KeptSample, OriginalSample, Saved
 from engine.persistence.core.sequences import Sequences
 from engine.persistence.service.parts import Write
 
@@ -46,7 +46,7 @@ def _check(row: _Row) -> bytes:
     return hashlib.blake2b(b"".join(parts), digest_size=_CHECK_BYTES).digest()
 
 
-def _kept_row(kept: Kept) -> _Row:
+def _kept_row(kept: KeptSample) -> _Row:
     sample = kept.sample
     return checked(
         (
@@ -85,7 +85,7 @@ def read(store: sqlite3.Connection) -> tuple[Saved, int]:
         sqlite3.Error: it cannot be read.
     """
     damaged = 0
-    kept: list[Kept] = []
+    kept: list[KeptSample] = []
     had: list[tuple[str, Sequences]] = []
     for row in store.execute("SELECT * FROM kept"):
         if not is_whole(row):
@@ -93,8 +93,8 @@ def read(store: sqlite3.Connection) -> tuple[Saved, int]:
             continue
         key, writer, sequence, time_ns, status, payload, late, writers, _ = row
         number = int.from_bytes(sequence, "big")
-        sample = Sample(writer, number, key, time_ns, payload, status, late=bool(late))
-        kept.append(Kept(sample, frozenset(json.loads(writers))))
+        sample = OriginalSample(writer, number, key, time_ns, payload, status, late=bool(late))
+        kept.append(KeptSample(sample, frozenset(json.loads(writers))))
     for row in store.execute("SELECT * FROM accounted"):
         if not is_whole(row):
             damaged += 1

@@ -11,16 +11,16 @@ from engine.dds.channel import ChannelTopic
 from engine.persistence.core.replica import Replica
 from engine.persistence.core.selection import ORIGINAL
 from engine.persistence.service.groups import ID_BYTES, Groups, WriterName
+from engine.persistence.service.late_readers import LateReaders
 from engine.persistence.service.links import Links
-from engine.persistence.service.serving import Serving
 from engine.persistence.service.subscribing import Subscribing
 from engine.persistence.service.view import (
     MAX_WRITERS_SHOWN,
     PAST_TOPIC,
     TOPIC,
-    DeliveryView,
-    GroupView,
+    KeptGroupView,
     PeerView,
+    ReaderDeliveryView,
     SubscriptionView,
     WriterView,
 )
@@ -32,11 +32,11 @@ STATUS_TOPICS: Final = (
 """What a replica opens to show itself."""
 
 
-def group_views(groups: Groups, replica: Replica, serving: Serving) -> tuple[GroupView, ...]:
+def group_views(groups: Groups, replica: Replica, serving: LateReaders) -> tuple[KeptGroupView, ...]:
     """All groups."""
     counts = collections.Counter(key[:ID_BYTES] for key in replica.instances())
     return tuple(
-        GroupView(
+        KeptGroupView(
             partition=description.group.partition,
             topic=description.group.topic,
             type_name=description.type.name,
@@ -116,10 +116,10 @@ def subscription_views(subscribing: Subscribing) -> tuple[SubscriptionView, ...]
     return tuple(sorted(views, key=lambda view: (view.name, view.topic, view.partition)))
 
 
-def delivery_views(serving: Serving) -> tuple[DeliveryView, ...]:
+def delivery_views(serving: LateReaders) -> tuple[ReaderDeliveryView, ...]:
     """The last deliveries, oldest first."""
     return tuple(
-        DeliveryView(d.topic, d.partition, d.participant, d.samples, round(d.seconds, 3), d.problem)
+        ReaderDeliveryView(d.topic, d.partition, d.participant, d.samples, round(d.seconds, 3), d.problem)
         for d in serving.deliveries
     )
 

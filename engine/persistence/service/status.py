@@ -19,12 +19,12 @@ from engine.dds.errors import DdsTimeout
 from engine.persistence.service import showing, view
 from engine.persistence.service.groups import Groups
 from engine.persistence.service.intake import Intake
+from engine.persistence.service.late_readers import LateReaders
 from engine.persistence.service.lifespans import Lifespans
 from engine.persistence.service.links import Links
 from engine.persistence.service.peers import Peers
 from engine.persistence.service.readers import Readers
-from engine.persistence.service.serving import Serving
-from engine.persistence.service.store import Store
+from engine.persistence.service.store import ReplicaStore
 from engine.persistence.service.subscribing import Subscribing
 from engine.persistence.service.synchronization import Synchronization
 from engine.runtime import monitor
@@ -55,9 +55,9 @@ class Shown:
     groups: Groups
     synchronization: Synchronization
     lifespans: Lifespans
-    serving: Serving
+    serving: LateReaders
     subscribing: Subscribing
-    store: Store
+    store: ReplicaStore
     intake: Intake
     readers: Readers
     peers: Peers
@@ -128,7 +128,7 @@ class Shown:
         return (*found, *(f"{one.name}: {one.problem}" for one in self.links.refused))
 
 
-class Status:
+class StatusPublisher:
     """Publishes the status, no more often than is needed.
 
     Args:

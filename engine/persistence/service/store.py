@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from engine.dds.activity import Activities
-from engine.persistence.service.parts import Part, Write
+from engine.persistence.service.parts import ServicePart, Write
 from engine.store import schema
 from engine.store.files import LOCK, Lock
 from engine.store.interface import StoreDamaged, StoreError, StoreFailed, StoreRefused
@@ -29,7 +29,7 @@ WRITE_S: Final = 60.0
 _TABLES: Final = "CREATE TABLE about (one INTEGER PRIMARY KEY CHECK (one = 1), id TEXT NOT NULL);"
 
 
-class Store:
+class ReplicaStore:
     """One store directory.
 
     Args:
@@ -71,7 +71,7 @@ class Store:
         self.fault: Exception | None = None
         self._thread: threading.Thread | None = None
 
-    def open(self, parts: Sequence[Part]) -> None:
+    def open(self, parts: Sequence[ServicePart]) -> None:
         """Open or make it, let the parts take what there is, and begin to write.
 
         Raises:
@@ -102,7 +102,7 @@ class Store:
             self._thread.join(timeout_s)
         return self.is_idle
 
-    def _run(self, parts: Sequence[Part]) -> None:
+    def _run(self, parts: Sequence[ServicePart]) -> None:
         lock = connection = None
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
@@ -134,7 +134,7 @@ class Store:
         else:
             self._error = known or error
 
-    def _prepare(self, connection: sqlite3.Connection, parts: Sequence[Part]) -> None:
+    def _prepare(self, connection: sqlite3.Connection, parts: Sequence[ServicePart]) -> None:
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
@@ -211,4 +211,4 @@ class _Transaction:
             self._connection.execute("ROLLBACK")
 
 
-__all__ = ["DATABASE", "Store", "StoreError"]
+__all__ = ["DATABASE", "ReplicaStore", "StoreError"]

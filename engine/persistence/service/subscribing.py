@@ -12,23 +12,28 @@ from engine.config.persistence import DurableSubscriptionSettings
 from engine.dataset.groups import GroupDescription
 from engine.persistence.core import subscription_codec
 from engine.persistence.core.codec import MessageFault
-from engine.persistence.core.desk import Desk
-from engine.persistence.core.held import Room
-from engine.persistence.core.messages import Sample
+from engine.persistence.core.held_samples import HeldRoom
+from engine.persistence.core.messages import OriginalSample
 from engine.persistence.core.positions import position_of
+from engine.persistence.core.reader_desk import ReaderDesk
 from engine.persistence.core.settings import SynchronizationSettings
-from engine.persistence.core.subscription_messages import Answer, Change, SavedSubscriptions, SubscriberState
+from engine.persistence.core.subscription_messages import (
+    Change,
+    SavedSubscriptions,
+    SubscriberAnswer,
+    SubscriberState,
+)
 from engine.persistence.core.subscriptions import Subscriptions, SubscriptionStatus
 from engine.persistence.service import registrations, subscription_rows
 from engine.persistence.service.groups import ID_BYTES, Groups
-from engine.persistence.service.parts import Part, Write
+from engine.persistence.service.parts import ServicePart, Write
 from engine.persistence.service.registrations import Registration
 
 MAX_GROUPS: Final = 10_000
 GUID_CHARS: Final = 32
 
 
-class Subscribing(Part):
+class Subscribing(ServicePart):
     """Durable subscriptions of all groups.
 
     Readers know nothing of groups: in what is kept for them a writer is its GUID, and a position is that of
@@ -55,7 +60,7 @@ class Subscribing(Part):
         settings: SynchronizationSettings,
         preconfigured: Sequence[DurableSubscriptionSettings],
         groups: Groups,
-        values: Callable[[bytes], list[Sample]],
+        values: Callable[[bytes], list[OriginalSample]],
         say: Callable[[str], None],
     ) -> None:
         self._name = name
@@ -66,19 +71,19 @@ class Subscribing(Part):
         self._say = say
         self._stocks: dict[bytes, Subscriptions] = {}
         self._looked_at: set[bytes] = set()
-        self._room = Room()
+        self._room = HeldRoom()
         self._registered = self._make(registrations.GROUP)
-        self._desk = Desk("", self._of_state)
+        self._desk = ReaderDesk("", self._of_state)
         self._peers: set[str] = set()
-        self._gathered: list[tuple[str, Answer]] = []
-        self._in_flight: list[tuple[str, Answer]] = []
-        self._answers: list[tuple[str, Answer]] = []
+        self._gathered: list[tuple[str, SubscriberAnswer]] = []
+        self._in_flight: list[tuple[str, SubscriberAnswer]] = []
+        self._answers: list[tuple[str, SubscriberAnswer]] = []
         self._due_s = 0.0
         self.damaged = 0
 
     def begin(self, own: str) -> None:
         """How readers call this replica is known; called once, before any of them is heard."""
-        self._desk = Desk(own, self._of_state)
+        self._desk = ReaderDesk(own, self._of_state)
 
     # The store.
 
@@ -105,7 +110,7 @@ class Subscribing(Part):
             return None
         return _Writing(changed)
 
-    def answers(self) -> list[tuple[str, Answer]]:
+    def answers(self) -> list[tuple[str, SubscriberAnswer]]:
         """What is to be sent to readers now, in order."""
         answers, self._answers = self._answers, []
         return answers
@@ -155,7 +160,7 @@ class Subscribing(Part):
 
     # Samples and readers.
 
-    def captured(self, samples: Sequence[Sample]) -> None:
+    def captured(self, samples: Sequence[OriginalSample]) -> None:
         """Keep what is wanted of what original writers wrote."""
         self.groups_seen()
         for sample in samples:
@@ -274,10 +279,10 @@ class _Writing:
         subscription_rows.write(store, self.changed)
 
 
-def _for_readers(sample: Sample) -> Sample:
+def _for_readers(sample: OriginalSample) -> OriginalSample:
     """The sample without its group."""
     key = sample.key[ID_BYTES:]
     position = position_of(key, sample.source_time_ns, sample.status, sample.payload)
-    return Sample(
+    return OriginalSample(
         sample.writer[:GUID_CHARS], position, key, sample.source_time_ns, sample.payload, sample.status
     )

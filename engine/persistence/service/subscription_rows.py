@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from engine.persistence.core.ledger import LedgerState, Numbers, Terms
-from engine.persistence.core.messages import Sample
+from engine.persistence.core.messages import OriginalSample
 from engine.persistence.core.subscription_codec import NUMBER_BYTES
 from engine.persistence.core.subscription_messages import Change, Forgotten, Released, SavedSubscriptions
 from engine.persistence.service.rows import checked, is_whole
@@ -37,7 +37,7 @@ _QUORUM: Final = ""
 def write(store: sqlite3.Connection, changes: Mapping[bytes, Sequence[Change]]) -> None:
     """Write what changed, by group, over what the store has."""
     for group, each in changes.items():
-        held: dict[tuple[str, int], Sample | None] = {}
+        held: dict[tuple[str, int], OriginalSample | None] = {}
         for change in each:
             if isinstance(change, LedgerState):
                 _write_ledger(store, group, change)
@@ -84,7 +84,7 @@ def _blob(number: int) -> bytes:
     return number.to_bytes(NUMBER_BYTES, "big")
 
 
-def _held_row(group: bytes, sample: Sample) -> tuple[bytes | str | int, ...]:
+def _held_row(group: bytes, sample: OriginalSample) -> tuple[bytes | str | int, ...]:
     return checked(
         (
             group,
@@ -105,13 +105,15 @@ def read(store: sqlite3.Connection) -> tuple[dict[bytes, SavedSubscriptions], in
         sqlite3.Error: it cannot be read.
     """
     damaged = 0
-    held: dict[bytes, list[Sample]] = collections.defaultdict(list)
+    held: dict[bytes, list[OriginalSample]] = collections.defaultdict(list)
     for row in store.execute("SELECT * FROM held"):
         if not is_whole(row):
             damaged += 1
             continue
         group, writer, number, key, time_ns, status, payload, _ = row
-        held[group].append(Sample(writer, int.from_bytes(number, "big"), key, time_ns, payload, status))
+        held[group].append(
+            OriginalSample(writer, int.from_bytes(number, "big"), key, time_ns, payload, status)
+        )
     ledgers: dict[bytes, list[LedgerState]] = collections.defaultdict(list)
     for group, name, generation, is_deleted, quorum in store.execute("SELECT * FROM subscription"):
         members = _members(store, group, name)

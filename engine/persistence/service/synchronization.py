@@ -9,13 +9,13 @@ from typing import Final
 
 from engine.dataset.groups import GroupDescription
 from engine.persistence.core import codec
-from engine.persistence.core.messages import Delivery, Inventory, Message, Sample
+from engine.persistence.core.messages import Inventory, Message, OriginalSample, SampleBatch
 from engine.persistence.core.replica import BATCH_SAMPLES, Replica
 from engine.persistence.core.settings import SynchronizationSettings
 from engine.persistence.service import groups as groups_module
 from engine.persistence.service import rows
 from engine.persistence.service.groups import ID_BYTES, Groups
-from engine.persistence.service.parts import Part, Write
+from engine.persistence.service.parts import ServicePart, Write
 
 GROUPS: Final = "groups"
 """The message that tells of groups; it comes before the samples of these."""
@@ -23,7 +23,7 @@ MAX_WAITING: Final = 100_000
 """Messages that may wait for a replica that is behind."""
 
 
-class Synchronization(Part):
+class Synchronization(ServicePart):
     """What the service keeps. With `enable` false it talks to nobody.
 
     Args:
@@ -50,7 +50,7 @@ class Synchronization(Part):
         self.replica = Replica(name, settings, room=groups.room)
         self.damaged = 0
         self.counters: collections.Counter[str] = collections.Counter()
-        self._from_others: list[Sample] = []
+        self._from_others: list[OriginalSample] = []
 
     def restore(self, store: sqlite3.Connection) -> None:
         """Start with what the store has."""
@@ -97,7 +97,7 @@ class Synchronization(Part):
             for peer in peers:
                 self._waiting[peer].append(body)
 
-    def captured(self, samples: Sequence[Sample]) -> None:
+    def captured(self, samples: Sequence[OriginalSample]) -> None:
         """Keep what original writers wrote."""
         self.replica.samples_arrived(samples)
 
@@ -110,7 +110,7 @@ class Synchronization(Part):
                 self._groups.learn(description)
             return
         message = codec.decode(kind, body)
-        if not isinstance(message, Delivery):
+        if not isinstance(message, SampleBatch):
             self._check_keys(message)
             self.replica.receive(peer, message)
             return
@@ -120,7 +120,7 @@ class Synchronization(Part):
         self.replica.receive(peer, message)
         self._from_others += [kept.sample for kept in message.samples]
 
-    def take_from_others(self) -> tuple[list[Sample], list[Sample]]:
+    def take_from_others(self) -> tuple[list[OriginalSample], list[OriginalSample]]:
         """What came from other replicas since the last call, and the part of it that are last values now."""
         taken, self._from_others = self._from_others, []
         return taken, [each for each in taken if self.replica.value(each.key) is each]

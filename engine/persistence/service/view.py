@@ -33,7 +33,7 @@ class PeerView:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class GroupView:
+class KeptGroupView:
     """A group with the number of instances kept, and of processes that read it."""
 
     partition: str
@@ -82,7 +82,7 @@ class WriterView:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class DeliveryView:
+class ReaderDeliveryView:
     """What a reader that came late was given."""
 
     topic: str
@@ -150,10 +150,10 @@ class ReplicaView:
     transactions: int
     unwritten: bool
     peers: tuple[PeerView, ...]
-    groups: tuple[GroupView, ...]
+    groups: tuple[KeptGroupView, ...]
     writers: tuple[WriterView, ...]
     writers_left_out: int
-    deliveries: tuple[DeliveryView, ...]
+    deliveries: tuple[ReaderDeliveryView, ...]
     subscriptions: tuple[SubscriptionView, ...]
     counters: dict[str, int]
     problems: tuple[str, ...] = ()

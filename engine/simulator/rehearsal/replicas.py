@@ -14,7 +14,7 @@ import random
 from collections.abc import Callable
 
 from engine.dataset.sample import DATA
-from engine.persistence.core.messages import Delivery, Message, Sample, Saved
+from engine.persistence.core.messages import Message, OriginalSample, SampleBatch, Saved
 from engine.persistence.core.positions import Positions
 from engine.persistence.core.replica import Replica
 from engine.persistence.core.settings import SynchronizationSettings
@@ -25,7 +25,7 @@ _WRITER_DELAY_MS = 50
 
 
 @dataclasses.dataclass(eq=False)
-class ReplicaLink:
+class RehearsedLink:
     """Both directions between two replicas; messages on the way are lost when it goes down.
 
     Attributes:
@@ -59,7 +59,7 @@ class ReplicaCluster:
         self._schedule = Schedule()
         self.settings = settings
         self.replicas: dict[str, Replica] = {}
-        self.links: dict[frozenset[str], ReplicaLink] = {}
+        self.links: dict[frozenset[str], RehearsedLink] = {}
         self.direct: set[tuple[str, str]] = set()
         self.written: dict[str, int] = collections.defaultdict(int)
         self.arrivals: collections.Counter[tuple[str, str, int]] = collections.Counter()
@@ -69,7 +69,7 @@ class ReplicaCluster:
         for number in range(count):
             self.start(f"i{number}")
         for pair in itertools.combinations(sorted(self.replicas), 2):
-            self.links[frozenset(pair)] = ReplicaLink(up=False)
+            self.links[frozenset(pair)] = RehearsedLink(up=False)
             self.join(*pair)
 
     def start(self, name: str, saved: Saved | None = None) -> None:
@@ -133,11 +133,11 @@ class ReplicaCluster:
                 self._in_order((name, receiver), LINK_DELAY_MS, arrive)
 
     def _arrive(
-        self, sender: str, receiver: str, link: ReplicaLink, generation: int, message: Message
+        self, sender: str, receiver: str, link: RehearsedLink, generation: int, message: Message
     ) -> None:
         if link.generation != generation or receiver not in self.replicas:
             return
-        if isinstance(message, Delivery):
+        if isinstance(message, SampleBatch):
             self.payloads_between += len(message.samples)
             self.arrivals.update((receiver, k.sample.writer, k.sample.sequence) for k in message.samples)
             self._arrived(receiver, [kept.sample for kept in message.samples])
@@ -189,7 +189,7 @@ class ReplicaCluster:
 
         self._in_order((writer, name), _WRITER_DELAY_MS, arrive)
 
-    def _arrived(self, name: str, samples: list[Sample]) -> None:
+    def _arrived(self, name: str, samples: list[OriginalSample]) -> None:
         """Take note of samples that came to a replica, from a writer or from another replica."""
 
     # Faults and the end.
@@ -209,9 +209,9 @@ class ReplicaCluster:
         for one, other in itertools.combinations(sorted(self.replicas), 2):
             self.join(one, other)
 
-    def last_values(self) -> dict[bytes, Sample]:
+    def last_values(self) -> dict[bytes, OriginalSample]:
         """Return the latest sample of each instance that any replica has: all must end with these."""
-        latest: dict[bytes, Sample] = {}
+        latest: dict[bytes, OriginalSample] = {}
         for replica in self.replicas.values():
             for key, sample in replica.values().items():
                 if key not in latest or sample.order > latest[key].order:

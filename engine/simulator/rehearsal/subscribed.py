@@ -13,19 +13,19 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from engine.dataset.sample import DATA
-from engine.persistence.core.desk import Desk
-from engine.persistence.core.messages import Sample, Saved
+from engine.persistence.core.messages import OriginalSample, Saved
 from engine.persistence.core.positions import position_of
+from engine.persistence.core.reader_desk import ReaderDesk
 from engine.persistence.core.settings import SynchronizationSettings
 from engine.persistence.core.subscriber import Subscriber
 from engine.persistence.core.subscription_messages import (
-    Answer,
     PeerMessage,
     SavedSubscriptions,
+    SubscriberAnswer,
     SubscriberState,
 )
 from engine.persistence.core.subscriptions import Subscriptions
-from engine.simulator.rehearsal.replicas import LINK_DELAY_MS, ReplicaCluster, ReplicaLink
+from engine.simulator.rehearsal.replicas import LINK_DELAY_MS, RehearsedLink, ReplicaCluster
 
 _TURN_MS: Final = 100
 CLIENT_DELAY_MS: Final = 50
@@ -51,9 +51,9 @@ class RehearsedReader:
     """Names of the replicas that it is connected to."""
     writers: set[str] = dataclasses.field(default_factory=set)
     """Original writers that it is connected to."""
-    waiting: list[Sample] = dataclasses.field(default_factory=list)
+    waiting: list[OriginalSample] = dataclasses.field(default_factory=list)
     """Samples that came before the pending ones were complete."""
-    taken: list[Sample] = dataclasses.field(default_factory=list)
+    taken: list[OriginalSample] = dataclasses.field(default_factory=list)
     """Samples that the application took, in order."""
     acknowledged: int = 0
     """How many of `taken` it has acknowledged."""
@@ -76,7 +76,7 @@ class SubscribedCluster(ReplicaCluster):
 
     def __init__(self, count: int, seed: int, settings: SynchronizationSettings) -> None:
         self.stocks: dict[str, Subscriptions] = {}
-        self.desks: dict[str, Desk] = {}
+        self.desks: dict[str, ReaderDesk] = {}
         self.applications: dict[str, RehearsedReader] = {}
         self.issued: dict[tuple[str, str, int], set[str]] = collections.defaultdict(set)
         self.disks: dict[str, SavedReplica] = {}
@@ -95,7 +95,7 @@ class SubscribedCluster(ReplicaCluster):
             disk.subscriptions if disk and saved is not None else None,
         )
         self.stocks[name] = stock
-        self.desks[name] = Desk(name, lambda _: (stock,))
+        self.desks[name] = ReaderDesk(name, lambda _: (stock,))
         self._after(self._random.randrange(self.settings.subscription_period_ms), self._sync, name, stock)
 
     def _sync(self, name: str, stock: Subscriptions) -> None:
@@ -135,7 +135,7 @@ class SubscribedCluster(ReplicaCluster):
             if here in self.stocks:
                 self.stocks[here].disconnected(there)
 
-    def _arrived(self, name: str, samples: list[Sample]) -> None:
+    def _arrived(self, name: str, samples: list[OriginalSample]) -> None:
         for sample in samples:
             self._at_stock(name, functools.partial(self.stocks[name].sample_arrived, sample))
 
@@ -161,7 +161,7 @@ class SubscribedCluster(ReplicaCluster):
             if link.up:
                 self._tell_peer(name, receiver, link, message)
 
-    def _tell_peer(self, sender: str, receiver: str, link: ReplicaLink, message: PeerMessage) -> None:
+    def _tell_peer(self, sender: str, receiver: str, link: RehearsedLink, message: PeerMessage) -> None:
         generation = link.generation
 
         def arrive() -> None:
@@ -212,12 +212,12 @@ class SubscribedCluster(ReplicaCluster):
             self.issued[subscription, sample.writer, sample.sequence].add(state.deciding.member)
         state.deciding.acknowledge((sample.writer, sample.sequence) for sample in samples)
 
-    def publish(self, writer: str, key: bytes, time_ns: int | None = None) -> Sample:
+    def publish(self, writer: str, key: bytes, time_ns: int | None = None) -> OriginalSample:
         """Let an original writer write to replicas and to applications; as `write`."""
         stamp = self.now_ms * 1_000_000 if time_ns is None else time_ns
         self.write(writer, key, stamp)
         payload = f"{writer}/{self.written[writer]}".encode()
-        sample = Sample(writer, position_of(key, stamp, DATA, payload), key, stamp, payload)
+        sample = OriginalSample(writer, position_of(key, stamp, DATA, payload), key, stamp, payload)
         for name, state in self.applications.items():
             if state.is_there and writer in state.writers:
                 arrive = functools.partial(self._take, name, [sample])
@@ -237,15 +237,15 @@ class SubscribedCluster(ReplicaCluster):
                 self._in_order((name, replica), CLIENT_DELAY_MS, hear)
         self._after(_TURN_MS, self._turn, name)
 
-    def _hear(self, replica: str, desk: Desk, name: str, told: SubscriberState) -> None:
+    def _hear(self, replica: str, desk: ReaderDesk, name: str, told: SubscriberState) -> None:
         if self.desks.get(replica) is not desk or replica not in self.applications[name].replicas:
             return
-        answers: list[Answer] = []
+        answers: list[SubscriberAnswer] = []
         self._at_stock(replica, lambda: answers.extend(desk.heard(name, told)))
         for answer in answers:
             self._tell_application(replica, name, answer)
 
-    def _tell_application(self, replica: str, name: str, answer: Answer) -> None:
+    def _tell_application(self, replica: str, name: str, answer: SubscriberAnswer) -> None:
         state, desk = self.applications[name], self.desks[replica]
 
         def arrive() -> None:
@@ -258,7 +258,7 @@ class SubscribedCluster(ReplicaCluster):
 
         self._in_order((replica, name), CLIENT_DELAY_MS, arrive)
 
-    def _take(self, name: str, samples: Iterable[Sample]) -> None:
+    def _take(self, name: str, samples: Iterable[OriginalSample]) -> None:
         state = self.applications[name]
         if not state.is_there:
             return

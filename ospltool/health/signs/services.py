@@ -9,7 +9,7 @@ from engine.persistence.service.view import ReplicaView
 from ospltool.health.scene import Scene
 from ospltool.health.sign import SECOND_NS, Sign
 from ospltool.live import providers
-from ospltool.live.persistence import State, Stream, WatchedReplica
+from ospltool.live.persistence import ReplicaState, Stream, WatchedReplica
 
 GATHERING_NS: Final = 5 * SECOND_NS
 """Readers that connect with a durable subscription may take so long."""
@@ -27,11 +27,11 @@ def of_service(one: WatchedReplica, now_ns: int) -> Iterator[Sign]:
     """What is wrong with one persistence service."""
     name = called(one.view)
     state = one.state(now_ns)
-    if state is State.GONE:
+    if state is ReplicaState.GONE:
         yield Sign("DUL-SERVICE-GONE", name, f"{name} is gone", one.gone_ns, weight=2)
-    elif state is State.SILENT:
+    elif state is ReplicaState.SILENT:
         yield Sign("DUL-SERVICE-SILENT", name, f"{name} is silent", one.heard_ns)
-    elif state is not State.STOPPED:
+    elif state is not ReplicaState.STOPPED:
         yield from _of_heard(one.view, one.used)
 
 

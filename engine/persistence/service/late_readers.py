@@ -18,9 +18,9 @@ from engine.capture.neighbourhood import Changes, DurableReader
 from engine.dataset import sample as dataset_sample
 from engine.dataset.groups import GroupDescription, is_given
 from engine.persistence.core.codec import MessageFault
-from engine.persistence.core.messages import Sample
+from engine.persistence.core.messages import OriginalSample
 from engine.persistence.service.groups import ID_BYTES, Groups, WriterName
-from engine.persistence.service.parts import NEVER_S, Part
+from engine.persistence.service.parts import NEVER_S, ServicePart
 
 SERVED: Final = "served"
 SETTLE_S: Final = 2.0
@@ -38,7 +38,7 @@ MAX_UPDATES: Final = 100_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Delivery:
+class ReaderDelivery:
     """What became of a delivery to one process; `readers` are GUIDs of those that got all of it."""
 
     topic: str
@@ -53,10 +53,10 @@ class Delivery:
 Groupwise = list[tuple[GroupDescription, list[dataset_sample.Sample]]]
 
 
-class Deliver(Protocol):
+class DeliverTo(Protocol):
     """Gives samples to one reader; blocks."""
 
-    def __call__(self, reader: DurableReader, groups: Groupwise) -> Delivery:
+    def __call__(self, reader: DurableReader, groups: Groupwise) -> ReaderDelivery:
         """See `engine.capture.delivery.Directed`."""
 
 
@@ -76,7 +76,7 @@ class _Reader:
     unserved: set[str] = dataclasses.field(default_factory=set)
     served: set[str] = dataclasses.field(default_factory=set)
     missed: bool = False
-    updates: list[Sample] = dataclasses.field(default_factory=list)
+    updates: list[OriginalSample] = dataclasses.field(default_factory=list)
     is_busy: bool = False
     due_s: float = 0.0
 
@@ -91,7 +91,7 @@ class _Reader:
         self.unserved -= self.served
 
 
-class Serving(Part):
+class LateReaders(ServicePart):
     """Who serves whom, and with what.
 
     Args:
@@ -112,10 +112,10 @@ class Serving(Part):
         *,
         synchronizes: bool,
         groups: Groups,
-        kept: Callable[[bytes], list[Sample]],
-        is_expired: Callable[[Sample, int], bool],
-        deliver: Deliver,
-        submit: Callable[[Callable[[], Delivery], Callable[[Delivery], None]], None],
+        kept: Callable[[bytes], list[OriginalSample]],
+        is_expired: Callable[[OriginalSample, int], bool],
+        deliver: DeliverTo,
+        submit: Callable[[Callable[[], ReaderDelivery], Callable[[ReaderDelivery], None]], None],
     ) -> None:
         self._name = name
         self._synchronizes = synchronizes
@@ -129,7 +129,7 @@ class Serving(Part):
         self._peers: set[str] = set()
         self._outbox: list[tuple[str, str, bytes]] = []
         self._starts_s = 0.0
-        self.deliveries: collections.deque[Delivery] = collections.deque(maxlen=20)
+        self.deliveries: collections.deque[ReaderDelivery] = collections.deque(maxlen=20)
         self.counters: collections.Counter[str] = collections.Counter()
 
     # What happens.
@@ -182,7 +182,7 @@ class Serving(Part):
         for one in self._readers.values():
             one.serve(self._served.keys())
 
-    def heard(self, samples: Sequence[Sample]) -> None:
+    def heard(self, samples: Sequence[OriginalSample]) -> None:
         """Another replica gave these, and each is the last value of its instance."""
         if not self._is_ours():
             return
@@ -242,7 +242,7 @@ class Serving(Part):
             return
         one.is_busy = True
 
-        def done(delivery: Delivery) -> None:
+        def done(delivery: ReaderDelivery) -> None:
             one.is_busy = False
             self.deliveries.append(delivery)
             self.counters["deliveries"] += 1
@@ -256,7 +256,7 @@ class Serving(Part):
 
         self._submit(lambda: self._deliver(reader, groups), done)
 
-    def _unexpired(self, samples: list[Sample]) -> list[Sample]:
+    def _unexpired(self, samples: list[OriginalSample]) -> list[OriginalSample]:
         now_ns = time.time_ns()
         good = [sample for sample in samples if not self._is_expired(sample, now_ns)]
         self.counters["expired"] += len(samples) - len(good)
@@ -280,7 +280,7 @@ def _reads(reader: DurableReader, description: GroupDescription) -> bool:
     return is_given(description.group, reader.topic, reader.partitions)
 
 
-def _of_dataset(sample: Sample) -> dataset_sample.Sample:
+def _of_dataset(sample: OriginalSample) -> dataset_sample.Sample:
     writer: Any = WriterName.of(sample.writer)
     return dataset_sample.make_sample(
         sample.source_time_ns, writer.guid, sample.status, sample.key[ID_BYTES:], sample.payload

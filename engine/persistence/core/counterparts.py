@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from typing import Final
 
 from engine.persistence.core import audit
-from engine.persistence.core.messages import Sample, WriterState
+from engine.persistence.core.messages import OriginalSample, WriterState
 from engine.persistence.core.selection import Stability
 from engine.persistence.core.sequences import Sequences
 
 
 @dataclasses.dataclass(slots=True)
-class Writer:
+class KnownWriter:
     """What is known of one original writer.
 
     Attributes:
@@ -29,7 +29,7 @@ class Writer:
 
 
 @dataclasses.dataclass(slots=True)
-class Peer:
+class KnownPeer:
     """Another replica while it is connected.
 
     Attributes:
@@ -50,7 +50,7 @@ class Peer:
     digests: tuple[int, ...] = ()
     comparison: audit.Comparison = dataclasses.field(default_factory=audit.Comparison)
 
-    def knows(self, sample: Sample) -> bool:
+    def knows(self, sample: OriginalSample) -> bool:
         """Whether it surely has a sample."""
         return sample.sequence in self.known.get(sample.stream, NOTHING)
 
@@ -58,9 +58,9 @@ class Peer:
         """It has, or has been sent, these."""
         self.known[writer] = self.known.get(writer, NOTHING) | numbers
 
-    def learn_samples(self, samples: Iterable[Sample]) -> None:
+    def learn_samples(self, samples: Iterable[OriginalSample]) -> None:
         """Likewise."""
-        streams: dict[str, list[Sample]] = {}
+        streams: dict[str, list[OriginalSample]] = {}
         for sample in samples:
             streams.setdefault(sample.stream, []).append(sample)
         for stream, some in streams.items():
@@ -70,6 +70,6 @@ class Peer:
 NOTHING: Final = Sequences()
 
 
-def numbers_of(samples: Iterable[Sample]) -> Sequences:
+def numbers_of(samples: Iterable[OriginalSample]) -> Sequences:
     """What samples of one stream account for."""
     return Sequences.joined((sample.first or sample.sequence, sample.sequence) for sample in samples)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from engine.persistence.core.ledger import Numbers
-from engine.persistence.core.messages import Sample
+from engine.persistence.core.messages import OriginalSample
 
 MAX_HELD: Final = 100_000
 MAX_HELD_BYTES: Final = 256 << 20
@@ -24,7 +24,7 @@ Id = tuple[str, int]
 
 
 @dataclasses.dataclass(slots=True)
-class Room:
+class HeldRoom:
     """What is kept of all groups that share a bound.
 
     Attributes:
@@ -50,10 +50,10 @@ class Room:
 
 
 @dataclasses.dataclass(slots=True)
-class Held:
+class HeldSample:
     """A sample, the subscriptions that have not acknowledged it, and the period in which it came."""
 
-    sample: Sample
+    sample: OriginalSample
     wanted_by: set[str]
     period: int
 
@@ -71,9 +71,9 @@ def ids_of(numbers: Numbers) -> Iterable[Id]:
     return ((writer, number) for writer, each in numbers for number in each)
 
 
-def batches(samples: Iterable[Sample]) -> list[tuple[Sample, ...]]:
+def batches(samples: Iterable[OriginalSample]) -> list[tuple[OriginalSample, ...]]:
     """Parts of messages, at least one."""
-    parts: list[list[Sample]] = [[]]
+    parts: list[list[OriginalSample]] = [[]]
     size = 0
     for sample in samples:
         if parts[-1] and (len(parts[-1]) == BATCH_SAMPLES or size + len(sample.payload) > BATCH_BYTES):

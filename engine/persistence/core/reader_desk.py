@@ -7,8 +7,8 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from engine.persistence.core.held import batches
-from engine.persistence.core.subscription_messages import Answer, SubscriberState
+from engine.persistence.core.held_samples import batches
+from engine.persistence.core.subscription_messages import SubscriberAnswer, SubscriberState
 from engine.persistence.core.subscriptions import Subscriptions
 
 MAX_READERS: Final = 10_000
@@ -23,7 +23,7 @@ class _Reader:
     request: int = 0
 
 
-class Desk:
+class ReaderDesk:
     """The readers of one replica.
 
     Args:
@@ -44,7 +44,7 @@ class Desk:
         """Whether this reader has said something."""
         return reader in self._readers
 
-    def heard(self, reader: str, state: SubscriberState) -> list[Answer]:
+    def heard(self, reader: str, state: SubscriberState) -> list[SubscriberAnswer]:
         """A reader says what it has, acknowledges, and asks.
 
         Args:
@@ -72,11 +72,11 @@ class Desk:
         if not state.deletes:
             _acknowledge(state, groups)
         if state.asked != self._own or state.request <= known.request:
-            return [Answer(state.number)]
+            return [SubscriberAnswer(state.number)]
         known.request = state.request
         return self._pending(state, groups)
 
-    def _pending(self, state: SubscriberState, groups: list[Subscriptions]) -> list[Answer]:
+    def _pending(self, state: SubscriberState, groups: list[Subscriptions]) -> list[SubscriberAnswer]:
         samples = [
             sample
             for group in groups
@@ -88,8 +88,8 @@ class Desk:
         *parts, last = batches(samples)
         missed = sum(group.missed for group in groups)
         return [
-            *(Answer(state.number, state.request, part) for part in parts),
-            Answer(state.number, state.request, last, is_last=True, missed=missed),
+            *(SubscriberAnswer(state.number, state.request, part) for part in parts),
+            SubscriberAnswer(state.number, state.request, last, is_last=True, missed=missed),
         ]
 
     def group_came(self, group: Subscriptions) -> None:
