@@ -1,4 +1,4 @@
-"""Redundant persistence services: replicas that keep the same data, each sample fetched once.
+"""Decisions of redundant persistence services: replicas keep the same data and fetch each sample once.
 
-The decisions only: no clock, no network, no disk. See docs/redundant-persistence.md.
+No clock, no network and no disk here. See docs/redundant-persistence.md.
 """

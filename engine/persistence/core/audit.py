@@ -1,9 +1,9 @@
-"""Whether two replicas keep the same, found out without looking at what they have accounted for.
+"""The audit: replicas compare digests of their last values, whatever they have accounted for.
 
-What is accounted for may be wrong: an application wrote with timestamps in the past, a writer died before
-its last samples had reached anybody. So replicas compare digests of what they keep, in parts by key. A part
-that differs and in which nothing has changed for some periods, although nothing is known to be missing, will
-not become equal by itself.
+The numbers that are accounted for may be wrong: an application wrote with timestamps in the past, or a writer
+died before its last samples had reached a replica. So replicas compare digests of their last values, in parts
+by key. A part that differs, and has not changed for some periods although nothing is known to be missing,
+will not become equal by itself.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 PARTS: Final = 256
-"""Parts of the instances; a digest of each goes into every announcement."""
+"""Number of parts of all instances; a digest of each goes into every announcement."""
 MAX_PARTS_ASKED: Final = 16
 """Inventories to one replica in one period; the others wait."""
 MARGIN_PERIODS: Final = 2
-"""A difference must stay for so many periods longer than a change of providers may take."""
+"""Periods that a difference must stay longer than a change of providers may take."""
 
 _MASK: Final = (1 << 64) - 1
 
 
 def part_of(key: bytes) -> int:
-    """The part in which an instance is."""
+    """Return the part of an instance."""
     return hashlib.blake2b(key, digest_size=1).digest()[0]
 
 
@@ -34,34 +34,40 @@ def _digest(key: bytes, order: tuple[int, str, int]) -> int:
 
 
 class Digests:
-    """One number for each part: the sum of the digests of what is kept."""
+    """One number for each part: the sum of the digests of its last values."""
 
     def __init__(self) -> None:
         self._sums = [0] * PARTS
         self._snapshot: tuple[int, ...] | None = None
 
     def replace(self, key: bytes, old: tuple[int, str, int] | None, new: tuple[int, str, int] | None) -> None:
-        """The last value of an instance is another one; `old` is None for the first, `new` for none."""
+        """Replace the last value of an instance: `old` is None for a new one, `new` for one that goes."""
         change = (_digest(key, new) if new is not None else 0) - (_digest(key, old) if old is not None else 0)
         part = part_of(key)
         self._sums[part] = (self._sums[part] + change) & _MASK
         self._snapshot = None
 
     def snapshot(self) -> tuple[int, ...]:
-        """All of them now."""
+        """Return the numbers of all parts."""
         if self._snapshot is None:
             self._snapshot = tuple(self._sums)
         return self._snapshot
 
 
 class Comparison:
-    """The differences with one other replica, and for how long they have been the same."""
+    """The parts that differ at one other replica, and for how many periods."""
 
     def __init__(self) -> None:
         self._seen: dict[int, tuple[tuple[int, int], int]] = {}
 
     def period(self, ours: Sequence[int], theirs: Sequence[int], patience: int) -> Iterator[int]:
-        """The parts that have differed in the same way for `patience` periods."""
+        """Compare digests at the end of a period; yield parts that differed unchanged for over `patience`.
+
+        Args:
+            ours: digests of this replica, by part.
+            theirs: digests of the other replica, by part; empty if it sent none.
+            patience: periods.
+        """
         seen, self._seen = self._seen, {}
         if len(theirs) != PARTS or ours == theirs:
             return

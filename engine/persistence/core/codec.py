@@ -1,6 +1,6 @@
-"""Messages between replicas as bytes: a head in JSON, and behind it keys and payloads as they are.
+"""Messages between replicas as bytes: a head in JSON, then keys and payloads as they are.
 
-Whoever sends may be broken or hostile. Everything is bounded and checked; what is wrong is a `MessageFault`.
+A sender may be broken or hostile. Everything is bounded and checked; a `MessageFault` tells what is wrong.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _HEAD: Final = struct.Struct(">I")
 
 
 class MessageFault(ValueError):
-    """Somebody sent something that is no message."""
+    """A replica or reader sent bytes that are not a valid message."""
 
 
 def encode(message: Message) -> tuple[str, bytes]:
-    """The kind of a message, and its bytes."""
+    """Return the kind of a message, and its bytes."""
     kind = _KINDS[type(message)]
     names, blobs = _Names(), _Writing()
     head = _ENCODERS[kind](message, names, blobs)
@@ -51,10 +51,10 @@ def encode(message: Message) -> tuple[str, bytes]:
 
 
 def decode(kind: str, body: bytes) -> Message:
-    """The message of that kind.
+    """Return the message of that kind.
 
     Raises:
-        MessageFault: it is none.
+        MessageFault: not a valid message.
     """
     if kind not in _DECODERS:
         raise MessageFault(f"there is no message {kind[:40]!r}")
@@ -86,7 +86,7 @@ KINDS: Final = tuple(_KINDS.values())
 
 
 class _Names:
-    """Names of writers, each written once and then meant by its number."""
+    """Names of writers, each written once and then replaced by its number."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -273,11 +273,11 @@ _DECODERS: Final[dict[str, Callable[[Any, list[str], _Reading], Message]]] = {
 
 
 def merged(messages: list[tuple[str, Message]], most: int) -> Iterator[tuple[str, Message]]:
-    """The same messages to the same receivers; deliveries that follow each other are made one.
+    """Yield the same messages, with consecutive batches for a receiver joined.
 
     Args:
         messages: (receiver, message), in order.
-        most: samples in one delivery.
+        most: samples in one batch.
     """
     held: dict[str, SampleBatch] = {}
     for receiver, message in messages:

@@ -1,4 +1,4 @@
-"""What a replica knows of original writers and of other replicas, to choose providers by."""
+"""The knowledge of a replica about original writers and other replicas: the basis for choosing providers."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ from engine.persistence.core.sequences import Sequences
 
 @dataclasses.dataclass(slots=True)
 class KnownWriter:
-    """What is known of one original writer.
+    """One original writer, as a replica knows it.
 
     Attributes:
-        highest_before: its highest number at the last period; -1 to have one period of patience.
+        stability: the choice of its providers.
+        had: its samples that are accounted for.
+        is_direct: whether it is connected to this replica.
+        highest_before: its highest number at the last period; -1 to wait one period before others are asked.
         keys: the instances that it ever wrote.
     """
 
@@ -30,36 +33,35 @@ class KnownWriter:
 
 @dataclasses.dataclass(slots=True)
 class KnownPeer:
-    """Another replica while it is connected.
-
-    Attributes:
-        known: what it surely has or has been sent, by writer.
-        states: its last announcement.
-        highest_before: its highest numbers at the last period.
-        wants: its subscription to us, by writer.
-        number, asked: our subscription to it.
-        digests, comparison: of what it keeps, and how that differs from ours.
-    """
+    """Another replica while it is connected."""
 
     known: dict[str, Sequences] = dataclasses.field(default_factory=dict)
+    """Numbers that it has or was sent, by writer."""
     states: dict[str, WriterState] = dataclasses.field(default_factory=dict)
+    """Its last announcement, by writer."""
     highest_before: dict[str, int] = dataclasses.field(default_factory=dict)
+    """Its highest numbers at the last period, by writer."""
     wants: dict[str, Sequences | None] = dataclasses.field(default_factory=dict)
+    """Its subscription to this replica, by writer; None for all numbers."""
     number: int = 0
+    """How often this replica has replaced its subscription to it."""
     asked: dict[str, Sequences | None] = dataclasses.field(default_factory=dict)
+    """The subscription of this replica to it, by writer; None for all numbers."""
     digests: tuple[int, ...] = ()
+    """Digests of its last values, by part."""
     comparison: audit.Comparison = dataclasses.field(default_factory=audit.Comparison)
+    """How long its digests have differed from those of this replica."""
 
     def knows(self, sample: OriginalSample) -> bool:
-        """Whether it surely has a sample."""
+        """Whether it has a sample, or was sent it."""
         return sample.sequence in self.known.get(sample.stream, NOTHING)
 
     def learn(self, writer: str, numbers: Sequences) -> None:
-        """It has, or has been sent, these."""
+        """Note numbers that it has, or was sent."""
         self.known[writer] = self.known.get(writer, NOTHING) | numbers
 
     def learn_samples(self, samples: Iterable[OriginalSample]) -> None:
-        """Likewise."""
+        """Note samples that it has, or was sent."""
         streams: dict[str, list[OriginalSample]] = {}
         for sample in samples:
             streams.setdefault(sample.stream, []).append(sample)
@@ -71,5 +73,5 @@ NOTHING: Final = Sequences()
 
 
 def numbers_of(samples: Iterable[OriginalSample]) -> Sequences:
-    """What samples of one stream account for."""
+    """Return the numbers for which samples of one stream account."""
     return Sequences.joined((sample.first or sample.sequence, sample.sequence) for sample in samples)

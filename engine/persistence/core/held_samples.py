@@ -1,4 +1,4 @@
-"""Samples that are kept for durable subscriptions, how many there may be, and their parts on the way."""
+"""Samples that are kept for durable subscriptions: their bounds, and their batches in messages."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from engine.persistence.core.messages import OriginalSample
 
 MAX_HELD: Final = 100_000
 MAX_HELD_BYTES: Final = 256 << 20
-"""Samples, and bytes of them, that a replica keeps for durable subscriptions. New ones beyond are not kept,
-which is counted and reported; what is kept stays. They come from another replica when there is room again,
-if one has kept them."""
+"""Samples, and payload bytes, that a replica keeps for durable subscriptions. New ones beyond are not kept,
+counted and reported. When there is room again they come from another replica that has kept them, if any."""
 
 BATCH_SAMPLES: Final = 256
 BATCH_BYTES: Final = 512 << 10
-"""Samples in one message; more bytes only when it is a single sample."""
+"""Samples and bytes in one message; a single sample may be larger."""
 
 Id = tuple[str, int]
 """A sample: its writer, and its number there."""
@@ -25,26 +24,22 @@ Id = tuple[str, int]
 
 @dataclasses.dataclass(slots=True)
 class HeldRoom:
-    """What is kept of all groups that share a bound.
-
-    Attributes:
-        samples, size: how many samples, and bytes of them.
-    """
+    """The samples, and payload bytes, that are kept of all groups that share a bound."""
 
     samples: int = 0
     size: int = 0
 
     def has(self, size: int) -> bool:
-        """Whether there is room for one more sample of so many bytes."""
+        """Whether there is room for one more sample of `size` bytes."""
         return self.samples < MAX_HELD and self.size + size <= MAX_HELD_BYTES
 
     def take(self, size: int) -> None:
-        """It is used."""
+        """Count a sample that is kept."""
         self.samples += 1
         self.size += size
 
     def give_back(self, size: int) -> None:
-        """It is used no longer."""
+        """Discount a sample that is no longer kept."""
         self.samples -= 1
         self.size -= size
 
@@ -59,7 +54,7 @@ class HeldSample:
 
 
 def numbers_of(ids: Iterable[Id] | Mapping[Id, object]) -> Numbers:
-    """Numbers by writer, in order."""
+    """Return the numbers by writer, in order."""
     found: dict[str, list[int]] = {}
     for writer, number in ids:
         found.setdefault(writer, []).append(number)
@@ -67,12 +62,12 @@ def numbers_of(ids: Iterable[Id] | Mapping[Id, object]) -> Numbers:
 
 
 def ids_of(numbers: Numbers) -> Iterable[Id]:
-    """The same, one by one."""
+    """Yield (writer, number) for all numbers."""
     return ((writer, number) for writer, each in numbers for number in each)
 
 
 def batches(samples: Iterable[OriginalSample]) -> list[tuple[OriginalSample, ...]]:
-    """Parts of messages, at least one."""
+    """Split samples into batches for messages; at least one, which may be empty."""
     parts: list[list[OriginalSample]] = [[]]
     size = 0
     for sample in samples:

@@ -1,4 +1,4 @@
-"""What a replica keeps: the last value of every instance, with digests for the audit."""
+"""The last value of every instance that a replica keeps, with digests for the audit."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ class LastValue:
 
 
 Room = Callable[[bytes], tuple[bytes, int]]
-"""The group of an instance, and how many instances of it are kept at most; 0 for no limit."""
+"""Returns the group of an instance, and how many instances of it are kept at most; 0 for no limit."""
 
 
 def no_limits(key: bytes) -> tuple[bytes, int]:
-    """Everything is kept."""
+    """Keep every instance."""
     return key, 0
 
 
 class LastValues:
-    """The last values. Of a group with a limit, the instances whose keys come first in byte order.
+    """The last values. A group with a limit keeps the instances whose keys come first in byte order.
 
-    Which these are does not depend on the order in which samples come, so replicas of the service agree.
+    The choice does not depend on the order in which samples come, so all replicas make the same one.
 
     Args:
-        room: tells how many are kept.
+        room: tells how many instances of a group are kept.
 
     Attributes:
         entries: by instance.
-        changed: instances that are different since somebody cleared this.
+        changed: instances that have changed since the owner cleared this set.
     """
 
     def __init__(self, room: Room = no_limits) -> None:
@@ -49,7 +49,7 @@ class LastValues:
         self._keys_of_part: list[set[bytes]] = [set() for _ in range(audit.PARTS)]
 
     def keep(self, sample: OriginalSample) -> LastValue | None:
-        """This is the last value of its instance from now on; what that pushed out, or did not let in."""
+        """Make a sample the last value of its instance; return a value that the limit left no room for."""
         entry = self.entries.get(sample.key)
         pushed: LastValue | None = None
         if entry is None:
@@ -76,9 +76,9 @@ class LastValues:
         return entry
 
     def digests(self) -> tuple[int, ...]:
-        """The digest of each part."""
+        """Return the digest of each part."""
         return self._digests.snapshot()
 
     def of_part(self, part: int) -> list[LastValue]:
-        """The last values of one part, in order of their instances."""
+        """Return the last values of one part, in order of their keys."""
         return [self.entries[key] for key in sorted(self._keys_of_part[part])]

@@ -1,7 +1,7 @@
-"""What a durable subscription has acknowledged: a state that replicas can merge in any order.
+"""The acknowledgements of a durable subscription: a state that replicas can merge in any order.
 
-Sets of single numbers, not intervals: numbers of a writer need not be adjacent, and what lies between two
-acknowledged ones may be a sample that only one replica has.
+Sets of single numbers, not intervals: numbers of a writer need not be adjacent, and between two acknowledged
+ones there may be a sample that only one replica has.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Final
 MAX_ACKNOWLEDGED: Final = 100_000
 """Numbers of one writer that a ledger remembers as acknowledged. The lowest are forgotten, and counted.
 
-What is forgotten is sent again only if a replica still holds the sample and has never heard of it.
+A forgotten sample is sent again only if a replica still holds it and never heard of the acknowledgement.
 """
 
 MAX_MEMBERS: Final = 1_000
-"""Members whose acknowledgements are kept apart; those of more are refused, and counted."""
+"""Members with acknowledgements of their own; those of further members are refused, and counted."""
 
 Numbers = tuple[tuple[str, tuple[int, ...]], ...]
 """Numbers of samples by original writer, in order."""
@@ -25,11 +25,11 @@ Numbers = tuple[tuple[str, tuple[int, ...]], ...]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Terms:
-    """Which registration of a name this is; the higher one counts, and takes all acknowledgements with it.
+    """The registration of a name; a higher one replaces a lower one with all its acknowledgements.
 
     Attributes:
-        generation: how often the name has been registered anew after a deletion, from 1.
-        is_deleted: it was deleted since.
+        generation: how often the name has been registered after a deletion, from 1.
+        is_deleted: whether it was deleted since.
     """
 
     generation: int = 1
@@ -37,20 +37,20 @@ class Terms:
 
     @property
     def order(self) -> tuple[int, bool]:
-        """A deletion comes after its registration, and before the next one."""
+        """The sort key: a deletion comes after its registration, and before the next one."""
         return self.generation, self.is_deleted
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LedgerState:
-    """A ledger, or a part of one, on its way or on a disk.
+    """A ledger, or a part of one, in a message or on disk.
 
     Attributes:
         name: of the durable subscription (role_name).
-        terms: which registration.
+        terms: its registration.
         quorum: members that must acknowledge a sample, from 1.
-        done: what the quorum has acknowledged.
-        members: what a member has acknowledged and the quorum has not.
+        done: numbers that the quorum has acknowledged.
+        members: by member, numbers that it has acknowledged and the quorum has not.
     """
 
     name: str
@@ -61,15 +61,15 @@ class LedgerState:
 
 
 class SubscriptionLedger:
-    """What is acknowledged of one durable subscription.
+    """The acknowledgements of one durable subscription.
 
-    `join` is commutative, associative and idempotent, as long as no bound is met: of two quorums of one
-    registration the smaller counts, and what is acknowledged once stays so.
+    `join` is commutative, associative and idempotent below all bounds: of two quorums of one registration
+    the smaller counts, and an acknowledgement is final.
 
     Args:
         name: of the subscription.
         quorum: members that must acknowledge a sample, from 1.
-        terms: which registration of the name.
+        terms: its registration.
 
     Attributes:
         forgotten: acknowledgements that were forgotten at the bound.
@@ -90,7 +90,7 @@ class SubscriptionLedger:
 
     @classmethod
     def of(cls, state: LedgerState) -> SubscriptionLedger:
-        """The ledger of a state."""
+        """Return the ledger of a state."""
         ledger = cls(state.name, state.quorum, state.terms)
         ledger.join(state)
         return ledger
@@ -100,18 +100,23 @@ class SubscriptionLedger:
         return number in self._done.get(writer, ())
 
     def has(self, member: str, writer: str, number: int) -> bool:
-        """Whether nobody needs to send a sample to a member: it, or the quorum, has acknowledged it."""
+        """Whether a member, or the quorum, has acknowledged a sample, so that the member need not get it."""
         return self.is_done(writer, number) or number in self._members.get(member, {}).get(writer, ())
 
     def members(self) -> dict[str, int]:
-        """Members with acknowledgements that still count apart, and how many each has."""
+        """Return how many samples each member has acknowledged and the quorum has not."""
         return {name: sum(map(len, each.values())) for name, each in sorted(self._members.items())}
 
     def acknowledge(self, member: str, writer: str, numbers: Iterable[int]) -> LedgerState | None:
-        """A member acknowledges samples.
+        """Note that a member acknowledges samples.
+
+        Args:
+            member: its name.
+            writer: of the samples.
+            numbers: of the samples.
 
         Returns:
-            What is new, for others to join; None when nothing is.
+            The new part, for others to join; None if nothing is new.
         """
         new = set(numbers) - self._done.get(writer, set())
         known = self._members.get(member)
@@ -137,7 +142,7 @@ class SubscriptionLedger:
         )
 
     def join(self, state: LedgerState) -> LedgerState | None:
-        """Take in what another replica has; returns what was new."""
+        """Merge the state of another replica; return the new part, None if nothing is new."""
         if state.terms.order < self.terms.order:
             return None
         is_new = state.terms.order > self.terms.order
@@ -174,7 +179,7 @@ class SubscriptionLedger:
         return tuple(sorted(new))
 
     def _settle(self, writer: str, numbers: set[int]) -> set[int]:
-        """Of these numbers, those that the quorum has acknowledged by now are done."""
+        """Finish the numbers that the quorum has acknowledged by now, and return them."""
         lines = [each[writer] for each in self._members.values() if writer in each]
         done = {number for number in numbers if sum(number in line for line in lines) >= self.quorum}
         self._finish(writer, done)
@@ -196,7 +201,7 @@ class SubscriptionLedger:
             self._just_forgotten.append((writer, tuple(lowest)))
 
     def just_forgotten(self) -> list[tuple[str, tuple[int, ...]]]:
-        """(writer, numbers) that were forgotten since the last call."""
+        """Take the (writer, numbers) that were forgotten since the last call."""
         found, self._just_forgotten = self._just_forgotten, []
         return found
 
@@ -208,7 +213,7 @@ class SubscriptionLedger:
         return set().union(*(lines.keys() for lines in self._members.values()))
 
     def _tidy(self) -> None:
-        """Members and writers with nothing in doubt need no line."""
+        """Remove members and writers without numbers."""
         for member, lines in list(self._members.items()):
             for writer in [each for each, numbers in lines.items() if not numbers]:
                 del lines[writer]
@@ -216,7 +221,7 @@ class SubscriptionLedger:
                 del self._members[member]
 
     def state(self) -> LedgerState:
-        """All of it."""
+        """Return the whole state."""
         return LedgerState(
             self.name,
             self.terms,

@@ -1,8 +1,8 @@
-"""A link between two replicas: what one sends the other gets in order and whole, or the link is down.
+"""A link between two replicas: each side gets all messages of the other in order, or the link is down.
 
 Each side names its end of the link by a random number. A message carries both numbers and its place in the
-order, so that nothing of an earlier link is taken for something of this one, and a message that is missing
-ends the link; then it begins anew. Pure: frames go in, frames and events come out.
+order, so that no message of an earlier link counts on this one, and a missing message restarts the link.
+Pure: frames go in, frames and events come out.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from engine.persistence.core.codec import MessageFault
 
 VERSION: Final = 1
 HELLO: Final = "hello"
-"""The message that begins a link; its body says who sends it."""
+"""The kind of the message that begins a link; its body names the sender."""
 
 _MAGIC: Final = b"ospp"
 _FRAME: Final = struct.Struct(">4sBQQQB")
@@ -35,25 +35,25 @@ class Arrived:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Up:
-    """Both sides know each other; `hello` is what the other said of itself."""
+    """The link is up; `hello` is the body of the other side's hello."""
 
     hello: bytes
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Down:
-    """What was sent and has not arrived is lost."""
+    """The link is down; messages that have not arrived are lost."""
 
 
 Event = Arrived | Up | Down
 
 
 class ReplicaLink:
-    """One end.
+    """One end of a link.
 
     Args:
-        hello: what we say of ourselves.
-        new_number: gives random numbers from 1 to 2**64 - 1.
+        hello: the body of this side's hello.
+        new_number: returns random numbers from 1 to 2**64 - 1.
 
     Attributes:
         is_up: whether messages can be sent.
@@ -71,11 +71,11 @@ class ReplicaLink:
         self.breaks = 0
 
     def hello(self) -> bytes:
-        """The frame that begins the link; to be sent again from time to time until it is up."""
+        """Return the frame that begins the link; send it again from time to time until the link is up."""
         return self._frame(HELLO, self._hello, _IS_UP if self.is_up else 0)
 
     def frame(self, kind: str, body: bytes) -> bytes:
-        """The frame of a message, to be sent in this order. Only while the link is up."""
+        """Return the frame of a message; frames are sent in this order. Only while the link is up."""
         assert self.is_up
         self._sent += 1
         return self._frame(kind, body, self._sent)
@@ -85,7 +85,7 @@ class ReplicaLink:
         return _FRAME.pack(_MAGIC, VERSION, self._own, self._other, number, len(name)) + name + body
 
     def restart(self) -> list[Event]:
-        """Begin anew: the other side is gone, or lost something."""
+        """Restart the link, because the other side is gone or lost a message."""
         events: list[Event] = [Down()] if self.is_up else []
         self._own = self._new_number()
         self._other = _UNKNOWN
@@ -93,13 +93,13 @@ class ReplicaLink:
         return events
 
     def take(self, frame: bytes) -> tuple[list[Event], list[bytes]]:
-        """What a frame of the other side means, and the frames to answer.
+        """Take a frame of the other side; return events and frames to answer.
 
         Raises:
-            MessageFault: it is none, or of another version.
+            MessageFault: not a frame, or one of another version.
         """
         if len(frame) < _FRAME.size or frame[:4] != _MAGIC:
-            raise MessageFault("no frame")
+            raise MessageFault("not a frame")
         _, version, theirs, ours, number, size = _FRAME.unpack_from(frame)
         if version != VERSION:
             raise MessageFault(f"version {version} is not known")
@@ -107,7 +107,7 @@ class ReplicaLink:
         try:
             kind = frame[_FRAME.size : start].decode()
         except UnicodeDecodeError as error:
-            raise MessageFault("its kind is no text") from error
+            raise MessageFault("its kind is not text") from error
         body = frame[start:]
         if kind == HELLO:
             return self._take_hello(theirs, ours, body, is_up=number == _IS_UP)
@@ -124,7 +124,7 @@ class ReplicaLink:
     ) -> tuple[list[Event], list[bytes]]:
         events: list[Event] = []
         if theirs == _UNKNOWN:
-            raise MessageFault("a hello from nowhere")
+            raise MessageFault("a hello without a number")
         if theirs != self._other:
             if self.is_up:
                 events.append(Down())

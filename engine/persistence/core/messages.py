@@ -1,4 +1,4 @@
-"""What replicas send to each other, and what they keep."""
+"""Messages between replicas, and the data that they keep."""
 
 from __future__ import annotations
 
@@ -9,51 +9,48 @@ from engine.dataset.sample import DATA, DISPOSE
 from engine.persistence.core.sequences import Sequences
 
 LATE: Final = "-late"
-"""What is behind the name of a writer in the name of its stream of late samples."""
+"""Suffix that turns the name of a writer into the name of its stream of late samples."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OriginalSample:
-    """A sample of an original writer. Of two of one instance the one with the higher `order` counts.
-
-    Attributes:
-        writer: the original writer.
-        sequence: its number there, from 1; see `engine.persistence.core.positions`.
-        key: the instance.
-        source_time_ns: source timestamp.
-        payload: its bytes.
-        status: `DATA` and `DISPOSE` bits of `engine.dataset.sample`.
-        first: it accounts for the numbers from here to its own; 0 stands for its own alone.
-        late: it came after one with a higher number, and is numbered apart (see `stream`).
-    """
+    """A sample of an original writer. Of two of one instance the one with the higher `order` counts."""
 
     writer: str
+    """The original writer."""
     sequence: int
+    """Its number at the writer, from 1; see `engine.persistence.core.positions`."""
     key: bytes
+    """The instance."""
     source_time_ns: int
+    """Source timestamp, nanoseconds since 1970."""
     payload: bytes = b""
+    """The bytes of the writer."""
     status: int = DATA
+    """`DATA` and `DISPOSE` bits of `engine.dataset.sample`."""
     first: int = dataclasses.field(default=0, compare=False)
+    """It accounts for the numbers from here to `sequence`; 0 for `sequence` alone."""
     late: bool = dataclasses.field(default=False, compare=False)
+    """Whether it came after one with a higher number, and so belongs to another `stream`."""
 
     @property
     def order(self) -> tuple[int, str, int]:
-        """By source timestamp; equal ones by writer, then by sequence number."""
+        """The sort key: source timestamp, then writer, then sequence number."""
         return self.source_time_ns, self.writer, self.sequence
 
     @property
     def stream(self) -> str:
-        """Where its number belongs: the writer, or its late samples."""
+        """The series that its number belongs to: the writer, or the writer's late samples."""
         return self.writer + LATE if self.late else self.writer
 
     @property
     def numbers(self) -> Sequences:
-        """What it accounts for."""
+        """The numbers that it accounts for."""
         return Sequences(((self.first or self.sequence, self.sequence),))
 
     @property
     def disposed(self) -> bool:
-        """It disposes its instance."""
+        """Whether it disposes its instance."""
         return bool(self.status & DISPOSE)
 
     @property
@@ -68,13 +65,13 @@ class OriginalSample:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WriterState:
-    """What a replica has of one original writer.
+    """The samples of one original writer that a replica has.
 
     Attributes:
         writer: the original writer, or its stream of late samples.
         had: samples that are accounted for: kept, or superseded by what is kept.
-        path: the replicas through which it gets what the writer writes now, itself last; None when it gets
-            nothing now. Its length is the length of the replication path.
+        path: the replicas through which new samples of the writer reach it, itself last; None when none
+            do. Its length is the length of the replication path.
     """
 
     writer: str
@@ -84,11 +81,11 @@ class WriterState:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Announcement:
-    """What a replica has, of all writers; sent to every other replica each period and on connection.
+    """The states of all writers at a replica; sent to every other replica each period and on connection.
 
     Attributes:
         states: of the writers.
-        digests: of what is kept, see `engine.persistence.core.audit`; empty from one that does not audit.
+        digests: of the last values, see `engine.persistence.core.audit`; empty from one that does not audit.
     """
 
     states: tuple[WriterState, ...]
@@ -97,7 +94,7 @@ class Announcement:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Want:
-    """One writer in a subscription: everything that is not in `had`, or of that only what is in `only`."""
+    """One writer in a subscription: all numbers that are not in `had`, or of these only those in `only`."""
 
     writer: str
     had: Sequences
@@ -106,9 +103,9 @@ class Want:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Subscription:
-    """The reader with its content filter: from now on the receiver provides this and nothing else.
+    """The reader with its content filter: from now on the receiver provides `wants` and nothing else.
 
-    `number` counts how often the sender has made this reader anew.
+    `number` counts how often the sender has replaced this reader.
     """
 
     number: int
@@ -117,7 +114,7 @@ class Subscription:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class KeptSample:
-    """A sample on its way, with every writer that ever wrote its instance."""
+    """A last value, with every writer that ever wrote its instance."""
 
     sample: OriginalSample
     writers: frozenset[str]
@@ -125,12 +122,12 @@ class KeptSample:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SampleBatch:
-    """Samples, and then what they supersede.
+    """Samples from one replica to another, and the numbers that they supersede.
 
     Attributes:
-        samples: what the receiver lacks.
-        written: writers of instances of which the receiver has the latest sample already.
-        superseded: (writer, numbers) that are accounted for once everything above is.
+        samples: those that the receiver lacks.
+        written: writers of instances whose latest sample the receiver has already.
+        superseded: (writer, numbers) that are accounted for once `samples` and `written` are taken in.
     """
 
     samples: tuple[KeptSample, ...] = ()
@@ -140,11 +137,11 @@ class SampleBatch:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Inventory:
-    """What the sender keeps of one part of all instances; the receiver gives what is newer.
+    """The last values of one part of all instances; the receiver answers with those that are newer.
 
     Attributes:
-        part: which, see `engine.persistence.core.audit`.
-        entries: instance, and the `order` of its last value.
+        part: its number, see `engine.persistence.core.audit`.
+        entries: (instance, `order` of its last value).
     """
 
     part: int
@@ -153,10 +150,7 @@ class Inventory:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Saved:
-    """What a replica must find on its disk when it starts again: all of it from one moment.
-
-    `gone` are instances that it must not find there any more.
-    """
+    """The contents of the disk of a replica, all from one moment; `gone` are instances to delete there."""
 
     kept: tuple[KeptSample, ...] = ()
     had: tuple[tuple[str, Sequences], ...] = ()

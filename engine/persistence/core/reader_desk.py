@@ -1,4 +1,4 @@
-"""Where readers with durable subscriptions talk to a replica: it hears their states, and answers."""
+"""The side of a replica to which readers with durable subscriptions talk: it takes states, and answers."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from engine.persistence.core.subscription_messages import SubscriberAnswer, Subs
 from engine.persistence.core.subscriptions import Subscriptions
 
 MAX_READERS: Final = 10_000
-"""Readers that are there at one time; more get no answer, and are counted."""
+"""Readers at one time; more get no answer, and are counted."""
 
 
 @dataclasses.dataclass(slots=True)
 class _Reader:
-    """A reader that is there: its last state, and its last question."""
+    """A present reader: its last state, and the number of its last request."""
 
     state: SubscriberState
     request: int = 0
@@ -27,8 +27,8 @@ class ReaderDesk:
     """The readers of one replica.
 
     Args:
-        own: how readers call this replica.
-        groups: the groups that a state is about.
+        own: the name by which readers ask this replica.
+        groups: returns the groups that a state is about.
 
     Attributes:
         counters: `given` (samples), `readers_refused`.
@@ -41,18 +41,18 @@ class ReaderDesk:
         self.counters: collections.Counter[str] = collections.Counter()
 
     def knows(self, reader: str) -> bool:
-        """Whether this reader has said something."""
+        """Whether this reader has sent a state."""
         return reader in self._readers
 
     def heard(self, reader: str, state: SubscriberState) -> list[SubscriberAnswer]:
-        """A reader says what it has, acknowledges, and asks.
+        """Take a state of a reader: what it has, acknowledges and asks.
 
         Args:
-            reader: another one for each that is made, whatever its member name.
-            state: its latest state; one that is not newer than the last is left out.
+            reader: its id; each new reader has a new one, whatever its member name.
+            state: its latest state; one that is not newer than the last is ignored.
 
         Returns:
-            What to answer once everything that this changes is on disk.
+            Answers to send once all changes of this call are on disk.
         """
         known = self._readers.get(reader)
         if known is None:
@@ -93,14 +93,14 @@ class ReaderDesk:
         ]
 
     def group_came(self, group: Subscriptions) -> None:
-        """A group is new: readers that it concerns are its readers."""
+        """Add a new group: register the readers that read it."""
         for reader, known in self._readers.items():
             state = known.state
             if not state.deletes and group in self._groups(state):
                 group.reader_came(reader, state.name, state.quorum, state.member)
 
     def left(self, reader: str) -> None:
-        """A reader is gone."""
+        """Forget a reader that is gone."""
         known = self._readers.pop(reader, None)
         if known is not None:
             for group in self._groups(known.state):
@@ -108,9 +108,9 @@ class ReaderDesk:
 
 
 def _acknowledge(state: SubscriberState, groups: list[Subscriptions]) -> None:
-    """Tell each group of the writers that it has heard of; of a writer that none has, all.
+    """Give each acknowledgement to the groups that know its writer, or to all if none knows it.
 
-    A reader acknowledges again what it is given again: so a group is told that hears of a writer later.
+    A reader acknowledges a repeated sample again, so a group that learns of a writer later hears of it.
     """
     for writer, numbers in state.acknowledged:
         knowing = [group for group in groups if group.knows(writer)]

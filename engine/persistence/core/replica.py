@@ -1,11 +1,11 @@
-"""One persistence service among several: what it keeps, from whom it takes, to whom it gives.
+"""The decisions of one replica: the values it keeps, its providers, the samples it gives to others.
 
-For each number in `had`, what is kept of its instance is that sample or a later one, and its writer is in
-`writers` of that instance. From that follows that replicas which have accounted for the same samples
-keep the same, and that all end with the same last value once writers stop. Where the numbers of a writer do
-not tell that (`engine.persistence.core.positions`), the audit finds it out.
+Invariant: for each number in `had`, the last value of its instance is that sample or a later one, and its
+writer is in `writers` of that instance. So replicas that have accounted for the same samples keep the same,
+and all end with the same last values once writers stop. Where the numbers of a writer are not enough
+(`engine.persistence.core.positions`), the audit finds the difference.
 
-"Writer" is a stream of samples here: a writer has one, and another one for its late samples.
+"Writer" means a stream of samples here: each writer has one, and another one for its late samples.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ from engine.persistence.core.sequences import Sequences
 from engine.persistence.core.settings import SynchronizationSettings
 
 MAX_WRITERS: Final = 100_000
-"""Original writers that are known. Samples of more are refused, and counted."""
+"""Original writers that a replica knows. It keeps samples of more, but does not account for them; counted."""
 
 BATCH_SAMPLES: Final = 256
 """Samples in one delivery at most."""
 BATCH_BYTES: Final = 1 << 20
-"""Payload from which on a delivery gets no more samples."""
+"""Payload bytes at which a delivery is full."""
 
 
 class Replica:
     """The decisions of one replica. Links to others keep the order and lose nothing while they are up.
 
     Args:
-        name: its name, different from those of the others.
-        settings: how it synchronizes.
-        saved: what it had when it last saved; it may be long ago, but all of it is from one moment.
-        room: how many instances are kept.
+        name: its name, which no other replica has.
+        settings: of data synchronization.
+        saved: its last save, of any age but all from one moment.
+        room: tells how many instances of a group are kept.
 
     Attributes:
         counters: `applied` (became the last value), `superseded` (older than the last value), `repeated`
@@ -97,11 +97,11 @@ class Replica:
         self._changed_writers.clear()
 
     def saved(self) -> Saved:
-        """What it has now, to start again with."""
+        """Return everything that it has."""
         return self._saved(self._kept.entries, self._writers)
 
     def changes(self) -> Saved:
-        """The part of `saved` that is different from the last call, or from what it started with."""
+        """Return the part of `saved` that has changed since the last call, or since the start."""
         changed = self._saved(self._kept.changed, self._changed_writers)
         self._kept.changed.clear()
         self._changed_writers.clear()
@@ -115,93 +115,93 @@ class Replica:
             tuple(sorted(set(keys) - self._kept.entries.keys())),
         )
 
-    # What it shows.
+    # State.
 
     def values(self) -> dict[bytes, OriginalSample]:
-        """The last value of every instance."""
+        """Return the last value of every instance."""
         return {key: entry.sample for key, entry in sorted(self._kept.entries.items())}
 
     def value(self, key: bytes) -> OriginalSample | None:
-        """The last value of one instance."""
+        """Return the last value of one instance."""
         entry = self._kept.entries.get(key)
         return entry.sample if entry else None
 
     def of_group(self, prefix: bytes) -> list[OriginalSample]:
-        """The last values of the instances whose keys begin like this, in order of source time."""
+        """Return the last values of the instances whose keys have this prefix, in order of source time."""
         found = [entry.sample for key, entry in self._kept.entries.items() if key.startswith(prefix)]
         return sorted(found, key=lambda sample: sample.order)
 
     def instances(self) -> Iterable[bytes]:
-        """All instances."""
+        """Return the keys of all instances."""
         return self._kept.entries.keys()
 
     def writers(self) -> list[str]:
-        """All writers and streams of late samples that are known."""
+        """Return all known writers and streams of late samples."""
         return sorted(self._writers)
 
     def providers(self, writer: str) -> Providers:
-        """The providers in use for a writer."""
+        """Return the providers in use for a writer."""
         known = self._writers.get(writer)
         return known.stability.applied if known else Providers()
 
     def selected(self, writer: str) -> Providers:
-        """The providers that the last period chose for a writer that is known."""
+        """Return the providers that the last period chose for a known writer."""
         return self._writers[writer].stability.selected
 
     def stability(self, writer: str) -> tuple[int, int]:
-        """Periods for which the choice was the same, and periods for which it has not been stable."""
+        """Return the periods with the same choice, and the periods without a stable one."""
         known = self._writers[writer].stability
         return known.unchanged, known.unsettled
 
     def is_direct(self, writer: str) -> bool:
-        """Whether the original writer is connected with us."""
+        """Whether the original writer is connected to this replica."""
         return self._writers[writer].is_direct
 
     def path(self, writer: str) -> tuple[str, ...] | None:
-        """The replicas through which its samples come now, this one last; None when nothing comes."""
+        """Return the replicas through which its samples come now, this one last; None if none come."""
         return self._path(writer)
 
     def lag_ns(self, writer: str) -> int:
-        """How much source time we are behind the replica that is furthest."""
+        """Return the source time by which this replica is behind the furthest one, in nanoseconds."""
         theirs = [p.states[writer].had for p in self._peers.values() if writer in p.states]
         highest = max((had.highest for had in theirs), default=0)
         own = self._had(writer).highest or min((had.lowest for had in theirs if had), default=0)
         return time_of(highest) - time_of(own) if highest > own else 0
 
     def messages(self) -> list[tuple[str, Message]]:
-        """What is to be sent now, in order: (receiver, message)."""
+        """Take the messages to send, in order: (receiver, message)."""
         outbox, self._outbox = self._outbox, []
         return outbox
 
-    # What happens to it.
+    # Input.
 
     def connected(self, peer: str) -> None:
-        """A link to another replica is up, with nothing left over from before."""
+        """Begin to synchronize with a replica, whose link is new."""
         self._peers[peer] = KnownPeer()
         self._send(peer, self._announcement())
 
     def disconnected(self, peer: str) -> None:
-        """The link is down."""
+        """Forget a replica, whose link is down."""
         self._peers.pop(peer, None)
 
     def writer_matched(self, writer: str) -> None:
-        """An original writer is connected with us."""
+        """Note that an original writer is connected to this replica."""
         known = self._writer(writer)
         if known is not None:
             known.is_direct = True
-            known.highest_before = -1  # what it has written may be on its way: one period of patience
+            known.highest_before = -1  # its samples may be on their way: wait one period
 
     def writer_lost(self, writer: str) -> None:
-        """It no longer is."""
+        """Note that an original writer is no longer connected to this replica."""
         if writer in self._writers:
             self._writers[writer].is_direct = False
 
     def samples_arrived(self, samples: Iterable[OriginalSample]) -> None:
-        """Samples came from their original writers, in this order."""
+        """Take samples that came from their original writers, in this order."""
         self._apply([(sample, frozenset((sample.stream,))) for sample in samples])
 
     def receive(self, peer: str, message: Message) -> None:
-        """A message came from another replica."""
+        """Take a message of another replica."""
         state = self._peers.get(peer)
         if state is None:
             return
@@ -223,7 +223,7 @@ class Replica:
             self._take(state, message)
 
     def period(self) -> None:
-        """A remote_provider_selection_period is over: evaluate, change what is stable, tell the others."""
+        """End a remote_provider_selection_period: evaluate, use stable choices, announce to others."""
         if not self.settings.enable:
             return
         for writer in sorted(self._writers):
@@ -263,7 +263,7 @@ class Replica:
             self.counters["forced"] += known.stability.forced - forced
 
     def _subscribe(self) -> None:
-        """Make the readers anew whose filter must be another one."""
+        """Replace the readers whose content filter must change."""
         wanted: dict[str, dict[str, Sequences | None]] = {peer: {} for peer in self._peers}
         for writer, known in sorted(self._writers.items()):
             applied = known.stability.applied
@@ -319,7 +319,7 @@ class Replica:
             self._account(stream, numbers_of(samples), samples)
 
     def _offer(self, sample: OriginalSample, writers: frozenset[str]) -> None:
-        """Keep what is newer, whatever is accounted for: that costs nothing and cannot lose anything."""
+        """Keep a newer sample, whatever is accounted for: this costs nothing and loses nothing."""
         entry = self._kept.entries.get(sample.key)
         if entry is None or sample.order > entry.sample.order:
             self._keep(sample)
@@ -331,7 +331,7 @@ class Replica:
         self._wrote(sample.key, writers | {sample.stream})
 
     def _keep(self, sample: OriginalSample) -> None:
-        """Keep a last value, unless the limits of its group leave no room for it."""
+        """Keep a last value if the limits of its group leave room for it."""
         pushed = self._kept.keep(sample)
         if pushed is not None:
             self.counters["limited"] += 1
@@ -339,7 +339,7 @@ class Replica:
                 self._writers[writer].keys.discard(pushed.sample.key)
 
     def _account(self, stream: str, numbers: Sequences, newest: Sequence[OriginalSample] = ()) -> None:
-        """These numbers are accounted for now; tell who wants them. `newest` are samples that bring them."""
+        """Account for numbers, and give them to subscribers; `newest` are the samples that brought them."""
         known = self._writer(stream)
         new = numbers - known.had if known is not None else NOTHING
         if known is not None and new:
@@ -369,7 +369,8 @@ class Replica:
             self._account(writer, numbers)
 
     def _catch_up(self, peer: str, writer: str, newest: Sequence[OriginalSample] = ()) -> None:
-        """Send a subscriber what it wants and lacks of a writer; `newest` is what has just arrived."""
+        """Send a subscriber the numbers of a writer that it wants and lacks; `newest` has just arrived."""
+        # Step 1: the numbers that are missing there, within its content filter.
         state = self._peers[peer]
         if writer not in state.wants:
             return
@@ -380,14 +381,16 @@ class Replica:
         missing = missing.bounded
         if not missing:
             return
+        # Step 2: if only new samples are missing, pass them on without a search.
         if newest and not missing - numbers_of(newest):
             self._pass_on(peer, state, newest, missing)
             return
+        # Step 3: otherwise send the last values that have these numbers or supersede samples that had them.
         entries = [self._kept.entries[key] for key in sorted(self._writers[writer].keys)]
         there = [each for each in entries if each.sample.stream == writer and each.sample.sequence in missing]
         written: list[tuple[bytes, frozenset[str]]] = []
         are_all = missing.count == len({each.sample.sequence for each in there})
-        if not are_all:  # what supersedes them goes with them: anything that is kept of the same instances
+        if not are_all:  # some were superseded: every last value of an instance of this writer goes, too
             there = [each for each in entries if not state.knows(each.sample)]
             written = [
                 (each.sample.key, each.writers)
@@ -403,14 +406,14 @@ class Replica:
     def _pass_on(
         self, peer: str, state: KnownPeer, newest: Sequence[OriginalSample], missing: Sequences
     ) -> None:
-        """Send samples that have just arrived, or what is newer of their instances."""
+        """Send samples that have just arrived, or newer ones of their instances."""
         given: list[KeptSample] = []
         written: list[tuple[bytes, frozenset[str]]] = []
         arrived = set(map(id, newest))
         are_all = len(newest) == 1
         for key in dict.fromkeys(sample.key for sample in newest):
             entry = self._kept.entries.get(key)
-            if entry is None:  # limits leave no room for it, here or there
+            if entry is None:  # the limits leave no room for it, here or at the peer
                 are_all = False
                 continue
             if id(entry.sample) in arrived:
@@ -433,7 +436,7 @@ class Replica:
         written: Iterable[tuple[bytes, frozenset[str]]] = (),
         superseded: tuple[tuple[str, Sequences], ...] = (),
     ) -> None:
-        """Send samples in batches; what they supersede goes with the last of them."""
+        """Send samples in batches; `written` and `superseded` go with the last one."""
         state.learn_samples([kept.sample for kept in samples])
         batch: list[KeptSample] = []
         size = 0
@@ -449,9 +452,9 @@ class Replica:
     # The audit.
 
     def _audit(self, peer: str) -> None:
-        """Tell a peer what we keep of the parts that do not become equal by themselves.
+        """Send a peer an inventory of each part that does not become equal by itself.
 
-        While we know of samples that we lack, they may be on their way.
+        Not while this replica knows of samples that it lacks: they may be on their way.
         """
         state = self._peers[peer]
         if any(each.had - self._had(each.writer) for each in state.states.values()):

@@ -1,4 +1,4 @@
-"""Step one and step two of choosing providers: which set would be best, and when it is used.
+"""Both steps of choosing providers: selecting the best set, and deciding when to use it.
 
 "Remote Provider Selection": a change is considered when the current provider lags in sequence numbers, or a
 candidate has a shorter replication path. "Remote Provider Change": it is made only when the choice was the
@@ -18,16 +18,16 @@ ORIGINAL: Final = "*"
 """Stands for the original writer as the provider of its own samples."""
 
 MAX_LAG_PERIODS: Final = 2
-"""A provider that makes progress may be so many periods of source time behind before it counts as lagging.
+"""Periods of source time that a provider with progress may be behind before it counts as lagging.
 
-What it has is known from its last announcement, which may be a period old.
+Its numbers come from its last announcement, which may be a period old.
 """
 
 MAX_PATH: Final = 16
 """Longest replication path that is followed."""
 
 MAX_FILLING: Final = 3
-"""Most providers at one time for samples that the first provider does not give."""
+"""Most providers at one time for samples that the live provider does not give."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -35,9 +35,9 @@ class Candidate:
     """Another replica as a provider of one writer's samples.
 
     Attributes:
-        had: what it has.
+        had: the numbers that it has.
         path: see `WriterState.path`.
-        advanced: its highest number has grown since the last period.
+        advanced: whether its highest number has grown since the last period.
     """
 
     had: Sequences
@@ -50,8 +50,8 @@ class Providers:
     """The remote providers of one (reader, original writer) pair.
 
     Attributes:
-        live: who gives what is written now: `ORIGINAL`, a replica, or None for nobody.
-        filling: replicas that give what `live` does not have or never will give.
+        live: the provider of new samples: `ORIGINAL`, a replica, or None.
+        filling: the replicas that give older samples, which `live` does not give.
     """
 
     live: str | None = None
@@ -71,14 +71,14 @@ def choose(
     current: Providers,
     max_lag: int = 0,
 ) -> Providers:
-    """The best providers of one writer's samples.
+    """Select the best providers of one writer's samples ("Remote Provider Selection").
 
     Args:
         own: the name of this replica.
-        had: what it has.
+        had: the numbers that it has.
         candidates: the other replicas that are connected, by name.
-        is_direct: whether this replica is connected with the original writer, which then is its provider.
-        advanced: whether our highest number has grown since the last period.
+        is_direct: whether this replica is connected to the original writer, which then is its provider.
+        advanced: whether its highest number has grown since the last period.
         current: the providers in use.
         max_lag: numbers that a provider that makes progress may be behind.
     """
@@ -101,10 +101,15 @@ def choose(
 
 
 def due(had: Sequences, candidates: Mapping[str, Candidate], *, advanced: bool) -> Sequences:
-    """What others have and we lack, without what is only on its way.
+    """Return the numbers that others have and this replica lacks, without those that may be on their way.
 
-    Samples of one writer arrive in order, so what is below our highest number will not come by itself. What
-    is above it may be on its way, unless nothing arrived for a period.
+    Samples of one writer arrive in order, so those below the highest number will not come by themselves.
+    Those above it may be on their way, unless nothing arrived for a period.
+
+    Args:
+        had: the numbers of this replica.
+        candidates: the other replicas, by name.
+        advanced: whether something arrived in the last period.
     """
     there = Sequences()
     for each in candidates.values():
@@ -137,11 +142,18 @@ def _length(candidate: Candidate) -> int:
 
 
 class Stability:
-    """When a choice is used.
+    """Decides when a choice is used ("Remote Provider Change").
 
     Args:
-        stable_periods: periods in a row with the same choice.
-        max_change_periods: periods without that, after which the last choice is used all the same.
+        stable_periods: periods in a row with the same choice before it is used.
+        max_change_periods: periods without a stable choice after which the last one is used.
+
+    Attributes:
+        applied: the providers in use.
+        selected: the last choice.
+        unchanged: periods in a row with that choice.
+        unsettled: periods without a stable choice.
+        forced: choices that were used without being stable.
     """
 
     def __init__(self, stable_periods: int, max_change_periods: int) -> None:
@@ -154,7 +166,7 @@ class Stability:
         self.forced = 0
 
     def period(self, selected: Providers) -> bool:
-        """One period has chosen; whether `applied` changes with it."""
+        """Take the choice of a period; return whether `applied` changes."""
         self.unchanged = self.unchanged + 1 if selected == self.selected else 1
         self.selected = selected
         if self.unchanged >= self._stable_periods:

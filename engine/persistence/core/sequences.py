@@ -1,4 +1,4 @@
-"""Sets of sequence numbers as intervals: which samples of one writer a replica has accounted for."""
+"""Sets of sequence numbers as intervals: the samples of one writer that a replica has accounted for."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 MAX_INTERVALS: Final = 1024
-"""Intervals kept of one writer. At the bound the shortest is forgotten, not a gap closed.
+"""Intervals kept of one writer. Beyond the bound the shortest is forgotten; a gap is never closed.
 
-What is forgotten is asked for again, and found to be no newer than what is kept. What lies in a gap that is
-closed would be lost.
+Forgotten samples are asked for again, and found to be no newer than the last value. The samples in a closed
+gap would be lost.
 """
 
 
@@ -24,7 +24,7 @@ class Sequences:
 
     @classmethod
     def checked(cls, intervals: Iterable[tuple[int, int]]) -> Sequences:
-        """The set of intervals that somebody else sent.
+        """Return the set of intervals that another replica sent.
 
         Raises:
             ValueError: they are out of order, empty, adjacent or too many.
@@ -33,7 +33,7 @@ class Sequences:
         before = -1
         for first, last in given:
             if not before + 1 < first <= last:
-                raise ValueError(f"{first} to {last} is no interval behind {before}")
+                raise ValueError(f"{first} to {last} is not an interval after {before}")
             before = last
         if len(given) > MAX_INTERVALS:
             raise ValueError(f"{len(given)} intervals")
@@ -41,12 +41,12 @@ class Sequences:
 
     @classmethod
     def of(cls, numbers: Iterable[int]) -> Sequences:
-        """The set of these numbers."""
+        """Return the set of these numbers."""
         return cls.joined((number, number) for number in numbers)
 
     @classmethod
     def joined(cls, intervals: Iterable[tuple[int, int]]) -> Sequences:
-        """The set of the numbers in any intervals."""
+        """Return the set of the numbers in any intervals."""
         joined: list[tuple[int, int]] = []
         for first, last in sorted(intervals):
             if joined and first <= joined[-1][1] + 1:
@@ -64,7 +64,7 @@ class Sequences:
 
     @property
     def bounded(self) -> Sequences:
-        """As much of it as may be sent; a difference of two sets may have more intervals."""
+        """The part of it that may be sent: a difference of two sets may have too many intervals."""
         return self if len(self.intervals) <= MAX_INTERVALS else Sequences.joined(self.intervals)
 
     @property

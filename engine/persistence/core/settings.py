@@ -10,15 +10,15 @@ DEFAULT_PERIOD_MS: Final = 5_000
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SynchronizationSettings:
-    """How a replica synchronizes with others ("Synchronizing of Persistence Service Replicas").
+    """Settings of data_synchronization ("Synchronizing of Persistence Service Instances").
 
     Attributes:
         enable: data_synchronization/enable.
-        period_ms: remote_provider_selection_period: how often providers are evaluated.
-        stable_periods: stable_provider_period_count: so many evaluations in a row must choose the same set
-            before it is used; 1 uses it at once.
-        max_change_periods: max_remote_provider_change_period_count: after so many evaluations without a
-            stable choice the last one is used. Not below `stable_periods`.
+        period_ms: remote_provider_selection_period, the interval of evaluations of providers.
+        stable_periods: stable_provider_period_count, the evaluations in a row that must choose the same
+            set before it is used; 1 uses it at once.
+        max_change_periods: max_remote_provider_change_period_count, the evaluations without a stable
+            choice after which the last one is used. Not below `stable_periods`.
         synchronize_durable_subscriptions: whether states of durable subscriptions are exchanged.
         subscription_period_ms: durable_subscription_synchronization_period.
 

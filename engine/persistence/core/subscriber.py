@@ -1,10 +1,10 @@
-"""A reader with a durable subscription: which replica it asks, what is new to it, what it has acknowledged.
+"""A reader with a durable subscription: the replica it asks, its new samples, its acknowledgements.
 
-It asks every replica that is there, one after the other, and tells each what it has: so a replica sends
-only what no other has given. When all have answered, what was pending is complete. Later it asks again from
-time to time: its writers may reach a replica and not the reader.
+It asks all connected replicas, one after the other, and tells each which samples it has, so that a replica
+sends only samples that no other has given. When all have answered, the pending samples are complete. Later it
+asks again from time to time: a writer may reach a replica and not the reader.
 
-No clock and no DDS here. Samples are known by (original writer, number).
+No clock and no DDS here. A sample is identified by (original writer, number).
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from engine.persistence.core.ledger import Numbers
 from engine.persistence.core.subscription_messages import SubscriberAnswer, SubscriberState
 
 MAX_TOLD: Final = 20_000
-"""Samples in a state, each of those that the reader has and those that it acknowledges. While it has more
-that are not acknowledged it does not ask for others."""
+"""Samples in each of the two lists of a state: those that the reader has, and those that it acknowledges.
+With more samples that are not acknowledged, it does not ask for others."""
 
 MAX_SEEN: Final = 1_000_000
-"""Samples that are remembered, so that none comes twice; the oldest are forgotten."""
+"""Samples that the reader remembers to detect repetitions; it forgets the oldest."""
 
 PERIOD_S: Final = 5.0
-"""How often a reader asks for what its writers have not sent it."""
+"""Interval at which a reader asks for samples that its writers have not sent to it."""
 
 PATIENCE_S: Final = 20.0
-"""How long a replica that is there may be silent before another one is asked; it may have much to do."""
+"""Time that a connected replica may be silent before the reader asks another one; it may be busy."""
 
 _Id = tuple[str, int]
 
 
 @dataclasses.dataclass(slots=True)
 class _Acknowledged:
-    """Since which state it has been told; 0 for not yet."""
+    """An acknowledgement; `since` is the number of the first state that told it, 0 for none yet."""
 
     since: int = 0
 
@@ -45,17 +45,19 @@ class Subscriber:
     """The decisions of one reader.
 
     Args:
-        topic, partitions: what it reads.
-        name, quorum: of the durable subscription.
+        topic: the topic that it reads.
+        partitions: its partitions, as in `SubscriberState`.
+        name: of the durable subscription.
+        quorum: of the durable subscription.
         member: the reader's name in it.
-        period_s: how often it asks again.
+        period_s: interval at which it asks again.
         asks: whether it wants samples at all.
-        deletes: the durable subscription is to be deleted.
+        deletes: whether the durable subscription is to be deleted.
 
     Attributes:
-        is_complete: every replica that was there, one at least, has given what was pending.
+        is_complete: whether all connected replicas, at least one, have given their pending samples.
         repeated: samples that came again.
-        missed: what replicas could not keep for durable subscriptions, at most.
+        missed: the most samples that one replica had no room for.
     """
 
     def __init__(
@@ -90,10 +92,10 @@ class Subscriber:
         self._open: dict[_Id, None] = {}
         self._acknowledged: dict[_Id, _Acknowledged] = {}
 
-    # What happens.
+    # Input.
 
     def present(self, replicas: Iterable[str], now: float) -> None:
-        """Which replicas are connected now."""
+        """Note which replicas are connected now."""
         there = set(replicas)
         for name in self._replicas.keys() - there:
             del self._replicas[name]
@@ -107,12 +109,12 @@ class Subscriber:
         self._conclude(now)
 
     def arrived(self, writer: str, number: int) -> bool:
-        """A sample is there, from wherever; whether it is new."""
+        """Note a sample from a writer or a replica; return whether it is new."""
         id_ = (writer, number)
         if id_ in self._seen:
             self.repeated += 1
             if id_ not in self._open and id_ not in self._acknowledged:
-                self._acknowledged[id_] = _Acknowledged()  # who gave it has not heard
+                self._acknowledged[id_] = _Acknowledged()  # its sender has not heard
                 self._is_changed = True
             return False
         self._seen[id_] = None
@@ -122,7 +124,7 @@ class Subscriber:
         return True
 
     def acknowledge(self, ids: Iterable[_Id]) -> None:
-        """The application has done with these samples."""
+        """Note that the application has acknowledged samples."""
         for id_ in ids:
             if id_ in self._open:
                 del self._open[id_]
@@ -130,7 +132,13 @@ class Subscriber:
                 self._is_changed = True
 
     def answer(self, replica: str, answer: SubscriberAnswer, now: float) -> None:
-        """A replica says something; its samples are given to `arrived` before."""
+        """Take an answer of a replica; call `arrived` with its samples first.
+
+        Args:
+            replica: its name.
+            answer: its answer.
+            now: monotonic seconds.
+        """
         if replica not in self._replicas:
             return
         self._replicas[replica] = max(self._replicas[replica], min(answer.stored, self._number))
@@ -150,7 +158,7 @@ class Subscriber:
             self.is_complete = True
 
     def _confirm(self) -> None:
-        """What all replicas that are there have stored need not be told any more."""
+        """Forget acknowledgements that all connected replicas have stored."""
         stored = min(self._replicas.values(), default=0)
         for id_ in list(itertools.takewhile(lambda id_: self._is_stored(id_, stored), self._acknowledged)):
             del self._acknowledged[id_]
@@ -160,22 +168,22 @@ class Subscriber:
     def _is_stored(self, id_: _Id, stored: int) -> bool:
         return 0 < self._acknowledged[id_].since <= stored
 
-    # What it says.
+    # Output.
 
     @property
     def is_heard(self) -> bool:
-        """Every replica that is there, one at least, has its latest state on disk."""
+        """Whether all connected replicas, at least one, have its latest state on disk."""
         stored = self._replicas.values()
         return bool(stored) and not self._is_changed and min(stored) == self._number
 
     @property
     def is_alone(self) -> bool:
-        """No replica is there."""
+        """Whether no replica is connected."""
         return not self._replicas
 
     @property
     def due_s(self) -> float | None:
-        """When `turn` has something to do at the latest; None for not before something happens."""
+        """When `turn` must be called at the latest, monotonic seconds; None for not before an input."""
         if self._is_changed:
             return 0.0
         if not self._replicas or not self._asks:
@@ -191,7 +199,7 @@ class Subscriber:
         return len(self._open) > MAX_TOLD
 
     def turn(self, now: float) -> SubscriberState | None:
-        """What to tell all replicas now, if anything."""
+        """Return the state to send to all replicas now, if any."""
         if self._asked and now >= self._until_s:
             self._silences[self._asked] += 1  # the others first, then it again
             self._asked = ""

@@ -1,6 +1,6 @@
-"""Messages about durable subscriptions as bytes: a head in JSON, and behind it samples as they are.
+"""Messages about durable subscriptions as bytes: a head in JSON, then samples as they are.
 
-Whoever sends may be broken or hostile. Everything is bounded and checked; what is wrong is a `MessageFault`.
+A sender may be broken or hostile. Everything is bounded and checked; a `MessageFault` tells what is wrong.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ VERSION: Final = 1
 MAX_BYTES: Final = 120 << 20
 MAX_NAME_CHARS: Final = 255
 MAX_KEY_CHARS: Final = 4096
-"""A durable subscription that replicas know by topic and partitions as well."""
+"""Name of a durable subscription with its topic and partitions, as replicas register it."""
 MAX_QUORUM: Final = 1_000_000
 MAX_PARTITIONS_CHARS: Final = 2_000
 NUMBER_BYTES: Final = 17
@@ -44,7 +44,7 @@ KINDS: Final = frozenset((*_PEER_MESSAGES, _HANDED))
 
 
 def encode(group: bytes, message: PeerMessage) -> tuple[str, bytes]:
-    """The kind of a message between replicas about one group, and its bytes."""
+    """Return the kind of a message between replicas about one group, and its bytes."""
     if isinstance(message, Handed):
         return _HANDED, _packed({"group": group.hex()}, message.samples)
     kind = next(kind for kind, each in _PEER_MESSAGES.items() if type(message) is each)
@@ -52,10 +52,10 @@ def encode(group: bytes, message: PeerMessage) -> tuple[str, bytes]:
 
 
 def decode(kind: str, body: bytes) -> tuple[bytes, PeerMessage]:
-    """The group and the message of that kind.
+    """Return the group and the message of that kind.
 
     Raises:
-        MessageFault: it is none.
+        MessageFault: not a valid message.
     """
     head, samples = _unpacked(body)
     try:
@@ -79,21 +79,21 @@ def decode(kind: str, body: bytes) -> tuple[bytes, PeerMessage]:
 
 
 def encode_state(state: SubscriberState) -> bytes:
-    """What a reader says of itself."""
+    """Return the bytes of a reader's state."""
     return _packed(plain.to_plain(state), ())
 
 
 def decode_state(body: bytes) -> SubscriberState:
-    """The state of a reader.
+    """Return the state of a reader.
 
     Raises:
-        MessageFault: it is none.
+        MessageFault: not a valid state.
     """
     head, _ = _unpacked(body)
     try:
         state: SubscriberState = plain.from_plain(SubscriberState, head)
     except plain.PlainFault as error:
-        raise MessageFault(f"no state of a reader: {error}"[:200]) from error
+        raise MessageFault(f"not a state of a reader: {error}"[:200]) from error
     for name in (state.name, state.member, state.topic):
         _check_name(name)
     _check(sum(map(len, state.partitions)) + 4 * len(state.partitions) <= MAX_PARTITIONS_CHARS, "partitions")
@@ -104,22 +104,22 @@ def decode_state(body: bytes) -> SubscriberState:
 
 
 def encode_answer(answer: SubscriberAnswer) -> bytes:
-    """What a replica says to a reader."""
+    """Return the bytes of a replica's answer to a reader."""
     head = {name: getattr(answer, name) for name in ("stored", "request", "is_last", "missed")}
     return _packed(head, answer.samples)
 
 
 def decode_answer(body: bytes) -> SubscriberAnswer:
-    """The answer of a replica.
+    """Return the answer of a replica.
 
     Raises:
-        MessageFault: it is none.
+        MessageFault: not a valid answer.
     """
     head, samples = _unpacked(body)
     try:
         answer: SubscriberAnswer = plain.from_plain(SubscriberAnswer, {**head, "samples": []})
     except (plain.PlainFault, TypeError) as error:
-        raise MessageFault(f"no answer: {error}"[:200]) from error
+        raise MessageFault(f"not an answer: {error}"[:200]) from error
     return SubscriberAnswer(answer.stored, answer.request, samples, answer.is_last, answer.missed)
 
 

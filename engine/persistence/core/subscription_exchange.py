@@ -1,4 +1,4 @@
-"""What replicas tell each other of durable subscriptions: acknowledgements, and samples that one lacks."""
+"""The exchange of durable subscriptions between replicas: acknowledgements, and samples that one lacks."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class _Peer:
     """Another replica while it is connected.
 
     Attributes:
-        ledgers: acknowledgements that it has not been told of.
-        offers: samples that are held here and that it has not been told of.
-        offered: what it holds and we lack, and since which period we know.
+        ledgers: acknowledgements to tell it.
+        offers: samples held here, to tell it.
+        offered: samples that it holds and this replica lacks, with the period in which it told.
     """
 
     ledgers: list[LedgerState] = dataclasses.field(default_factory=list)
@@ -30,13 +30,13 @@ class _Peer:
 
 
 class Exchange:
-    """The other replicas of one group, as long as they are connected.
+    """The exchange of one group with all connected replicas.
 
     Args:
-        settings: how this replica synchronizes.
-        held: what is kept here.
-        room: how much more can be.
-        is_wanted: whether a durable subscription has not acknowledged a sample.
+        settings: of data synchronization.
+        held: the samples that are held here.
+        room: of all groups.
+        is_wanted: whether the quorum of a durable subscription has not acknowledged a sample.
     """
 
     def __init__(
@@ -55,54 +55,54 @@ class Exchange:
         self._period = 0
 
     def messages(self) -> list[tuple[str, PeerMessage]]:
-        """What is to be sent, in order: (receiver, message)."""
+        """Take the messages to send, in order: (receiver, message)."""
         messages, self._to_peers = self._to_peers, []
         return messages
 
-    # Who is there.
+    # Connections.
 
     def connected(self, peer: str, ledgers: Sequence[LedgerState]) -> None:
-        """A link is up: the other is told all ledgers, and what is kept."""
+        """Tell a replica whose link is up all ledgers, and which samples are held."""
         self._peers[peer] = _Peer()
         if self._settings.synchronize_durable_subscriptions:
             self._to_peers.append((peer, Books(tuple(ledgers), numbers_of(self._held))))
 
     def disconnected(self, peer: str) -> None:
-        """The link is down."""
+        """Forget a replica, whose link is down."""
         self._peers.pop(peer, None)
 
     def hears(self, peer: str) -> bool:
-        """Whether what this one says counts."""
+        """Whether messages of this replica count."""
         return peer in self._peers and self._settings.synchronize_durable_subscriptions
 
-    # What happens.
+    # Input.
 
     def learned(self, new: LedgerState, source: str) -> None:
-        """Something new of a ledger, from another replica or, with an empty name, from a reader."""
+        """Plan to tell others a new part of a ledger; `source` is the replica that told it, if any."""
         for name, peer in self._peers.items():
             if name != source:
                 peer.ledgers.append(new)
 
     def held(self, id_: Id) -> None:
-        """One more sample is kept here."""
+        """Plan to tell others that a sample is held here."""
         for peer in self._peers.values():
             if peer.offered.pop(id_, None) is None:
                 peer.offers.append(id_)
 
     def offered(self, peer: str, ids: Iterable[Id]) -> None:
-        """Another replica keeps these."""
+        """Note samples that another replica holds."""
         offered = self._peers[peer].offered
         for id_ in ids:
             if id_ not in self._held and len(offered) < held_module.MAX_HELD:  # nobody holds more
                 offered[id_] = self._period
 
     def hand(self, peer: str, samples: Sequence[OriginalSample]) -> None:
-        """Give another replica what it has asked for."""
+        """Send samples to a replica that asked for them."""
         if samples:
             self._to_peers.extend((peer, Handed(part)) for part in batches(samples))
 
     def period(self) -> None:
-        """Tell others what is new, and ask them for what is missing here."""
+        """Tell others news, and ask them for missing samples."""
         if self._settings.synchronize_durable_subscriptions:
             if self._settings.enable:
                 self._fetch()
@@ -114,7 +114,7 @@ class Exchange:
         self._period += 1
 
     def _fetch(self) -> None:
-        """Ask for what others hold and we lack; what they have told just now may be on its way."""
+        """Ask others for missing samples; those told in this period may be on their way from the writer."""
         asked: set[Id] = set()
         for name, peer in sorted(self._peers.items()):
             for id_ in [each for each in peer.offered if each in self._held or not self._is_wanted(each)]:

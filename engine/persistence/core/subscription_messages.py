@@ -1,4 +1,4 @@
-"""What is sent about durable subscriptions: between replicas, and between a replica and a subscriber."""
+"""Messages about durable subscriptions: between replicas, and between a replica and a reader."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from engine.persistence.core.messages import OriginalSample
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Books:
-    """From one replica to another: what is new there since its last one; all of it on connection.
+    """From one replica to another: everything on connection, then the news since the last one.
 
     Attributes:
         ledgers: durable subscriptions and their acknowledgements.
-        held: samples that it keeps for durable subscriptions.
+        held: samples that the sender keeps for durable subscriptions.
     """
 
     ledgers: tuple[LedgerState, ...] = ()
@@ -23,14 +23,14 @@ class Books:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Fetch:
-    """Of what the other holds, the sender wants these."""
+    """From one replica to another: the samples that the sender wants."""
 
     numbers: Numbers
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Handed:
-    """What was asked for."""
+    """From one replica to another: samples that the receiver asked for."""
 
     samples: tuple[OriginalSample, ...]
 
@@ -40,34 +40,32 @@ PeerMessage = Books | Fetch | Handed
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SubscriberState:
-    """What a reader with a durable subscription says of itself, to all replicas; the last one counts.
-
-    Attributes:
-        topic, partitions: what it reads; expressions are allowed for partitions, none is the default one.
-        name, quorum: of the durable subscription.
-        member: the reader's name in it.
-        number: counts the states of this reader, from 1.
-        asked: the replica that is asked for what is pending; empty for none.
-        request: counts these questions, from 1.
-        only_settled: of what the asked one holds, not what arrived there within a period: it may be on
-            its way from its writer.
-        had: samples that the reader has and has not acknowledged; they are not sent.
-        acknowledged: what is acknowledged, and not stored by all replicas yet as far as the reader knows.
-        deletes: the durable subscription is to be deleted.
-    """
+    """The state of a reader with a durable subscription, sent to all replicas; the last one counts."""
 
     topic: str
+    """The topic that it reads."""
     partitions: tuple[str, ...]
+    """Its partitions, or expressions for them; none stands for the default partition."""
     name: str
+    """Name of the durable subscription."""
     quorum: int
+    """Quorum that the reader asks for, from 1."""
     member: str
+    """The reader's name in the durable subscription."""
     number: int
+    """Number of this state at its reader, from 1."""
     asked: str = ""
+    """The replica that must answer with its pending samples; empty for none."""
     request: int = 0
+    """Number of that request, from 1; 0 before the first."""
     only_settled: bool = False
+    """Leave out samples that came to the asked replica within a period: the writer may be sending them."""
     had: Numbers = ()
+    """Samples that the reader has and has not acknowledged; they are not sent to it."""
     acknowledged: Numbers = ()
+    """Acknowledged samples that some replica may not have stored yet."""
     deletes: bool = False
+    """Whether the durable subscription is to be deleted."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -76,10 +74,10 @@ class SubscriberAnswer:
 
     Attributes:
         stored: the number of the reader's latest state that is on the disk of the replica.
-        request: the question that is answered, 0 for none.
-        samples: a part of what is pending, in order.
-        is_last: there is no more.
-        missed: samples that were not kept for durable subscriptions, because there was no room.
+        request: the request that is answered, 0 for none.
+        samples: a part of the pending samples, in order.
+        is_last: whether this part is the last one.
+        missed: samples that the replica had no room for.
     """
 
     stored: int
@@ -91,7 +89,7 @@ class SubscriberAnswer:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SavedSubscriptions:
-    """What must be on the disk of a replica, all from one moment."""
+    """The durable subscriptions of a group on the disk of a replica, all from one moment."""
 
     ledgers: tuple[LedgerState, ...] = ()
     held: tuple[OriginalSample, ...] = ()
@@ -99,7 +97,7 @@ class SavedSubscriptions:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Released:
-    """A sample that no durable subscription wants any more."""
+    """A sample that no durable subscription needs any more."""
 
     writer: str
     number: int
@@ -107,7 +105,7 @@ class Released:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Forgotten:
-    """Acknowledgements of the quorum that are no longer remembered, because there are too many."""
+    """Acknowledgements of the quorum that were forgotten at the bound."""
 
     name: str
     writer: str
@@ -115,4 +113,4 @@ class Forgotten:
 
 
 Change = LedgerState | OriginalSample | Released | Forgotten
-"""What must be written to disk, in order: new acknowledgements, a sample that is kept, and so on."""
+"""A change to write to disk, in order with others."""

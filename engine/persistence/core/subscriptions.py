@@ -1,10 +1,9 @@
-"""Durable subscriptions at one replica: what is kept for whom, and who gets it.
+"""The durable subscriptions of one group at one replica: the samples held for them, and their readers.
 
-A sample is kept until the quorum of every durable subscription has acknowledged it, beside the last value of
-its instance. Replicas exchange what is acknowledged, and what one keeps and another lacks.
+A sample is held, beside the last value of its instance, until the quorum of every durable subscription has
+acknowledged it. Replicas exchange acknowledgements, and samples that one holds and another lacks.
 
-What must hold at any time: a sample that is held is let go only when every subscription has acknowledged it
-or is deleted.
+Invariant: a held sample is released only when every subscription has acknowledged it or is deleted.
 """
 
 from __future__ import annotations
@@ -30,21 +29,22 @@ from engine.persistence.core.subscription_messages import (
 )
 
 MAX_SUBSCRIPTIONS: Final = 1_000
-"""Durable subscriptions of one group. More are refused, counted and reported."""
+"""Durable subscriptions of one group; more are refused, counted and reported."""
 
 MAX_WRITERS: Final = 100_000
-"""Writers of one group that are remembered; then all are forgotten, which does no harm."""
+"""Writers of one group that are remembered; beyond, all are forgotten, which does no harm."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SubscriptionStatus:
-    """One durable subscription as this replica sees it.
+    """The status of one durable subscription at this replica.
 
     Attributes:
-        name, quorum: what it is.
+        name: its name.
+        quorum: members that must acknowledge a sample.
         members: readers that are connected here.
         pending: samples that the quorum has not acknowledged.
-        in_doubt: by member, what it has acknowledged and the quorum has not.
+        in_doubt: by member, how many samples it has acknowledged and the quorum has not.
     """
 
     name: str
@@ -59,9 +59,9 @@ class Subscriptions:
 
     Args:
         name: of the replica.
-        settings: how it synchronizes.
-        values: the last value of every instance; a new subscription begins with them.
-        saved: what was on its disk.
+        settings: of data synchronization.
+        values: returns the last value of every instance; a new subscription begins with them.
+        saved: the state on its disk.
         room: shared with other groups.
 
     Attributes:
@@ -101,19 +101,19 @@ class Subscriptions:
             self._hold(sample)
         self._changes.clear()
 
-    # What it shows.
+    # State.
 
     def saved(self) -> SavedSubscriptions:
-        """What it has now, to start again with."""
+        """Return everything that it has."""
         ledgers = tuple(ledger.state() for _, ledger in sorted(self._ledgers.items()))
         return SavedSubscriptions(ledgers, tuple(each.sample for _, each in sorted(self._held.items())))
 
     def held(self) -> frozenset[Id]:
-        """The samples that are kept: (writer, number)."""
+        """Return the samples that are held: (writer, number)."""
         return frozenset(self._held)
 
     def status(self) -> tuple[SubscriptionStatus, ...]:
-        """Every subscription that there is."""
+        """Return the status of every subscription."""
         return tuple(
             SubscriptionStatus(
                 name,
@@ -128,12 +128,12 @@ class Subscriptions:
 
     @property
     def missed(self) -> int:
-        """Samples that were not kept because there was no room."""
+        """Samples that were not held because there was no room."""
         return self._missed
 
     @property
     def missed_now(self) -> int:
-        """Likewise, since there was room for the last time."""
+        """Samples that were not held since there was room for the last time."""
         return self._missed_now
 
     @property
@@ -142,27 +142,27 @@ class Subscriptions:
         return sum(each.forgotten + each.refused for each in self._ledgers.values())
 
     def changes(self) -> list[Change]:
-        """What must be on disk before messages are sent; all of it in one transaction."""
+        """Take the changes that must be on disk, in one transaction, before messages are sent."""
         changes, self._changes = self._changes, []
         for name, ledger in self._ledgers.items():
             changes += (Forgotten(name, *each) for each in ledger.just_forgotten())
         return changes
 
     def messages(self) -> list[tuple[str, PeerMessage]]:
-        """What is to be sent to other replicas, in order: (receiver, message)."""
+        """Take the messages to other replicas, in order: (receiver, message)."""
         return self._exchange.messages()
 
     def reports(self) -> list[str]:
-        """What somebody should be told."""
+        """Take the sentences for operators."""
         reports, self._reports = self._reports, []
         return reports
 
     # Subscriptions.
 
     def register(self, name: str, quorum: int) -> None:
-        """Create a durable subscription, or find it; it begins with the last values that are kept.
+        """Create a durable subscription unless it exists; it begins with the current last values.
 
-        Of two quorums the smaller counts; that is counted and reported. To raise it, delete it first.
+        Of two quorums the smaller counts; this is counted and reported. To raise it, delete it first.
 
         Raises:
             ValueError: a quorum below 1.
@@ -185,7 +185,7 @@ class Subscriptions:
         self._learn(LedgerState(name, terms, quorum))
 
     def delete(self, name: str) -> bool:
-        """End a subscription: nothing is kept for it any more. False if there is none."""
+        """Delete a subscription, with the samples held for it alone; False if there is none."""
         ledger = self._ledgers.get(name)
         if ledger is None or ledger.terms.is_deleted:
             return False
@@ -193,7 +193,7 @@ class Subscriptions:
         return True
 
     def _learn(self, state: LedgerState, source: str = "") -> None:
-        """Take in what somebody says of a subscription, and keep it for whoever has not heard it."""
+        """Merge a state of a subscription, and plan to tell it to all replicas but `source`."""
         ledger = self._ledgers.get(state.name)
         before = ledger.terms if ledger else None
         if ledger is None:
@@ -216,7 +216,7 @@ class Subscriptions:
         self._exchange.learned(new, source)
 
     def _begin(self, ledger: SubscriptionLedger) -> None:
-        """A subscription is new, or is deleted."""
+        """Hold samples for a new subscription, or release those of a deleted one."""
         for id_ in list(self._held):
             if ledger.terms.is_deleted:
                 self._let_go(ledger.name, id_)
@@ -233,26 +233,33 @@ class Subscriptions:
                 self._let_go(new.name, (writer, number))
 
     def has(self, name: str, member: str, writer: str, number: int) -> bool:
-        """Whether it is known here that a member, or the quorum, has acknowledged a sample."""
+        """Whether this replica knows that a member, or the quorum, has acknowledged a sample.
+
+        Args:
+            name: of the durable subscription.
+            member: its name.
+            writer: of the sample.
+            number: of the sample.
+        """
         ledger = self._ledgers.get(name)
         return ledger is not None and ledger.has(member, writer, number)
 
     # Samples.
 
     def sample_arrived(self, sample: OriginalSample) -> None:
-        """A sample came, from its writer or from another replica, be it the last value or not."""
+        """Take a sample from its writer or another replica, whether it is the last value or not."""
         self._writers.add(sample.writer)
         if len(self._writers) > MAX_WRITERS:
             self._writers.clear()
         self._hold(sample)
 
     def knows(self, writer: str) -> bool:
-        """Whether a sample of this writer came, or is kept; none of it may be known for a while."""
+        """Whether a sample of this writer came, or is held; it may be forgotten for a while."""
         return writer in self._writers
 
     @property
     def is_wanted(self) -> bool:
-        """Whether there is a durable subscription at all."""
+        """Whether there is a durable subscription."""
         return any(not ledger.terms.is_deleted for ledger in self._ledgers.values())
 
     def _wanted_by(self, id_: Id) -> set[str]:
@@ -311,17 +318,30 @@ class Subscriptions:
     # Readers.
 
     def reader_came(self, reader: str, name: str, quorum: int, member: str) -> None:
-        """A reader is there, and with it its durable subscription. Again and again does no harm."""
+        """Note a connected reader, and create its durable subscription; repeated calls do no harm.
+
+        Args:
+            reader: its id.
+            name: of the durable subscription.
+            quorum: that the reader asks for.
+            member: its name in the durable subscription.
+        """
         if reader not in self._readers:
             self.register(name, quorum)
             self._readers[reader] = (name, member)
 
     def reader_left(self, reader: str) -> None:
-        """It is gone."""
+        """Forget a reader that is gone."""
         self._readers.pop(reader, None)
 
     def acknowledge(self, name: str, member: str, numbers: Numbers) -> None:
-        """A member has acknowledged samples; of an unknown or deleted subscription nothing is kept."""
+        """Note that a member has acknowledged samples; ignored for an unknown or deleted subscription.
+
+        Args:
+            name: of the durable subscription.
+            member: its name.
+            numbers: of the samples.
+        """
         ledger = self._ledgers.get(name)
         if ledger is None or ledger.terms.is_deleted:
             return
@@ -334,7 +354,14 @@ class Subscriptions:
     def pending(
         self, name: str, member: str, had: Numbers = (), *, only_settled: bool = False
     ) -> list[OriginalSample]:
-        """What a member lacks, in the order of source timestamps, then writers and numbers."""
+        """Return the held samples that a member lacks, in order of source time.
+
+        Args:
+            name: of the durable subscription.
+            member: its name.
+            had: samples to leave out.
+            only_settled: leave out samples that came in this period.
+        """
         ledger = self._ledgers.get(name)
         if ledger is None:
             return []
@@ -354,15 +381,15 @@ class Subscriptions:
     # Other replicas.
 
     def connected(self, peer: str) -> None:
-        """A link to another replica is up, with nothing left over from before."""
+        """Begin to exchange with a replica, whose link is new."""
         self._exchange.connected(peer, [ledger.state() for _, ledger in sorted(self._ledgers.items())])
 
     def disconnected(self, peer: str) -> None:
-        """The link is down."""
+        """Forget a replica, whose link is down."""
         self._exchange.disconnected(peer)
 
     def receive(self, peer: str, message: PeerMessage) -> None:
-        """A message came from another replica."""
+        """Take a message of another replica."""
         if not self._exchange.hears(peer):
             return
         if isinstance(message, Books):
@@ -382,7 +409,7 @@ class Subscriptions:
                     self._exchange.offered(peer, [id_])  # when there is room
 
     def period(self) -> None:
-        """A durable_subscription_synchronization_period is over: tell others what is new, and ask them."""
+        """End a durable_subscription_synchronization_period: tell others news, and ask them for samples."""
         if self._missed_now and self._room.has(0):
             self._reports.append(f"{self._missed_now} samples were not kept for durable subscriptions")
             self._missed_now = 0
