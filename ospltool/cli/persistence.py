@@ -1,4 +1,4 @@
-"""`ospltool persistence`: redundant persistence services: run one, see all, rehearse."""
+"""`ospltool persistence`: run, show and rehearse redundant persistence services."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _NAME: Final = re.compile(r"[\w.-]{1,60}")
 def register(app: typer.Typer) -> None:
     """Add the group of commands."""
     group = typer.Typer(
-        help="Run persistence services that keep the same data, see them, rehearse them.",
-        short_help="Persistence services that keep the same data.",
+        help="Run, show and rehearse redundant persistence services, which keep the same data.",
+        short_help="Run and inspect redundant persistence services.",
         no_args_is_help=True,
     )
-    group.command("run", short_help="Run one replica in front.")(run)
+    group.command("run", short_help="Run a persistence service in the foreground.")(run)
     group.command("status", short_help="Show the replicas that run in a domain.")(status)
     group.command("rehearse", short_help="Rehearse replicas and faults in virtual time.")(rehearse)
     app.add_typer(group, name="persistence")
@@ -45,22 +45,23 @@ def run(
         str, typer.Argument(metavar="FILE", help="The configuration of the persistence service.")
     ],
     name: Annotated[
-        str | None, typer.Option(help="Name of this replica; the host's name unless given.")
+        str | None, typer.Option(help="Set the name of this replica (default: the host's name).")
     ] = None,
-    service: Annotated[str, typer.Option(help="Which persistence_service of the file.")] = "",
+    service: Annotated[str, typer.Option(help="Use this persistence_service of the file.")] = "",
     store: Annotated[
-        pathlib.Path | None, typer.Option(help="Directory of its store; persistence/NAME unless given.")
+        pathlib.Path | None,
+        typer.Option(help="Keep the store in this directory (default: persistence/NAME)."),
     ] = None,
     domain: Annotated[int, typer.Option(min=0, max=230, help="DDS domain.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Show what it had at its end as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the final state as JSON.")] = False,
 ) -> None:
     """Run one replica of a persistence service until it gets SIGTERM, SIGINT or SIGHUP.
 
     It captures TRANSIENT and PERSISTENT writers of the topics of its persistence_groups, keeps the last value
-    of every instance on disk, gives it to readers that come late and, with data_synchronization/enable,
-    to the other replicas. It uses loopback only, unless CYCLONEDDS_URI says otherwise.
+    of every instance on disk, and gives it to late readers and, with data_synchronization/enable, to the
+    other replicas. It uses loopback only, unless CYCLONEDDS_URI says otherwise.
 
-    Exit codes: 0 ended in order with everything on disk, 1 something could not be written, 2 wrong usage,
+    Exit codes: 0 stopped cleanly with everything on disk, 1 something could not be written, 2 wrong usage,
     configuration or store, 70 a part of it failed.
     """
     import socket
@@ -73,7 +74,9 @@ def run(
         streams.say(f"ospltool: warning: {ignored}")
     chosen = name or socket.gethostname()
     if not _NAME.fullmatch(chosen):
-        raise CommandError(f"{chosen!r} is no name: up to 60 letters, digits, '_', '-' and '.'", Exit.USAGE)
+        raise CommandError(
+            f"{chosen!r} is not a valid name: up to 60 letters, digits, '_', '-' and '.'", Exit.USAGE
+        )
     running = _start(settings, chosen, store or pathlib.Path("persistence") / chosen, domain)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda received, _: running.request_stop(signal.Signals(received).name))
@@ -124,15 +127,14 @@ def _start(settings: PersistenceService, name: str, directory: pathlib.Path, dom
 
 def status(
     domain: Annotated[int, typer.Option(min=0, max=230, help="DDS domain.")] = 0,
-    watch: Annotated[bool, typer.Option("--watch", help="Show it again whenever it changes.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Keep watching and print each change.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Show the replicas as JSON.")] = False,
 ) -> None:
-    """Show the replicas of persistence services in a domain, as they show themselves now.
+    """Show the replicas of persistence services that run in a domain.
 
-    For each original writer and replica: the provider in use and the one that was selected, how much source
-    time it lags behind the replica that is furthest, for how many periods the selection has been stable, and
-    the path on which samples come. --watch goes on until Ctrl-C; on a terminal the new takes the place of the
-    old, with --json there is one line each time.
+    For each original writer and replica: the provider in use and the selected one, the source time behind the
+    furthest replica, for how many periods the selection has been stable, and the path on which samples come.
+    --watch continues until Ctrl-C: on a terminal each view replaces the last one, with --json each is a line.
 
     Exit codes: 0 good, 1 a replica has a problem, 2 wrong usage, 3 no replica heard or no such domain.
     """
@@ -176,22 +178,22 @@ def _put(replicas: list[ReplicaView], *, as_json: bool, on_one_line: bool) -> No
 
 def rehearse(
     file: Annotated[str, typer.Argument(metavar="FILE", help=_FILE)],
-    service: Annotated[str, typer.Option(help="Which persistence_service of the file.")] = "",
+    service: Annotated[str, typer.Option(help="Use this persistence_service of the file.")] = "",
     replicas: Annotated[int, typer.Option(min=2, max=9, help="Rehearse N replicas.")] = 3,
     instances: Annotated[
         int | None, typer.Option(min=2, max=9, help="Former name of --replicas.", hidden=True)
     ] = None,
-    fault: Annotated[str, typer.Option(help="What happens half-way: none, lose or oscillate.")] = "none",
-    periods: Annotated[int, typer.Option(min=1, max=10_000, help="How long, in selection periods.")] = 60,
-    seed: Annotated[int, typer.Option(min=0, help="Of delays and phases.")] = 1,
+    fault: Annotated[str, typer.Option(help="Inject a fault: none, lose or oscillate.")] = "none",
+    periods: Annotated[int, typer.Option(min=1, max=10_000, help="Rehearse for N selection periods.")] = 60,
+    seed: Annotated[int, typer.Option(min=0, help="Set the random seed of delays and phases.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Show the result as JSON.")] = False,
 ) -> None:
     """Rehearse replicas of a persistence service in virtual time, with two writers and a fault.
 
-    Readers of the configured durable subscriptions come and go: as many members of each as its quorum, which
-    reach one replica at a time. It shows every change of providers, what each replica counted, what became
-    of each durable subscription, and whether all keep the same at the end. The same seed gives the same run.
-    Nothing is started and nothing is sent.
+    Readers of the configured durable subscriptions come and go: each subscription has as many members as its
+    quorum, and a member reaches one replica at a time. The output has every change of providers, the counters
+    of each replica, the outcome of each durable subscription, and whether all replicas end with the same
+    values. The same seed gives the same run. No process is started and nothing is sent.
 
     Exit codes: 0 all replicas ended with the same values and every reader got everything once, 1 not so,
     2 wrong usage or configuration.

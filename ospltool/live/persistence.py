@@ -1,4 +1,4 @@
-"""The persistence services that show themselves, and what became of their providers since we watch."""
+"""The replicas of persistence services that show themselves, and the history of their providers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_TURN_NS: Final = 10_000_000_000
 
 
 class ReplicaState(enum.StrEnum):
-    """How a replica is, worst first."""
+    """The state of a replica, worst first."""
 
     GONE = "gone"
     SILENT = "silent"
@@ -50,41 +50,38 @@ class StreamKey(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Stream:
-    """What the views of one writer at one replica were, one after the other; moments are 0 for never.
-
-    Attributes:
-        view: the newest.
-        changed_ns: when another provider was put into use.
-        unprovided_ns: since when samples are missing that nobody gives.
-        is_unprovided: that lasts longer than a choice of providers may take.
-        rising_ns: since when the lag never fell.
-        rose_ns: when it last rose.
-        grows: it rose for a period or longer.
-        is_behind: it grows, or is so large that others avoid this replica as a provider.
-    """
+    """One writer at one replica, followed from view to view; moments are ns since 1970, 0 for never."""
 
     view: WriterView
+    """The newest view."""
     changed_ns: int = 0
+    """When another provider was put into use."""
     unprovided_ns: int = 0
+    """Since when samples are missing and no replica gives them."""
     is_unprovided: bool = False
+    """Whether that lasts longer than a choice of providers may take."""
     rising_ns: int = 0
+    """Since when the lag never fell."""
     rose_ns: int = 0
+    """When the lag last rose."""
     grows: bool = False
+    """Whether the lag rose for a period or longer."""
     is_behind: bool = False
+    """Whether the lag grows, or is so large that others avoid this replica as a provider."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WatchedReplica:
-    """The newest view of one replica, and what follows from it and those before.
+    """One replica: its newest view, and the conclusions from it and those before.
 
     Attributes:
-        view: the newest.
+        view: the newest view.
         heard_ns: when it was heard.
-        turn_ns: the time between the last two.
+        turn_ns: the time between the last two views.
         streams: its writers.
-        used: those from which something comes or of which something is missing.
-        condition: how it is while it is there.
-        gone_ns: since when it is gone; 0 while it is there.
+        used: the writers whose samples come or are missing.
+        condition: its state while it is heard.
+        gone_ns: since when it is gone; 0 while it runs.
     """
 
     view: ReplicaView
@@ -101,16 +98,16 @@ class WatchedReplica:
         return self.view.id
 
     def age_ns(self, now_ns: int) -> int:
-        """Time since it was heard."""
+        """Return the time since it was heard."""
         return max(0, now_ns - self.heard_ns)
 
     def is_stale(self, now_ns: int) -> bool:
-        """What is shown of it may be out of date."""
+        """Whether its view may be out of date."""
         silent_ns = max(MIN_SILENT_NS, SILENT_TURNS * self.turn_ns)
         return self.gone_ns > 0 or self.age_ns(now_ns) > silent_ns
 
     def state(self, now_ns: int) -> ReplicaState:
-        """How it is, in one word."""
+        """Return its state."""
         if self.gone_ns:
             return ReplicaState.STOPPED if self.view.ending else ReplicaState.GONE
         return ReplicaState.SILENT if self.is_stale(now_ns) else self.condition
@@ -172,7 +169,7 @@ class PersistenceServices:
             del self._replicas[id_]
 
     def lose(self, replica: str, lost_ns: int) -> None:
-        """Its participant is gone, unless it was heard since."""
+        """Note that the participant of a replica is gone, unless the replica was heard since."""
         known = self._replicas.get(replica)
         if known is not None and lost_ns >= known.heard_ns:
             self._replicas[replica] = dataclasses.replace(known, gone_ns=lost_ns)
@@ -190,7 +187,7 @@ class PersistenceServices:
         }
 
     def lacks_quorum(self, service: str, subscription: SubscriptionView) -> bool:
-        """Samples wait, and there are fewer readers than have to acknowledge them."""
+        """Whether samples wait and fewer readers than the quorum are connected."""
         return subscription.pending > 0 and len(self.present(service, subscription)) < subscription.quorum
 
 

@@ -268,7 +268,7 @@ def test_a_persistence_service_that_leaves_is_lost_and_so_is_the_domain_when_it_
 @pytest.mark.parametrize(
     ("sender", "payload", "reason"),
     [
-        ("", b"\x1b[2J not json", "no view of a replica"),
+        ("", b"\x1b[2J not json", "not a view of a replica"),
         ("b", None, "sender b speaks for a"),
     ],
     ids=["no JSON", "wrong sender"],

@@ -95,6 +95,6 @@ def test_a_console_that_comes_late_sees_what_services_have_said_and_how_their_ru
     assert [run.end for run in model.runs[ids["a"]]] == [UNKNOWN_END, ""]
     assert [run.end for run in model.runs[ids["b"]]] == [""]
     told = [(one.node_name, one.text) for one in model.events if one.time_ns > killed_ns]
-    assert ("a", f"the run before this one did not end in order: {UNKNOWN_END}") in told
+    assert ("a", f"the previous run did not stop cleanly: {UNKNOWN_END}") in told
     assert any(one.node_name == "b" and one.time_ns < killed_ns for one in model.events)
     assert len({(one.node, one.time_ns, one.number) for one in model.events}) == len(model.events)

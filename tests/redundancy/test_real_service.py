@@ -138,12 +138,17 @@ def test_what_is_wrong_between_replicas_is_said(lab: Lab, replicas: Replicas) ->
     assert "the store is in use by node 'a' (process " in second.stderr
     replicas.launch("a2", "--name", "a")
     replicas.wait_for(
-        "both say so", lambda: "it has our name" in "".join(replicas.log(n).read_text() for n in ("a", "a2"))
+        "both say so",
+        lambda: "it uses this replica's name" in "".join(replicas.log(n).read_text() for n in ("a", "a2")),
     )
     shown = command(replicas, "status", "--json")
     assert shown.returncode == 1
     problems = [problem for each in as_json(shown.stdout)["replicas"] for problem in each["problems"]]
-    assert problems == ["a: it has our name; give each replica its own with --name"] * len(problems) != []
+    assert (
+        problems
+        == ["a: it uses this replica's name; give each replica its own with --name"] * len(problems)
+        != []
+    )
 
 
 def test_status_shows_providers_lag_and_stability(lab: Lab, replicas: Replicas) -> None:

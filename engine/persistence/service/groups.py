@@ -33,19 +33,19 @@ _WRITER: Final = re.compile(rf"(?P<guid>[0-9a-f]{{32}})\.(?P<group>[0-9a-f]{{{2 
 
 
 def group_id(group: Group) -> bytes:
-    """The short name of a group in keys and names of writers."""
+    """Return the short name of a group in keys and names of writers."""
     text = "\0".join((group.partition, group.topic, group.type_id))
     return hashlib.blake2b(text.encode(), digest_size=ID_BYTES).digest()
 
 
 def writer_name(guid: bytes, group: bytes) -> str:
-    """A writer in one group."""
+    """Return the name of a writer in one group."""
     return f"{guid.hex()}.{group.hex()}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WriterName:
-    """A writer's name taken apart; `late` is its stream of late samples."""
+    """The parts of a writer's name; `late` means its stream of late samples."""
 
     guid: bytes
     group: bytes
@@ -53,7 +53,7 @@ class WriterName:
 
     @classmethod
     def of(cls, name: str) -> WriterName | None:
-        """None for what is no name of a writer."""
+        """Return the parts of a name; None if it is not the name of a writer."""
         found = _WRITER.fullmatch(name)
         if found is None:
             return None
@@ -61,10 +61,13 @@ class WriterName:
 
 
 class Groups:
-    """The groups that are known, by id, and which topics the service is for.
+    """The known groups by id, and the topics that the service keeps.
 
     Args:
         settings: the persistence_group elements.
+
+    Attributes:
+        refused: groups beyond the bound.
     """
 
     def __init__(self, settings: tuple[GroupSettings, ...]) -> None:
@@ -82,7 +85,7 @@ class Groups:
         return any(expressions.matches(one, topic) for one in self._filters)
 
     def room(self, key: bytes) -> tuple[bytes, int]:
-        """The group of an instance, and of how many the last value is kept; 0 for all.
+        """Return the group of an instance, and how many instances of it are kept; 0 for all.
 
         One value of each is kept, so max_samples and max_instances of DURABILITY_SERVICE mean the same here.
         """
@@ -92,17 +95,17 @@ class Groups:
         return id_, min((limit for limit in limits if limit > 0), default=0)
 
     def get(self, id_: bytes) -> GroupDescription | None:
-        """A group that is known."""
+        """Return a known group."""
         return self._known.get(id_)
 
     def items(self) -> Iterator[tuple[bytes, GroupDescription]]:
-        """All groups in a steady order."""
+        """Yield all groups, by id."""
         yield from sorted(self._known.items())
 
     def learn(self, description: GroupDescription) -> bool:
-        """A group is there; whether that is news. A group beyond the bound is refused and counted.
+        """Note a group; return whether it is new, or its topic asks for more durability than was known.
 
-        News, too, is that its topic asks for more durability than was known.
+        A group beyond the bound is refused and counted.
         """
         id_ = group_id(description.group)
         known = self._known.get(id_)
@@ -119,33 +122,33 @@ class Groups:
         return True
 
     def take_raised(self) -> list[GroupDescription]:
-        """The groups whose topic asks for more since the last call."""
+        """Take the groups whose topics ask for more durability since the last call."""
         raised, self._raised = self._raised, []
         return raised
 
     def check(self, sample: OriginalSample) -> None:
-        """A sample of another replica is one of a known group.
+        """Check that a sample of another replica belongs to a known group.
 
         Raises:
-            MessageFault: it is not.
+            MessageFault: it does not.
         """
         writer = WriterName.of(sample.writer)
         if writer is None or writer.late or sample.key[:ID_BYTES] != writer.group:
-            raise MessageFault("a sample whose writer is none")
+            raise MessageFault("a sample without a valid writer")
         if writer.group not in self._known:
             raise MessageFault(f"a sample of an unknown group {writer.group.hex()}")
 
     # For others, and for the store.
 
     def encode(self, ids: Iterator[bytes]) -> bytes:
-        """Descriptions of groups as a message."""
+        """Return the descriptions of groups as the body of a message."""
         return json.dumps([plain.to_plain(self._known[each]) for each in ids]).encode()
 
     def decode(self, body: bytes) -> list[GroupDescription]:
-        """The descriptions in a message.
+        """Return the descriptions in the body of a message.
 
         Raises:
-            MessageFault: it is none, or a type is damaged.
+            MessageFault: not valid descriptions, or a damaged type.
         """
         if len(body) > MAX_GROUPS_BYTES:
             raise MessageFault(f"{len(body)} bytes of groups")
@@ -160,7 +163,7 @@ class Groups:
         return list(found)
 
     def restore(self, store: sqlite3.Connection) -> None:
-        """Take those of the store; one that is damaged is left out, with its samples."""
+        """Load the groups of the store; a damaged one is left out, with its samples."""
         for id_, text in store.execute("SELECT id, description FROM sample_group"):
             try:
                 description = plain.from_json(GroupDescription, text)
@@ -170,7 +173,7 @@ class Groups:
             self._known[id_] = description
 
     def changes(self) -> list[tuple[bytes, str]]:
-        """Rows for the store."""
+        """Take the rows to write."""
         rows = [(id_, json.dumps(plain.to_plain(self._known[id_]))) for id_ in sorted(self._unsaved)]
         self._unsaved.clear()
         return rows

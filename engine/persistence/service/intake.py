@@ -23,21 +23,22 @@ from engine.persistence.service.synchronization import Synchronization
 DRAIN: Final = 20_000
 MAX_NEWS: Final = 100
 MAX_ORPHANS: Final = 200_000
-"""Samples that may wait for discovery to tell of their writer; beyond that they are dropped and counted."""
+"""Samples that may wait for discovery to announce their writer; beyond, all are dropped and counted."""
 
 
 class Intake:
-    """Captures the writers of the groups that the service is for.
+    """Captures the writers of the groups that the service keeps.
 
     Args:
-        participant, signal: where taps live, and what they set.
-        groups: which topics are covered.
-        synchronization: is told which writers are there.
-        lifespans: is told how long samples of writers are good.
+        participant: of the taps.
+        signal: set by the taps.
+        groups: the topics to capture.
+        synchronization: learns which writers are connected.
+        lifespans: learns the lifespans of writers.
 
     Attributes:
-        neighbourhood: who is in the domain.
-        taps: what is captured.
+        neighbourhood: the endpoints in the domain.
+        taps: the readers of captured topics.
         counters: `captured`, `unregistered` (not kept), `unrouted` (dropped), `refused_writers` (their QoS
             does not satisfy the tap's), `not_owner` (written by another writer than the exclusive owner).
     """
@@ -65,17 +66,17 @@ class Intake:
         self.counters: collections.Counter[str] = collections.Counter()
 
     def discovered(self, batch: Sequence[Any]) -> Changes:
-        """Take in what discovery tells; the types that must be looked up are in what is returned."""
+        """Take changes of discovery; the result names types that must be looked up."""
         changes = self.neighbourhood.take(batch)
         self.changed(changes)
         return changes
 
     def topics_seen(self, batch: Sequence[Any]) -> None:
-        """Take in what topic discovery tells."""
+        """Take changes of topic discovery."""
         self.changed(self.neighbourhood.topics_seen(batch))
 
     def changed(self, changes: Changes) -> None:
-        """Open taps for groups that are new, and tell which writers came and went."""
+        """Open taps for new groups, and tell synchronization which writers came and went."""
         for description in changes.groups:
             if self._groups.covers(description.group.topic):
                 self._synchronization.group_seen(description)
@@ -109,7 +110,7 @@ class Intake:
                 self._synchronization.replica.writer_matched(name)
 
     def _is_refused(self, offer: Offer) -> bool:
-        """Whether a writer does not match its tap; then what it writes is ignored, and it is said once."""
+        """Whether a writer does not match its tap; then its samples are ignored, which is said once."""
         writer = offer.endpoint.guid
         policies = self.taps.refusals(offer.groups[0], offer.endpoint.endpoint_qos)
         if policies and self.neighbourhood.refuse(offer, policies) is not None:
@@ -124,7 +125,7 @@ class Intake:
         return bool(policies)
 
     def turn(self) -> list[str]:
-        """Let taps follow what is known of topics; what is to be said, of much the last."""
+        """Adapt taps to the known QoS of topics; return sentences for operators, of many the last."""
         for description in self._groups.take_raised():
             self.taps.request(description)
         for topic, type_id in self.taps.take_raised():
@@ -141,18 +142,18 @@ class Intake:
 
     def _writer_gone(self, writer: bytes) -> None:
         if writer in self._strengths:
-            self._lost.append(writer)  # it owns what it wrote until that has been taken
+            self._lost.append(writer)  # it owns its instances until its samples have been taken
         for _, name in self._names.get(writer, ()):
             self._synchronization.replica.writer_lost(name)
             self._positions.unmatched(name)
 
     def drain(self) -> list[OriginalSample]:
-        """What the taps have, in order for each writer; nothing from other services."""
+        """Take the samples of all taps, in order for each writer."""
         found: list[OriginalSample] = []
         for tap in self.taps:
             taken: list[Any] = tap.drain(DRAIN)
             if self._orphans:
-                # Samples whose writer discovery has not told of yet wait; it comes within moments.
+                # Samples of a writer that discovery has not announced yet wait; it does so within moments.
                 taken = [*self._orphans, *taken]
                 self._orphans = []
             for captured in taken:
@@ -192,7 +193,7 @@ class Intake:
                 self._owners.unregistered(instance, captured.writer)
 
     def _counts(self, instance: bytes, writer: bytes) -> bool:
-        """Whether what this writer writes counts: always, unless another one owns the instance."""
+        """Whether a sample of this writer counts: yes unless another writer owns the instance."""
         strength = self._strengths.get(writer)
         if strength is None or self._owners.admits(instance, writer, strength):
             return True
@@ -201,5 +202,5 @@ class Intake:
 
     @property
     def rejected(self) -> int:
-        """How often a full queue refused a sample, which came again."""
+        """How often a full queue refused a sample, which DDS then sent again."""
         return sum(tap.rejected for tap in self.taps)

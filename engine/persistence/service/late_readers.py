@@ -1,8 +1,8 @@
-"""Readers that come late get what is kept, from one replica.
+"""Delivers last values to late readers, from one replica.
 
-Of the replicas that are connected the one with the first name serves, and tells the others whom. Without
-synchronization each serves what it has. What a replica hears of others later is given to readers
-that may have come after it was written.
+Of the connected replicas the one whose name comes first serves, and tells the others which readers. Without
+synchronization each one serves its own values. A value that comes from another replica later is given to
+readers that may have come after it was written.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from engine.persistence.service.parts import NEVER_S, ServicePart
 
 SERVED: Final = "served"
 SETTLE_S: Final = 2.0
-"""How long a service that has started looks for others before it serves."""
+"""Time after the start in which a service looks for others before it serves."""
 RETRY_S: Final = 2.0
 FURTHER_S: Final = 0.5
-"""How long a further reader of a process waits, so that several of them are served at once."""
+"""Time that a further reader of a process waits, so that several are served at once."""
 MARGIN_NS: Final = 60_000_000_000
-"""Clocks of writers may differ so much from ours."""
+"""Tolerated difference between the clocks of writers and of this replica."""
 MAX_READERS: Final = 10_000
 MAX_ENDS: Final = 100_000
-"""Readers of which is remembered that they have been served."""
+"""Served readers that are taken from one message; twice as many are remembered."""
 MAX_UPDATES: Final = 100_000
-"""Samples that may wait for one reader; beyond it the reader gets everything again."""
+"""Samples that may wait for one reader; beyond, the reader gets all values again."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReaderDelivery:
-    """What became of a delivery to one process; `readers` are GUIDs of those that got all of it."""
+    """The result of a delivery to one process; `readers` are GUIDs of readers that got all of it."""
 
     topic: str
     partition: str
@@ -54,7 +54,7 @@ Groupwise = list[tuple[GroupDescription, list[dataset_sample.Sample]]]
 
 
 class DeliverTo(Protocol):
-    """Gives samples to one reader; blocks."""
+    """Delivers samples to the readers of one kind in a process; blocks."""
 
     def __call__(self, reader: DurableReader, groups: Groupwise) -> ReaderDelivery:
         """See `engine.capture.delivery.Directed`."""
@@ -62,14 +62,16 @@ class DeliverTo(Protocol):
 
 @dataclasses.dataclass(slots=True)
 class _Reader:
-    """Readers of one kind that are there in a process: what is delivered reaches all of them.
+    """Readers of one kind in a process: a delivery reaches all of them.
 
     Attributes:
-        seen_ns: since when the last of them.
+        seen_ns: when the last of them came, nanoseconds since 1970.
         unserved: GUIDs, in hexadecimal digits, of those that have not been served.
-        served: and of those that have.
-        missed: more updates than can wait.
-        updates: what else they must get.
+        served: GUIDs of those that have been served.
+        missed: whether they must get all values again.
+        updates: later values that they must get.
+        is_busy: whether a delivery is under way.
+        due_s: when the next delivery may begin, monotonic seconds.
     """
 
     seen_ns: int = 0
@@ -82,26 +84,30 @@ class _Reader:
 
     @property
     def wants_all(self) -> bool:
-        """Whether they must get everything."""
+        """Whether they must get all values."""
         return self.missed or bool(self.unserved)
 
     def serve(self, ends: Collection[str]) -> None:
-        """These have been served, whether they are of this kind or not."""
+        """Note readers that have been served; those of other kinds are ignored."""
         self.served |= self.unserved.intersection(ends)
         self.unserved -= self.served
 
 
 class LateReaders(ServicePart):
-    """Who serves whom, and with what.
+    """The late readers, and deliveries to them.
 
     Args:
         name: of this replica.
         synchronizes: whether replicas keep the same; then one serves.
-        groups: what is known of groups.
-        kept: the last values of a group.
-        is_expired: whether nobody should get a sample any more at a time, in nanoseconds since 1970.
-        deliver: gives samples to a reader.
-        submit: runs something on a worker thread, and then something on the service's.
+        groups: the known groups.
+        kept: returns the last values of a group.
+        is_expired: whether a sample has expired at a time, in nanoseconds since 1970.
+        deliver: delivers samples to a reader.
+        submit: runs a function on a worker thread, and then one on the service's thread.
+
+    Attributes:
+        deliveries: the last 20, oldest first.
+        counters: `deliveries`, `delivered` (samples), `expired` (samples withheld).
     """
 
     kinds = frozenset((SERVED,))
@@ -132,10 +138,10 @@ class LateReaders(ServicePart):
         self.deliveries: collections.deque[ReaderDelivery] = collections.deque(maxlen=20)
         self.counters: collections.Counter[str] = collections.Counter()
 
-    # What happens.
+    # Input.
 
     def discovered(self, changes: Changes) -> None:
-        """Readers came and went."""
+        """Note readers that came and went."""
         for reader in changes.readers_gone:
             gone = self._readers.pop(reader, None)
             for known in (gone.served | gone.unserved) if gone else ():
@@ -156,23 +162,23 @@ class LateReaders(ServicePart):
             one.due_s = max(one.due_s, time.monotonic() + FURTHER_S)
 
     def connected(self, peer: str) -> None:
-        """Tell it whom we have served."""
+        """Tell a replica which readers this one has served."""
         if self._synchronizes:
             self._peers.add(peer)
             self._tell([peer], [end for one in self._readers.values() for end in sorted(one.served)])
 
     def disconnected(self, peer: str) -> None:
-        """Whom it would have served, we may have to."""
+        """Forget a replica; this one may have to serve in its place."""
         self._peers.discard(peer)
 
     def receive(self, peer: str, kind: str, body: bytes) -> None:
-        """Another replica has served these readers."""
+        """Note the readers that another replica has served."""
         try:
             keys = json.loads(body)
         except (ValueError, RecursionError) as error:
-            raise MessageFault("no list of readers") from error
+            raise MessageFault("not a list of readers") from error
         if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
-            raise MessageFault("no list of readers")
+            raise MessageFault("not a list of readers")
         if peer not in self._peers:
             return
         for key in keys[:MAX_ENDS]:
@@ -183,7 +189,7 @@ class LateReaders(ServicePart):
             one.serve(self._served.keys())
 
     def heard(self, samples: Sequence[OriginalSample]) -> None:
-        """Another replica gave these, and each is the last value of its instance."""
+        """Take last values that came from other replicas, for readers that may lack them."""
         if not self._is_ours():
             return
         for sample in samples:
@@ -198,7 +204,7 @@ class LateReaders(ServicePart):
                     one.missed = True
 
     def messages(self) -> Sequence[tuple[str, str, bytes]]:
-        """Whom we have served."""
+        """Take the lists of served readers, for other replicas."""
         outbox, self._outbox = self._outbox, []
         return outbox
 
@@ -206,13 +212,13 @@ class LateReaders(ServicePart):
         body = json.dumps(keys).encode()
         self._outbox += [(peer, SERVED, body) for peer in peers]
 
-    # What follows.
+    # Deliveries.
 
     def _is_ours(self) -> bool:
         return not self._synchronizes or all(self._name < peer for peer in self._peers)
 
     def turn(self, now_s: float) -> float:
-        """Serve whoever waits."""
+        """Serve readers that wait; return when the next turn is due at the latest."""
         self._starts_s = self._starts_s or now_s + SETTLE_S
         if now_s < self._starts_s:
             return self._starts_s
@@ -263,7 +269,7 @@ class LateReaders(ServicePart):
         return good
 
     def _have_served(self, one: _Reader, ends: frozenset[str]) -> None:
-        """Everything reached these; one that came meanwhile is among them, or is served again."""
+        """Note readers that got all values, and tell others; one that came meanwhile may need them again."""
         before = len(one.served)
         one.serve(ends)
         if len(one.served) > before:
@@ -272,7 +278,7 @@ class LateReaders(ServicePart):
             one.due_s = time.monotonic() + FURTHER_S
 
     def readers(self, description: GroupDescription) -> int:
-        """How many processes read a group."""
+        """Count the processes that read a group."""
         return sum(_reads(reader, description) for reader in self._readers)
 
 

@@ -1,8 +1,7 @@
-"""LIFESPAN (DDS 1.4, 2.2.3.16): after that time from its source timestamp a sample is given to nobody.
+"""LIFESPAN (DDS 1.4, 2.2.3.16): a sample that is older than its lifespan is given to no reader.
 
-It is a policy of writers. A replica may have a sample from another replica and never have seen its
-writer, so replicas tell each other, and their stores remember. Of two values for one writer the smaller
-counts.
+It is a policy of writers. A replica may have a sample of a writer that it never saw, so replicas tell each
+other the lifespans, and their stores remember them. Of two values for one writer the smaller counts.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from engine.persistence.service.parts import ServicePart, Write
 
 LIFESPANS: Final = "lifespans"
 MAX_WRITERS: Final = 100_000
-"""Writers with a lifespan that are remembered; samples of more do not expire, which is counted."""
+"""Writers with a lifespan that are remembered; samples of more never expire, which is counted."""
 _GUID_DIGITS: Final = 32
 _LARGEST_NS: Final = (1 << 63) - 1
 
 
 class Lifespans(ServicePart):
-    """The writers whose samples expire. Its messages go before the samples of these writers.
+    """The writers whose samples expire. Its messages are sent before the samples of these writers.
 
     Attributes:
         refused: writers beyond the bound.
@@ -45,11 +44,11 @@ class Lifespans(ServicePart):
         self.refused = 0
 
     def learn(self, writer: bytes, lifespan_ns: int) -> None:
-        """A writer announces how long its samples are good."""
+        """Note the lifespan of a writer's samples."""
         self._take({writer.hex(): lifespan_ns}, "")
 
     def is_expired(self, sample: OriginalSample, now_ns: int) -> bool:
-        """Whether nobody should get a sample any more at this wall clock time; a dispose does not expire."""
+        """Whether a sample has expired at this wall clock time; a dispose never expires."""
         name = WriterName.of(sample.writer)
         lifespan_ns = self._known.get(name.guid.hex()) if name else None
         return (
@@ -77,35 +76,35 @@ class Lifespans(ServicePart):
     # Others, and the store.
 
     def connected(self, peer: str) -> None:
-        """Tell it all."""
+        """Tell a replica all lifespans."""
         self._peers.add(peer)
         self._tell([peer], self._known)
 
     def disconnected(self, peer: str) -> None:
-        """It hears all when it comes back."""
+        """Forget a replica; it hears all lifespans when it comes back."""
         self._peers.discard(peer)
 
     def receive(self, peer: str, kind: str, body: bytes) -> None:
-        """What another replica knows."""
+        """Take lifespans that another replica tells."""
         try:
             found = json.loads(body)
         except (ValueError, RecursionError) as error:
-            raise MessageFault("no lifespans") from error
+            raise MessageFault("not lifespans") from error
         if not isinstance(found, dict) or not all(map(_is_lifespan, found.items())):
-            raise MessageFault("no lifespans")
+            raise MessageFault("not lifespans")
         self._take(found, peer)
 
     def messages(self) -> Sequence[tuple[str, str, bytes]]:
-        """What is new, to all others."""
+        """Take new lifespans, for all other replicas."""
         outbox, self._outbox = self._outbox, []
         return outbox
 
     def restore(self, store: sqlite3.Connection) -> None:
-        """Take what the store has."""
+        """Load the lifespans."""
         self._known = dict(store.execute("SELECT writer, ns FROM lifespan"))
 
     def changes(self) -> Write | None:
-        """What is new, for the store."""
+        """Take new lifespans, for the store."""
         if not self._unsaved:
             return None
         rows, self._unsaved = list(self._unsaved.items()), {}

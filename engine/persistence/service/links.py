@@ -1,4 +1,4 @@
-"""Which replica is behind which link, and what the parts of the service tell each other over them."""
+"""The replicas at the other ends of links, and the messages of the parts of the service to them."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from engine.persistence.service.peers import Hello, Peers
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PeerProblem:
-    """Why a replica is not connected."""
+    """A replica that is refused, and the reason."""
 
     name: str
     problem: str
 
 
 class Links:
-    """Connects the parts of this replica with those of others of the same service.
+    """Connects the parts of this replica to those of other replicas of the same service.
 
     Args:
-        hello: what we say of ourselves.
+        hello: the introduction of this replica.
         peers: the links.
-        parts: what speaks and listens.
-        on_received: is called when a part has received a message.
-        say: takes sentences for the person who started the replica.
+        parts: the senders and receivers of messages.
+        on_received: called when a part has received a message.
+        say: takes sentences for operators.
 
     Attributes:
-        counters: `malformed` (messages that were none), `unknown` (messages of newer versions), `overruns`
-            (links that began anew because too much waited).
+        counters: `malformed` (invalid messages), `unknown` (messages of newer versions), `overruns`
+            (links restarted because too much waited).
     """
 
     def __init__(
@@ -54,21 +54,21 @@ class Links:
         self._refused: dict[bytes, PeerProblem] = {}
         self.counters: collections.Counter[str] = collections.Counter()
 
-    # Who is there.
+    # Connections.
 
     def gone(self, guid: bytes) -> None:
-        """A process is gone."""
+        """Disconnect a process that is gone."""
         self._happened(guid, self._peers.gone(guid))
         self._refused.pop(guid, None)
 
     @property
     def connected(self) -> list[str]:
-        """The names of the replicas that are connected."""
+        """The names of the connected replicas."""
         return [hello.name for hello in self._names.values()]
 
     @property
     def refused(self) -> list[PeerProblem]:
-        """The replicas that are not, and why."""
+        """The refused replicas, and the reasons."""
         return list(self._refused.values())
 
     @property
@@ -76,10 +76,10 @@ class Links:
         """The processes whose links are not up yet."""
         return [guid for guid in self._peers.guids() if not self._peers.is_up(guid)]
 
-    # What is sent.
+    # Output.
 
     def send(self) -> None:
-        """Send what the parts want sent."""
+        """Send the messages of all parts."""
         guids = self._guids()
         for part in self._parts:
             for name, kind, body in part.messages():
@@ -95,21 +95,21 @@ class Links:
             self._happened(guids[name], self._peers.restart(guids[name]))
 
     def has_room(self, name: str) -> bool:
-        """Whether a replica takes what is sent fast enough for more."""
+        """Whether the queue to a replica has room for more messages."""
         return all(self._peers.has_room(guid) for guid, hello in self._names.items() if hello.name == name)
 
     def _guids(self) -> dict[str, bytes]:
         return {hello.name: guid for guid, hello in self._names.items()}
 
-    # What arrives.
+    # Input.
 
     def exchanged(self, batch: Sequence[Any]) -> None:
-        """Take in what came over links."""
+        """Take frames that came over links."""
         for guid, event in self._peers.take(batch):
             self._happened(guid, [event])
 
     def _happened(self, guid: bytes, events: Sequence[Event]) -> None:
-        """What became of a link, or came over it."""
+        """Take events of a link."""
         for event in events:
             if isinstance(event, Up):
                 self._link_up(guid, event.hello)
@@ -126,7 +126,7 @@ class Links:
             self._refused[guid] = PeerProblem(guid.hex(), str(fault))
             return
         if hello.service != self._hello.service:
-            return  # of another service: it is left alone
+            return  # a replica of another service
         problem = self._conflict(guid, hello)
         if problem:
             self._refused[guid] = PeerProblem(hello.name, problem)
@@ -138,13 +138,13 @@ class Links:
             part.connected(hello.name)
 
     def _conflict(self, guid: bytes, hello: Hello) -> str:
-        """Why a replica cannot be connected; an earlier process of the same one is let go."""
+        """Return why a replica must be refused, if so; disconnect an earlier process of the same one."""
         if hello.name == self._hello.name:
-            return "it has our name; give each replica its own with --name"
+            return "it uses this replica's name; give each replica its own with --name"
         for other, known in list(self._names.items()):
             if known.name == hello.name and other != guid:
                 if known.id != hello.id:
-                    return "two replicas have this name; give each its own with --name"
+                    return "two replicas use this name; give each its own with --name"
                 self._link_down(other)
         return ""
 
@@ -166,7 +166,7 @@ class Links:
             part.receive(hello.name, message.kind, message.body)
         except MessageFault as fault:
             self.counters["malformed"] += 1
-            self._say(f"replica {hello.name!r} sent what is no message: {fault}")
-            self._happened(guid, self._peers.restart(guid))  # it may have told us something that we missed
+            self._say(f"replica {hello.name!r} sent an invalid message: {fault}")
+            self._happened(guid, self._peers.restart(guid))  # the link is not whole without that message
             return
         self._on_received()

@@ -1,8 +1,7 @@
-"""OWNERSHIP EXCLUSIVE (DDS 1.4, 2.2.3.9): of an instance only what its owner writes counts.
+"""OWNERSHIP EXCLUSIVE (DDS 1.4, 2.2.3.9): only the owner of an instance can change it.
 
-The owner is the writer of the highest strength among those that have written the instance and are there;
-of equal ones the one with the lowest GUID. A writer that unregisters the instance, or is gone, owns it no
-longer.
+The owner is the strongest living writer that has written the instance; among equals, the one with the lowest
+GUID. A writer that unregisters the instance, or is gone, no longer owns it.
 """
 
 from __future__ import annotations
@@ -11,19 +10,24 @@ import collections
 from typing import Final
 
 MAX_INSTANCES: Final = 1_000_000
-"""Instances whose owner is remembered; of more the longest known are forgotten: their next writer owns
-them."""
+"""Instances whose owner is remembered; beyond, the oldest is forgotten, and its next writer owns it."""
 
 
 class Owners:
-    """Who owns the instances of exclusive topics, as far as this process sees their writers."""
+    """The owners of the instances of exclusive topics, among the writers that this process sees."""
 
     def __init__(self) -> None:
         self._owners: dict[bytes, tuple[bytes, int]] = {}
         self._owned: collections.defaultdict[bytes, set[bytes]] = collections.defaultdict(set)
 
     def admits(self, instance: bytes, writer: bytes, strength: int) -> bool:
-        """A writer of this strength wrote or disposed an instance; whether that counts."""
+        """Note that a writer wrote or disposed an instance; return whether that counts.
+
+        Args:
+            instance: its key, with its group.
+            writer: GUID.
+            strength: of the writer.
+        """
         owner = self._owners.get(instance)
         if owner is not None and owner[0] != writer and (-owner[1], owner[0]) < (-strength, writer):
             return False
@@ -36,12 +40,12 @@ class Owners:
         return True
 
     def unregistered(self, instance: bytes, writer: bytes) -> None:
-        """A writer is done with an instance."""
+        """Release an instance that its writer unregistered."""
         if self._owners.get(instance, (b"", 0))[0] == writer:
             self._release(instance)
 
     def gone(self, writer: bytes) -> None:
-        """A writer is not there any more."""
+        """Release the instances of a writer that is gone."""
         for instance in list(self._owned.get(writer, ())):
             self._release(instance)
 

@@ -1,7 +1,7 @@
-"""What a persistence service decides about, in parts that share its thread, its links and its store.
+"""The parts of a persistence service, which share its thread, its links and its store.
 
-The service gives a part what happens, sends what the part wants sent, and writes what all parts changed in
-one transaction. No part waits for anything.
+The service calls a part with each input, sends its messages, and writes the changes of all parts in one
+transaction. No part waits for anything.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import Final
 from engine.persistence.core.messages import OriginalSample
 
 Write = Callable[[sqlite3.Connection], None]
-"""Writes to the store, on the store's thread and inside a transaction; it holds what it writes."""
+"""Writes to the store, on the store's thread and inside a transaction; it holds its data itself."""
 
 NEVER_S: Final = math.inf
 
 
 class ServicePart:
-    """One of them; what it does not override does nothing.
+    """One part; each method does nothing unless a subclass overrides it.
 
     Attributes:
-        has_room: whether a replica takes what it is sent fast enough; what can wait should wait for that.
-        tables: statements that make its tables where they are not there yet, ended by semicolons.
-        kinds: the messages that are for it; no two parts have the same.
+        has_room: whether the queue to a replica has room; messages that can wait should wait for that.
+        tables: statements that create its tables where they do not exist, ended by semicolons.
+        kinds: of the messages for this part; no two parts share one.
     """
 
     has_room: Callable[[str], bool] = staticmethod(lambda _: True)
@@ -33,36 +33,41 @@ class ServicePart:
     kinds: frozenset[str] = frozenset()
 
     def restore(self, store: sqlite3.Connection) -> None:
-        """Take what the store has; called first, on the store's thread, while nothing else runs.
+        """Load the data of the store; called first, on the store's thread, while nothing else runs.
 
         Raises:
             sqlite3.Error: the store cannot be read.
         """
 
     def changes(self) -> Write | None:
-        """What must be written since the last call; None for nothing."""
+        """Take the changes since the last call, to be written; None for none."""
         return None
 
     def connected(self, peer: str) -> None:
-        """The link with another replica is up."""
+        """Begin with a replica whose link is up."""
 
     def disconnected(self, peer: str) -> None:
-        """It is down, and what was sent and had not arrived is lost."""
+        """End with a replica whose link is down; messages that had not arrived are lost."""
 
     def receive(self, peer: str, kind: str, body: bytes) -> None:
-        """A message of another replica.
+        """Take a message of another replica.
+
+        Args:
+            peer: name of the replica.
+            kind: one of `kinds`.
+            body: its bytes.
 
         Raises:
-            engine.persistence.core.codec.MessageFault: it is none.
+            engine.persistence.core.codec.MessageFault: not a valid message.
         """
 
     def messages(self) -> Iterable[tuple[str, str, bytes]]:
-        """What is to be sent now, in order: (replica, kind, body)."""
+        """Take the messages to send, in order: (replica, kind, body)."""
         return ()
 
     def captured(self, samples: Sequence[OriginalSample]) -> None:
-        """What came from original writers, in order."""
+        """Take samples from original writers, in order."""
 
     def turn(self, now_s: float) -> float:
-        """Do what is due at this monotonic time; returns when to come again at the latest."""
+        """Do the work that is due at this monotonic time; return when the next turn is due at the latest."""
         return NEVER_S

@@ -1,4 +1,4 @@
-"""Links with other replicas over Cyclone DDS: a partition to listen in, and a thread to send to each."""
+"""Links to other replicas over Cyclone DDS: one partition to listen in, and one sending thread for each."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ HELLO_S: Final = 1.0
 MATCH_S: Final = 2.0
 SEND_S: Final = 30.0
 FULL_BYTES: Final = 32 << 20
-"""When so much waits for a replica, nothing more is made into frames for it."""
+"""Waiting bytes at which the queue to a replica is full."""
 LOW_BYTES: Final = 8 << 20
-"""From here on there is room again."""
+"""Waiting bytes at which a full queue is reported to have room again."""
 MAX_PEERS: Final = 256
 MAX_HELLO_BYTES: Final = 4096
 _MAX_NAME_CHARS: Final = 80
@@ -36,7 +36,7 @@ _MAX_NAME_CHARS: Final = 80
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Hello:
-    """What a replica says of itself.
+    """The introduction of a replica on a link.
 
     Attributes:
         service: the name of its persistence_service element; replicas of one service synchronize.
@@ -49,15 +49,15 @@ class Hello:
     id: str
 
     def encode(self) -> bytes:
-        """As bytes."""
+        """Return its bytes."""
         return json.dumps(dataclasses.asdict(self)).encode()
 
     @classmethod
     def decode(cls, body: bytes) -> Hello:
-        """The hello in `body`.
+        """Return the hello in `body`.
 
         Raises:
-            MessageFault: it is none.
+            MessageFault: not a valid hello.
         """
         if len(body) > MAX_HELLO_BYTES:
             raise MessageFault("a hello that is too long")
@@ -65,20 +65,20 @@ class Hello:
             fields = json.loads(body)
             texts = [fields["service"], fields["name"], fields["id"]]
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise MessageFault(f"no hello: {error!r}"[:200]) from error
+            raise MessageFault(f"not a hello: {error!r}"[:200]) from error
         for text in texts:
             if not isinstance(text, str) or not text.isprintable() or not 0 < len(text) <= _MAX_NAME_CHARS:
-                raise MessageFault("a name that is none")
+                raise MessageFault("a name that is not valid")
         return cls(*texts)
 
 
 def receiver_partition(replica_id: str) -> str:
-    """The partition in which a replica listens."""
+    """Return the partition in which a replica listens."""
     return f"{PARTITION}.{replica_id}"
 
 
 class _Peer:
-    """One other process: its link, and what waits for it."""
+    """One other process: its link, and the frames that wait for it."""
 
     def __init__(
         self,
@@ -113,18 +113,18 @@ class _Peer:
             self._lock.notify()
 
     def drop_unsent(self) -> None:
-        """Nobody waits for it any more."""
+        """Drop all waiting frames."""
         with self._lock:
             self._frames.clear()
             self._bytes = 0
 
     @property
     def has_room(self) -> bool:
-        """Whether more should be queued now."""
+        """Whether its queue is not full."""
         return self._bytes < FULL_BYTES
 
     def close(self) -> None:
-        """Send what waits if it goes at once, and end the thread."""
+        """Send waiting frames if they go at once, and end the thread."""
         with self._lock:
             self._is_closed = True
             self._lock.notify()
@@ -140,7 +140,7 @@ class _Peer:
                 self._send_all(sender)
             finally:
                 sender.close()
-        except Exception as error:  # whatever it is: the service must not go on without its links
+        except Exception as error:  # the service must not go on without its links
             if not self._participant.closed:
                 self.fault = error
                 self._on_room()
@@ -163,10 +163,10 @@ class _Peer:
 
     def _send_one(self, sender: BulkSender, frame: bytes) -> None:
         if sender.missing() and not self._is_closed:
-            sender.wait_targets(MATCH_S)  # a frame for nobody is missed by its number, or said again
+            sender.wait_targets(MATCH_S)  # a lost frame is noticed by its number, a lost hello is repeated
         deadline = time.monotonic() + SEND_S
         while not self._is_closed or time.monotonic() < deadline:
-            self._work.moved()  # a process that is behind is waited for
+            self._work.moved()  # a slow process is not a deadlock
             with contextlib.suppress(DdsTimeout):
                 sender.send(frame, 1.0)
                 return
@@ -176,15 +176,16 @@ class Peers:
     """All links of this replica.
 
     Args:
-        participant: our participant.
-        hello: what we say of ourselves.
-        signal: set when there is something to take.
-        on_room: called on another thread when a queue that was full has room again.
-        activities: where the threads of links say what they are busy with.
+        participant: of this replica.
+        hello: the introduction of this replica.
+        signal: set when frames have arrived.
+        on_room: called on another thread when a full queue has room again.
+        activities: the deadlock watch's register of threads.
 
     Attributes:
-        malformed: frames that were none.
-        oversized: messages that were too large to be sent.
+        receiver: of frames.
+        malformed: invalid frames.
+        oversized: messages that were too large to send.
         refused: replicas beyond the bound.
     """
 
@@ -207,7 +208,7 @@ class Peers:
         self.refused = 0
 
     def seen(self, guid: bytes, replica_id: str) -> None:
-        """A process of a replica is there."""
+        """Add a process of a replica, and begin a link to it."""
         if guid in self._peers:
             return
         if len(self._peers) >= MAX_PEERS:
@@ -217,7 +218,7 @@ class Peers:
         self._peers[guid] = _Peer(self._participant, guid, replica_id, link, self._on_room, self._activities)
 
     def gone(self, guid: bytes) -> Sequence[Event]:
-        """It is gone."""
+        """Remove a process that is gone; return what happened to its link."""
         peer = self._peers.pop(guid, None)
         if peer is None:
             return ()
@@ -226,13 +227,13 @@ class Peers:
         return peer.link.restart()
 
     def take(self, batch: Sequence[Received]) -> Sequence[tuple[bytes, Event]]:
-        """What came over links, in order: (process, what)."""
+        """Take frames from links; return events in order: (process, event)."""
         found: list[tuple[bytes, Event]] = []
         for received in batch:
             peer = self._peers.get(received.participant)
             if peer is None:
                 continue
-            if received.payload is None:  # its writer is gone: whatever it had not sent is lost
+            if received.payload is None:  # its writer is gone, with frames that it had not sent
                 found += [(peer.guid, event) for event in self.restart(peer.guid)]
                 continue
             try:
@@ -246,7 +247,7 @@ class Peers:
         return found
 
     def restart(self, guid: bytes) -> Sequence[Event]:
-        """Let a link begin anew at the next turn."""
+        """Restart a link at the next turn; return what happened to it."""
         peer = self._peers.get(guid)
         if peer is None:
             return ()
@@ -263,15 +264,15 @@ class Peers:
             peer.send(peer.link.frame(kind, body))
 
     def has_room(self, guid: bytes) -> bool:
-        """Whether a process takes what is sent fast enough for more."""
+        """Whether the queue to a process is not full."""
         peer = self._peers.get(guid)
         return peer is None or peer.has_room
 
     def turn(self, now_s: float) -> float:
-        """Begin links that are not up; returns when to come again at the latest.
+        """Begin links that are not up; return when the next turn is due at the latest.
 
         Raises:
-            Exception: what ended the thread of a link.
+            Exception: the fault that ended the thread of a link.
         """
         due_s = now_s + HELLO_S
         for peer in self._peers.values():
@@ -287,20 +288,20 @@ class Peers:
 
     @property
     def breaks(self) -> int:
-        """How often a link ended because something was missing."""
+        """How often a link ended because a message was missing."""
         return sum(peer.link.breaks for peer in self._peers.values())
 
     def is_up(self, guid: bytes) -> bool:
-        """Whether the link with a process is up."""
+        """Whether the link to a process is up."""
         peer = self._peers.get(guid)
         return peer is not None and peer.link.is_up
 
     def guids(self) -> list[bytes]:
-        """The processes that are there."""
+        """Return the known processes."""
         return sorted(self._peers)
 
     def close(self, timeout_s: float) -> None:
-        """Send what goes at once, and end all threads."""
+        """Send waiting frames that go at once, and end all threads."""
         for peer in self._peers.values():
             peer.close()
         deadline = time.monotonic() + timeout_s

@@ -1,4 +1,4 @@
-"""One running replica: everything put together, and the one thread on which all is decided."""
+"""One running replica: all its parts, and the one thread that decides."""
 
 from __future__ import annotations
 
@@ -47,30 +47,30 @@ from engine.tracing.record import message
 from engine.tracing.version import product_version
 
 SAID: Final = "persistence.said"
-"""The event id of what a service says."""
+"""The event id of sentences of a service."""
 LONGEST_TURN_S: Final = 1.0
 WORKERS: Final = 8
 CLOSE_S: Final = 10.0
 WATCH_S: Final = 1.0
-"""How often the deadlock watch looks at all threads."""
+"""Interval at which the deadlock watch looks at all threads."""
 WORK_S: Final = DELIVERY_S + 10.0
-"""How long a worker may take for one group of a delivery, or for anything else."""
+"""Longest time of a worker for one group of a delivery, or for another job."""
 
 
 class ServiceFault(Exception):
-    """A part of the service ended by itself; it cannot go on without it."""
+    """A part of the service failed, and the service cannot continue without it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Options:
-    """How a replica runs.
+    """Options of a running replica.
 
     Attributes:
-        name: its name, another one than those of other replicas.
+        name: its name, which no other replica has.
         directory: of its store.
         domain_id: DDS domain.
-        environ: where CYCLONEDDS_URI is looked up.
-        say: takes sentences for the person who started it.
+        environ: environment with CYCLONEDDS_URI.
+        say: takes sentences for operators.
     """
 
     name: str
@@ -84,8 +84,8 @@ class Service:
     """One replica of a persistence service.
 
     Args:
-        settings: what the file says.
-        options: how it runs.
+        settings: the configuration.
+        options: of this process.
 
     Raises:
         StoreError: the store cannot be used.
@@ -159,7 +159,7 @@ class Service:
         self._shell.stack.callback(self._past.close)
         before = self._past.open(self._shell.activities.work(past.ACTIVITY, withholds=False))
         if before is not None and before.end != past.IN_ORDER:
-            options.say(f"the run before this one did not end in order: {before.end}")
+            options.say(f"the previous run did not stop cleanly: {before.end}")
         self._participant = self._shell.join(
             NodeParticipant(
                 options.domain_id, uri, options.name, bytes.fromhex(self._store.id), TagRole.PERSISTENCE
@@ -216,7 +216,7 @@ class Service:
         listen("discovery", self._shell.discovery.take, self._discovered)
         listen("exchange", self._peers.receiver.take, self._links.exchanged)
         listen("readers", self._readers.take, self._readers_said)
-        # The turn itself looks at the taps.
+        # The turn itself reads the taps.
         listen("taps", lambda: [True] if self._intake.taps.has_news() else [])
         self._shell.rely_on(self._store)
         self._shell.pump.start()
@@ -224,7 +224,7 @@ class Service:
     # Other threads.
 
     def _submit(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
-        """Run something that blocks on a worker thread; what it does not expect ends the service."""
+        """Run a blocking function on a worker thread; an exception in it ends the service."""
 
         def run() -> None:
             try:
@@ -240,7 +240,7 @@ class Service:
         self._workers.submit(run)
 
     def _tell(self, event: str, **fields: object) -> None:
-        """The deadlock watch has noticed something."""
+        """Say an event of the deadlock watch."""
         self._options.say(message(catalogue()[event], fields))
 
     def _fail(self, error: Exception) -> None:
@@ -259,16 +259,16 @@ class Service:
         )
 
     def request_stop(self, reason: str) -> None:
-        """End in order. May be called from a signal handler and from any thread."""
+        """Ask the service to stop cleanly; callable from a signal handler and from any thread."""
         self._shell.request_stop(reason)
 
     # The service's thread.
 
     def run(self) -> bool:
-        """Serve until `request_stop`; whether everything is on disk at the end.
+        """Serve until `request_stop`; return whether everything is on disk at the end.
 
         Raises:
-            ServiceFault: a part of it ended by itself.
+            ServiceFault: a part of it failed.
         """
         try:
             due_s = 0.0
@@ -285,7 +285,7 @@ class Service:
             self._shell.stack.close()
 
     def _turn(self) -> float:
-        """Decide, send, store and show; returns when to come again at the latest."""
+        """Decide, send, store and show; return when the next turn is due at the latest."""
         for text in self._intake.turn():
             self._options.say(text)
         captured = self._intake.drain()
@@ -316,7 +316,7 @@ class Service:
                 self._store.submit(writes)
 
     def _end(self) -> bool:
-        """Keep what has arrived, write it, and go."""
+        """Take captured samples, write everything, and close."""
         captured = self._intake.drain()
         for part in self._parts:
             part.captured(captured)
@@ -334,7 +334,7 @@ class Service:
         self._intake.taps.close()
         return self._store.close(max(0.1, deadline - time.monotonic()))
 
-    # Who is there.
+    # Discovery.
 
     def _discovered(self, batch: Sequence[Any]) -> None:
         for change in batch:
@@ -361,7 +361,7 @@ class Service:
 
         self._submit(lambda: resolve_type(self._participant, reference), resolved)
 
-    # What others say.
+    # Messages of replicas and readers.
 
     def _received(self) -> None:
         arrived, last_values = self._synchronization.take_from_others()
@@ -376,7 +376,7 @@ class Service:
             else:
                 self._subscribing.heard(heard.reader, heard.state)
 
-    # What it shows.
+    # Status.
 
     def shown(self) -> ReplicaView:
         """What it shows now."""

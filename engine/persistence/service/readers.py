@@ -1,4 +1,4 @@
-"""Readers with durable subscriptions, on Cyclone DDS: what they say, and answers to them."""
+"""Readers with durable subscriptions on Cyclone DDS: their states, and answers to them."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from engine.persistence.core.subscription_messages import SubscriberAnswer, Subs
 
 MATCH_S: Final = 2.0
 SEND_S: Final = 10.0
-"""A reader that is behind for so long gets nothing more of this answer; it asks again."""
+"""Longest time to send one answer; then the reader gets no more of the batch, and asks again."""
 MAX_READERS: Final = 10_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Heard:
-    """What a reader says; the state is None when it is gone."""
+    """The new state of a reader; None if it is gone."""
 
     reader: str
     state: SubscriberState | None
@@ -37,7 +37,7 @@ class Heard:
 
 @dataclasses.dataclass(slots=True)
 class _Line:
-    """The way to one reader; it is used by one thread at a time."""
+    """The answers to one reader; one thread at a time sends them."""
 
     participant: bytes
     waiting: list[SubscriberAnswer] = dataclasses.field(default_factory=list)
@@ -50,14 +50,15 @@ Submit = Callable[[Callable[[], Any], Callable[[Any], None]], None]
 
 
 class Readers:
-    """The readers that are there.
+    """The connected readers.
 
     Args:
-        participant, signal: where it listens, and what is set when there is something to take.
-        submit: runs something on a worker thread, and then something on the service's.
+        participant: of this replica.
+        signal: set when states have arrived.
+        submit: runs a function on a worker thread, and then one on the service's thread.
 
     Attributes:
-        counters: `malformed`, `refused` (beyond the bound), `unanswered` (a reader was not there or behind).
+        counters: `malformed`, `refused` (beyond the bound), `unanswered` (a reader was gone or too slow).
     """
 
     def __init__(self, participant: NodeParticipant, signal: Signal, submit: Submit) -> None:
@@ -69,11 +70,11 @@ class Readers:
         self.counters: collections.Counter[str] = collections.Counter()
 
     def take(self) -> list[Any]:
-        """What has arrived; for the pump."""
+        """Take the records that have arrived; for the pump."""
         return self._states.drain()
 
     def understand(self, records: Sequence[Any]) -> list[Heard]:
-        """What that means, in order."""
+        """Return the states in records, in order."""
         found: list[Heard] = []
         for record in records:
             if record.status & WRITER_GONE:
@@ -93,7 +94,7 @@ class Readers:
         return found
 
     def _is_known(self, writer: bytes, reader: str) -> bool:
-        """Whether this writer speaks for this reader: the first one that does."""
+        """Whether this writer is the first that speaks for this reader, and speaks for no other."""
         known = self._reader_of.get(writer)
         if known is None and reader not in self._lines and len(self._lines) < MAX_READERS:
             self._lines[reader] = _Line(abi.participant_of(writer))
@@ -110,7 +111,7 @@ class Readers:
             if line is None:
                 continue
             if line.waiting and not line.waiting[-1].request and not answer.request:
-                line.waiting.pop()  # the later one says more
+                line.waiting.pop()  # the later one includes it
             line.waiting.append(answer)
         for reader in dict.fromkeys(reader for reader, _ in answers):
             line = self._lines.get(reader)
@@ -133,7 +134,7 @@ class Readers:
         self._submit(lambda: self._send_all(reader, line, answers), done)
 
     def _send_all(self, reader: str, line: _Line, answers: Sequence[SubscriberAnswer]) -> bool:
-        """On a worker thread: whether everything went."""
+        """Send answers on a worker thread; return whether all were sent."""
         try:
             if line.sender is None:
                 line.sender = answers_to(self._participant, reader, line.participant)
@@ -152,5 +153,5 @@ class Readers:
             line.sender = None
 
     def close(self) -> None:
-        """Hear nothing any more."""
+        """Close the reader of states."""
         self._states.close()

@@ -1,7 +1,6 @@
-"""Durable subscriptions by topic and partitions, whether or not anybody has written there yet.
+"""Durable subscriptions by topic and partitions, also of groups that have no writer yet.
 
-They are kept, synchronized and deleted as durable subscriptions of a group of their own, in which there are
-no samples.
+They are kept, synchronized and deleted as durable subscriptions of a group of their own, without samples.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from engine.persistence.core.subscriptions import Subscriptions
 from engine.persistence.service.groups import ID_BYTES
 
 GROUP: Final = bytes(ID_BYTES)
-"""The group that they have for themselves; no other has this id."""
+"""The id of that group; no other group has it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Registration:
-    """A durable subscription of every group of a topic whose partition one of the expressions matches."""
+    """A durable subscription of all groups of a topic in partitions that an expression matches."""
 
     topic: str
     name: str
@@ -31,17 +30,17 @@ class Registration:
 
     @classmethod
     def of(cls, state: SubscriberState) -> Registration:
-        """The one that a reader needs."""
+        """Return the registration that a reader needs."""
         return cls(state.topic, state.name, state.partitions or ("",))
 
     @property
     def key(self) -> str:
-        """As the name of a durable subscription."""
+        """Its name as a durable subscription."""
         return json.dumps([self.topic, self.name, *self.partitions])
 
     @classmethod
     def read(cls, key: str) -> Registration | None:
-        """None for what is no key."""
+        """Return the registration of a key; None if it is not a key."""
         try:
             parts = json.loads(key)
         except (ValueError, RecursionError):
@@ -51,7 +50,7 @@ class Registration:
         return cls(parts[0], parts[1], tuple(parts[2:]))
 
     def concerns(self, description: GroupDescription) -> bool:
-        """Whether it is one of this group."""
+        """Whether it includes this group."""
         group = description.group
         return self.topic == group.topic and any(
             expressions.matches(pattern, group.partition) for pattern in self.partitions
@@ -59,7 +58,7 @@ class Registration:
 
 
 def active(stock: Subscriptions) -> Iterator[tuple[Registration, int]]:
-    """Those that there are, with their quorums."""
+    """Yield all registrations, with their quorums."""
     for each in stock.status():
         registration = Registration.read(each.name)
         if registration is not None:
@@ -67,7 +66,7 @@ def active(stock: Subscriptions) -> Iterator[tuple[Registration, int]]:
 
 
 def delete(stock: Subscriptions, given: Registration) -> None:
-    """Delete those of this topic and name in partitions that the given expressions match."""
+    """Delete registrations of the same topic and name whose partitions overlap with those given."""
     for each, _ in list(active(stock)):
         overlaps = any(
             one == pattern or expressions.matches(pattern, one)

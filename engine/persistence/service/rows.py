@@ -1,7 +1,7 @@
-"""What a replica saves, as rows of the store: last values, and what is accounted for of each writer.
+"""Rows of the store: last values, and the numbers of each writer that are accounted for.
 
-A row has a check of its own. Where one is damaged, what is accounted for is no longer true of what is kept:
-then all of that is forgotten, and the other replicas give again what is missing.
+Each row has a checksum. If one is damaged, the numbers no longer describe the last values: then all numbers
+are forgotten, and other replicas send the missing samples again.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _Row = tuple[bytes | str | int, ...]
 
 
 def checked(row: _Row) -> _Row:
-    """A row with its check behind."""
+    """Return a row with its checksum at the end."""
     return (*row, _check(row))
 
 
 def is_whole(row: _Row) -> bool:
-    """Whether a row with its check is as it was written."""
+    """Whether a row matches its checksum."""
     return _check(row[:-1]) == row[-1]
 
 
@@ -63,7 +63,7 @@ def _kept_row(kept: KeptSample) -> _Row:
 
 
 def writing(saved: Saved) -> Write:
-    """What writes this part of what a replica has over what the store has of it."""
+    """Return a function that writes `saved` over the contents of the store."""
 
     def write(store: sqlite3.Connection) -> None:
         store.executemany("DELETE FROM kept WHERE key = ?", ((key,) for key in saved.gone))
@@ -79,7 +79,7 @@ def writing(saved: Saved) -> Write:
 
 
 def read(store: sqlite3.Connection) -> tuple[Saved, int]:
-    """What the store has, and how many rows were damaged.
+    """Return the contents of the store, and the number of damaged rows.
 
     Raises:
         sqlite3.Error: it cannot be read.

@@ -1,4 +1,4 @@
-"""From the state of a replica to what it shows."""
+"""Builds the parts of a replica's view from its state."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ STATUS_TOPICS: Final = (
     ChannelTopic(TOPIC, is_state=True, reads=False),
     ChannelTopic(PAST_TOPIC, is_state=True, reads=False),
 )
-"""What a replica opens to show itself."""
+"""The topics on which a replica shows itself."""
 
 
 def group_views(groups: Groups, replica: Replica, serving: LateReaders) -> tuple[KeptGroupView, ...]:
-    """All groups."""
+    """Return the views of all groups."""
     counts = collections.Counter(key[:ID_BYTES] for key in replica.instances())
     return tuple(
         KeptGroupView(
@@ -48,7 +48,7 @@ def group_views(groups: Groups, replica: Replica, serving: LateReaders) -> tuple
 
 
 def writer_views(groups: Groups, replica: Replica) -> tuple[tuple[WriterView, ...], int]:
-    """Writers, those that are used now before the others, and how many were left out."""
+    """Return the views of writers, those in use before the others, and how many were left out."""
     names = replica.writers()
     if len(names) > MAX_WRITERS_SHOWN:
         names.sort(key=lambda name: (not replica.is_direct(name), replica.path(name) is None, name))
@@ -96,7 +96,7 @@ def _provider(name: str | None) -> str:
 
 
 def subscription_views(subscribing: Subscribing) -> tuple[SubscriptionView, ...]:
-    """All durable subscriptions, by name, topic and partition."""
+    """Return all durable subscriptions, by name, topic and partition."""
     views = [
         SubscriptionView(
             name=each.name,
@@ -117,7 +117,7 @@ def subscription_views(subscribing: Subscribing) -> tuple[SubscriptionView, ...]
 
 
 def delivery_views(serving: LateReaders) -> tuple[ReaderDeliveryView, ...]:
-    """The last deliveries, oldest first."""
+    """Return the last deliveries, oldest first."""
     return tuple(
         ReaderDeliveryView(d.topic, d.partition, d.participant, d.samples, round(d.seconds, 3), d.problem)
         for d in serving.deliveries
@@ -125,7 +125,7 @@ def delivery_views(serving: LateReaders) -> tuple[ReaderDeliveryView, ...]:
 
 
 def peer_views(links: Links) -> tuple[PeerView, ...]:
-    """Other replicas and processes of such, by name."""
+    """Return the other replicas, by name; one whose link is not up yet has its GUID for a name."""
     up = [PeerView(name, "up") for name in links.connected]
     refused = [PeerView(one.name, "refused", one.problem) for one in links.refused]
     others = [PeerView(guid.hex(), "beginning") for guid in links.beginning]

@@ -1,4 +1,4 @@
-"""The status of a replica, put together from its parts and published for whoever looks."""
+"""The status of a replica: put together from its parts, and published."""
 
 from __future__ import annotations
 
@@ -32,40 +32,50 @@ from engine.runtime.past import Past
 
 STATUS_S: Final = 1.0
 STATUS_SHARE: Final = 20
-"""To show much takes time; at most one part of so many is spent on it."""
+"""At most 1/20 of the time is spent on making the status."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Shown:
-    """What a replica shows something of.
-
-    Attributes:
-        settings: what the file says.
-        name, domain_id, directory: of the replica, the DDS domain and its store.
-        started_ns: when it began, nanoseconds since 1970 UTC.
-        counters: of the process itself.
-    """
+    """The parts of a replica that appear in its view."""
 
     settings: PersistenceService
+    """The configuration."""
     name: str
+    """Name of the replica."""
     domain_id: int
+    """Its DDS domain."""
     directory: Path
+    """Its store directory."""
     started_ns: int
+    """When it started, nanoseconds since 1970 UTC."""
     counters: Mapping[str, int]
+    """Counts of the process itself."""
     groups: Groups
+    """The groups that it keeps."""
     synchronization: Synchronization
+    """The last values, and their exchange."""
     lifespans: Lifespans
+    """The writers whose samples expire."""
     serving: LateReaders
+    """The deliveries to late readers."""
     subscribing: Subscribing
+    """The durable subscriptions."""
     store: ReplicaStore
+    """Its store."""
     intake: Intake
+    """The capture of original writers."""
     readers: Readers
+    """The readers with durable subscriptions."""
     peers: Peers
+    """The links to other replicas."""
     links: Links
+    """The replicas at the other ends of the links."""
     watch: Watch
+    """The deadlock watch."""
 
     def look(self, *, is_ending: bool) -> view.ReplicaView:
-        """What is to be seen now."""
+        """Return the view of the replica."""
         replica = self.synchronization.replica
         groups = showing.group_views(self.groups, replica, self.serving)
         writers, left_out = showing.writer_views(self.groups, replica)
@@ -129,14 +139,14 @@ class Shown:
 
 
 class StatusPublisher:
-    """Publishes the status, no more often than is needed.
+    """Publishes the view, and the past when it has changed.
 
     Args:
         name: of the replica.
         id: of its store.
-        channel: where it is published.
-        past: what the replica remembers.
-        submit: runs something that blocks on another thread, and then something on this one.
+        channel: on which it is published.
+        past: the memory of this run and former ones.
+        submit: runs a blocking function on another thread, and then one on this thread.
     """
 
     def __init__(
@@ -157,11 +167,11 @@ class StatusPublisher:
         self._due_s = 0.0
 
     def turn(self, now_s: float, look: Callable[[], view.ReplicaView]) -> float:
-        """Publish if it is due; returns when it is due next.
+        """Publish the view if it is due; return when it is due next.
 
         Args:
             now_s: when this turn of the service began, monotonic seconds.
-            look: makes the status.
+            look: makes the view.
         """
         if now_s >= self._due_s:
             self._show(look)
@@ -170,7 +180,7 @@ class StatusPublisher:
         return self._due_s
 
     def _show(self, look: Callable[[], view.ReplicaView]) -> None:
-        """Unless the last view is still on its way: a reader that is behind must hold nothing up."""
+        """Publish a view unless the last one is still being sent: a slow reader must hold nothing up."""
         if self._is_showing:
             return
         self._is_showing = True
@@ -185,7 +195,7 @@ class StatusPublisher:
         self._submit(publish, published)
 
     def show_last(self, last: view.ReplicaView) -> None:
-        """Publish once more, at the end, and wait for it."""
+        """Publish the last view, and wait until it is sent."""
         self._publish(view.encode(last))
 
     def _publish(self, payload: bytes) -> None:

@@ -1,7 +1,7 @@
 """The store of a persistence service: one SQLite file, and the thread that writes it.
 
-What all parts changed up to one moment is written in one transaction, on disk when it ends. So the file has
-the state of one moment at any time, whenever the process ends.
+The changes of all parts up to one moment are written in one transaction, which is on disk when it ends. So
+the file always has the state of one moment, whenever the process ends.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from engine.store.interface import StoreDamaged, StoreError, StoreFailed, StoreR
 
 DATABASE: Final = "persistence.sqlite"
 APPLICATION_ID: Final = 0x6F737070
-"""Marks the file as ours ("ospp")."""
+"""Marks the file as a persistence service's ("ospp")."""
 FORMAT_VERSION: Final = 1
 RETRY_S: Final = 1.0
 WRITE_S: Final = 60.0
-"""How long one transaction may take before the store's thread counts as hung."""
+"""Time after which the store's thread counts as hung in one transaction."""
 
 _TABLES: Final = "CREATE TABLE about (one INTEGER PRIMARY KEY CHECK (one = 1), id TEXT NOT NULL);"
 
@@ -33,17 +33,17 @@ class ReplicaStore:
     """One store directory.
 
     Args:
-        directory: made when it is not there.
-        name: of the replica, for whoever finds the store in use.
-        new_id: gives 32 hexadecimal characters; asked at the first start only.
-        on_written: called on the store's thread after a transaction, and when it failed.
-        activities: where the thread says what it is busy with.
+        directory: created if it does not exist.
+        name: of the replica, for the message to another process that finds the store in use.
+        new_id: returns 32 hexadecimal characters; called at the first start only.
+        on_written: called on the store's thread after a transaction, and when one has failed.
+        activities: the deadlock watch's register of threads.
 
     Attributes:
         id: of the replica; the same at every start with this store.
-        problem: why nothing can be written now; it is tried again.
+        problem: why nothing can be written now; empty if all is well. The thread tries again.
         written: transactions.
-        fault: what ended the thread, None while all is well.
+        fault: the exception that ended the thread, None while it runs.
     """
 
     def __init__(
@@ -72,10 +72,10 @@ class ReplicaStore:
         self._thread: threading.Thread | None = None
 
     def open(self, parts: Sequence[ServicePart]) -> None:
-        """Open or make it, let the parts take what there is, and begin to write.
+        """Open or create it, let the parts load their data, and begin to write.
 
         Raises:
-            StoreError: it cannot be used; the message says why and, where it is in use, by whom.
+            StoreError: it cannot be used; the message says why, and which process uses it if one does.
         """
         self._thread = threading.Thread(target=self._run, args=(parts,), name="store", daemon=True)
         self._thread.start()
@@ -85,17 +85,17 @@ class ReplicaStore:
 
     @property
     def is_idle(self) -> bool:
-        """Everything that was submitted is on disk."""
+        """Whether everything that was submitted is on disk."""
         return not self._batch
 
     def submit(self, writes: Sequence[Write]) -> None:
-        """Write this in one transaction. Only when idle; a disk that refuses is tried again."""
+        """Write this in one transaction, and retry until it succeeds. Only when idle."""
         assert self.is_idle
         self._batch = writes
         self._wake.set()
 
     def close(self, timeout_s: float) -> bool:
-        """Finish what was submitted, for at most `timeout_s`; whether it is on disk."""
+        """Finish submitted writes within `timeout_s`; return whether they are on disk."""
         self._stopping.set()
         self._wake.set()
         if self._thread is not None:
@@ -188,7 +188,7 @@ class ReplicaStore:
 
 
 class _Transaction:
-    """Begin and end; what went wrong in between did not happen."""
+    """A transaction; an exception in it rolls it back."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection

@@ -1,4 +1,4 @@
-"""The part that keeps samples for durable subscriptions, group by group, and answers their readers."""
+"""The part that holds samples for durable subscriptions, by group, and answers their readers."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ GUID_CHARS: Final = 32
 class Subscribing(ServicePart):
     """Durable subscriptions of all groups.
 
-    Readers know nothing of groups: in what is kept for them a writer is its GUID, and a position is that of
-    the sample alone.
+    Readers know nothing of groups: in the samples for them a writer is its GUID, and a position is that of
+    the sample without its group.
 
     Args:
         name: of this replica.
-        settings: how it synchronizes.
-        preconfigured: what is there from the start.
-        groups: what is known of groups.
-        values: the last values of a group.
-        say: takes sentences for the person who started the service.
+        settings: of data synchronization.
+        preconfigured: the durable subscriptions of the configuration.
+        groups: the known groups.
+        values: returns the last values of a group.
+        say: takes sentences for operators.
 
     Attributes:
         damaged: rows of the store that were damaged at the start.
@@ -82,13 +82,13 @@ class Subscribing(ServicePart):
         self.damaged = 0
 
     def begin(self, own: str) -> None:
-        """How readers call this replica is known; called once, before any of them is heard."""
+        """Set the name by which readers ask this replica; called once, before the first reader."""
         self._desk = ReaderDesk(own, self._of_state)
 
     # The store.
 
     def restore(self, store: sqlite3.Connection) -> None:
-        """Start with what the store has."""
+        """Load the durable subscriptions, and register those of the configuration."""
         saved, self.damaged = subscription_rows.read(store)
         self._registered = self._make(registrations.GROUP, saved.pop(registrations.GROUP, None))
         for group, each in saved.items():
@@ -97,9 +97,9 @@ class Subscribing(ServicePart):
             self._registered.register(Registration(one.topic, one.name, ("*",)).key, one.quorum)
 
     def changes(self) -> Write | None:
-        """What is new; with it go the answers that may be sent when it is on disk.
+        """Take the changes; answers that depend on them wait until the next call.
 
-        It is called only when everything before is on disk.
+        It is called only when all earlier changes are on disk.
         """
         self._answers += self._in_flight
         self._in_flight, self._gathered = self._gathered, []
@@ -111,7 +111,7 @@ class Subscribing(ServicePart):
         return _Writing(changed)
 
     def answers(self) -> list[tuple[str, SubscriberAnswer]]:
-        """What is to be sent to readers now, in order."""
+        """Take the answers to send to readers, in order."""
         answers, self._answers = self._answers, []
         return answers
 
@@ -124,7 +124,7 @@ class Subscribing(ServicePart):
         return stock
 
     def _stock(self, group: bytes) -> Subscriptions | None:
-        """What is kept of a group; None beyond the bound, which groups have as well."""
+        """Return the subscriptions of a group; None beyond the bound, which is that of groups."""
         stock = self._stocks.get(group)
         if stock is None and len(self._stocks) < MAX_GROUPS:
             stock = self._make(group)
@@ -133,7 +133,7 @@ class Subscribing(ServicePart):
         return stock
 
     def groups_seen(self) -> None:
-        """There may be groups that nobody has looked at: what is wanted of them is kept from now on."""
+        """Begin to hold samples of new groups that durable subscriptions want."""
         if len(self._looked_at) == len(self._groups):
             return
         for group, description in self._groups.items():
@@ -150,7 +150,7 @@ class Subscribing(ServicePart):
             self._desk.group_came(stock)
 
     def _of_state(self, state: SubscriberState) -> list[Subscriptions]:
-        """The groups that a reader reads."""
+        """Return the groups that a reader reads."""
         self.groups_seen()
         return [
             self._stocks[group]
@@ -161,7 +161,7 @@ class Subscribing(ServicePart):
     # Samples and readers.
 
     def captured(self, samples: Sequence[OriginalSample]) -> None:
-        """Keep what is wanted of what original writers wrote."""
+        """Hold samples from original writers that durable subscriptions want."""
         self.groups_seen()
         for sample in samples:
             stock = self._stocks.get(sample.key[:ID_BYTES])
@@ -169,7 +169,7 @@ class Subscribing(ServicePart):
                 stock.sample_arrived(_for_readers(sample))
 
     def heard(self, reader: str, state: SubscriberState) -> None:
-        """A reader says its state."""
+        """Take the state of a reader."""
         registration = Registration.of(state)
         if state.deletes:
             registrations.delete(self._registered, registration)
@@ -178,28 +178,28 @@ class Subscribing(ServicePart):
         self._gathered += [(reader, answer) for answer in self._desk.heard(reader, state)]
 
     def left(self, reader: str) -> None:
-        """A reader is gone."""
+        """Forget a reader that is gone."""
         self._desk.left(reader)
 
     # Other replicas.
 
     def connected(self, peer: str) -> None:
-        """Begin to synchronize."""
+        """Begin to synchronize with a replica."""
         self._peers.add(peer)
         for stock in self._stocks.values():
             stock.connected(peer)
 
     def disconnected(self, peer: str) -> None:
-        """Forget what it offered."""
+        """Forget a replica."""
         self._peers.discard(peer)
         for stock in self._stocks.values():
             stock.disconnected(peer)
 
     def receive(self, peer: str, kind: str, body: bytes) -> None:
-        """What another replica has, wants or gives."""
+        """Take a message of another replica."""
         group, message = subscription_codec.decode(kind, body)
         if len(group) != ID_BYTES:
-            raise MessageFault("no group")
+            raise MessageFault("not a group")
         stock = self._stock(group)
         if stock is self._registered:
             before = set(registrations.active(stock))
@@ -209,14 +209,14 @@ class Subscribing(ServicePart):
             stock.receive(peer, message)
 
     def _apply(self, new: set[tuple[Registration, int]]) -> None:
-        """Another replica has registered these."""
+        """Register durable subscriptions that another replica has told, in their groups."""
         for group, description in self._groups.items():
             for each, quorum in sorted(new, key=lambda one: one[0].key):
                 if group in self._looked_at and each.concerns(description):
                     self._stocks[group].register(each.name, quorum)
 
     def messages(self) -> Sequence[tuple[str, str, bytes]]:
-        """What is to be sent to other replicas, in order."""
+        """Take the messages to other replicas, in order."""
         return [
             (peer, *subscription_codec.encode(group, message))
             for group, stock in self._stocks.items()
@@ -238,29 +238,29 @@ class Subscribing(ServicePart):
                 self._say(report)
         return self._due_s
 
-    # What it shows.
+    # Status.
 
     def status(self) -> Iterator[tuple[GroupDescription, SubscriptionStatus]]:
-        """Every durable subscription of the groups that are known."""
+        """Yield every durable subscription of the known groups."""
         for group, stock in sorted(self._stocks.items()):
             description = self._groups.get(group)
             if description is not None:
                 yield from ((description, each) for each in stock.status())
 
     def waiting(self) -> Iterator[tuple[Registration, int]]:
-        """Durable subscriptions of which there is no group yet, with their quorums."""
+        """Yield the durable subscriptions that have no group yet, with their quorums."""
         for each, quorum in registrations.active(self._registered):
             if not any(each.concerns(description) for _, description in self._groups.items()):
                 yield each, quorum
 
     def problems(self) -> list[str]:
-        """What is wrong now."""
+        """Return sentences about present problems."""
         missed = sum(stock.missed_now for stock in self._stocks.values())
         text = f"{missed} samples are not kept for durable subscriptions, because too many wait already"
         return [text] if missed else []
 
     def counters(self) -> collections.Counter[str]:
-        """What all groups counted."""
+        """Return the counts of all groups."""
         found: collections.Counter[str] = collections.Counter()
         for stock in self._stocks.values():
             found.update({f"subscription_{name}": count for name, count in stock.counters.items()})
@@ -271,7 +271,7 @@ class Subscribing(ServicePart):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Writing:
-    """Writes what changed, on the store's thread."""
+    """Writes changes, on the store's thread."""
 
     changed: dict[bytes, list[Change]]
 
@@ -280,7 +280,7 @@ class _Writing:
 
 
 def _for_readers(sample: OriginalSample) -> OriginalSample:
-    """The sample without its group."""
+    """Return a sample without its group."""
     key = sample.key[ID_BYTES:]
     position = position_of(key, sample.source_time_ns, sample.status, sample.payload)
     return OriginalSample(

@@ -1,6 +1,6 @@
-"""Durable subscriptions as rows of the store: what there is, what is acknowledged, what is kept for them.
+"""Rows of the store for durable subscriptions: registrations, acknowledgements and held samples.
 
-A kept sample has a check of its own; one that is damaged is left out, and another replica gives it again.
+Each held sample has a checksum; a damaged one is left out, and another replica sends it again.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ CREATE TABLE IF NOT EXISTS held (
     status INTEGER NOT NULL, payload BLOB NOT NULL, row_check BLOB NOT NULL,
     PRIMARY KEY (sample_group, writer, number)) WITHOUT ROWID;
 """
-"""The member is empty for what the quorum has acknowledged."""
+"""In `acknowledged`, an empty member stands for the quorum."""
 
 _FORGET: Final = "DELETE FROM acknowledged WHERE sample_group = ? AND name = ? AND writer = ? AND number = ?"
 _QUORUM: Final = ""
 
 
 def write(store: sqlite3.Connection, changes: Mapping[bytes, Sequence[Change]]) -> None:
-    """Write what changed, by group, over what the store has."""
+    """Write changes, by group, over the contents of the store."""
     for group, each in changes.items():
         held: dict[tuple[str, int], OriginalSample | None] = {}
         for change in each:

@@ -1,4 +1,4 @@
-"""The part that keeps data the same: `engine.persistence.core.replica` with groups, a wire and a store."""
+"""The part that synchronizes last values: `engine.persistence.core.replica` with groups, wire and store."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from engine.persistence.service.groups import ID_BYTES, Groups
 from engine.persistence.service.parts import ServicePart, Write
 
 GROUPS: Final = "groups"
-"""The message that tells of groups; it comes before the samples of these."""
+"""The kind of the message that describes groups; it is sent before samples of these groups."""
 MAX_WAITING: Final = 100_000
-"""Messages that may wait for a replica that is behind."""
+"""Messages that may wait for a slow replica; beyond, its link is restarted."""
 
 
 class Synchronization(ServicePart):
-    """What the service keeps. With `enable` false it talks to nobody.
+    """The last values of the service. With `enable` false it sends no messages.
 
     Args:
         name: of this replica.
-        settings: how it synchronizes.
-        groups: what is known of groups.
+        settings: of data synchronization.
+        groups: the known groups.
 
     Attributes:
         replica: the decisions.
@@ -53,13 +53,13 @@ class Synchronization(ServicePart):
         self._from_others: list[OriginalSample] = []
 
     def restore(self, store: sqlite3.Connection) -> None:
-        """Start with what the store has."""
+        """Load groups and last values."""
         self._groups.restore(store)
         saved, self.damaged = rows.read(store)
         self.replica = Replica(self._name, self._settings, saved, self._groups.room)
 
     def changes(self) -> Write | None:
-        """Groups, last values and what is accounted for, all of this moment."""
+        """Take the changes of groups, last values and numbers, all of this moment."""
         saved, described = self.replica.changes(), self._groups.changes()
         if not (saved.kept or saved.had or saved.gone or described):
             return None
@@ -72,7 +72,7 @@ class Synchronization(ServicePart):
         return write
 
     def connected(self, peer: str) -> None:
-        """Tell it which groups there are, and begin to synchronize."""
+        """Tell a replica all groups, and begin to synchronize."""
         if self._settings.enable:
             self._peers.add(peer)
             self._waiting[peer] = collections.deque()
@@ -80,14 +80,14 @@ class Synchronization(ServicePart):
             self.replica.connected(peer)
 
     def disconnected(self, peer: str) -> None:
-        """Ask others instead."""
+        """Forget a replica, and its waiting messages."""
         if peer in self._peers:
             self._peers.discard(peer)
             del self._waiting[peer]
             self.replica.disconnected(peer)
 
     def group_seen(self, description: GroupDescription) -> None:
-        """A writer of this group is there."""
+        """Note a group that has a writer, and tell others if it is new."""
         if self._groups.learn(description):
             self._tell_groups(sorted(self._peers), [groups_module.group_id(description.group)])
 
@@ -98,11 +98,11 @@ class Synchronization(ServicePart):
                 self._waiting[peer].append(body)
 
     def captured(self, samples: Sequence[OriginalSample]) -> None:
-        """Keep what original writers wrote."""
+        """Keep samples from original writers."""
         self.replica.samples_arrived(samples)
 
     def receive(self, peer: str, kind: str, body: bytes) -> None:
-        """What another replica has, wants or gives."""
+        """Take a message of another replica."""
         if peer not in self._peers:
             return
         if kind == GROUPS:
@@ -121,7 +121,7 @@ class Synchronization(ServicePart):
         self._from_others += [kept.sample for kept in message.samples]
 
     def take_from_others(self) -> tuple[list[OriginalSample], list[OriginalSample]]:
-        """What came from other replicas since the last call, and the part of it that are last values now."""
+        """Take the samples that came from other replicas, and those of them that are last values now."""
         taken, self._from_others = self._from_others, []
         return taken, [each for each in taken if self.replica.value(each.key) is each]
 
@@ -130,7 +130,7 @@ class Synchronization(ServicePart):
             raise codec.MessageFault("an instance without a group")
 
     def messages(self) -> Iterator[tuple[str, str, bytes]]:
-        """Groups first: a sample goes only where its group is known. Who is behind gets no more for now."""
+        """Take the messages to replicas whose queues have room; groups go before their samples."""
         for peer, message in codec.merged(self.replica.messages(), BATCH_SAMPLES):
             if peer in self._waiting:
                 self._waiting[peer].append(message)
@@ -141,7 +141,7 @@ class Synchronization(ServicePart):
                 yield peer, kind, body
 
     def overrun(self) -> list[str]:
-        """Replicas for which too much waits: their links must begin anew, with the state of then."""
+        """Return the replicas for which too many messages wait: their links must be restarted."""
         return [peer for peer, waiting in self._waiting.items() if len(waiting) > MAX_WAITING]
 
     def turn(self, now_s: float) -> float:

@@ -1,4 +1,4 @@
-"""What a running replica shows of itself, and how that travels."""
+"""The view that a running replica publishes of itself, and its encoding."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_WRITERS_SHOWN: Final = 1_000
 
 
 class ViewFault(ValueError):
-    """What arrived is not what a replica shows."""
+    """A received payload is not the view of a replica."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class PeerView:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class KeptGroupView:
-    """A group with the number of instances kept, and of processes that read it."""
+    """A group with the number of instances kept (`values`), and of processes that read it (`readers`)."""
 
     partition: str
     topic: str
@@ -45,45 +45,43 @@ class KeptGroupView:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WriterView:
-    """An original writer in one group.
-
-    Attributes:
-        writer: its GUID, 32 hexadecimal digits.
-        topic, partition: what it writes, and where.
-        late: it is its stream of late samples (`engine.persistence.core.positions`).
-        direct: it is connected with this replica.
-        provider: whose samples are used now: `original`, the name of a replica, or empty for nobody.
-        filling: replicas that give what the provider does not.
-        selected: the provider that the last period chose; another one than `provider` until it is stable.
-        selected_filling: likewise.
-        lag_ns: source time behind the replica that is furthest.
-        stable: periods in a row with the same choice, up to `stable_of`.
-        stable_of: how many are needed.
-        unsettled: periods without a stable choice, of `unsettled_of`.
-        unsettled_of: after so many the last choice is used, and `unsettled` is 0 again.
-        path: the replicas through which its samples come, this one last; empty when nothing comes.
-    """
+    """An original writer in one group."""
 
     writer: str
+    """Its GUID, 32 hexadecimal digits."""
     topic: str
+    """Its topic."""
     partition: str
+    """One of its partitions."""
     late: bool
+    """Whether this is its stream of late samples (`engine.persistence.core.positions`)."""
     direct: bool
+    """Whether it is connected to this replica."""
     provider: str
+    """The provider in use: `original`, the name of a replica, or empty for none."""
     filling: tuple[str, ...]
+    """The replicas in use that give samples which the provider does not give."""
     selected: str
+    """The provider that the last period chose; it is used once the choice is stable."""
     selected_filling: tuple[str, ...]
+    """The replicas that the last period chose beside it."""
     lag_ns: int
+    """Source time behind the furthest replica, nanoseconds."""
     stable: int
+    """Periods in a row with the same choice, up to `stable_of`."""
     stable_of: int
+    """Periods that a choice must stay the same before it is used."""
     unsettled: int
+    """Periods without a stable choice, below `unsettled_of`."""
     unsettled_of: int
+    """Periods without a stable choice after which the last one is used."""
     path: tuple[str, ...]
+    """The replicas through which its samples come, this one last; empty if none come."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReaderDeliveryView:
-    """What a reader that came late was given."""
+    """A delivery to a late reader; `problem` is empty for a good one, `seconds` its duration."""
 
     topic: str
     partition: str
@@ -98,10 +96,13 @@ class SubscriptionView:
     """A durable subscription in one group.
 
     Attributes:
-        name, topic, partition, quorum: what it is.
-        members: readers that are connected with this replica.
+        name: of the durable subscription (role_name).
+        topic: its topic.
+        partition: of the group; with no group yet, expressions separated by commas.
+        quorum: members that must acknowledge a sample.
+        members: readers that are connected to this replica.
         pending: samples that the quorum has not acknowledged.
-        in_doubt: what a member has acknowledged and the quorum has not: how many samples, by member.
+        in_doubt: by member, how many samples it has acknowledged and the quorum has not.
     """
 
     name: str
@@ -115,70 +116,75 @@ class SubscriptionView:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReplicaView:
-    """One replica of a persistence service.
-
-    Attributes:
-        service: name of the persistence_service element.
-        name: of the replica.
-        id: of its store.
-        host, pid, domain_id, store: where it is.
-        started_ns, time_ns: wall clock at its start and now.
-        synchronizes: data_synchronization/enable.
-        period_ms: remote_provider_selection_period.
-        values: instances kept.
-        transactions: written since the start.
-        unwritten: something waits for the disk.
-        peers, groups, writers, deliveries, subscriptions: what it knows; of writers at most 1000.
-        writers_left_out: those beyond.
-        counters: since the start; see docs/redundant-persistence.md.
-        problems: what is wrong now.
-        ending: it ends in order, and this is the last that it shows.
-    """
+    """One replica of a persistence service."""
 
     service: str
+    """Name of the persistence_service element."""
     name: str
+    """Name of the replica."""
     id: str
+    """Id of its store, 32 hexadecimal digits."""
     host: str
+    """Name of its host."""
     pid: int
+    """Its process id."""
     domain_id: int
+    """Its DDS domain."""
     store: str
+    """Absolute path of its store directory."""
     started_ns: int
+    """When it started, nanoseconds since 1970 UTC by its clock."""
     time_ns: int
+    """When it made this view, nanoseconds since 1970 UTC by its clock."""
     synchronizes: bool
+    """data_synchronization/enable."""
     period_ms: int
+    """remote_provider_selection_period."""
     values: int
+    """Instances kept."""
     transactions: int
+    """Transactions written since the start."""
     unwritten: bool
+    """Whether data waits for the disk."""
     peers: tuple[PeerView, ...]
+    """Other replicas, by name."""
     groups: tuple[KeptGroupView, ...]
+    """All groups."""
     writers: tuple[WriterView, ...]
+    """Original writers, at most 1000; those that are in use come first."""
     writers_left_out: int
+    """Writers beyond that."""
     deliveries: tuple[ReaderDeliveryView, ...]
+    """The last 20 deliveries to late readers, oldest first."""
     subscriptions: tuple[SubscriptionView, ...]
+    """All durable subscriptions."""
     counters: dict[str, int]
+    """Counts since the start that are not 0; see docs/redundant-persistence.md."""
     problems: tuple[str, ...] = ()
+    """Sentences about present problems."""
     ending: bool = False
+    """Whether the replica stops cleanly and this is its last view."""
 
 
 def encode(view: ReplicaView) -> bytes:
-    """As bytes."""
+    """Return the bytes of a view."""
     document = {"format_version": FORMAT_VERSION, "kind": _KIND, "data": plain.to_plain(view)}
     return json.dumps(document, separators=(",", ":")).encode()
 
 
 def decode(payload: bytes) -> ReplicaView:
-    """What a replica showed.
+    """Return the view in a payload.
 
     Raises:
-        ViewFault: it is none, or of a version that is not known.
+        ViewFault: not a view, or one of an unknown version.
     """
     if len(payload) > MAX_BYTES:
         raise ViewFault(f"{len(payload)} bytes are too many")
     try:
         document: Any = json.loads(payload)
         if document["format_version"] != FORMAT_VERSION or document["kind"] not in _KINDS:
-            raise ViewFault("of a version that is not known")
+            raise ViewFault("of an unknown version")
         view: ReplicaView = plain.from_plain(ReplicaView, document["data"])
     except (plain.PlainFault, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ViewFault(f"no view of a replica: {error!r}"[:200]) from error
+        raise ViewFault(f"not a view of a replica: {error!r}"[:200]) from error
     return view

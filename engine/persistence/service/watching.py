@@ -1,4 +1,4 @@
-"""Seeing the replicas of a domain from outside, as they show themselves."""
+"""Collects the views that the replicas of a domain publish."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from engine.persistence.service import view
 from engine.persistence.service.view import ReplicaView, ViewFault
 
 WATCH_TOPICS: Final = (ChannelTopic(view.TOPIC, is_state=True, writes=False),)
-"""What is opened by whoever wants to see replicas."""
+"""The topics to open to see replicas."""
 PAST_TOPICS: Final = (ChannelTopic(view.PAST_TOPIC, is_state=True, writes=False),)
-"""What is opened besides, to learn what happened before."""
+"""The topics to open beside them to see the past of replicas."""
 _SLICE_S: Final = 0.5
 
 
 class Watching:
-    """The newest view of each replica that is there.
+    """The newest view of each running replica.
 
     Args:
         domain_id: DDS domain.
@@ -31,7 +31,7 @@ class Watching:
 
     Attributes:
         addresses: where services listen (`ParticipantSeen.address`), by process id.
-        faults: what arrived and was no view; counted.
+        faults: payloads that were not valid views.
 
     Raises:
         DdsError: the domain cannot be opened with these settings.
@@ -55,7 +55,7 @@ class Watching:
         self._participant.close()
 
     def replicas(self) -> list[ReplicaView]:
-        """What the replicas show that are there now, by name."""
+        """Return the views of all running replicas, by service and name."""
         for change in self._discovery.take():
             if isinstance(change, ParticipantSeen) and change.tag is not None:
                 if change.tag.role is TagRole.PERSISTENCE:
@@ -72,15 +72,15 @@ class Watching:
         return sorted(self._views.values(), key=lambda each: (each.service, each.name, each.pid))
 
     def wait_for(self, condition: Callable[[list[ReplicaView]], object], timeout_s: float) -> bool:
-        """Wait until what the replicas show fulfils the condition; False if not in time."""
+        """Wait until the views meet the condition; False if not in time."""
         return self._signal.wait_until(lambda: bool(condition(self.replicas())), timeout_s)
 
     def wait_all(self, timeout_s: float, at_least_s: float) -> list[ReplicaView]:
-        """Wait until everyone who is there has shown itself.
+        """Wait until all discovered replicas have shown themselves, or for `timeout_s`.
 
         Args:
-            timeout_s: and then whoever has.
-            at_least_s: for discovery; so long is waited for others.
+            timeout_s: the longest wait.
+            at_least_s: the shortest wait, for discovery.
         """
         self.wait_for(lambda _: False, at_least_s)
         self.wait_for(lambda _: self._services <= self._views.keys(), timeout_s - at_least_s)
@@ -89,7 +89,7 @@ class Watching:
     def wait_change(
         self, before: list[ReplicaView], is_over: Callable[[], bool] = lambda: False
     ) -> list[ReplicaView]:
-        """Wait until replicas show something else than before, besides the time, or until it is over."""
+        """Wait until views differ from `before` in more than the time, or until `is_over` holds."""
         known = [_without_time(each) for each in before]
         while not is_over():
             if self.wait_for(lambda now: [_without_time(each) for each in now] != known, _SLICE_S):
