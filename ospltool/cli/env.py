@@ -60,11 +60,9 @@ def show_environment(
     if as_json:
         streams.put(envelope.document("env", rows))
     else:
-        from ospltool.output.text import table
-
         header = ("VARIABLE", "VALUE", "ORIGIN", "MEANING")
         names = ("variable", "value", "origin", "meaning")
-        streams.put(table(header, [[row[name] for name in names] for row in rows]))
+        streams.put_table(header, [[row[name] for name in names] for row in rows])
     refused = [row["refused"] for row in rows if row["refused"]]
     for message in refused:
         streams.say(f"ospltool: a node would refuse to start: {message}")

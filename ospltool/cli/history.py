@@ -12,7 +12,7 @@ from ospltool.cli.domains import Domain, Uri, place_of, talking
 from ospltool.cli.exits import CommandError, Exit
 from ospltool.cli.units import duration_s
 from ospltool.output import envelope, streams
-from ospltool.output.text import table, visible
+from ospltool.output.text import visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -154,7 +154,7 @@ def state(
         rows = [
             (each.partition, each.topic, each.service_name or each.service, _state(each)) for each in found
         ]
-        streams.put(table(("PARTITION", "TOPIC", "NODE", "STATE"), rows))
+        streams.put_table(("PARTITION", "TOPIC", "NODE", "STATE"), rows)
     if not found:
         streams.say(f"ospltool: {_nothing(topic, tuple(partitions or ()))}")
     if not found or any(each.completeness.name != "COMPLETE" for each in found):

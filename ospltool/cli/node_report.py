@@ -6,7 +6,7 @@ import collections
 from typing import TYPE_CHECKING
 
 from ospltool.output import envelope, streams
-from ospltool.output.text import table, visible
+from ospltool.output.text import visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,4 +74,4 @@ def put_table(statuses: Sequence[NodeStatus]) -> None:
         )
         for status in statuses
     ]
-    streams.put(table(header, rows))
+    streams.put_table(header, rows)

@@ -85,7 +85,6 @@ def _put_list(as_json: bool) -> None:
     from ospltool.analytics.contract import COLUMNS, PARTITIONS, Table
     from ospltool.analytics.named import named_queries
     from ospltool.output import envelope, streams
-    from ospltool.output.text import table
 
     if as_json:
         queries = [{"name": one.name, "about": one.about, "sql": one.sql} for one in named_queries().values()]
@@ -98,10 +97,11 @@ def _put_list(as_json: bool) -> None:
         }
         streams.put(envelope.document("sql-list", {"queries": queries, "tables": tables}))
         return
-    streams.put(table(("QUERY", "ANSWERS"), [(one.name, one.about) for one in named_queries().values()]))
+    streams.put_table(("QUERY", "ANSWERS"), [(one.name, one.about) for one in named_queries().values()])
     for one in Table:
         columns = [(name, "string", "partition") for name in PARTITIONS.get(one, ())] + list(COLUMNS[one])
-        streams.put(f"\n{table((f'TABLE {one.value}', 'TYPE', 'MEANING'), columns)}")
+        streams.put("\n")
+        streams.put_table((f"TABLE {one.value}", "TYPE", "MEANING"), columns)
 
 
 def _put_result(result: Result, output: str, limit: int | None) -> None:

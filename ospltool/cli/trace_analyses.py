@@ -131,12 +131,11 @@ def anomalies(
     Exit codes: 0 nothing found, 1 anomalies or a damaged file, 2 wrong usage or unreadable input.
     """
     from ospltool.output import envelope, streams
-    from ospltool.output.text import table
     from ospltool.trace import rules as rule_book
 
     known = {one.name: one.looks_for for one in rule_book.all_rules()}
     if list_rules:
-        streams.put(table(("RULE", "LOOKS FOR"), list(known.items())))
+        streams.put_table(("RULE", "LOOKS FOR"), list(known.items()))
         return
     unknown = [name for name in rules or () if name not in known]
     if unknown:

@@ -1,1 +1,1 @@
-"""What every command's output has in common: the JSON envelope, terminal-safe text, tables and streams."""
+"""The output of commands: the JSON envelope, terminal-safe text, tables, progress and streams."""

@@ -6,16 +6,15 @@ import enum
 
 
 class Style(enum.Enum):
-    """What a piece of text looks like; the value is the number of the terminal's attribute."""
+    """The look of a piece of text; the value is the SGR parameter of the terminal."""
 
     BOLD = "1"
     RED = "1;31"
     YELLOW = "1;33"
-    GREEN = "32"
     BLUE = "1;34"
     CYAN = "1;36"
 
 
 def paint(text: str, style: Style, *, on: bool) -> str:
-    """`text` in a style, or as it is."""
+    """Return `text` in a style, or unchanged if `on` is false."""
     return f"\x1b[{style.value}m{text}\x1b[0m" if on else text

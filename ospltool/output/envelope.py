@@ -1,4 +1,4 @@
-"""The JSON that every command speaks: `{"format_version": 1, "kind": …, "data": …}`.
+"""The JSON output of every command: `{"format_version": 1, "kind": …, "data": …}`.
 
 Times are integers (`_ns`), ids and integers beyond 53 bits are strings, enumerations their values, bytes
 hexadecimal digits, sets sorted lists.
@@ -19,12 +19,12 @@ _LARGEST_EXACT: Final = (1 << 53) - 1  # beyond it JavaScript and jq round
 
 
 def document(kind: str, data: object) -> str:
-    """One JSON document on several lines, ended; for a command that has one answer."""
+    """Make one JSON document on several lines, for a command with one result."""
     return json.dumps(_envelope(kind, data), indent=2, ensure_ascii=True, allow_nan=False) + "\n"
 
 
 def line(kind: str, data: object) -> str:
-    """One JSON document on one line, ended; for a command that answers bit by bit."""
+    """Make one JSON document on one line, for a command with a stream of results."""
     return json.dumps(_envelope(kind, data), separators=(",", ":"), ensure_ascii=True, allow_nan=False) + "\n"
 
 
@@ -33,10 +33,10 @@ def _envelope(kind: str, data: object) -> dict[str, object]:
 
 
 def plain(value: object, name: str = "") -> object:
-    """A value as JSON has it; `name` is the field that it stands in.
+    """Convert a value to what JSON can hold; `name` is the name of its field.
 
     Raises:
-        TypeError: a value that has no agreed form.
+        TypeError: the value has no JSON form.
     """
     if isinstance(value, enum.Enum):
         return plain(value.value, name)

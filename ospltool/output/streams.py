@@ -1,4 +1,4 @@
-"""The two streams of every command: data on standard output, narration on standard error."""
+"""The two streams of every command: data on standard output, messages on standard error."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import os
 import sys
 from typing import TYPE_CHECKING, Final, TextIO
 
-from ospltool.output.text import visible
+from ospltool.output.text import table, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 EXIT_PIPE_CLOSED: Final = 141
-"""Exit code when whoever read our output went away, as a shell shows a death by SIGPIPE."""
+"""Exit code if the reader of the output has closed the pipe, as a shell shows a death by SIGPIPE."""
 EXIT_NOT_WRITTEN: Final = 74
-"""Exit code when the output cannot be written, such as to a full disk; EX_IOERR of sysexits.h."""
+"""Exit code if the output cannot be written, such as to a full disk; EX_IOERR of sysexits.h."""
 _CANNOT_BE_WRITTEN: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -23,8 +23,8 @@ def put(text: str) -> None:
     """Write data. It must be terminal-safe already; JSON is.
 
     Raises:
-        SystemExit: nobody reads any more, or the output cannot be written; the code is `EXIT_PIPE_CLOSED` or
-            `EXIT_NOT_WRITTEN`.
+        SystemExit: the reader has closed the pipe, or the output cannot be written; the code is
+            `EXIT_PIPE_CLOSED` or `EXIT_NOT_WRITTEN`.
     """
     try:
         sys.stdout.write(text)
@@ -33,8 +33,31 @@ def put(text: str) -> None:
         raise SystemExit(_give_up(error)) from None
 
 
+def put_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Write a table: plain text, or on a terminal one that wraps its cells to the width of the terminal.
+
+    Cells are made terminal-safe. Raises as `put` does.
+    """
+    if not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
+        put(table(header, rows))
+        return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for name in header:
+        drawn.add_column(Text(visible(name)), overflow="fold")
+    for row in rows:
+        drawn.add_row(*(Text(visible(str(cell))) for cell in row))
+    console = Console(file=sys.stdout)
+    with console.capture() as captured:
+        console.print(drawn)
+    put(captured.get())
+
+
 def put_bytes(data: bytes) -> None:
-    """Write data as it is, after `put("")`; it is on its way at the next `put`. Raises as `put` does."""
+    """Write bytes after `put("")`; the next `put` flushes them. Raises as `put` does."""
     try:
         sys.stdout.buffer.write(data)
     except OSError as error:
@@ -42,9 +65,9 @@ def put_bytes(data: bytes) -> None:
 
 
 def say(text: str) -> None:
-    """Write a line for the person at the terminal; made terminal-safe here, its line ends stay.
+    """Write a message for the user; it is made terminal-safe here, its line ends stay.
 
-    A line that cannot be written, for want of room, is dropped: it is no reason to end.
+    A message that cannot be written (disk full) is dropped, and the command continues.
     """
     try:
         sys.stderr.write(visible(text, keep_lines=True) + "\n")
@@ -57,7 +80,7 @@ def say(text: str) -> None:
 
 
 def finish(code: int) -> int:
-    """Write what is still to be written at the end of a command; its exit code is `code` if that works."""
+    """Flush both streams at the end of a command; return `code`, or another exit code if that fails."""
     try:
         sys.stdout.flush()
     except OSError as error:
@@ -70,9 +93,9 @@ def finish(code: int) -> int:
 
 
 def not_written(error: OSError) -> int:
-    """End after output that was not written by `put`; returns the exit code, 0 for an error of another kind.
+    """Handle an error of output outside `put`; return the exit code, or 0 if it is an error of another kind.
 
-    That is a full disk or a reader that has gone, whether of standard output or of a file that was asked for.
+    Such errors are a full disk and a closed pipe, of standard output or of an output file.
     """
     if not isinstance(error, BrokenPipeError) and error.errno not in _CANNOT_BE_WRITTEN:
         return 0
@@ -80,7 +103,7 @@ def not_written(error: OSError) -> int:
 
 
 def prepare() -> None:
-    """Let every character through: one that the terminal's encoding lacks becomes an escape."""
+    """Make characters that the encoding of a stream lacks escapes, not errors."""
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
@@ -88,11 +111,11 @@ def prepare() -> None:
 
 
 def wants_colour(stream: TextIO, environ: Mapping[str, str], choice: str = "auto") -> bool:
-    """Whether output on `stream` may have colour.
+    """Tell whether output on `stream` may have colour.
 
     Args:
-        stream: where it goes.
-        environ: NO_COLOR and FORCE_COLOR (when not empty) and TERM=dumb are honoured.
+        stream: the stream of the output.
+        environ: the variables; NO_COLOR and FORCE_COLOR (if not empty) and TERM=dumb count.
         choice: `always`, `never`, or `auto` for the rules above.
     """
     if choice != "auto":
@@ -105,7 +128,7 @@ def wants_colour(stream: TextIO, environ: Mapping[str, str], choice: str = "auto
 
 
 def _give_up(error: OSError) -> int:
-    """Write no more; say why, unless nobody reads. Returns the exit code."""
+    """Stop writing; say why unless the pipe is closed. Return the exit code."""
     _silence(sys.stdout)
     if isinstance(error, BrokenPipeError):
         return EXIT_PIPE_CLOSED
@@ -115,7 +138,7 @@ def _give_up(error: OSError) -> int:
 
 
 def _silence(stream: TextIO) -> None:
-    # The interpreter flushes its streams once more at its end; that must not complain either.
+    # The interpreter flushes its streams once more at its end, which must not fail either.
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, stream.fileno())
     os.close(nothing)

@@ -1,4 +1,4 @@
-"""Text from files and networks, on its way to a terminal."""
+"""Text from files and networks, made safe and aligned for a terminal."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _GAP = "  "
 
 
 def visible(text: str, *, keep_lines: bool = False) -> str:
-    r"""`text` with everything that does not print as an escape, such as `\x1b`; backslashes stay.
+    r"""Replace characters that do not print by escapes such as `\x1b`; backslashes stay.
 
     Args:
         text: any text.
-        keep_lines: leave line ends as they are.
+        keep_lines: keep line ends.
     """
     if text.isprintable():
         return text
@@ -29,7 +29,7 @@ def visible(text: str, *, keep_lines: bool = False) -> str:
 
 
 def width(text: str) -> int:
-    """How many columns of a terminal printable text takes: wide characters two, combining ones none."""
+    """Count the terminal columns of printable text: wide characters take two, combining ones none."""
     if text.isascii():
         return len(text)
     return sum(
@@ -39,10 +39,10 @@ def width(text: str) -> int:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Rows in aligned columns under their header, one line each; cells are made terminal-safe.
+    """Align rows in columns under their header, one line each; cells are made terminal-safe.
 
     Returns:
-        The lines, each ended; the header alone when there are no rows.
+        The lines with their line ends; the header alone if there are no rows.
     """
     cells = [list(header), *([visible(str(cell)) for cell in row] for row in rows)]
     widths = [max(width(line[column]) for line in cells) for column in range(len(header))]

@@ -1,4 +1,4 @@
-"""Progress of long work: on a terminal only, terminal-safe, and gone at the end."""
+"""Progress and tables on a terminal: terminal-safe; without a terminal, plain."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from ospltool.output import progress
+from ospltool.output import progress, streams, text
 
 
 class Terminal(io.StringIO):
@@ -68,3 +68,20 @@ def test_short_work_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     with progress.shown("x"):
         progress.advance(1)
     assert terminal.getvalue() == ""
+
+
+def test_a_terminal_gets_tables_that_fit_and_other_readers_plain_ones(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    header, rows = ("NAME", "VALUE"), [("a\x1b[31m", "word " * 30), ("[bold]b", 1)]
+    streams.put_table(header, rows)
+    assert capsys.readouterr().out == text.table(header, rows)
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    streams.put_table(header, rows)
+    shown = terminal.getvalue()
+    assert r"a\x1b[31m" in shown
+    assert "[bold]b" in shown
+    assert "\x1b[31m" not in shown
+    assert all(len(line) <= 100 for line in shown.splitlines()[1:])
+    assert shown.count("word") == 30
