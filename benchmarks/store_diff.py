@@ -18,7 +18,7 @@ from benchmarks.store_snapshots import make
 from engine.dataset.sample import DATA, make_sample
 from engine.store.interface import DamageLog
 from engine.store.opening import open_store
-from ospltool.stores.diff.compare import Wishes, compare
+from ospltool.stores.diff.compare import CompareOptions, compare
 from ospltool.stores.diff.contract import Limits
 from ospltool.stores.names import SAMPLES_FILE
 from ospltool.stores.opening import open_reader
@@ -59,7 +59,7 @@ def _snapshots(area: str, directory: Path, repeat: int) -> list[Row]:
         found = _bare_join(left, right)
         joins.append(time.monotonic() - began)
         began = time.monotonic()
-        report = compare([str(left), str(right)], Wishes(limits=Limits(MEMORY)))
+        report = compare([str(left), str(right)], CompareOptions(limits=Limits(MEMORY)))
         compared.append(time.monotonic() - began)
         if (report.differing, found) != (differing, 2 * differing):
             raise RuntimeError(f"{report.differing} instances and {found} rows, not {differing}")
@@ -141,7 +141,7 @@ def _large(area: str, directory: Path) -> list[Row]:
 
 
 def _main(left: str, right: str) -> None:
-    report = compare([left, right], Wishes())
+    report = compare([left, right], CompareOptions())
     status = Path("/proc/self/status").read_text(encoding="ascii")  # getrusage has what the parent took, too
     peak_kib = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM"))
     print(report.differing, peak_kib >> 10)

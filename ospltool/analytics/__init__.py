@@ -1,1 +1,1 @@
-"""Cases: traces as tables, and the engines that answer questions on them (DuckDB here, Spark at scale)."""
+"""Cases: traces as tables, and the engines that query them (DuckDB here, Spark at scale)."""

@@ -1,4 +1,4 @@
-"""Columns of Arrow as Python values, many at once: one by one they take ten times as long."""
+"""Columns of Arrow as Python values, converted at once: one by one takes ten times as long."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 
 
 def values_of(column: Any) -> list[Any]:
-    """The values of a column of texts, integers, truth values or maps; None where there is none."""
+    """Convert a column of texts, integers, truth values or maps; a missing value becomes None."""
     kind = column.type
     if pa.types.is_map(kind):
         return _maps(column)

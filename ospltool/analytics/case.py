@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 COMPRESSION: Final = "zstd"
 COMPRESSION_LEVEL: Final = 1
 OPEN_FILES: Final = 4
-"""A writer keeps so many hours open; threads write out of order, so that an hour may come back."""
+"""Number of hours that a writer keeps open; threads write out of order, so an hour may come back."""
 
 _REPEATED: Final = [
     "kind", "file", "clock", "state", "thread", "level", "template", "event", "fellow", "namespace",
@@ -57,35 +57,35 @@ class Case:
 
     @property
     def is_directory(self) -> bool:
-        """Whether it is a directory of Parquet files; otherwise it is a DuckDB file."""
+        """Whether it is a directory of Parquet files, else a DuckDB file."""
         return self.path.is_dir()
 
     def has(self, column: str) -> bool:
-        """Whether its version has a column, or a table, by its name."""
+        """Tell whether its version has a column or a table of a name."""
         return SINCE.get(column, 0) <= self.version
 
     def files(self, table: Table) -> str:
-        """A pattern for the Parquet files of a table, for engines that take one."""
+        """Return a glob pattern for the Parquet files of a table."""
         return f"{self.path}/{table}/**/*.parquet"
 
 
 def keep_private(directory: pathlib.Path) -> None:
-    """Lets only the owner read the files of a case, where only the owner can enter its directory."""
+    """Make the files of a case readable by their owner only, if only the owner can enter its directory."""
     if directory.is_dir() and not directory.stat().st_mode & 0o077:
         for path in directory.rglob("*"):
             path.chmod(0o700 if path.is_dir() else 0o600)
 
 
 def is_case_directory(path: pathlib.Path) -> bool:
-    """Whether a path is a case of Parquet files."""
+    """Tell whether a path is a case of Parquet files."""
     return path.is_dir() and (path / META_FILE).is_file()
 
 
 def open_case(path: pathlib.Path) -> Case:
-    """The case at a path.
+    """Open the case at a path.
 
     Raises:
-        CaseError: there is none, or it is of a version that is not known.
+        CaseError: there is no case, or its version is unknown.
     """
     if not path.exists():
         raise CaseError(f"{path}: no such case")
@@ -111,12 +111,12 @@ def open_case(path: pathlib.Path) -> Case:
 
 
 def write_meta(directory: pathlib.Path, detail: Detail, files: dict[str, Any] | None = None) -> None:
-    """Writes what a case says about itself; a directory without it is not a case yet.
+    """Write the description of a case; a directory without it is not a case yet.
 
     Args:
         directory: the case.
         detail: what was loaded.
-        files: what is known of the files that were loaded, so that more can be added.
+        files: description of the loaded files, so that more can be added.
     """
     data = {"detail": detail.value, "files": files or {}}
     described = {"format_version": FORMAT_VERSION, "kind": "case", "data": data}
@@ -126,7 +126,7 @@ def write_meta(directory: pathlib.Path, detail: Detail, files: dict[str, Any] | 
 
 
 def files_of(case: Case) -> dict[str, Any]:
-    """What is known of the files that were loaded into a case; nothing where it does not say."""
+    """Return the description of the files that were loaded into a case; empty if it has none."""
     try:
         described = json.loads((case.path / META_FILE).read_text(encoding="utf-8"))
         files = described["data"].get("files", {})
@@ -136,7 +136,7 @@ def files_of(case: Case) -> dict[str, Any]:
 
 
 def partition(node: str, hour: int) -> str:
-    """The directories of a node and an hour since 1970 (-1: no absolute time), with names that are escaped.
+    """Return the directories of a node and an hour since 1970 (-1: no absolute time), with escaped names.
 
     Engines undo the escapes of a partition's value, `%3A` for `:`.
     """
@@ -162,7 +162,7 @@ class RecordWriter:
         )
 
     def write(self, table: pa.Table, hours: np.ndarray[Any, np.dtype[np.int64]]) -> None:
-        """Writes rows of the contract's columns, with the hour of each."""
+        """Write rows of the contract's columns, with the hour of each."""
         if not len(hours):
             return
         if hours[0] == hours[-1] and (hours == hours[0]).all():
@@ -197,13 +197,13 @@ class RecordWriter:
         return writer
 
     def close(self) -> None:
-        """Ends all files."""
+        """Close all files."""
         while self._open:
             self._open.popitem()[1].close()
 
 
 def _with_own_text(table: pa.Table) -> pa.Table:
-    """The table with its texts in columns of their own; Arrow cannot filter views into other memory."""
+    """Copy the texts of a table, as Arrow cannot filter views into other memory."""
     import pyarrow as pa  # only where tables are written
 
     for place, field in enumerate(table.schema):
@@ -213,7 +213,7 @@ def _with_own_text(table: pa.Table) -> pa.Table:
 
 
 def write_table(directory: pathlib.Path, table: Table, rows: pa.Table) -> None:
-    """Writes a small table of a case."""
+    """Write a small table of a case."""
     import pyarrow.parquet as pq  # only where tables are written
 
     target = directory / table

@@ -44,7 +44,7 @@ SINCE: Final = {"stamp": 2, "stored": 2}
 
 
 class Detail(enum.StrEnum):
-    """How much of each record is loaded."""
+    """The part of each record that is loaded."""
 
     RECORDS = "records"
     """The record columns; level, template and fields are null."""
@@ -73,7 +73,11 @@ RECORD_COLUMNS: Final = (
     ("fellow", "string", "the other node, by its address"),
     ("namespace", "string", "the name-space"),
     ("group_name", "string", "the group, partition.topic"),
-    ("conflict", "int64", "number of the conflict, unique on one node in one run; of our engine see fields"),
+    (
+        "conflict",
+        "int64",
+        "number of the conflict, unique on one node in one run; for ospltool traces see fields",
+    ),
     ("samples", "int64", "a number of samples"),
     ("request", "string", "source triple of an alignment request"),
     ("fields", "map", "the other fields of the template, by name"),
@@ -131,7 +135,7 @@ COLUMNS: Final = {
 
 
 def selected(table: Table, has: Callable[[str], bool], types: Mapping[str, str]) -> list[str]:
-    """The columns of a table as SQL selects them: null in their type where there is none.
+    """Return the columns of a table for SQL; a missing column becomes a null of its type.
 
     Args:
         table: the table.
@@ -147,7 +151,7 @@ def selected(table: Table, has: Callable[[str], bool], types: Mapping[str, str])
 
 @functools.cache
 def schema(table: Table) -> pa.Schema:
-    """The Arrow schema of a table's Parquet files, without its partition columns."""
+    """Return the Arrow schema of a table's Parquet files, without its partition columns."""
     import pyarrow as pa  # only where tables are written
 
     types = {
@@ -160,6 +164,6 @@ def schema(table: Table) -> pa.Schema:
 
 
 def hour_of(hours_since_1970: int) -> str:
-    """The partition of an hour, such as `2026-11-21T01`."""
+    """Return the partition of an hour, such as `2026-11-21T01`."""
     moment = datetime.datetime.fromtimestamp(hours_since_1970 * 3600, datetime.UTC)
     return moment.strftime("%Y-%m-%dT%H")

@@ -38,7 +38,7 @@ _READING: Final = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
 
 
 class DuckEngine:
-    """Queries on a case, which is only read.
+    """Queries a case, and only reads it.
 
     A query can reach nothing but the case: no other files, no network, no settings.
 
@@ -55,7 +55,7 @@ class DuckEngine:
             raise
 
     def query(self, sql: str) -> Result:
-        """The answer to a query.
+        """Run a query.
 
         Raises:
             QueryError: DuckDB refused it.
@@ -68,7 +68,7 @@ class DuckEngine:
         return Result(columns, _rows(cursor))
 
     def lines(self, sql: str) -> Iterator[tuple[Any, ...]]:
-        """The rows of the answer to a query, through Arrow: a tenth of the time of `query`.
+        """Run a query and return its rows through Arrow, in a tenth of the time of `query`.
 
         Raises:
             QueryError: DuckDB refused it.
@@ -83,20 +83,20 @@ class DuckEngine:
             raise QueryError(str(cause)) from None
 
     def _one(self, sql: str) -> duckdb.Statement:
-        """The statement of a text that is one query."""
+        """Return the statement of a text that is one query."""
         statements = self._connection.extract_statements(sql)
         if len(statements) != 1 or statements[0].type not in _READING:
             raise QueryError("one query at a time, and only what reads: a case is not changed")
         return statements[0]
 
     def close(self) -> None:
-        """Closes the case."""
+        """Close the case."""
         self._connection.close()
         self._scratch.cleanup()
 
 
 def _opened(case: Case, scratch: str) -> duckdb.DuckDBPyConnection:
-    """A connection that reaches the case and its own scratch space, and no more."""
+    """Open a connection that can reach only the case and its own scratch space."""
     try:
         if case.is_directory:
             connection = duckdb.connect(config=_config())
@@ -142,7 +142,7 @@ def _make_views(connection: duckdb.DuckDBPyConnection, case: Case) -> None:
 
 
 def _select(case: Case, table: Table) -> str:
-    """What reads a table of Parquet files. The values of its partitions are text."""
+    """Return SQL that reads a table of Parquet files; the values of its partitions are text."""
     if not any((case.path / table).rglob("*.parquet")):
         return _no_rows(table)
     files = _quoted(case.files(table))
@@ -154,7 +154,7 @@ def _select(case: Case, table: Table) -> str:
 
 
 def _no_rows(table: Table) -> str:
-    """A table that has no rows."""
+    """Return SQL of a table without rows."""
     nulls = ", ".join(selected(table, lambda _: False, SQL_TYPES))
     return f"select {nulls} where false"
 
@@ -177,7 +177,7 @@ def _check_tables(connection: duckdb.DuckDBPyConnection, case: Case) -> None:
 
 
 def pack(case: Case, target: pathlib.Path) -> None:
-    """Writes a case of Parquet files as one DuckDB file.
+    """Write a case of Parquet files as one DuckDB file.
 
     Raises:
         CaseError: it cannot be written.

@@ -1,4 +1,4 @@
-"""One face for every engine that answers queries on a case."""
+"""The interface of engines that query a case."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROWS_AT_ONCE: Final = 5_000
 
 
 class AnalyticsMissingError(Exception):
-    """Something that an engine needs is not installed; the message says what to install."""
+    """A package that an engine needs is not installed; the message says how to install it."""
 
 
 class QueryError(Exception):
@@ -24,7 +24,7 @@ class QueryError(Exception):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Result:
-    """The answer to a query.
+    """The result of a query.
 
     Attributes:
         columns: names of the columns.
@@ -36,28 +36,28 @@ class Result:
 
 
 class Engine(Protocol):
-    """Answers queries on the tables of one case."""
+    """An engine that queries the tables of a case."""
 
     def query(self, sql: str) -> Result:
-        """The answer to a query.
+        """Run a query.
 
         Raises:
             QueryError: the engine refused it.
         """
 
     def lines(self, sql: str) -> Iterator[tuple[Any, ...]]:
-        """The rows of the answer to a query of texts, integers, truth values and maps; for many rows.
+        """Run a query of texts, integers, truth values and maps, and return its rows; fast for many rows.
 
         Raises:
             QueryError: the engine refused it.
         """
 
     def close(self) -> None:
-        """Gives back what the engine holds."""
+        """Close the engine."""
 
 
 def open_engine(case: Case, engine: str, master: str) -> Engine:
-    """The engine of a name (`duckdb` or `spark`) for a case.
+    """Open the engine with a name (`duckdb` or `spark`) for a case.
 
     Raises:
         AnalyticsMissingError: it is not installed.
@@ -75,7 +75,7 @@ def open_engine(case: Case, engine: str, master: str) -> Engine:
 
 
 def need(module: str, extra: str) -> None:
-    """Checks that a module is installed.
+    """Check that a module is installed.
 
     Raises:
         AnalyticsMissingError: it is not.

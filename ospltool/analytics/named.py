@@ -1,4 +1,4 @@
-"""The named queries: plain SQL files in the subset that DuckDB and Spark understand alike."""
+"""The named queries: SQL files in the subset that DuckDB and Spark share."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class NamedQuery:
 
 @functools.cache
 def named_queries() -> dict[str, NamedQuery]:
-    """All named queries, by name."""
+    """Return all named queries, by name."""
     directory = importlib.resources.files(__package__).joinpath("queries")
     found = {}
     for entry in sorted(directory.iterdir(), key=lambda one: one.name):
@@ -39,7 +39,7 @@ def named_queries() -> dict[str, NamedQuery]:
 
 
 def _about(sql: str) -> str:
-    """The comment at the beginning of a query."""
+    """Return the comment at the beginning of a query."""
     lines = []
     for line in sql.splitlines():
         if not line.startswith("--"):

@@ -1,4 +1,4 @@
-"""What a query for Spark may be: one that reads the tables of the case, and nothing else.
+"""The check that a query for Spark reads the tables of the case, and does nothing else.
 
 Spark itself has no such bound: a query may name files and data sources, call Java, run programs, and write.
 So the text is taken apart into tokens here, and all must be on a list: the statement, the tables (those of
@@ -99,7 +99,7 @@ class _Token(NamedTuple):
 
 
 def check_reading(sql: str, tables: frozenset[str]) -> None:
-    """Checks that a query reads these tables and does nothing else.
+    """Check that a query reads these tables and does nothing else.
 
     Args:
         sql: one query, without a semicolon at its end.
@@ -117,7 +117,7 @@ def check_reading(sql: str, tables: frozenset[str]) -> None:
 
 
 def _tokens(sql: str) -> Iterator[_Token]:
-    """The tokens, words in lower case, without blanks and comments."""
+    """Yield the tokens, words in lower case, without blanks and comments."""
     if "$" in sql:
         raise QueryError("a dollar sign is not allowed: Spark puts variables and quotes in its place")
     at = 0
@@ -144,7 +144,7 @@ def _tokens(sql: str) -> Iterator[_Token]:
 
 
 def _named_by_query(tokens: list[_Token]) -> frozenset[str]:
-    """The names of common table expressions: `with NAME as (`, `, NAME as (`, also with columns."""
+    """Return the names of common table expressions: `with NAME as (`, `, NAME as (`, also with columns."""
     return frozenset(one.text for number, one in enumerate(tokens) if _is_definition(tokens, number))
 
 
@@ -164,7 +164,7 @@ def _is_definition(tokens: list[_Token], number: int) -> bool:
 
 
 def _check_words(tokens: list[_Token]) -> None:
-    """Statements, functions and programs."""
+    """Check statements, functions and programs."""
     padded = [_Token("", ""), *tokens, _Token("", "")]
     for number, (before, token, after) in enumerate(zip(padded, tokens, padded[2:], strict=False)):
         if token.kind != "word":
@@ -186,12 +186,12 @@ def _check_words(tokens: list[_Token]) -> None:
 
 
 def _is_named(before: _Token, token: _Token) -> bool:
-    """Whether the name before a parenthesis is an alias with columns: `) name (a, b)`."""
+    """Tell whether the name before a parenthesis is an alias with columns: `) name (a, b)`."""
     return before.text == ")" and token.kind == "word"
 
 
 def _check_tables(tokens: list[_Token], known: frozenset[str]) -> None:
-    """Every table is one of the case or of the query itself."""
+    """Check that every table is one of the case or of the query itself."""
     in_from = [False]
     calls = [""]
     for number, token in enumerate(tokens):

@@ -1,4 +1,4 @@
-"""The answer to a query as text."""
+"""The result of a query as text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Row = tuple[object, ...]
 
 
 class Limited(Iterator[Row]):
-    """The first rows of a result, and whether there were more."""
+    """The first rows of a result; `left_out` tells whether there were more."""
 
     def __init__(self, rows: Iterator[Row], limit: int | None) -> None:
         self._rows = rows
@@ -38,12 +38,12 @@ class Limited(Iterator[Row]):
 
 
 def limited(rows: Iterator[Row], limit: int | None) -> Limited:
-    """At most so many rows."""
+    """Limit a result to N rows; None sets no limit."""
     return Limited(rows, limit)
 
 
 def as_table(columns: tuple[str, ...], rows: Iterable[Row]) -> Iterator[str]:
-    """A table with aligned columns, in blocks."""
+    """Render a table with aligned columns, in blocks."""
     rest = iter(rows)
     first = True
     while block := list(itertools.islice(rest, ROWS_FOR_WIDTHS)):
@@ -55,7 +55,7 @@ def as_table(columns: tuple[str, ...], rows: Iterable[Row]) -> Iterator[str]:
 
 
 def as_csv(columns: tuple[str, ...], rows: Iterable[Row]) -> Iterator[str]:
-    """CSV with a line of names."""
+    """Render CSV with a line of names."""
     for row in itertools.chain([columns], rows):
         buffer = io.StringIO()
         csv.writer(buffer, lineterminator="\n").writerow(
@@ -65,13 +65,13 @@ def as_csv(columns: tuple[str, ...], rows: Iterable[Row]) -> Iterator[str]:
 
 
 def as_jsonl(columns: tuple[str, ...], rows: Iterable[Row]) -> Iterator[str]:
-    """A line of JSON for each row."""
+    """Render a line of JSON for each row."""
     for row in rows:
         yield envelope.line("sql-row", dict(zip(columns, map(_plain, row), strict=True)))
 
 
 def as_json(columns: tuple[str, ...], rows: Iterable[Row]) -> Iterator[str]:
-    """One JSON document."""
+    """Render one JSON document."""
     data = [dict(zip(columns, map(_plain, row), strict=True)) for row in rows]
     yield envelope.document("sql", {"columns": list(columns), "rows": data})
 
@@ -91,7 +91,7 @@ def _cell(value: object) -> str:
 
 
 def _plain(value: object) -> object:
-    """A value that JSON has; what it has not becomes text."""
+    """Convert a value to JSON; a value that JSON lacks becomes text."""
     if value is None or isinstance(value, str | bool | int | float):
         return value
     if isinstance(value, dict):

@@ -60,7 +60,7 @@ LOCAL_SETTINGS: Final = {
 
 
 def session(master: str, settings: dict[str, str] | None = None) -> SparkSession:
-    """A Spark session.
+    """Open a Spark session.
 
     Args:
         master: `local[*]`, `spark://host:port`, any other master, or a Connect URL `sc://host:port`.
@@ -109,10 +109,10 @@ def session(master: str, settings: dict[str, str] | None = None) -> SparkSession
 
 
 def _check_reachable(master: str) -> None:
-    """Looks for a cluster before Spark does, which would try for a minute and then stop with stack traces.
+    """Look for a cluster before Spark does, which would try for a minute and stop with stack traces.
 
     Raises:
-        CaseError: nobody answers.
+        CaseError: the cluster does not answer.
     """
     found = _ADDRESS.match(master)
     if found is None:
@@ -130,7 +130,7 @@ def _check_reachable(master: str) -> None:
 
 
 class SparkEngine:
-    """Queries on a case of Parquet files. On a cluster its directory must be there on every machine.
+    """Queries a case of Parquet files; on a cluster, every machine must have its directory.
 
     Args:
         case: the case.
@@ -163,7 +163,7 @@ class SparkEngine:
             raise CaseError(f"{case.path}: {_first_line(cause)}") from None
 
     def _make_view(self, case: Case, table: Table) -> None:
-        """What an older case lacks is null, and a table without files has no rows."""
+        """Make a view; columns that an older case lacks are null, and a table without files has no rows."""
         directory = case.path.absolute() / table
         if not any(directory.rglob("*.parquet")):
             nulls = ", ".join(selected(table, lambda _: False, SQL_TYPES))
@@ -180,7 +180,7 @@ class SparkEngine:
         return self._session
 
     def query(self, sql: str) -> Result:
-        """The answer to a query.
+        """Run a query.
 
         Raises:
             QueryError: it may do more than read the case (see `reading`), or Spark refused it.
@@ -194,7 +194,7 @@ class SparkEngine:
             raise QueryError(_first_lines(cause)) from None
 
     def lines(self, sql: str) -> Iterator[tuple[Any, ...]]:
-        """The rows of the answer to a query.
+        """Run a query and return its rows.
 
         Raises:
             QueryError: as `query`.
@@ -202,7 +202,7 @@ class SparkEngine:
         return self.query(sql).rows
 
     def close(self) -> None:
-        """Ends the session, if it was opened here."""
+        """End the session if this engine opened it."""
         if self._is_ours:
             self._session.stop()
 
@@ -216,7 +216,7 @@ def _rows(frame: Any) -> Iterator[tuple[object, ...]]:
 
 
 def ship_package(opened: SparkSession) -> None:
-    """Makes this product importable in the Python workers of a cluster."""
+    """Make this product importable in the Python workers of a cluster."""
     directory = tempfile.mkdtemp(prefix="ospltool-spark-")
     atexit.register(shutil.rmtree, directory, ignore_errors=True)  # executors that start later fetch it too
     archive = str(package_archive(pathlib.Path(directory)))
@@ -227,7 +227,7 @@ def ship_package(opened: SparkSession) -> None:
 
 
 def package_archive(directory: pathlib.Path) -> pathlib.Path:
-    """This product's modules and data as a zip file."""
+    """Return this product's modules and data as a zip file."""
     target = directory / "ospltool-workers.zip"
     root = pathlib.Path(__file__).resolve().parents[2]
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -243,5 +243,5 @@ def _first_line(cause: BaseException) -> str:
 
 
 def _first_lines(cause: BaseException) -> str:
-    """What Spark says, without its plan and its stack trace."""
+    """Return a message of Spark without its plan and its stack trace."""
     return str(cause).partition("\n\nJVM stacktrace")[0].partition(";\n'")[0].strip()

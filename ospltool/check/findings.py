@@ -9,18 +9,23 @@ from ospltool.diagnostics.model import Fix, Place, Severity, Target
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Finding:
-    """One case of a rule.
-
-    `severity` and `blocks` replace those of the rule when they are given. `nodes` are the names of the nodes
-    that it concerns.
-    """
+    """A case of a rule."""
 
     message: str
+    """One sentence about this case."""
     place: Place
+    """The place to look at first."""
     related: tuple[Place, ...] = ()
+    """Further places."""
     advice: str = ""
+    """Remedy; empty without one."""
     subject: str = ""
+    """Documentation path of the setting; else empty."""
     nodes: tuple[str, ...] = ()
+    """Names of the nodes concerned; empty for a single file."""
     severity: Severity | None = None
+    """Replaces the severity of the rule; None keeps it."""
     blocks: frozenset[Target] | None = None
+    """Replaces the services that refuse to start; None keeps those of the rule."""
     fix: Fix | None = None
+    """A repair; None if there is none."""

@@ -14,16 +14,24 @@ from ospltool.output.text import table, visible
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Row:
-    """One name-space on one node; `is_learned` when the node adopts it from others by its policy."""
+    """A name-space on a node."""
 
     name_space: str
+    """Name of the name-space."""
     elements: str
+    """Its definition as text, or `learned`."""
     role: str
+    """Role of the node."""
     node: str
+    """Name of the node."""
     policy: Policy | None
+    """The policy that applies; None without one."""
     is_learned: bool
+    """The node learns the name-space from others by its policy."""
     stores: bool
+    """The policy asks for durable data, and the node has a store."""
     master: str
+    """`master`, `tied` (one of several candidates) or empty."""
 
     @property
     def merge(self) -> str:

@@ -68,21 +68,26 @@ Check: TypeAlias = Callable[..., Iterable[Finding]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule.
-
-    `targets` are the services for which it means anything; `blocks` those that refuse to start, unless a
-    finding says otherwise. One that is `alone` is not looked for where the file is for other services, too.
-    """
+    """A rule of the check."""
 
     code: str
+    """Stable code, such as DUR201."""
     name: str
+    """Stable name in kebab-case."""
     severity: Severity
+    """Severity of its findings, unless a finding has its own."""
     since: str
+    """Version of ospltool that introduced it."""
     scope: Scope
+    """The kind of view that it takes."""
     targets: frozenset[Target]
+    """Services for which it matters."""
     blocks: frozenset[Target]
+    """Services that refuse to start, unless a finding says otherwise."""
     alone: bool
+    """It runs only if all services that the user checks for are among `targets`."""
     check: Check
+    """The function that yields its findings."""
 
     @property
     def matters_for(self) -> str:

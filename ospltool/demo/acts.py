@@ -1,4 +1,4 @@
-"""The five acts. Each returns a sentence with what was seen, or raises `ActFailed`."""
+"""The five acts; each returns a sentence that says what happened, or raises `ActFailed`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAME_SPACE: Final = "harbour"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Act:
-    """One act: `caption` says beforehand, in plain words, what happens."""
+    """An act; `caption` announces it."""
 
     number: int
     caption: str

@@ -1,4 +1,4 @@
-"""Playing the acts, with a console or without."""
+"""The player of the acts, with or without the console."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DOMAINS: Final = range(100, 200)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Report:
-    """How an act ended. `text` is what was seen, or the reason why the act does not hold."""
+    """The result of an act; `text` says what happened, or why the act does not hold."""
 
     act: int
     caption: str
@@ -37,13 +37,13 @@ class Report:
 def play(
     domain_id: int | None, directory: pathlib.Path | None, told: Callable[[str | Report], None]
 ) -> list[Report]:
-    """All acts, up to the first that does not hold; `told` hears captions and reports as they come."""
+    """Play the acts up to the first that does not hold; `told` gets captions and reports at once."""
     with _stage(domain_id, directory) as (stage, _):
         return list(_play(stage, told))
 
 
 def play_with_console(domain_id: int | None, directory: pathlib.Path | None) -> list[Report]:
-    """The acts in the background and the console in front, until the reader leaves it."""
+    """Play the acts in the background, with the console in the foreground until the user leaves it."""
     from tui.app import run_console
 
     reports: list[Report] = []

@@ -1,4 +1,4 @@
-"""What the acts need: node processes, sample programs, and eyes on what the nodes show of themselves."""
+"""The stage of the acts: node processes, sample programs, and a feed with the snapshots of the nodes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ActFailed(Exception):
 
 
 def samples_directory() -> pathlib.Path:
-    """Where the samples are: beside the packages in a checkout, inside the package when installed."""
+    """Return the directory of the samples: beside the packages in a checkout, else inside the package."""
     package = pathlib.Path(ospltool.__path__[0])
     for candidate in (package / "samples", package.parent / "samples"):
         if (candidate / "three-nodes").is_dir():
@@ -42,7 +42,7 @@ def samples_directory() -> pathlib.Path:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a sample program printed and how it ended."""
+    """The output and exit code of a sample program."""
 
     exit_code: int
     output: str
@@ -90,28 +90,28 @@ class Stage:
                 )
 
     def configuration(self, name: str) -> pathlib.Path:
-        """Where the configuration of a node is."""
+        """Return the path of the configuration of a node."""
         return self._samples / "three-nodes" / f"{name}.xml"
 
     def kill(self, *names: str) -> None:
-        """SIGKILL: the process has no chance to tidy up."""
+        """Kill a node with SIGKILL, so that it cannot tidy up."""
         for name in names:
             self._processes[name].send_signal(signal.SIGKILL)
         for name in names:
             self._processes.pop(name).wait(_END_TIMEOUT_S)
 
     def end(self, name: str) -> None:
-        """End one node in order."""
+        """Stop a node."""
         process = self._processes.pop(name)
         process.terminate()
         process.wait(_END_TIMEOUT_S)
 
     def pid(self, name: str) -> int:
-        """The process of a node that runs."""
+        """Return the process id of a running node."""
         return self._processes[name].pid
 
     def close(self) -> None:
-        """End what still runs, in order if it can."""
+        """Stop the nodes that still run."""
         for process in self._processes.values():
             process.terminate()
         for process in self._processes.values():
@@ -146,7 +146,7 @@ class Stage:
         return outcome.output
 
     def subscribe(self, *arguments: str) -> dict[str, Any]:
-        """Run the subscriber; its tally."""
+        """Run the subscriber and return its tally."""
         outcome = self.run("subscriber.py", *arguments)
         try:
             tally: dict[str, Any] = json.loads(outcome.output)
@@ -175,13 +175,13 @@ class Stage:
             self._feed.wait(0.5)
 
     def snapshots(self) -> dict[str, NodeSnapshot]:
-        """The newest snapshot of each node whose process runs, by name."""
+        """Return the latest snapshot of each running node, by name."""
         pids = {process.pid for process in self._processes.values()}
         nodes = [node.snapshot for node in self.model.ordered_nodes()]
         return {snapshot.name: snapshot for snapshot in nodes if snapshot.pid in pids}
 
     def all_complete(self) -> bool:
-        """Whether every running node shows itself complete, all following one master."""
+        """Tell whether every running node is complete, and all follow one master."""
         shown = self.snapshots()
         if set(shown) != set(self._processes):
             return False
@@ -189,18 +189,18 @@ class Stage:
         return all(space.complete for space in spaces) and len({space.master for space in spaces}) == 1
 
     def equal(self) -> bool:
-        """Whether all running nodes hold equal sets."""
+        """Tell whether all running nodes hold equal sets."""
         shown = self.snapshots()
         digests = {space.digest for snapshot in shown.values() for space in snapshot.name_spaces}
         return self.all_complete() and len(digests) == 1
 
     def groups(self, name: str) -> tuple[GroupView, ...]:
-        """The groups that a node shows."""
+        """Return the groups of a node."""
         snapshot = self.snapshots().get(name)
         return snapshot.groups if snapshot else ()
 
     def stored(self, name: str) -> int:
-        """Samples that a node shows as being on its disk."""
+        """Count the samples that a node has on its disk."""
         return sum(group.stored for group in self.groups(name))
 
     def _last_words(self, name: str) -> str:

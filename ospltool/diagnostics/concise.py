@@ -10,7 +10,7 @@ STYLES = {Severity.ERROR: Style.RED, Severity.WARNING: Style.YELLOW, Severity.IN
 
 
 def render(report: Report, *, colour: bool = False) -> str:
-    """All findings, in their order."""
+    """Render all findings in order."""
     return "".join(f"{_line(each, colour=colour)}\n" for each in report.diagnostics)
 
 

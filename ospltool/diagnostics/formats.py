@@ -1,4 +1,4 @@
-"""The formats in which findings can be written, by the name that a user gives."""
+"""The output formats of findings, by the name that a user gives."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class _Renderer(Protocol):
 
 
 def render(report: Report, name: str, *, colour: bool = False) -> str:
-    """A report in one of FORMATS, ready to be written: every format ends with a line end unless it is empty.
+    """Render a report in one of FORMATS; the text ends with a line end unless it is empty.
 
-    `colour` only matters to the formats for people.
+    Only the formats for people use `colour`.
     """
     assert name in FORMATS, f"{name} is no format"
     module = cast("_Renderer", importlib.import_module(f"ospltool.diagnostics.{name}"))

@@ -1,4 +1,4 @@
-"""Findings with the lines that they are about, a caret under the exact place, and what to do."""
+"""Findings with the source lines, a caret under the exact place, and the remedy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SHOWN_TARGETS = {Target.OPENSPLICE: "OpenSplice", Target.OSPLTOOL: "ospltool"}
 
 
 def render(report: Report, *, colour: bool = False) -> str:
-    """All findings, in their order, with an empty line after each."""
+    """Render all findings in order, with an empty line after each."""
     return "".join(f"{_finding(each, colour=colour)}\n\n" for each in report.diagnostics)
 
 
@@ -54,7 +54,7 @@ def _notes(each: Diagnostic) -> list[str]:
 
 
 def _frame(place: Place, arrow: str, mark: str, gutter: int, style: Style, *, colour: bool) -> list[str]:
-    """A place with its source line and the mark under it; only the place where there is no source."""
+    """Render a place with its source line and the mark under it; without a source, only the place."""
     pad = " " * gutter
     bar = paint("|", Style.BLUE, on=colour)
     head = f"{pad}{paint(arrow, Style.BLUE, on=colour)} {visible(place.path)}:{place.line}:{place.column}"
@@ -76,7 +76,7 @@ def _frame(place: Place, arrow: str, mark: str, gutter: int, style: Style, *, co
 
 
 def _cut(text: str, start: int, end: int) -> tuple[str, int, int]:
-    """A source line as it can be shown, the columns before the mark, and the width of the mark."""
+    """Return the printable source line, the columns before the mark, and the width of the mark."""
     left, mark, right = (_safe(text[:start]), _safe(text[start:end]), _safe(text[end:]))
     room = MAX_LINE - 2
     if width(left) + width(mark) > room:

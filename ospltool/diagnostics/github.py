@@ -9,7 +9,7 @@ _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO
 
 
 def render(report: Report, *, colour: bool = False) -> str:
-    """One command for each finding."""
+    """Render one command for each finding."""
     return "".join(f"{_command(each)}\n" for each in report.diagnostics)
 
 
@@ -28,7 +28,7 @@ def _command(each: Diagnostic) -> str:
 
 
 def _data(text: str) -> str:
-    """A text as GitHub wants it in a command: line ends stay, other control characters become visible."""
+    """Encode a text for a command: line ends stay, other control characters become visible."""
     return visible(text, keep_lines=True).replace("%", "%25").replace("\n", "%0A")
 
 

@@ -10,7 +10,7 @@ _SEVERITIES = {Severity.ERROR: "major", Severity.WARNING: "minor", Severity.INFO
 
 
 def render(report: Report, *, colour: bool = False) -> str:
-    """All findings as one JSON list."""
+    """Render all findings as one JSON list."""
     entries = [
         {
             "check_name": each.code,

@@ -9,7 +9,7 @@ from ospltool.output import envelope
 
 
 def render(report: Report, *, colour: bool = False) -> str:
-    """The whole report; a machine is told the same as a person."""
+    """Render the whole report, with all that the text formats have."""
     prints = fingerprints(report.diagnostics)
     data = {
         "valid": not report.count(Severity.ERROR),
@@ -32,7 +32,7 @@ def render(report: Report, *, colour: bool = False) -> str:
 
 
 def plain(each: Diagnostic, fingerprint: str) -> dict[str, Any]:
-    """One finding as JSON values. Lines and columns count from 1 and in characters, bytes from 0."""
+    """Convert a finding to JSON values. Lines and columns count from 1 and in characters, bytes from 0."""
     return {
         "code": each.code,
         "name": each.name,
@@ -51,7 +51,7 @@ def plain(each: Diagnostic, fingerprint: str) -> dict[str, Any]:
 
 
 def plain_place(place: Place) -> dict[str, Any]:
-    """A place as JSON values; bytes are absent where the file could not be read."""
+    """Convert a place to JSON values; without bytes if the file could not be read."""
     start: dict[str, int] = {"line": place.line, "column": place.column}
     end: dict[str, int] = {"line": place.end_line, "column": place.end_column}
     if place.span:

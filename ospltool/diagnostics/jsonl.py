@@ -8,7 +8,7 @@ from ospltool.output import envelope
 
 
 def render(report: Report, *, colour: bool = False) -> str:
-    """All findings, in their order."""
+    """Render all findings in order."""
     prints = fingerprints(report.diagnostics)
     return "".join(
         envelope.line("diagnostic", plain(each, fingerprint))

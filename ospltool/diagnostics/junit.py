@@ -9,7 +9,7 @@ from ospltool.output.text import visible
 
 
 def render(report: Report, *, colour: bool = False) -> str:
-    """The report of one run."""
+    """Render the report of a run."""
     by_file: dict[str, list[Diagnostic]] = {path: [] for path in report.files}
     for each in report.diagnostics:
         by_file.setdefault(each.place.path, []).append(each)

@@ -1,7 +1,4 @@
-"""What the check reports: values that every diagnostics format renders.
-
-Producers make them, renderers read them, and neither knows the other.
-"""
+"""Findings and reports: the values between the producers of findings and the renderers of formats."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from engine.config import Source, Span
 
 
 class Severity(enum.IntEnum):
-    """How much a finding matters; a higher number matters more."""
+    """The severity of a finding; a higher number is more severe."""
 
     INFO = 1
     WARNING = 2
@@ -22,12 +19,12 @@ class Severity(enum.IntEnum):
 
     @property
     def label(self) -> str:
-        """The name as users write it."""
+        """The name of the severity for users."""
         return self.name.lower()
 
     @classmethod
     def named(cls, name: str) -> Severity:
-        """The severity of a name in any case.
+        """Return the severity with a name, in upper or lower case.
 
         Raises:
             ValueError: no severity has that name.
@@ -48,36 +45,41 @@ class Target(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Place:
-    """A range in a file, lines and columns from 1; the end column is that after the last character.
-
-    `source` is None when there is no file content to show, as for a file that cannot be read.
-    """
+    """A range in a file; lines and columns count from 1."""
 
     path: str
+    """Path as shown to users."""
     line: int = 1
+    """First line."""
     column: int = 1
+    """First column, in characters."""
     end_line: int = 1
+    """Last line."""
     end_column: int = 1
+    """Column after the last character."""
     span: Span | None = None
+    """The same range in bytes; None if the file could not be read."""
     source: Source | None = None
+    """The file's content for code frames; None if it could not be read."""
     label: str = ""
+    """Text beside the mark; else empty."""
 
     @classmethod
     def of(cls, source: Source, span: Span, label: str = "") -> Place:
-        """The place of a range of bytes."""
+        """Make the place of a range of bytes."""
         line, column = source.position(span.start)
         end_line, end_column = source.position(span.end)
         return cls(source.path, line, column, end_line, end_column, span, source, label)
 
     @property
     def order(self) -> tuple[str, int, int]:
-        """Sorts places as people read: by file, then from top to bottom."""
+        """Return a sort key: by file, then from top to bottom."""
         return (self.path, self.line, self.column)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Edit:
-    """One replacement of bytes in a file."""
+    """A replacement of bytes in a file."""
 
     path: str
     span: Span
@@ -98,38 +100,37 @@ class Fix:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One finding.
-
-    Attributes:
-        code: stable code, such as DUR201.
-        name: stable kebab-case name of the rule.
-        message: one sentence about this case.
-        place: where to look first.
-        related: further places, for what is wrong between two of them.
-        nodes: names of the nodes of a deployment that it concerns; empty for a single file.
-        subject: documentation path of the setting; empty where none is concerned.
-        help: what to do about it.
-        blocks: the services that refuse to start because of it.
-        targets: the services that it matters for.
-    """
+    """A finding, as output formats render it."""
 
     code: str
+    """Stable code, such as DUR201."""
     name: str
+    """Stable name of the rule in kebab-case."""
     severity: Severity
+    """Severity of this finding."""
     message: str
+    """One sentence about this case."""
     place: Place
+    """The place to look at first."""
     related: tuple[Place, ...] = ()
+    """Further places."""
     nodes: tuple[str, ...] = ()
+    """Names of the nodes concerned; empty for a single file."""
     subject: str = ""
+    """Documentation path of the setting; else empty."""
     help: str = ""
+    """Remedy."""
     blocks: frozenset[Target] = frozenset()
+    """Services that refuse to start because of it."""
     targets: frozenset[Target] = frozenset()
+    """Services for which it matters."""
     fix: Fix | None = None
+    """A repair; None if there is none."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RuleText:
-    """What formats with a rule catalogue need to know of a rule."""
+    """The texts of a rule, for formats with a rule catalogue."""
 
     code: str
     name: str
@@ -140,7 +141,7 @@ class RuleText:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Report:
-    """Everything that one run of the check has to say.
+    """The result of a run of the check.
 
     `rules` has the texts of all rules that were found to be broken; `files` are all that were looked at, in
     order; `suppressed` and `not_selected` count findings that are not among the diagnostics; `skipped` are
@@ -155,17 +156,17 @@ class Report:
     skipped: tuple[str, ...] = ()
 
     def count(self, severity: Severity) -> int:
-        """How many findings have exactly that severity."""
+        """Count the findings with exactly this severity."""
         return sum(each.severity is severity for each in self.diagnostics)
 
     def blocked_files(self, target: Target) -> tuple[str, ...]:
-        """The files on which a service refuses to start, in order."""
+        """Return the files with which a service refuses to start, in order."""
         blocked = {each.place.path for each in self.diagnostics if target in each.blocks}
         return tuple(path for path in self.files if path in blocked)
 
 
 def fingerprints(diagnostics: Iterable[Diagnostic]) -> list[str]:
-    """A stable identity for each finding, in their order.
+    """Make a stable identity for each finding, in order.
 
     It depends on rule, file, setting and message, not on the line, so that it survives edits elsewhere in the
     file; equal ones are told apart by their order.

@@ -11,7 +11,7 @@ _SEVERITIES = {Severity.ERROR: "ERROR", Severity.WARNING: "WARNING", Severity.IN
 
 
 def render(report: Report, *, colour: bool = False) -> str:
-    """All findings as one result."""
+    """Render all findings as one result."""
     result = {
         "source": {"name": "ospltool"},
         "diagnostics": [_diagnostic(each) for each in report.diagnostics],

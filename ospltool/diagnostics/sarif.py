@@ -12,7 +12,7 @@ _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: 
 
 
 def render(report: Report, *, colour: bool = False) -> str:
-    """One run with its rules and results."""
+    """Render one run with its rules and results."""
     index = {each.code: at for at, each in enumerate(report.rules)}
     rules = [
         {

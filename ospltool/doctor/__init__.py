@@ -1,1 +1,1 @@
-"""Which writers and readers of a running system cannot be eventually consistent, and why."""
+"""The diagnosis of readers and writers that cannot become consistent."""

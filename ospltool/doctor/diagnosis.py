@@ -1,4 +1,4 @@
-"""All findings about a domain, and the sum of them."""
+"""The diagnosis of a domain: all findings, and their sum."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _DECIDING: Final = (Weight.ERROR, Weight.WARNING)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What was found.
+    """The result of a diagnosis.
 
     Attributes:
-        picture: what was looked at.
+        picture: the domain.
         findings: by topic, nodes first; the gravest first.
-        left_out: findings beyond the bound of a thousand, the least grave ones.
+        left_out: number of findings beyond a thousand; they are the least grave ones.
     """
 
     picture: Picture
@@ -31,11 +31,11 @@ class Diagnosis:
 
     @property
     def is_good(self) -> bool:
-        """Whether nothing was found but information."""
+        """Whether there are no findings other than information."""
         return not any(each.weight in _DECIDING for each in self.findings)
 
     def inconsistent(self, *, writers: bool) -> int:
-        """How many writers or readers cannot be eventually consistent."""
+        """Count the writers or readers that cannot become consistent."""
         return len(
             {
                 endpoint.guid
@@ -52,7 +52,7 @@ def diagnose(picture: Picture, clock_bound_ns: int = CLOCK_BOUND_NS) -> Diagnosi
 
     Args:
         picture: the domain.
-        clock_bound_ns: clocks may differ by so much.
+        clock_bound_ns: tolerated difference of clocks.
     """
     found = list(nodes.findings(picture, clock_bound_ns))
     for topic in picture.topics():

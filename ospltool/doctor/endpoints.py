@@ -1,7 +1,7 @@
-"""What the QoS of applications' endpoints means for eventual consistency, topic by topic.
+"""The effect of the QoS of applications on eventual consistency, topic by topic.
 
 Three policies decide (OpenSplice, "Configuring for Eventual Consistency"): RELIABILITY, DURABILITY and
-DESTINATION_ORDER. And data that is never exchanged, because offers do not satisfy requests, is not
+DESTINATION_ORDER. Endpoints whose offers do not satisfy requests exchange no data, so they cannot become
 consistent either (DDS 1.4, 2.2.3.4).
 """
 
@@ -23,7 +23,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 def findings(topic: TopicView) -> Iterator[Finding]:
-    """Everything that the endpoints of one topic say."""
+    """Find what keeps the endpoints of a topic from becoming consistent."""
     yield from _reliability(topic)
     yield from _durability(topic)
     yield from _destination_order(topic)
@@ -42,7 +42,7 @@ def _grouped(
 
 
 def _periodic(topic: TopicView) -> Callable[[Endpoint], bool]:
-    """Whether periodic updates make up for what an endpoint misses.
+    """Tell whether periodic updates replace what an endpoint misses.
 
     A writer promises them itself; a reader needs the promise of every writer that it meets.
     """
@@ -60,7 +60,7 @@ def _periodic(topic: TopicView) -> Callable[[Endpoint], bool]:
 def _of_policy(
     topic: TopicView, wrong: Iterable[Endpoint], cause: Cause, say: Callable[[Endpoint], str], advice: str
 ) -> Iterator[Finding]:
-    """One finding for all endpoints of which the same is to be said."""
+    """Make one finding for all endpoints with the same fault."""
     is_periodic = _periodic(topic)
     for (text, periodic), members in _grouped(wrong, lambda each: (say(each), is_periodic(each))).items():
         weight = Weight.INFO if periodic else Weight.WARNING

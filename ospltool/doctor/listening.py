@@ -1,4 +1,4 @@
-"""Listening to a domain: discovery and the monitor topics. Nothing is written and nothing is taken away."""
+"""Listening to a domain (discovery and monitor topics), without writing or taking samples."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _BUILT_IN: Final = re.compile("DCPS|CM(Participant|Publisher|Subscriber|DataRead
 def listen(
     domain_id: int, uri: str, seconds: float, partition: str = PARTITION, *, shows_all: bool = False
 ) -> Picture:
-    """What is in a domain, after listening for some time.
+    """Listen to a domain for some time, and return what is in it.
 
     Args:
         domain_id: DDS domain, 0 to 230.
@@ -58,7 +58,7 @@ def listen(
 
 
 class Notes:
-    """What was seen so far.
+    """The participants, endpoints and nodes seen so far.
 
     Args:
         partition: the durability partition.
@@ -77,7 +77,7 @@ class Notes:
     def take(
         self, changes: Iterable[ParticipantSeen | ParticipantGone | EndpointSeen | EndpointGone]
     ) -> None:
-        """Participants and endpoints that came and went."""
+        """Take changes of participants and endpoints."""
         for change in changes:
             if isinstance(change, ParticipantSeen):
                 self._participants[change.guid] = change
@@ -92,7 +92,7 @@ class Notes:
                 self._left_out.add(change.guid)
 
     def hear(self, messages: Iterable[Received]) -> None:
-        """What nodes said of themselves; what is no message of a node is counted."""
+        """Take messages of nodes; count those that cannot be decoded."""
         for received in messages:
             try:
                 message = monitor.decode(received.payload)
@@ -109,7 +109,7 @@ class Notes:
             self._heard[message.id] = (received.participant, message)
 
     def picture(self) -> Picture:
-        """The domain as it is now, without us."""
+        """Return the domain as it is now, without the doctor."""
         present = {guid: seen for guid, seen in self._participants.items() if not seen.is_own}
         endpoints, protocol, built_in, foreign = [], 0, 0, set()
         for endpoint in self._endpoints.values():
@@ -138,14 +138,14 @@ class Notes:
         )
 
     def _is_protocol(self, endpoint: EndpointSeen, owner: ParticipantSeen) -> bool:
-        """Whether it serves the durability protocol: in its partition, or of a client or a console."""
+        """Tell whether an endpoint serves the durability protocol, a client or a console."""
         if not endpoint.topic.startswith(_PROTOCOL):
             return False
         return self._partition in endpoint.partitions or owner.tag is not None
 
 
 def _is_built_in(endpoint: EndpointSeen) -> bool:
-    """Whether it is of a topic of OpenSplice's own (DCPS..., CM..., d_...), or in their partition."""
+    """Tell whether an endpoint belongs to OpenSplice's own topics (DCPS..., CM..., d_...)."""
     return BUILT_IN_PARTITION in endpoint.partitions or _BUILT_IN.match(endpoint.topic) is not None
 
 
@@ -164,7 +164,7 @@ def _endpoint(endpoint: EndpointSeen, owner: ParticipantSeen) -> Endpoint:
 
 
 def _process(owner: ParticipantSeen) -> str:
-    """A participant in words: name, process and host as far as they are announced."""
+    """Describe a participant: the name, process and host that it announces."""
     parts = [owner.name] if owner.name else []
     parts += [f"pid {owner.pid}"] if owner.pid else []
     parts += [f"host {owner.hostname}"] if owner.hostname else []

@@ -1,4 +1,4 @@
-"""Which writers and readers have a partition in common, without looking at every pair."""
+"""The writers and readers with a common partition, found without comparing every pair."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Endpoints = dict[str, Endpoint]
 
 
 def meeting(writers: Iterable[Endpoint], readers: Iterable[Endpoint]) -> tuple[Endpoints, Endpoints]:
-    """The writers that some of the readers meet, and the readers that some of the writers meet.
+    """Return the writers that meet a reader, and the readers that meet a writer.
 
     Two expressions do not match each other (DDS 1.4, 2.2.3.13 PARTITION).
     """
@@ -42,7 +42,7 @@ def _by_partition(endpoints: Iterable[Endpoint]) -> dict[str, list[Endpoint]]:
 
 
 def _divided(names: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Names, and expressions."""
+    """Separate names from expressions."""
     every = list(names)
     return (
         [name for name in every if expressions.is_literal(name)],

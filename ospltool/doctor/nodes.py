@@ -1,4 +1,4 @@
-"""What the nodes of a domain say of themselves, and what that means for eventual consistency."""
+"""The effect of the settings and clocks of nodes on eventual consistency."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _TAKING = ("Merge", "Replace", "Catchup")
 
 
 def findings(picture: Picture, clock_bound_ns: int) -> Iterator[Finding]:
-    """Everything that nodes and their clocks say.
+    """Find what keeps nodes from becoming consistent.
 
     Args:
         picture: the domain.
-        clock_bound_ns: clocks may differ by so much.
+        clock_bound_ns: tolerated difference of clocks.
     """
     yield from _nobody_keeps(picture)
     yield from _not_kept(picture)
@@ -33,7 +33,7 @@ def findings(picture: Picture, clock_bound_ns: int) -> Iterator[Finding]:
 
 
 def _nobody_keeps(picture: Picture) -> Iterator[Finding]:
-    """Durable data without a service is as volatile as any other. Services that are not ours do not tell."""
+    """Find durable data that no service keeps; other durability services do not say what they keep."""
     if picture.foreign_services:
         return
     for topic in picture.topics():
@@ -55,7 +55,7 @@ def _nobody_keeps(picture: Picture) -> Iterator[Finding]:
 
 
 def _shown(partitions: Iterable[str]) -> str:
-    """Partitions for a message: all of a few, some of many."""
+    """List partitions for a message: all of a few, some of many."""
     names = [f"partition '{name}'" if name else "the default partition" for name in partitions]
     more = f" and {len(names) - _MAX_SHOWN} more" if len(names) > _MAX_SHOWN else ""
     return ", ".join(names[:_MAX_SHOWN]) + more
@@ -71,7 +71,7 @@ def _is_kept(nodes: Sequence[NodeSnapshot], group: Group) -> bool:
 
 
 def _not_kept(picture: Picture) -> Iterator[Finding]:
-    """Durable writers that nodes have said they do not keep."""
+    """Find durable writers that a node reports as not kept."""
     seen: dict[tuple[str, str, str], list[str]] = {}
     for node in picture.nodes:
         for view in node.unkept:
@@ -106,7 +106,7 @@ def _incompatible(nodes: Sequence[NodeSnapshot]) -> Iterator[Finding]:
 
 
 def _not_merged(nodes: Sequence[NodeSnapshot]) -> Iterator[Finding]:
-    """Sets that evolved apart in a split stay apart where neither side takes the other's."""
+    """Find sets that stay different after a split because neither side takes the other's set."""
     having: dict[str, list[tuple[NodeSnapshot, NameSpaceView]]] = {}
     for node in nodes:
         for space in node.name_spaces:
@@ -126,14 +126,14 @@ def _not_merged(nodes: Sequence[NodeSnapshot]) -> Iterator[Finding]:
                 Weight.WARNING,
                 "",
                 f"name-space '{name}': after a disconnection {left_name} does {here} and {right_name} "
-                f"does {there}{more}: what evolved apart stays apart",
+                f"does {there}{more}: the sets stay different",
                 '<Merge type="Merge" scope="*"/> in the policy of the name-space',
                 nodes=tuple(sorted({each for pair in pairs for each in pair[:2]})),
             )
 
 
 def _deviations(picture: Picture) -> Iterator[Finding]:
-    """Ordinary readers that a node could not bring to its set in every respect."""
+    """Find readers whose state differs from the set of their node."""
     for node in picture.nodes:
         for view in node.deviations:
             readers = tuple(
@@ -171,7 +171,7 @@ def _without_library(nodes: Sequence[NodeSnapshot]) -> Iterator[Finding]:
 
 
 def _merge_type(space: NameSpaceView, role: str) -> str:
-    """What a node does with the set of a role: the first Merge whose scope matches, else Ignore."""
+    """Return the merge type for a role: the first Merge whose scope matches, else Ignore."""
     for text in space.merges:
         kind, _, scope = text.partition(" ")
         if expressions.matches(scope, role):
@@ -180,10 +180,10 @@ def _merge_type(space: NameSpaceView, role: str) -> str:
 
 
 def _clocks(picture: Picture, bound_ns: int) -> Iterator[Finding]:
-    """Clocks that differ for certain by more than the bound.
+    """Find clocks that differ by more than the bound for certain.
 
-    A message takes time, so that a clock looks slower than it is, from both sides: the other clock is ahead
-    by what we see of it at least, and by the negative of what it sees of us at most.
+    A message takes time, so each node sees the other clock later than it is. The other clock is ahead by at
+    least the skew that this node sees, and by at most the negative of the skew that the other node sees.
     """
     seen = {
         (node.id, fellow.id): fellow.skew_ns
@@ -211,13 +211,13 @@ def _clocks(picture: Picture, bound_ns: int) -> Iterator[Finding]:
             Weight.WARNING if topics else Weight.INFO,
             "",
             message,
-            "synchronize the clocks (NTP, PTP): of two updates the one with the later stamp wins",
+            "synchronize the clocks (NTP, PTP): the update with the later timestamp wins",
             nodes=(behind.name, ahead.name),
         )
 
 
 def _written_on_several_hosts(picture: Picture) -> list[str]:
-    """Topics of which one instance may be written on several hosts."""
+    """Return the topics that are written on several hosts."""
     return [
         topic.name
         for topic in picture.topics()

@@ -1,4 +1,4 @@
-"""A domain at one moment, as the rules look at it: endpoints of applications, and words of nodes."""
+"""A domain at one moment as the rules see it: endpoints of applications, and snapshots of nodes."""
 
 from __future__ import annotations
 
@@ -14,28 +14,26 @@ from engine.runtime.monitor import NodeSnapshot
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A reader or writer of an application.
-
-    Attributes:
-        guid: 32 hexadecimal digits.
-        is_writer: writer or reader.
-        topic, type_name: names.
-        partitions: names or expressions; empty for the default partition.
-        qos: every policy, as announced.
-        process: its process in words, made from what the participant announces of itself.
-        host: host name, empty where none is announced.
-        is_library: a reader of our client library, which orders by source time and asks for its history.
-    """
+    """A reader or writer of an application."""
 
     guid: str
+    """32 hexadecimal digits."""
     is_writer: bool
+    """Writer, else reader."""
     topic: str
+    """Name of the topic."""
     type_name: str
+    """Name of the type."""
     partitions: tuple[str, ...]
+    """Names or expressions; empty for the default partition."""
     qos: EndpointQos
+    """All announced policies."""
     process: str
+    """Name, process id and host of the participant, as far as announced."""
     host: str
+    """Host name; empty if not announced."""
     is_library: bool = False
+    """A reader of the client library, which orders by source time and requests its history."""
 
     @property
     def kind(self) -> str:
@@ -44,13 +42,13 @@ class Endpoint:
 
     @property
     def is_periodic(self) -> bool:
-        """Whether it promises, or asks for, updates of every instance within a time (DEADLINE)."""
+        """Whether it offers or requests periodic updates of each instance (DEADLINE)."""
         return self.qos.deadline_ns != INFINITE_NS
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TopicView:
-    """One topic with the applications' endpoints on it."""
+    """A topic with the endpoints of applications."""
 
     name: str
     writers: tuple[Endpoint, ...]
@@ -59,30 +57,27 @@ class TopicView:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Picture:
-    """A domain.
-
-    Attributes:
-        endpoints: of applications.
-        nodes: the last snapshot of each ospltool node that was heard.
-        participants: how many were seen, without our own.
-        foreign_services: participants of durability services that are not ours: what they keep is not known.
-        protocol_endpoints: endpoints of the durability protocol, which are not looked at.
-        built_in_endpoints: endpoints of OpenSplice's own topics, which are not looked at unless asked for.
-        left_out: endpoints beyond the bound, which are not looked at.
-        faults: messages of nodes that could not be understood.
-    """
+    """A domain at one moment."""
 
     endpoints: tuple[Endpoint, ...] = ()
+    """Readers and writers of applications."""
     nodes: tuple[NodeSnapshot, ...] = ()
+    """Latest snapshot of each ospltool node."""
     participants: int = 0
+    """Number of participants, without that of the doctor."""
     foreign_services: int = 0
+    """Participants of other durability services, whose data is unknown."""
     protocol_endpoints: int = 0
+    """Skipped endpoints of the durability protocol."""
     built_in_endpoints: int = 0
+    """Skipped endpoints of OpenSplice's own topics."""
     left_out: int = 0
+    """Skipped endpoints beyond the bound."""
     faults: int = 0
+    """Messages of nodes that could not be decoded."""
 
     def topics(self) -> Iterator[TopicView]:
-        """The topics by name, each with its endpoints by GUID."""
+        """Yield the topics by name, each with its endpoints by GUID."""
         found: dict[str, tuple[list[Endpoint], list[Endpoint]]] = {}
         for endpoint in sorted(self.endpoints, key=lambda each: each.guid):
             found.setdefault(endpoint.topic, ([], []))[not endpoint.is_writer].append(endpoint)
@@ -91,7 +86,7 @@ class Picture:
             yield TopicView(name, tuple(writers), tuple(readers))
 
     def only(self, topic: str) -> Picture:
-        """The same domain without the endpoints whose topic an expression does not match."""
+        """Return the same domain with only the endpoints whose topic matches an expression."""
         kept = tuple(each for each in self.endpoints if expressions.matches(topic, each.topic))
         return dataclasses.replace(self, endpoints=kept)
 
@@ -105,7 +100,7 @@ class Weight(enum.StrEnum):
 
 
 class Cause(enum.StrEnum):
-    """What is wrong; the names are stable."""
+    """The kind of a finding; the names are stable."""
 
     RELIABILITY = "reliability"
     DURABILITY = "durability"
@@ -126,16 +121,16 @@ class Cause(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Finding:
-    """One reason why something cannot be eventually consistent.
+    """A reason why endpoints or nodes cannot become consistent.
 
     Attributes:
-        cause: which rule.
-        weight: how bad.
-        topic: topic name; empty for what concerns nodes.
-        message: what is so, and what follows from it.
-        advice: what to do.
-        endpoints: every endpoint that it concerns, writers first.
-        nodes: names of the nodes that it concerns.
+        cause: kind of the finding.
+        weight: severity.
+        topic: topic name; empty for findings about nodes.
+        message: the fact, and what follows from it.
+        advice: remedy.
+        endpoints: the endpoints concerned, writers first.
+        nodes: names of the nodes concerned.
     """
 
     cause: Cause

@@ -14,7 +14,7 @@ MAX_SHOWN: Final = 5
 
 
 def as_text(diagnosis: Diagnosis) -> str:
-    """The report for people, terminal-safe."""
+    """Render the diagnosis for people, terminal-safe."""
     return "".join(f"{visible(line)}\n" for line in _lines(diagnosis))
 
 
@@ -62,13 +62,13 @@ def _sum(diagnosis: Diagnosis) -> Iterator[str]:
     topics = len({each.topic for each in picture.endpoints})
     yield (
         f"{_count(topics, 'topic')}, {_count(picture.participants, 'participant')}, "
-        f"{_count(len(picture.nodes), 'node')}: not eventually consistent are "
-        f"{diagnosis.inconsistent(writers=True)} of {_count(writers, 'writer')} and "
-        f"{diagnosis.inconsistent(writers=False)} of {_count(readers, 'reader')}"
+        f"{_count(len(picture.nodes), 'node')}: "
+        f"{diagnosis.inconsistent(writers=True)} of {writers} writers and "
+        f"{diagnosis.inconsistent(writers=False)} of {readers} readers cannot become consistent"
     )
     if picture.foreign_services:
         others = _count(picture.foreign_services, "durability service")
-        yield f"{others} of another make: what is kept there is not known"
+        yield f"{others} of another make, whose data is unknown"
     if picture.built_in_endpoints:
         yield f"{_count(picture.built_in_endpoints, 'endpoint')} of OpenSplice's own topics, shown with --all"
     if diagnosis.left_out:
@@ -80,7 +80,7 @@ def _sum(diagnosis: Diagnosis) -> Iterator[str]:
 
 
 def as_data(diagnosis: Diagnosis) -> dict[str, object]:
-    """The data of the JSON document of kind "doctor"."""
+    """Return the data of the JSON document of kind "doctor"."""
     picture = diagnosis.picture
     return {
         "eventually_consistent": diagnosis.is_good,

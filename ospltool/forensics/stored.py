@@ -10,7 +10,7 @@ from ospltool.forensics.attachments import What
 from ospltool.forensics.conclusion import Conclusion, Kind
 from ospltool.stores.describe import count_sets
 from ospltool.stores.diff.causes import Cause
-from ospltool.stores.diff.compare import Wishes, compare
+from ospltool.stores.diff.compare import CompareOptions, compare
 from ospltool.stores.diff.contract import DiffError
 from ospltool.stores.diff.filtered import Left
 from ospltool.stores.diff.report import Verdict as Compared
@@ -194,7 +194,7 @@ def _newest(stores: Sequence[StoreOf]) -> list[StoreOf]:
 
 
 def _compared(given: Sequence[str]) -> ReportData:
-    return compare(given, Wishes(instances=50, engine="merge", left=Left.DATA))
+    return compare(given, CompareOptions(instances=50, engine="merge", left=Left.DATA))
 
 
 def _damaged(store: StoreOf) -> Iterator[Conclusion]:

@@ -1,1 +1,1 @@
-"""Stores of ospltool and of OpenSplice, opened, verified, compared, copied."""
+"""Stores of ospltool and of OpenSplice: opened, verified, compared and copied."""

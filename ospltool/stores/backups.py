@@ -1,4 +1,4 @@
-"""Back-ups of replaced sets in a store of ospltool: which there are, and how one is taken back."""
+"""Back-ups of replaced sets in an ospltool store: list them, and bring one back."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ RESTORE = "ospltool store restore"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Backup:
-    """A back-up.
+    """A back-up of a replaced set.
 
     Attributes:
         number: identifies the set in its store.
-        samples: how many it has; None where the store does not tell.
-        note: who replaced it, when and why; None where nobody noted it.
+        samples: number of its samples; None if the store has no count.
+        note: by whom, when and why it was replaced; None if unknown.
     """
 
     number: int
@@ -46,7 +46,7 @@ class Backup:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Restored:
-    """A back-up that is the complete set again; `aside` is the number of the set that took its place."""
+    """The result of `restore`; `aside` is the number of the set that is now a back-up."""
 
     name_space: str
     number: int
@@ -56,7 +56,7 @@ class Restored:
 
 
 def backups(facts: StoreFacts) -> list[Backup]:
-    """The back-ups of a store, by number."""
+    """Return the back-ups of a store, by number."""
     return [
         Backup(one.number, one.name_space, samples_of(one), one.quality_ns, replaced(one.mark))
         for one in facts.sets
@@ -65,13 +65,13 @@ def backups(facts: StoreFacts) -> list[Backup]:
 
 
 def samples_of(one: SetFacts) -> int | None:
-    """How many samples a set has, as its store says."""
+    """Return the number of samples of a set, according to its store."""
     known = [group.stored for group in one.groups if group.stored is not None]
     return sum(known) if len(known) == len(one.groups) else None
 
 
 def backups_text(path: str, found: Sequence[Backup]) -> Iterator[str]:
-    """What `store backups` shows."""
+    """Render back-ups for `store backups`."""
     if not found:
         yield f"{visible(path)}: no back-ups"
         return
@@ -100,7 +100,7 @@ def restore(target: Path, number: int | None) -> Restored:
         number: of the set; None for the only back-up.
 
     Raises:
-        CopyRefused: the store is in use, there is no such back-up, or it is damaged; all is as it was.
+        CopyRefused: the store is in use, there is no such back-up, or it is damaged; the store is unchanged.
     """
     try:
         store = SqliteStore(target, RESTORE, lambda: secrets.token_hex(16))

@@ -1,4 +1,4 @@
-"""Plain CDR of final types, decoded and encoded: XCDR1 and XCDR2, both byte orders."""
+"""A decoder and encoder for plain CDR of final types: XCDR1 and XCDR2, both byte orders."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ class Decoder:
         self._origin = origin
 
     def value(self, type_: Type, depth: int = 0) -> Value:
-        """The next value.
+        """Decode the next value.
 
         Raises:
-            Undecodable: the bytes end too early, or are no value of the type.
+            Undecodable: the bytes end too early, or are not a value of the type.
         """
         if depth > MAX_DEPTH:
             raise Undecodable(f"types are nested deeper than {MAX_DEPTH}")
@@ -67,26 +67,26 @@ class Decoder:
         return self._collection(type_, depth)
 
     def align(self, size: int) -> None:
-        """Skip to the next place where a primitive of a size may lie."""
+        """Skip to the alignment of a primitive of this size."""
         self.at += -(self.at - self._origin) % min(size, self._largest)
 
     def primitive(self, type_: Primitive) -> bool | int | float | str:
-        """The next primitive."""
+        """Decode the next primitive."""
         self.align(type_.size)
-        raw = self.octets(type_.size)
+        raw = self.take(type_.size)
         if type_ is CHAR:
             return raw.decode("latin-1")
         value: bool | int | float = struct.unpack(f"{self._order}{type_.code}", raw)[0]
         return value
 
     def number(self) -> int:
-        """The next unsigned 32-bit number."""
+        """Decode the next unsigned 32-bit number."""
         self.align(4)
-        (value,) = struct.unpack(f"{self._order}I", self.octets(4))
+        (value,) = struct.unpack(f"{self._order}I", self.take(4))
         return int(value)
 
-    def octets(self, size: int) -> bytes:
-        """The next so many bytes as they are."""
+    def take(self, size: int) -> bytes:
+        """Take the next `size` bytes."""
         found = self._data[self.at : self.at + size]
         if len(found) < size:
             raise Undecodable(f"{size} bytes are missing at {self.at} of {len(self._data)}")
@@ -94,18 +94,18 @@ class Decoder:
         return found
 
     def text(self) -> str:
-        """The next string; bytes that are no UTF-8 become single characters, so that nothing is lost."""
+        """Decode the next string; bytes that are not UTF-8 become single characters, so nothing is lost."""
         length = self.number()
         if not length:
             return ""  # OpenSplice writes a null string so
-        raw = self.octets(length)
+        raw = self.take(length)
         if raw[-1]:
             raise Undecodable(f"the string that ends at {self.at} does not end with a null byte")
         return raw[:-1].decode("utf-8", "surrogateescape")
 
     def _label(self, type_: Enumeration) -> str:
         self.align(4)
-        (value,) = struct.unpack(f"{self._order}i", self.octets(4))
+        (value,) = struct.unpack(f"{self._order}i", self.take(4))
         for label, number in type_.labels:
             if number == value:
                 return label
@@ -129,7 +129,7 @@ class Decoder:
             return [self.value(type_.element, depth + 1) for _ in range(count)]
         if count:
             self.align(type_.element.size)
-        raw = self.octets(count * type_.element.size)
+        raw = self.take(count * type_.element.size)
         return list(struct.unpack(f"{self._order}{count}{type_.element.code}", raw))
 
 
@@ -141,14 +141,14 @@ class Encoder:
         self._largest = largest
 
     def bytes(self) -> bytes:
-        """What was written."""
+        """Return the encoded bytes."""
         return bytes(self._out)
 
     def value(self, type_: Type, value: Value) -> None:
-        """Write a value.
+        """Encode a value.
 
         Raises:
-            Undecodable: it is no value of the type.
+            Undecodable: it is not a value of the type.
         """
         try:
             self._value(type_, value)
@@ -214,7 +214,7 @@ class Encoder:
 
 
 def switch_number(type_: Union, switch: Value) -> int:
-    """The discriminator of a union as a number."""
+    """Return the discriminator of a union as a number."""
     if isinstance(type_.switch, Enumeration):
         return _number_of(type_.switch, switch)
     return ord(switch) if isinstance(switch, str) else int(switch)  # type: ignore[arg-type]  # a primitive
@@ -228,14 +228,14 @@ def _number_of(type_: Enumeration, label: Value) -> int:
 
 
 def encode_payload(type_: Type, value: Value) -> bytes:
-    """A whole sample as it would have been captured: XCDR1, little-endian, with its header."""
+    """Encode a whole sample as a node captures it: XCDR1, little-endian, with its header."""
     encoder = Encoder()
     encoder.value(type_, value)
     return HEADER_XCDR1_LITTLE + encoder.bytes()
 
 
 def encode_key(type_: Type, value: Value, paths: tuple[KeyPath, ...]) -> bytes:
-    """The key of a sample: its key fields in the order of the type, as XCDR2, little-endian."""
+    """Encode the key fields of a sample in the order of the type, as XCDR2, little-endian."""
     encoder = Encoder(largest=4)
     _encode_key(encoder, type_, value, paths)
     return encoder.bytes()

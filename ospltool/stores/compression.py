@@ -15,7 +15,7 @@ _FRAME_BYTES: Final = 5
 
 
 def decompress(kind: int, data: bytes) -> bytes:
-    """A value as it was before it was compressed.
+    """Decompress a value.
 
     Raises:
         Undecodable: it is damaged, or of a compression that is not known.
@@ -47,7 +47,7 @@ def _inflated(data: bytes, size: int) -> bytes:
 
 
 def _lzf(data: bytes, size: int) -> bytes:
-    """LZF: a control byte below 32 starts so many and one literal bytes; others repeat earlier bytes."""
+    """Decompress LZF: a control byte N below 32 precedes N + 1 literal bytes; others repeat earlier bytes."""
     out = bytearray()
     at = 0
     try:
@@ -85,7 +85,7 @@ def _snappy(data: bytes) -> bytes:
 
 
 def _snappy_element(data: bytes, at: int, out: bytearray) -> int:
-    """One literal or repetition; returns where the next begins."""
+    """Decode one literal or repetition; return the offset of the next."""
     tag = data[at]
     at += 1
     kind, number = tag & 3, tag >> 2

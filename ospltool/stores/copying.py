@@ -1,4 +1,4 @@
-"""Sets on their way from one store to another: export, import, and an operator's replacement."""
+"""The copying of sets between stores: export, import and replacement."""
 
 from __future__ import annotations
 
@@ -31,18 +31,17 @@ if TYPE_CHECKING:
     from engine.store.interface import SetInfo
     from ospltool.stores.model import GroupFacts, SetFacts, StoreReader
 
-"""Remembered for a name-space whose set an operator put in place."""
 _ROWS_AT_ONCE: Final = 20_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Copied:
-    """What became of one group.
+    """The result of copying a group.
 
     Attributes:
         read: samples in the source.
-        stored: samples in the target, read back from it and found right.
-        beyond_depth: samples that the history depth does not keep, and that were left out.
+        stored: samples in the target, read back and verified.
+        beyond_depth: samples left out because of history depth or limits.
     """
 
     partition: str
@@ -54,7 +53,7 @@ class Copied:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CopyReport:
-    """A set that was put into a store of ospltool, proven group by group."""
+    """The result of copying a set into an ospltool store, verified group by group."""
 
     name_space: str
     target: str
@@ -65,11 +64,11 @@ class CopyReport:
 
 
 class CopyRefused(Exception):
-    """The set is not put in place; the text says why. The name-space is as it was."""
+    """The set cannot be copied; the text says why. The name-space is unchanged."""
 
 
 def description_of(group: GroupFacts) -> GroupDescription:
-    """A group as our stores describe it; OpenSplice's type is described anew.
+    """Describe a group for an ospltool store; a type of OpenSplice is converted.
 
     Raises:
         CopyRefused: its type cannot be described.
@@ -106,22 +105,22 @@ def put_in_place(
     may_replace: bool,
     tolerate_damage: bool,
 ) -> list[CopyReport]:
-    """Make sets the complete ones of name-spaces of a store of ospltool, whose node is down.
+    """Make sets the complete sets of name-spaces in an ospltool store whose node is stopped.
 
-    Each name-space for itself: its set is read back and compared before it is switched to, and what was
-    complete before is kept beside it.
+    For each name-space, the new set is read back and compared before the store switches to it; the former
+    complete set becomes a back-up.
 
     Args:
         reader: the source.
         sets: name-spaces of the target and the sets that they get.
-        target: the store directory, made when it is not there.
-        mark: what is noted with the sets.
-        may_replace: a name-space may have a set already.
-        tolerate_damage: go on without what cannot be read.
+        target: the store directory; it is created if it does not exist.
+        mark: text to store with the sets.
+        may_replace: replace the set of a name-space that has one.
+        tolerate_damage: skip records that cannot be read.
 
     Raises:
-        CopyRefused: the target is in use or has a set that must stay, the source is damaged, or what was
-            stored is not what was read.
+        CopyRefused: the target is in use or has a set that must stay, the source is damaged, or the new set
+            differs from the source.
         StoreUnreadable: the source cannot be read.
     """
     try:
@@ -165,7 +164,7 @@ def _put_one(
             read.append((description.group, kept, count, beyond))
         if damage.count and not tolerate_damage:
             raise CopyRefused(
-                f"{reader.facts.path}: {damage.count} records can not be read, first {damage.first[0]}"
+                f"{reader.facts.path}: {damage.count} records cannot be read, first {damage.first[0]}"
             )
         _prove(store, name_space, writer.version, read)
     except BaseException:
@@ -179,7 +178,7 @@ def _put_one(
         after = writer.stored.count
         kept_as = Replaced(mark, at_ns, why, before.stored.count, after, before.mark).to_mark()
     note = {"by": mark, "from": reader.facts.path, "set": source.number, "at_ns": at_ns}
-    # Nothing ties it to the sets of its fellows, and whoever puts it there says that it is whole.
+    # It has no lineage in common with the sets of fellows, and the operator declares it whole.
     marks = {LINEAGE: None, PART: None, WHOLE: None, REPLACED_MARK: json.dumps(note)}
     info: SetInfo = store.commit_complete(writer, mark, keep_previous=kept_as, marks=marks)
     groups = tuple(
@@ -191,7 +190,7 @@ def _put_one(
 
 
 def _kept(description: GroupDescription, samples: Iterator[Sample]) -> tuple[GroupSet, int, int]:
-    """What history depth and limits keep of samples, how many there were, and how many were left out."""
+    """Apply history depth and limits; return the set, the number of samples, and how many were left out."""
     kept = make_set(description.qos.history_depth, description.qos.limits)
     count = beyond = 0
     for sample in samples:
@@ -204,10 +203,10 @@ def _kept(description: GroupDescription, samples: Iterator[Sample]) -> tuple[Gro
 def _prove(
     store: SqliteStore, name_space: str, version: int, read: list[tuple[Group, GroupSet, int, int]]
 ) -> None:
-    """Read the new set back.
+    """Read the new set back and compare it with the source.
 
     Raises:
-        CopyRefused: it is not what was read from the source.
+        CopyRefused: they differ.
     """
     damage = DamageLog()
     stored: dict[Group, GroupSet] = {}
@@ -216,14 +215,14 @@ def _prove(
         for piece in pieces:
             group_set.extend(piece)
     if damage.count:
-        raise CopyRefused(f"what was stored can not be read back: {damage.first[0]}")
+        raise CopyRefused(f"the new set cannot be read back: {damage.first[0]}")
     for group, kept, _, _ in read:
         if group not in stored or not stored[group].summary().same_content(kept.summary()):
-            raise CopyRefused(f"group {group}: what was stored is not what was read")
+            raise CopyRefused(f"group {group}: the new set differs from the source")
 
 
 def write_lines(reader: StoreReader, sets: Sequence[SetFacts], target: TextIO, damage: DamageLog) -> int:
-    """Write the samples of sets as JSON lines, the fields where their type is known; returns how many."""
+    """Write the samples of sets as JSON lines, with fields if the type is known; return their number."""
     count = 0
     for one in sets:
         for group, samples in reader.read(one.number, damage):
@@ -243,5 +242,5 @@ def write_lines(reader: StoreReader, sets: Sequence[SetFacts], target: TextIO, d
 
 
 def is_target_free(target: Path) -> bool:
-    """Whether there is no store at a path yet."""
+    """Tell whether there is no store at a path yet."""
     return not (target / DATABASE).exists()

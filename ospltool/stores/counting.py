@@ -1,4 +1,4 @@
-"""Numbers of groups, and what a set holds of each."""
+"""The numbers of groups, and counts of their content."""
 
 from __future__ import annotations
 
@@ -23,43 +23,40 @@ _NEVER: Final = 1 << 63
 
 @functools.lru_cache(maxsize=65_536)
 def group_code(name: GroupName) -> int:
-    """The number of a group: the same for the same partition, topic and type name, in every store."""
+    """Return the number of a group, which is equal in all stores for partition, topic and type name."""
     text = json.dumps(list(name)).encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), signed=True)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GroupCount:
-    """What is held of a group.
-
-    Attributes:
-        set_number: the set that the group is in.
-        code: the group's number.
-        samples: how many.
-        instances: different keys among them.
-        damaged: what could not be read of it.
-        oldest_ns: oldest source timestamp, 0 without samples.
-        newest_ns: newest source timestamp, 0 without samples.
-        payload_bytes: of all samples.
-        disposed: samples that dispose their instance.
-    """
+    """The content of a group in one set, in numbers."""
 
     set_number: int
+    """Number of the set."""
     code: int
+    """Number of the group, see `group_code`."""
     samples: int = 0
+    """Samples that can be read."""
     instances: int = 0
+    """Distinct keys among the samples."""
     damaged: int = 0
+    """Records that cannot be read."""
     oldest_ns: int = 0
+    """Oldest source timestamp; 0 without samples."""
     newest_ns: int = 0
+    """Newest source timestamp; 0 without samples."""
     payload_bytes: int = 0
+    """Size of all payloads."""
     disposed: int = 0
+    """Samples that dispose their instance."""
 
 
 class Tally:
-    """Counts the samples of a group as they pass.
+    """Counts the samples of a group.
 
     Args:
-        max_keys: so many instances are counted one by one; with 0, none are.
+        max_keys: number of instances to count exactly; 0 counts no instances.
     """
 
     def __init__(self, max_keys: int = MAX_COUNTED_KEYS) -> None:
@@ -69,7 +66,7 @@ class Tally:
         self._keys: set[int] = set()
 
     def passing(self, samples: Iterable[Sample]) -> Iterator[Sample]:
-        """The same samples, counted."""
+        """Pass the samples on, and count them."""
         for sample in samples:
             self.samples += 1
             self.payload_bytes += len(sample.payload) if sample.status & DATA else 0
@@ -81,7 +78,7 @@ class Tally:
             yield sample
 
     def result(self, set_number: int, code: int, damaged: int) -> GroupCount:
-        """The count so far."""
+        """Return the count so far."""
         return GroupCount(
             set_number,
             code,

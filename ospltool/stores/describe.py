@@ -1,4 +1,4 @@
-"""What is in a store: counted, listed, shown, verified."""
+"""The content of a store: counted, listed, shown and verified."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SHOWN_DAMAGE: Final = 3
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Counted:
-    """A set with what was counted of each of its groups, and what of it cannot be read."""
+    """A set with the counts of its groups, and its damage."""
 
     facts: SetFacts
     groups: tuple[tuple[GroupFacts, GroupCount], ...]
@@ -39,7 +39,7 @@ class Counted:
 
     @property
     def shown_damage(self) -> tuple[int, int, tuple[str, ...]] | None:
-        """The number of the set, how much of it cannot be read, and the first of it; None without damage."""
+        """Number of the set, number of unreadable records, and the first of them; None without damage."""
         if not self.damage.count:
             return None
         return self.facts.number, self.damage.count, tuple(map(str, self.damage.first[:SHOWN_DAMAGE]))
@@ -66,7 +66,7 @@ def count_sets(reader: StoreReader, numbers: Sequence[int] = ()) -> Iterator[Cou
 
 
 def verify_problems(reader: StoreReader, counted: Counted) -> list[str]:
-    """What is wrong with a set that was counted, besides its damage."""
+    """Return the problems of a counted set, besides its damage."""
     problems = []
     if counted.facts.complete is False and not counted.facts.part:
         problems.append("the set is not complete: its node was still aligning it when it ended")
@@ -84,13 +84,13 @@ def verify_problems(reader: StoreReader, counted: Counted) -> list[str]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Choice:
-    """Which samples are meant.
+    """A selection of samples.
 
     Attributes:
-        sets: numbers of sets; the current ones when empty.
-        group: a `partition.topic` expression with `*` and `?`; all when empty.
-        key: the beginning of a key, hexadecimal.
-        digest: the beginning of a digest, hexadecimal.
+        sets: numbers of sets; empty for the current ones.
+        group: a `partition.topic` expression with `*` and `?`; empty for all.
+        key: prefix of a key, hexadecimal.
+        digest: prefix of a digest, hexadecimal.
     """
 
     sets: tuple[int, ...] = ()
@@ -102,7 +102,7 @@ class Choice:
 def matching(
     reader: StoreReader, choice: Choice, damage: DamageLog
 ) -> Iterator[tuple[SetFacts, GroupFacts, Iterator[Sample]]]:
-    """The groups that are meant, each with its samples that are meant.
+    """Yield the selected groups, each with its selected samples.
 
     Raises:
         StoreUnreadable: there is no such set.
@@ -113,7 +113,7 @@ def matching(
         for group, samples in reader.read(one.number, damage):
             if choice.group and not fnmatch.fnmatchcase(str(group.name), choice.group):
                 for _ in samples:
-                    pass  # the next group can be asked for only then
+                    pass  # the reader yields the next group only then
                 continue
             yield one, group, (sample for sample in samples if _is_meant(sample, choice))
 
@@ -136,9 +136,9 @@ class Instance:
 def instances(
     reader: StoreReader, choice: Choice, limit: int, damage: DamageLog
 ) -> tuple[list[Instance], int]:
-    """The first so many instances that are meant, and how many there are in all.
+    """Return the first `limit` selected instances, and the number of all.
 
-    A group's samples are held in memory until its instances are known; only those that are returned are kept.
+    The samples of a group stay in memory until its instances are known; only the returned ones are kept.
 
     Raises:
         StoreUnreadable: there is no such set.
@@ -165,14 +165,14 @@ def instances(
 
 class _Uncounted(list["Sample"]):
     def append(self, _: Sample) -> None:
-        """Of an instance beyond the limit nothing is kept."""
+        """Drop a sample: nothing is kept of an instance beyond the limit."""
 
 
 _NOT_KEPT = _Uncounted()
 
 
 def key_fields(group: GroupFacts, fields: dict[str, Value] | None) -> dict[str, Value] | None:
-    """Of the fields of a sample those of its key; None where they are not known or there are none."""
+    """Return the key fields of a sample; None if they are unknown or there are none."""
     names = _key_names(group)
     if fields is None or not names:
         return None
@@ -191,7 +191,7 @@ def _key_names(group: GroupFacts) -> tuple[str, ...]:
 
 
 def fields_of(reader: StoreReader, group: GroupFacts, sample: Sample) -> tuple[dict[str, Value] | None, str]:
-    """The fields of a sample, or why there are none."""
+    """Return the fields of a sample, or why there are none."""
     try:
         fields = reader.decode(group, sample)
     except Undecodable as error:
@@ -203,7 +203,7 @@ def fields_of(reader: StoreReader, group: GroupFacts, sample: Sample) -> tuple[d
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Shown:
-    """A sample with all that can be said of it."""
+    """A sample with its set, group and fields."""
 
     set_facts: SetFacts
     group: GroupFacts
@@ -213,24 +213,24 @@ class Shown:
 
 
 def show(reader: StoreReader, choice: Choice, limit: int, damage: DamageLog) -> list[Shown]:
-    """The first so many samples that are meant.
+    """Return the first `limit` selected samples.
 
     Raises:
-        StoreUnreadable: there is no such set, or nothing is meant.
+        StoreUnreadable: there is no such set, or no sample is selected.
     """
     found: list[Shown] = []
     for one, group, samples in matching(reader, choice, damage):
         wanted = itertools.islice(samples, limit - len(found))
         found += [Shown(one, group, sample, *fields_of(reader, group, sample)) for sample in wanted]
         for _ in samples:
-            pass  # the next group can be asked for only then
+            pass  # the reader yields the next group only then
     if not found:
         raise StoreUnreadable(f"{reader.facts.path}: no sample is meant")
     return found
 
 
 def hex_dump(data: bytes) -> Iterator[str]:
-    """Lines of 16 bytes: offset, hexadecimal, and what is printable ASCII."""
+    """Return lines of 16 bytes: offset, hexadecimal, and printable ASCII."""
     for start in range(0, len(data), 16):
         piece = data[start : start + 16]
         text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in piece)

@@ -58,53 +58,52 @@ class GroupName(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GroupFacts:
-    """A group and what shapes its content.
-
-    Attributes:
-        key_list: names of the key fields, with commas, where known.
-        history_depth: of the durability service; 0 keeps all; `UNKNOWN_DEPTH` where it is not told.
-        cleanup_delay_ns: service_cleanup_delay; -1 for infinite.
-        durability: TRANSIENT or PERSISTENT.
-        type_format: what `type_text` is: `metadata` (OpenSplice's XML) or `xtypes` (see `description`).
-        description: of our own stores: type and QoS as they can be stored again.
-        stored: how many samples the store says that it holds, where it says so.
-        problem: why its samples cannot be read.
-    """
+    """A group, its type and its QoS."""
 
     name: GroupName
+    """Partition, topic and type name."""
     key_list: str = ""
+    """Names of the key fields, separated by commas; empty if unknown."""
     history_depth: int = 1
+    """Depth of the durability service; 0 keeps all, `UNKNOWN_DEPTH` if unknown."""
     cleanup_delay_ns: int = 0
+    """`service_cleanup_delay`; -1 for infinite."""
     durability: str = "PERSISTENT"
+    """`TRANSIENT` or `PERSISTENT`."""
     by_source_timestamp: bool = False
+    """DESTINATION_ORDER is BY_SOURCE_TIMESTAMP."""
     type_format: str = ""
+    """Form of the type: `metadata` (see `type_text`), `xtypes` (see `description`) or empty."""
     type_text: str = ""
+    """The type in OpenSplice's XML."""
     description: GroupDescription | None = None
+    """Type and QoS of ospltool stores, which can be stored again."""
     stored: int | None = None
+    """Number of samples according to the store; None if it has no count."""
     problem: str = ""
+    """Why its samples cannot be read; else empty."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SetFacts:
-    """A set of a name-space.
-
-    Attributes:
-        number: identifies it in its store.
-        name_space: empty where the store does not tell.
-        complete: None where the store does not tell.
-        part: it is what a Lazy node kept for readers on its host, or comes from such parts.
-        quality_ns: as the store notes it; None where it does not.
-        mark: what its node noted of it.
-    """
+    """A set of a name-space."""
 
     number: int
+    """Number of the set in its store."""
     name_space: str
+    """Empty if the store does not name it."""
     kind: SetKind
+    """Use of the set."""
     complete: bool | None
+    """Whether it is complete; None if unknown."""
     quality_ns: int | None
+    """Quality according to the store; None if it has none."""
     groups: tuple[GroupFacts, ...]
+    """Its groups."""
     mark: str = ""
+    """Text that its node stored with it."""
     part: bool = False
+    """It is a part that a Lazy node kept, or is made of such parts."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ def open_reader(path: Path) -> StoreReader:
         StoreUnreadable: there is none, or it cannot be read; the text says why.
     """
     if not path.exists():
-        raise StoreUnreadable(f"{path}: there is nothing")
+        raise StoreUnreadable(f"{path}: no such file or directory")
     try:
         return _open(path)
     except OSError as error:

@@ -152,7 +152,7 @@ class KvStore:
                 last = max(last, row[:2])
             return
         except _BROKEN as error:
-            damage.add(f"group {facts.name}", f"a part of it can not be read: {error}")
+            damage.add(f"group {facts.name}", f"part of it cannot be read: {error}")
         with contextlib.suppress(*_BROKEN):  # it is noted
             for row in self._source.messages(group.number, "DESC"):
                 if row[:2] != _NOWHERE and row[:2] <= last:
@@ -263,7 +263,7 @@ def _place(key: object) -> tuple[int, int, int] | None:
 
 
 def _tolerant(rows: Iterator[Row], unread: list[str]) -> Iterator[Row]:
-    """The rows of a small table as far as they can be read; what is wrong then goes to `unread`."""
+    """Return the readable rows of a small table; errors go to `unread`."""
     try:
         yield from rows
     except _BROKEN as error:
@@ -282,7 +282,7 @@ class _CdrValues:
         elif table == _QUALITY:
             tables.quality_ns[place] = decoder.number() << 32 | decoder.number()
         elif table == _COMPLETENESS:
-            tables.complete[place] = decoder.octets(1) != b"\0"
+            tables.complete[place] = decoder.take(1) != b"\0"
         else:
             topic, name_space, version = decoder.number(), decoder.number(), decoder.number()
             group = _Group(place[0], topic, name_space, version, decoder.text(), decoder.text())

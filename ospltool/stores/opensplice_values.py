@@ -55,13 +55,21 @@ class Topic:
     """A topic as a store describes it."""
 
     name: str
+    """Name of the topic."""
     type_name: str
+    """Name of the type."""
     key_list: str
+    """Names of the key fields, separated by commas."""
     metadata: str
+    """The type in OpenSplice's XML."""
     durability: str = "PERSISTENT"
+    """`TRANSIENT` or `PERSISTENT`."""
     history_depth: int = 1
+    """Depth of the durability service; 0 keeps all."""
     cleanup_delay_ns: int = 0
+    """`service_cleanup_delay`; -1 for infinite."""
     by_source_timestamp: bool = False
+    """DESTINATION_ORDER is BY_SOURCE_TIMESTAMP."""
 
     def facts(self, partition: str, problem: str = "") -> GroupFacts:
         """Of a group of this topic."""
@@ -136,7 +144,7 @@ def decode_binary(data: bytes, topic: Topic) -> tuple[Sample, int]:
     writer = writer_of(decoder.number(), decoder.number(), decoder.number())
     for _ in range(3):
         decoder.number()  # the writer's local instance
-    decoder.octets(decoder.number())  # QoS
+    decoder.take(decoder.number())  # QoS
     value = decoder.value(structure_of(topic.metadata, topic.type_name))
     return to_sample(state, time_ns, writer, sequence, value, topic), state
 
@@ -285,7 +293,7 @@ def topic_from_binary(data: bytes) -> Topic:
     order = decoder.number()
     for _ in range(2 + 3 + 1):
         decoder.number()  # history, resource limits, ownership
-    decoder.octets(decoder.number())  # topic data
+    decoder.take(decoder.number())  # topic data
     metadata, key_list = decoder.text(), decoder.text()
     if durability >= len(DURABILITIES):
         raise Undecodable(f"durability kind {durability} is not known")

@@ -109,7 +109,7 @@ class XmlStore:
             topic = _read_topic(meta)
         except (Undecodable, OSError) as error:
             problem = f"{meta}: {error}"
-            self._findings.append(f"the topic of {data} can not be read: {problem}")
+            self._findings.append(f"the topic of {data} cannot be read: {problem}")
             return Topic(unescape(stem), "", "", "").facts(partition, problem), None
         return topic.facts(partition, values.problem_of(topic)), topic
 
@@ -157,7 +157,7 @@ def _samples(path: Path, facts: GroupFacts, topic: Topic, damage: DamageLog) -> 
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             yield from _records(data, place, topic, damage)
     except (OSError, ValueError) as error:  # ValueError: an empty file cannot be mapped
-        damage.add(place, f"can not be read: {error}")
+        damage.add(place, f"cannot be read: {error}")
 
 
 def _records(data: mmap.mmap, place: str, topic: Topic, damage: DamageLog) -> Iterator[Sample]:

@@ -23,25 +23,26 @@ _Count = tuple[int, int]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StoreChange:
-    """What happened to a group of a set since the last look.
-
-    Attributes:
-        at_ns: when it was seen, nanoseconds since 1970 UTC.
-        what: `there` at the first look, then `new`, `changed` or `gone`.
-        samples: how many there are now.
-        before: how many there were, 0 where the group is new.
-        newest_ns: newest source timestamp now.
-    """
+    """A change of a group of a set since the last poll."""
 
     at_ns: int
+    """Time of the poll, nanoseconds since 1970 UTC."""
     what: str
+    """`there` in the first poll, then `new`, `changed` or `gone`."""
     set_number: int
+    """Number of the set."""
     name_space: str
+    """Empty if the store does not name it."""
     kind: str
+    """Use of the set."""
     group: str
+    """`PARTITION.TOPIC`."""
     samples: int
+    """Number of samples now."""
     before: int
+    """Number of samples before; 0 for a new group."""
     newest_ns: int
+    """Newest source timestamp now."""
 
 
 def watch(

@@ -57,7 +57,7 @@ def describe(structure: Structure, keys: tuple[KeyPath, ...]) -> TypeDescription
     except Undecodable:
         raise
     except Exception as error:  # likewise
-        raise Undecodable(f"type {structure.name} can not be described: {error!r}") from error
+        raise Undecodable(f"type {structure.name} cannot be described: {error!r}") from error
     information, mapping = class_.__idl__._xt_bytedata
     return TypeDescription(structure.name, information, mapping, bool(keys))
 

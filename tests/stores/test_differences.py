@@ -19,7 +19,7 @@ from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 from engine.store.interface import DamageLog
 from ospltool.stores.counting import group_code
 from ospltool.stores.diff.causes import Cause
-from ospltool.stores.diff.compare import Wishes, compare
+from ospltool.stores.diff.compare import CompareOptions, compare
 from ospltool.stores.diff.contract import DiffError, Limits
 from ospltool.stores.diff.report import ReportData, Verdict
 from ospltool.stores.model import GroupName, StoreUnreadable
@@ -111,7 +111,7 @@ def found_in(report: ReportData) -> set[Place]:
 
 def reports(stores: Sequence[str], engines: Sequence[str] = LOCAL, *, contents: bool = False) -> ReportData:
     """What all engines say; it is the same."""
-    all_of_them = [compare(stores, Wishes(None, contents, engine)) for engine in engines]
+    all_of_them = [compare(stores, CompareOptions(None, contents, engine)) for engine in engines]
     assert all(report == all_of_them[0] for report in all_of_them[1:])
     return all_of_them[0]
 
@@ -217,7 +217,7 @@ def both(left: tuple[Message, ...], right: tuple[Message, ...], **held: int) -> 
 
 
 CASES = {
-    "damage": Case(*both(WRITES, WRITES), Cause.DAMAGE, "1 records of the group can not be read in B", 1),
+    "damage": Case(*both(WRITES, WRITES), Cause.DAMAGE, "1 records of the group cannot be read in B", 1),
     "policy": Case(
         Version((Held(WRITES),), name_space="here"),
         Version((Held(WRITES, partition="p"),), name_space="there"),
@@ -307,7 +307,7 @@ def test_what_is_not_listed_is_counted(tmp_path: Path) -> None:
         str(write_kv(tmp_path / "b", Version((Held(()),)))),
     ]
     for engine in LOCAL:
-        report = compare(stores, Wishes(instances=7, engine=engine))
+        report = compare(stores, CompareOptions(instances=7, engine=engine))
         assert (len(report.instances), report.differing, report.left_out) == (7, 30, 23)
 
 
@@ -315,21 +315,21 @@ def test_little_memory_gives_the_same_report(tmp_path: Path) -> None:
     content = {GROUPS[0]: [sample(key, at) for key in range(500) for at in range(50)]}
     less = {GROUPS[0]: content[GROUPS[0]][7:-5]}
     stores = [str(write_ours(tmp_path / "a", content)), str(write_ours(tmp_path / "b", less))]
-    wanted = compare(stores, Wishes(None))
+    wanted = compare(stores, CompareOptions(None))
     assert wanted.differing == 2
-    assert compare(stores, Wishes(None, engine="merge", limits=Limits(1 << 20))) == wanted
+    assert compare(stores, CompareOptions(None, engine="merge", limits=Limits(1 << 20))) == wanted
 
 
 def test_what_can_not_be_compared_is_refused(tmp_path: Path) -> None:
     store = str(write_kv(tmp_path / "a", Version((Held(WRITES),)), Version((Held(WRITES),), version=1)))
     with pytest.raises(DiffError, match="2 to 26 stores"):
-        compare([store], Wishes())
+        compare([store], CompareOptions())
     with pytest.raises(DiffError, match="2 to 26 stores"):
-        compare([store] * 27, Wishes())
+        compare([store] * 27, CompareOptions())
     with pytest.raises(StoreUnreadable, match="PATH@NUMBER"):
-        compare([f"{store}@0,1", store], Wishes())
+        compare([f"{store}@0,1", store], CompareOptions())
     with pytest.raises(StoreUnreadable, match="there is no set 7"):
-        compare([f"{store}@7", store], Wishes())
+        compare([f"{store}@7", store], CompareOptions())
     assert reports([f"{store}@0", f"{store}@1"]).verdict is Verdict.EQUAL
 
 

@@ -271,7 +271,11 @@ def test_an_encoding_that_is_not_known_is_refused(entry: tuple[int, int], tmp_pa
 def test_other_places_are_refused_with_a_reason(tmp_path: Path) -> None:
     (tmp_path / "level" / "kv.leveldb").mkdir(parents=True)
     (tmp_path / "file.txt").write_text("x")
-    for name, reason in (("level", "LevelDB"), ("file.txt", "not a store"), ("nothing", "there is nothing")):
+    for name, reason in (
+        ("level", "LevelDB"),
+        ("file.txt", "not a store"),
+        ("nothing", "no such file or directory"),
+    ):
         with pytest.raises(StoreUnreadable, match=reason):
             open_reader(tmp_path / name)
 

@@ -10,7 +10,7 @@ pytest.importorskip("pyspark", reason="Spark needs the extra `spark`")
 pytest.importorskip("duckdb", reason="the local engine needs the extra `sql`")
 
 from ospltool.cli import app
-from ospltool.stores.diff.compare import Wishes, compare
+from ospltool.stores.diff.compare import CompareOptions, compare
 from ospltool.stores.diff.report import ReportData, Verdict
 from tests.analytics.test_spark_cluster import SETTINGS, master
 from tests.stores.making import BASE_NS, Held, Message, Version, write_kv, write_kvmt, write_xml
@@ -26,9 +26,9 @@ def check_equal(
     stores: list[str], where: str, settings: dict[str, str] | None = None, *, contents: bool
 ) -> ReportData:
     """Spark says what DuckDB and the merge say, to the last sample, and field where contents are wanted."""
-    wanted = compare(stores, Wishes(None, contents))
-    assert compare(stores, Wishes(None, contents, "merge")) == wanted
-    assert compare(stores, Wishes(None, contents, "spark", where, settings=settings or {})) == wanted
+    wanted = compare(stores, CompareOptions(None, contents))
+    assert compare(stores, CompareOptions(None, contents, "merge")) == wanted
+    assert compare(stores, CompareOptions(None, contents, "spark", where, settings=settings or {})) == wanted
     return wanted
 
 

@@ -243,7 +243,7 @@ def test_a_damaged_source_is_imported_only_on_demand(run: Run, broken: Path, tmp
     target = tmp_path / "target"
     code, _, told = run("import", broken, target)
     assert code == 2
-    assert "1 records can not be read" in told
+    assert "1 records cannot be read" in told
     code, text, _ = run("import", broken, target, "--without-damaged")
     assert code == 1
     assert "left out, damaged" in text
@@ -265,7 +265,7 @@ def test_what_is_stored_wrongly_does_not_take_its_place(
     monkeypatch.setattr(SqliteStore, "load", losing)
     code, _, told = run("replace", target, more)
     assert code == 2
-    assert "what was stored is not what was read" in told
+    assert "the new set differs from the source" in told
     assert run("info", target)[1].splitlines()[4:] == before.splitlines()[4:], "all but its openings"
 
 

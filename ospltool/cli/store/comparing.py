@@ -65,7 +65,7 @@ def diff(
 
     Exit codes: 0 no difference, 1 differences or unreadable records, 2 wrong usage or unreadable store.
     """
-    from ospltool.stores.diff.compare import DEFAULT_INSTANCES, ENGINES, Wishes, compare
+    from ospltool.stores.diff.compare import DEFAULT_INSTANCES, ENGINES, CompareOptions, compare
     from ospltool.stores.diff.contract import DiffError, Limits
     from ospltool.stores.diff.filtered import Left
     from ospltool.stores.diff.report import Verdict
@@ -84,13 +84,13 @@ def diff(
     if limit is None:
         limit = None if kind in {"jsonl", "parquet"} else DEFAULT_INSTANCES
     settings = dict(_setting(text) for text in spark_settings or ())
-    wishes = Wishes(
+    options = CompareOptions(
         0 if summary or stat else limit, fields, engine, master, Limits(memory << 20), settings, left
     )
     with reading():
         try:
             with progress.shown(f"comparing {len(stores)} stores"):
-                report = compare(with_cases(stores), wishes)
+                report = compare(with_cases(stores), options)
         except DiffError as error:
             raise CommandError(str(error), Exit.USAGE) from error
         _put_report(report, kind, file, instances=not summary and not stat, stat=stat, force=force)

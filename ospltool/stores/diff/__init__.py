@@ -1,1 +1,1 @@
-"""How two or more stores differ, instance by instance, and why."""
+"""The comparison of two or more stores, instance by instance, with likely causes."""

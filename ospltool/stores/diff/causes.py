@@ -1,7 +1,6 @@
-"""Why an instance is not the same in two stores: the likely cause, and what speaks for it.
+"""The likely cause of a difference between two stores, with its evidence.
 
-The rules are asked in order and the first that has something to say is right. `have` is the store that has
-what the other, `lack`, does not.
+The first rule that applies decides. `have` is the store that has what the other store, `lack`, lacks.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Cause(enum.StrEnum):
-    """What may have led to a difference."""
+    """The cause of a difference."""
 
     DAMAGE = "damage"
     """Records of the group cannot be read in one store; it may be among them."""
@@ -46,12 +45,12 @@ class Cause(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Holder:
-    """What a store has to do with an instance.
+    """The relation of a store to an instance.
 
     Attributes:
-        label: of the store.
-        rows: what it has of the instance, in order.
-        group: the group there; None when the store does not know it.
+        label: label of the store.
+        rows: its rows of the instance, in order.
+        group: its facts of the group; None if the store lacks the group.
         keeps_name_space: it has the name-space of the group.
         newest_ns: newest source timestamp that it has in the group, 0 for none.
         damaged: records of the group that cannot be read.
@@ -65,12 +64,12 @@ class Holder:
     damaged: int
 
     def missing_from(self, other: Holder) -> tuple[Row, ...]:
-        """What the other does not have."""
+        """Return the rows that the other store lacks."""
         known = {row.digest for row in other.rows}
         return tuple(row for row in self.rows if row.digest not in known)
 
     def data_only(self) -> Holder:
-        """The same without the notes that writers left."""
+        """Return the same without rows that only unregister a writer."""
         if all(row.status != UNREGISTER for row in self.rows):
             return self
         return dataclasses.replace(self, rows=tuple(row for row in self.rows if row.status != UNREGISTER))
@@ -85,7 +84,7 @@ class Finding:
 
 
 def find_cause(left: Holder, right: Holder) -> Finding:
-    """The likely cause of a difference between two stores."""
+    """Find the likely cause of a difference between two stores."""
     without = left.data_only(), right.data_only()
     if without[0].missing_from(without[1]) or without[1].missing_from(without[0]):
         left, right = without  # that writers left is noted differently, too, matters less
@@ -113,7 +112,7 @@ def _content(have: Holder, lack: Holder) -> str:
 def _damage(have: Holder, lack: Holder) -> str:
     if not lack.damaged or not have.missing_from(lack):
         return ""
-    return f"{lack.damaged} records of the group can not be read in {lack.label}"
+    return f"{lack.damaged} records of the group cannot be read in {lack.label}"
 
 
 def _policy(have: Holder, lack: Holder) -> str:

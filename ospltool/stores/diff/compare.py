@@ -1,4 +1,4 @@
-"""From an engine's answer to a report."""
+"""The comparison of stores: from the differences that an engine finds to a report."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ _MAX_DAMAGE_SHOWN: Final = 20
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Wishes:
-    """What a report should have.
+class CompareOptions:
+    """The options of a comparison.
 
     Attributes:
-        instances: so many of the instances that differ are listed; None for all.
-        contents: decode what differs and compare it field by field.
+        instances: number of differing instances to list; None for all.
+        contents: decode samples that differ, and compare their fields.
         engine: `duckdb`, `merge` or `spark`.
-        master: where Spark runs.
+        master: the Spark master.
         settings: more settings for Spark, such as `spark.executor.memory`.
-        left: what of the samples is compared.
-        limits: what an engine may take.
+        left: the part of the samples to compare.
+        limits: resources of an engine.
     """
 
     instances: int | None = DEFAULT_INSTANCES
@@ -62,7 +62,7 @@ class Wishes:
     left: Left = Left.ALL
 
 
-def compare(given: Sequence[str], wishes: Wishes) -> ReportData:
+def compare(given: Sequence[str], options: CompareOptions) -> ReportData:
     """Compare stores.
 
     Raises:
@@ -75,41 +75,41 @@ def compare(given: Sequence[str], wishes: Wishes) -> ReportData:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ospltool-diff-")))
         sides = []
         for number, one in enumerate(given):
-            where = None if wishes.engine == "merge" else scratch
-            side = open_side(chr(ord("A") + number), one, where, contents=wishes.contents, left=wishes.left)
+            where = None if options.engine == "merge" else scratch
+            side = open_side(chr(ord("A") + number), one, where, contents=options.contents, left=options.left)
             stack.callback(side.reader.close)
             sides.append(side)
-        engine = open_engine(sides, wishes)
+        engine = open_engine(sides, options)
         stack.callback(engine.close)
-        return build(sides, engine, wishes)
+        return build(sides, engine, options)
 
 
-def open_engine(sides: Sequence[Side], wishes: Wishes) -> DiffEngine:
-    """The engine of a name.
+def open_engine(sides: Sequence[Side], options: CompareOptions) -> DiffEngine:
+    """Open the engine that the options name.
 
     Raises:
         DiffError: it is not installed, or cannot read the sides.
     """
     try:
-        if wishes.engine == "merge":
+        if options.engine == "merge":
             from ospltool.stores.diff.merge import MergeDiff
 
-            return MergeDiff(sides, wishes.limits)
-        if wishes.engine == "spark":
+            return MergeDiff(sides, options.limits)
+        if options.engine == "spark":
             from ospltool.stores.diff.spark import SparkDiff
 
-            return SparkDiff(sides, wishes.master, wishes.settings)
+            return SparkDiff(sides, options.master, options.settings)
         from ospltool.stores.diff.duck import DuckDiff
 
-        return DuckDiff(sides, wishes.limits)
+        return DuckDiff(sides, options.limits)
     except ModuleNotFoundError as error:
-        extra = "spark" if wishes.engine == "spark" else "sql"
+        extra = "spark" if options.engine == "spark" else "sql"
         raise DiffError(f"this needs {error.name}: pip install 'ospltool[{extra}]'") from error
 
 
 @dataclasses.dataclass(slots=True)
 class _Totals:
-    """What is counted of a group while its instances pass."""
+    """The counts of a group over its differing instances."""
 
     differing: int = 0
     only: list[int] = dataclasses.field(default_factory=list)
@@ -118,8 +118,8 @@ class _Totals:
     odd: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
 
 
-def build(sides: Sequence[Side], engine: DiffEngine, wishes: Wishes) -> ReportData:
-    """The report of what an engine finds."""
+def build(sides: Sequence[Side], engine: DiffEngine, options: CompareOptions) -> ReportData:
+    """Make a report of the differences that an engine finds."""
     totals: dict[int, _Totals] = {}
     listed: list[tuple[Instance, str, str, str]] = []
     holders = _Holders(sides)
@@ -137,9 +137,9 @@ def build(sides: Sequence[Side], engine: DiffEngine, wishes: Wishes) -> ReportDa
         finding = find_cause(holders.of(instance, left), holders.of(instance, right))
         total.causes[finding.cause.value] += 1
         total.odd[odd] += 1
-        if wishes.instances is None or len(listed) < wishes.instances:
+        if options.instances is None or len(listed) < options.instances:
             listed.append((instance, odd, finding.cause.value, finding.evidence))
-    contents = _Contents(sides, engine, [entry[0] for entry in listed], wishes.contents)
+    contents = _Contents(sides, engine, [entry[0] for entry in listed], options.contents)
     groups = _groups(sides, totals)
     differing = sum(total.differing for total in totals.values())
     return ReportData(
@@ -154,7 +154,7 @@ def build(sides: Sequence[Side], engine: DiffEngine, wishes: Wishes) -> ReportDa
 
 
 class _Holders:
-    """What each store has to do with instances, with the parts that do not change made once."""
+    """Makes the relation of stores to instances; its constant parts are made once."""
 
     def __init__(self, sides: Sequence[Side]) -> None:
         self._sides = sides
@@ -176,7 +176,7 @@ class _Holders:
 
 
 def _odd_one(sides: Sequence[Side], rows: tuple[tuple[Row, ...], ...]) -> tuple[str, int, int]:
-    """The label of the store that differs where all others agree, and the two to compare."""
+    """Return the label of the store that differs where all others agree, and the two stores to compare."""
     states: dict[frozenset[bytes], list[int]] = {}
     for number, held in enumerate(rows):
         states.setdefault(frozenset(row.digest for row in held), []).append(number)
@@ -187,7 +187,7 @@ def _odd_one(sides: Sequence[Side], rows: tuple[tuple[Row, ...], ...]) -> tuple[
 
 
 def _only_key(counter: collections.Counter[str]) -> str:
-    """The odd one out of all: the store that was it every time."""
+    """Return the store that was the odd one every time; else empty."""
     return next(iter(counter)) if len(counter) == 1 else ""
 
 
@@ -232,7 +232,7 @@ def _groups(sides: Sequence[Side], totals: Mapping[int, _Totals]) -> tuple[Group
 
 
 def _equal(counts: Sequence[GroupCount | None], total: _Totals) -> int:
-    """Instances that are the same everywhere: what any store has, less those of it that differ."""
+    """Count the instances that are the same everywhere: those of any store, less its differing ones."""
     instances = counts[0].instances if counts[0] is not None else 0
     return max(0, instances - (total.differing - total.absent[0]))
 
@@ -259,7 +259,7 @@ def _side_report(side: Side) -> SideReport:
 
 
 class _Contents:
-    """The decoded content of the samples that are listed, where it was asked for."""
+    """The decoded content of the listed samples, if asked for."""
 
     def __init__(
         self, sides: Sequence[Side], engine: DiffEngine, instances: Sequence[Instance], wanted: bool
@@ -277,7 +277,7 @@ class _Contents:
             )
 
     def fields(self, instance: Instance, number: int, row: Row) -> tuple[dict[str, Value] | None, str]:
-        """The fields of a sample, or why there are none."""
+        """Return the fields of a sample, or why there are none."""
         payload = self._payloads.get(Wanted(number, instance.code, row.digest))
         group = self._sides[number].groups.get(instance.code)
         if payload is None or group is None:
@@ -335,7 +335,7 @@ def _newest_fields(contents: _Contents, instance: Instance, number: int) -> dict
 def _key_fields(
     sides: Sequence[Side], instance: Instance, newest: Sequence[dict[str, Value] | None]
 ) -> dict[str, Value] | None:
-    """The key fields, where the type is known."""
+    """Return the key fields; None if the type is unknown."""
     groups = [side.groups.get(instance.code) for side in sides]
     for group, fields in zip(groups, newest, strict=True):
         found = key_fields(group, fields) if group is not None else None

@@ -1,6 +1,6 @@
-"""What every engine answers: which instances are not the same everywhere, and what each store has of them.
+"""The contract of comparison engines: they find the instances that are not the same in all stores.
 
-An instance is a key of a group. Two stores have the same of it when their samples have the same digests.
+An instance is a key of a group. It is the same in two stores if its samples have the same digests.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ class Wanted(NamedTuple):
 
 
 class DiffError(Exception):
-    """An engine could not do it; the text says why."""
+    """An engine failed; the text says why."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Limits:
-    """What an engine may take.
+    """The resources that an engine may use.
 
     Attributes:
-        memory_bytes: about how much memory; what does not fit goes to `scratch`.
-        threads: how many threads, 0 for as many as there are processors.
+        memory_bytes: approximate limit of memory; the rest goes to disk.
+        threads: number of threads; 0 for one per processor.
     """
 
     memory_bytes: int = 1 << 30
@@ -56,10 +56,10 @@ class Limits:
 
 
 class DiffEngine(Protocol):
-    """Compares the sides it was made with."""
+    """An engine that compares the sides it was made with."""
 
     def instances(self) -> Iterator[Instance]:
-        """The instances that differ, ordered by group number and key.
+        """Yield the instances that differ, ordered by group number and key.
 
         Raises:
             DiffError: the engine failed.
@@ -67,7 +67,7 @@ class DiffEngine(Protocol):
         ...
 
     def contents(self, wanted: Sequence[Wanted]) -> Mapping[Wanted, bytes]:
-        """The payloads of samples.
+        """Return the payloads of samples.
 
         Raises:
             DiffError: the engine failed.
@@ -75,5 +75,5 @@ class DiffEngine(Protocol):
         ...
 
     def close(self) -> None:
-        """Give back what the engine holds."""
+        """Close the engine."""
         ...

@@ -1,4 +1,4 @@
-"""The comparison in DuckDB: on this machine, out of core where memory does not suffice."""
+"""The comparison in DuckDB, which uses the disk if memory does not suffice."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class DuckDiff:
             raise DiffError(str(error)) from error
 
     def instances(self) -> Iterator[Instance]:
-        """The instances that differ."""
+        """Yield the instances that differ."""
         try:
             self._keep("odd_rows", sql.odd_rows(self._sides))
             if self._is_single:
@@ -75,7 +75,7 @@ class DuckDiff:
         self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {table} AS {query}")
 
     def contents(self, wanted: Sequence[Wanted]) -> Mapping[Wanted, bytes]:
-        """The payloads of samples."""
+        """Return the payloads of samples."""
         found: dict[Wanted, bytes] = {}
         try:
             for number in range(self._sides):
@@ -98,7 +98,7 @@ class DuckDiff:
         return found
 
     def close(self) -> None:
-        """Close the database and remove what was put aside."""
+        """Close the database and remove its scratch files."""
         self._connection.close()
         self._scratch.cleanup()
 

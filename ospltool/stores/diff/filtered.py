@@ -1,4 +1,4 @@
-"""A store without what a comparison leaves out."""
+"""A store without the parts that a comparison ignores."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _NOBODY = bytes(16)
 
 
 class Left(enum.Enum):
-    """What of the samples is compared."""
+    """The part of the samples to compare."""
 
     ALL = "all"
     WITHOUT_UNREGISTERED = "unregistered"
-    """Samples that only say that a writer left an instance are left out: not every format keeps them."""
+    """Ignore samples that only unregister an instance: not every format keeps them."""
     DATA = "data"
-    """Time, key and content of writes and disposes: also without who wrote them, and in which order."""
+    """Compare only time, key and content of writes and disposes, without writer and order."""
 
 
 class Filtered:
-    """A store of which less is compared; see `ospltool.stores.model.StoreReader`."""
+    """A reader of a store that leaves samples out; see `ospltool.stores.model.StoreReader`."""
 
     def __init__(self, reader: StoreReader, left: Left) -> None:
         self._reader = reader
@@ -38,11 +38,11 @@ class Filtered:
 
     @property
     def facts(self) -> StoreFacts:
-        """What the store holds."""
+        """The facts of the store."""
         return self._reader.facts
 
     def read(self, number: int, damage: DamageLog) -> Iterator[tuple[GroupFacts, Iterator[Sample]]]:
-        """The samples of one set that are compared."""
+        """Yield the samples of a set that are compared."""
         for group, samples in self._reader.read(number, damage):
             shown = dataclasses.replace(group, stored=None)
             yield shown, (one for sample in samples if (one := self._compared(sample)) is not None)
@@ -56,7 +56,7 @@ class Filtered:
         return make_sample(sample.source_time_ns, _NOBODY, status, sample.key, sample.payload)
 
     def decode(self, group: GroupFacts, sample: Sample) -> dict[str, Value] | None:
-        """The fields of a sample."""
+        """Return the fields of a sample."""
         return self._reader.decode(group, sample)
 
     def close(self) -> None:

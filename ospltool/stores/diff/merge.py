@@ -39,7 +39,7 @@ class MergeDiff:
         self._rows_of_a_run = max(10_000, limits.memory_bytes // len(sides) // _BYTES_OF_A_ROW)
 
     def instances(self) -> Iterator[Instance]:
-        """The instances that differ."""
+        """Yield the instances that differ."""
         try:
             streams = [self._sorted(number, side) for number, side in enumerate(self._sides)]
             counted = [self._counted(*pair) for pair in zip(self._sides, streams, strict=True)]
@@ -72,7 +72,7 @@ class MergeDiff:
         return heapq.merge(*map(_read_run, runs))
 
     def contents(self, wanted: Sequence[Wanted]) -> Mapping[Wanted, bytes]:
-        """The payloads of samples, in one more pass over the stores."""
+        """Return the payloads of samples, in another pass over the stores."""
         left = set(wanted)
         found: dict[Wanted, bytes] = {}
         for number, side in enumerate(self._sides):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def page(report: ReportData) -> str:
-    """The file's text."""
+    """Return the page."""
     template = string.Template(pathlib.Path(__file__).with_name("page.html").read_text(encoding="utf-8"))
     return template.substitute(
         verdict=_verdict(report), sides=_sides(report), groups=_groups(report), instances=_instances(report)

@@ -19,14 +19,14 @@ BAR_WIDTH: Final = 40
 
 
 def text(report: ReportData, *, instances: bool, stat: bool) -> Iterator[str]:
-    """Lines for people."""
+    """Yield lines for people."""
     for side in report.sides:
         sets = ", ".join(side.sets) or "no set"
         what = f"{side.format}, set {sets}"
         yield f"{side.label}  {visible(side.path)} ({visible(what)}): {side.samples} samples"
         yield from (f"   {visible(finding)}" for finding in side.findings)
         if side.damaged:
-            yield f"   {side.damaged} records can not be read:"
+            yield f"   {side.damaged} records cannot be read:"
             yield from (f"     {visible(damage)}" for damage in side.damage)
     yield ""
     yield from _name_spaces(report)
@@ -50,7 +50,7 @@ def _summary(report: ReportData) -> str:
         damaged = sum(side.damaged for side in report.sides)
         if not damaged and not any(side.samples for side in report.sides):
             return "the same: all of them are empty, so nothing was compared"
-        return "the same" + (f", as far as can be read: {damaged} records can not" if damaged else "")
+        return "the same" + (f", but {damaged} records cannot be read" if damaged else "")
     causes = ", ".join(f"{count} {cause}" for cause, count in report.causes.items())
     odd = f"; the odd one out is {report.odd}" if report.odd else ""
     return f"{report.differing} instances differ ({causes}){odd}"
@@ -76,7 +76,7 @@ def _groups(report: ReportData) -> Iterator[str]:
 
 
 def _name_spaces(report: ReportData) -> Iterator[str]:
-    """One line for each name-space: what became of its groups, and of their instances."""
+    """Yield a line for each name-space with the results of its groups and instances."""
     by_name: dict[str, list[GroupReport]] = {}
     for group in report.groups:
         by_name.setdefault(group.name_space, []).append(group)
@@ -91,7 +91,7 @@ def _name_spaces(report: ReportData) -> Iterator[str]:
 
 
 def bars(report: ReportData) -> Iterator[str]:
-    """One bar for each group that differs: a mark for what only one store has, `~` for what differs."""
+    """Yield a bar for each group that differs: a label for instances of only one store, else `~`."""
     differing = [group for group in report.groups if group.differing]
     largest = max((group.differing for group in differing), default=0)
     rows = [
@@ -138,7 +138,7 @@ def _instance(report: ReportData, instance: InstanceReport) -> Iterator[str]:
 
 
 def lines(report: ReportData) -> Iterator[str]:
-    """JSON lines: the summary, then groups, then instances."""
+    """Yield JSON lines: the summary, then groups, then instances."""
     summary = {
         "verdict": report.verdict,
         "sides": report.sides,
@@ -155,7 +155,7 @@ def lines(report: ReportData) -> Iterator[str]:
 
 
 def document(report: ReportData) -> str:
-    """The report as one JSON document."""
+    """Render the report as one JSON document."""
     return envelope.document("store-diff", {"left_out": report.left_out, **_fields(report)})
 
 

@@ -1,4 +1,4 @@
-"""The report of a comparison, as values; every output renders this, and every engine gives the same."""
+"""The report of a comparison as values; it is the same with every engine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ospltool.stores.types import Value
 
 
 class Verdict(enum.StrEnum):
-    """What became of a group or of all."""
+    """The result for a group or for the comparison."""
 
     EQUAL = "equal"
     DIFFER = "differ"
@@ -21,66 +21,85 @@ class Verdict(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SideReport:
-    """One store: `label` is A, B, C, ...; `damage` the first things that cannot be read, of `damaged`."""
+    """One store of a comparison."""
 
     label: str
+    """A, B, C, ..."""
     path: str
+    """The store as the user named it."""
     format: str
+    """Value of `ospltool.stores.model.Format`."""
     sets: tuple[str, ...]
+    """The compared sets as `NUMBER: NAME-SPACE KIND`."""
     samples: int
+    """Samples in them that can be read."""
     groups: int
+    """Number of groups in them."""
     damaged: int
+    """Records that cannot be read."""
     damage: tuple[str, ...]
+    """The first of these records."""
     findings: tuple[str, ...]
+    """Problems of the store as a whole."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GroupReport:
-    """One group.
-
-    Attributes:
-        samples: how many each store holds; None in a store that does not know the group.
-        damaged: how many records of it each store cannot read.
-        differing: instances that are not the same everywhere.
-        equal: instances that are.
-        only: of them, how many only one store has, for each store.
-        absent: of them, how many each store has nothing of.
-        causes: how often each cause was found.
-        odd: the store that differs where all others agree; empty where there is none.
-    """
+    """One group of a comparison; tuples have one item per store."""
 
     name_space: str
+    """Empty if no store names it."""
     partition: str
+    """Name of the partition."""
     topic: str
+    """Name of the topic."""
     type_name: str
+    """Name of the type."""
     verdict: Verdict
+    """Result for the group."""
     samples: tuple[int | None, ...]
+    """Samples in each store; None in a store without the group."""
     damaged: tuple[int, ...]
+    """Records of each store that cannot be read."""
     differing: int
+    """Instances that are not the same in all stores."""
     equal: int
+    """Instances that are the same in all stores."""
     only: tuple[int, ...]
+    """Instances that only this store has."""
     absent: tuple[int, ...]
+    """Differing instances that this store lacks."""
     causes: dict[str, int]
+    """Number of differing instances by cause."""
     odd: str
+    """Label of the store that differs where all others agree; else empty."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SampleReport:
-    """One sample of an instance: `stores` are the labels of those that have it."""
+    """A sample that some of the stores have."""
 
     time_ns: int
+    """Source timestamp."""
     writer: str
+    """GUID of the writer, hexadecimal."""
     sequence: str
+    """Sequence number, decimal."""
     status: str
+    """`write`, `dispose` and so on, see `status_text`."""
     digest: str
+    """Digest, hexadecimal."""
     stores: str
+    """Labels of the stores that have it."""
     fields: dict[str, Value] | None = None
+    """Decoded fields; None if unknown or not asked for."""
     problem: str = ""
+    """Why it cannot be decoded; else empty."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FieldReport:
-    """A field that is not the same in the newest data of each store; missing data is None."""
+    """A field that differs in the newest data of the stores; missing data is None."""
 
     path: str
     values: tuple[Value | None, ...]
@@ -88,29 +107,28 @@ class FieldReport:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class InstanceReport:
-    """One instance that differs.
-
-    Attributes:
-        key: the key's bytes, hexadecimal.
-        key_fields: the key's fields where the type is known and contents were asked for.
-        counts: how many samples each store has of it.
-        odd: the store that differs where all others agree.
-        cause: the likely cause.
-        evidence: what speaks for it.
-        samples: those that not every store has.
-        fields: what differs in content, where contents were asked for.
-    """
+    """An instance that is not the same in all stores."""
 
     partition: str
+    """Name of the partition."""
     topic: str
+    """Name of the topic."""
     key: str
+    """Bytes of the key, hexadecimal."""
     counts: tuple[int, ...]
+    """Samples in each store."""
     odd: str
+    """Label of the store that differs where all others agree; else empty."""
     cause: str
+    """Likely cause, a value of `ospltool.stores.diff.causes.Cause`."""
     evidence: str
+    """Facts that support the cause."""
     samples: tuple[SampleReport, ...]
+    """Samples that not every store has."""
     key_fields: dict[str, Value] | None = None
+    """Decoded key; None if unknown or not asked for."""
     fields: tuple[FieldReport, ...] = ()
+    """Fields that differ in the newest data, if asked for."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -118,9 +136,9 @@ class ReportData:
     """A comparison.
 
     Attributes:
-        instances: the first that differ, of `differing`.
-        causes: how often each cause was found.
-        odd: the store that is the odd one out everywhere it matters; empty where there is none.
+        instances: the first of the `differing` instances.
+        causes: number of instances by cause.
+        odd: the store that differs in every such instance where all others agree; else empty.
     """
 
     verdict: Verdict
@@ -133,5 +151,5 @@ class ReportData:
 
     @property
     def left_out(self) -> int:
-        """Instances that differ and are not in `instances`."""
+        """Number of differing instances that are not in `instances`."""
         return self.differing - len(self.instances)

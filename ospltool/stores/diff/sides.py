@@ -1,4 +1,4 @@
-"""The stores of a comparison: each opened, its sets chosen, its samples where they are compared."""
+"""The stores of a comparison, opened, with their sets chosen and their samples spooled."""
 
 from __future__ import annotations
 
@@ -19,33 +19,30 @@ _CHOICE: Final = re.compile(r"(?P<path>.+)@(?P<sets>\d+(?:,\d+)*)")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Side:
-    """One store of a comparison.
-
-    Attributes:
-        label: A, B, C, ...
-        given: as the user named it.
-        reader: the open store.
-        sets: which of its sets are compared.
-        groups: what is known of each group, by its number.
-        name_spaces: the name-space of each group, by its number.
-        counts: what there is of each group, by its number.
-        snapshot: its directory; None for an engine that reads the store itself, and then counts, too.
-        damage: what cannot be read.
-    """
+    """One store of a comparison."""
 
     label: str
+    """A, B, C, ..."""
     given: str
+    """The store as the user named it."""
     reader: StoreReader
+    """The open store."""
     sets: tuple[SetFacts, ...]
+    """The sets to compare."""
     groups: dict[int, GroupFacts]
+    """Facts of each group, by its number."""
     name_spaces: dict[int, str]
+    """Name-space of each group, by its number."""
     counts: dict[int, GroupCount]
+    """Counts of each group, by its number."""
     snapshot: Path | None
+    """Directory of its snapshot; None for an engine that reads the store itself and fills `counts`."""
     damage: DamageLog
+    """Records that cannot be read."""
 
     @property
     def has_single_rows(self) -> bool:
-        """Whether no instance has more than one sample, as far as was counted."""
+        """Whether no counted instance has more than one sample."""
         return all(count.samples == count.instances for count in self.counts.values())
 
     @property
@@ -55,7 +52,7 @@ class Side:
 
 
 def chosen_sets(given: str) -> tuple[Path, tuple[int, ...]]:
-    """A path and the numbers of sets from `PATH` or `PATH@1,2`."""
+    """Split `PATH` or `PATH@1,2` into the path and the numbers of sets."""
     path = Path(given)
     found = _CHOICE.fullmatch(given)
     if path.exists() or found is None:
@@ -69,11 +66,11 @@ def open_side(
     """Open a store and choose its sets.
 
     Args:
-        label: what it is called in the comparison.
+        label: its label in the comparison.
         given: `PATH` or `PATH@1,2`.
-        scratch: where to bring it to a snapshot, unless it is one; None to leave it as it is.
-        contents: payloads will be asked for.
-        left: what of the samples is compared.
+        scratch: directory for its snapshot, unless it is one; None makes no snapshot.
+        contents: the engine will need payloads.
+        left: the part of the samples to compare.
 
     Raises:
         StoreUnreadable: it cannot be opened, has no such set, or its sets overlap.
